@@ -1,0 +1,47 @@
+# Everything a person runs. Needs Python 3.11 or newer and make; the rest is set up in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export DAGSTER_HOME ?= $(CURDIR)/var/dagster
+
+.PHONY: demo test test-deep ui bench lint lock clean
+
+demo: $(READY)      ## publish the built-in 1940 Massachusetts release and show what came out
+	@$(BIN)/python -m orchestration.demo
+
+ui: $(READY)        ## the Dagster UI, with schedules and sensors, on http://localhost:3000
+	@$(BIN)/dg dev
+
+test: $(READY)      ## every test but the deep ones
+	@$(BIN)/pytest -m "not deep"
+
+test-deep: $(READY) ## the slow statistical ones too
+	@$(BIN)/pytest
+
+bench: $(READY)     ## ratios against peers and limits, written to benchmarks/results.json
+	@$(BIN)/python -m benchmarks
+
+lint: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+lock:               ## re-resolve requirements.lock (needs uv)
+	uv pip compile --quiet pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+		--no-strip-extras --no-header --no-annotate -o requirements.lock
+
+clean:              ## remove the environment, not the data under var/ and published/
+	rm -rf $(VENV)
+
+# The lock's hashes cover the build tool too, so nothing unpinned is fetched.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Stirred needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV) \
+		|| { echo "$(PYTHON) cannot make a virtual environment (Debian keeps venv in the package python3-venv)"; exit 1; }
+	@echo "Setting up $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@mkdir -p $(DAGSTER_HOME) && ln -sf $(CURDIR)/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
+	@touch $@

@@ -1,0 +1,112 @@
+"""SQL statements by name and the addresses of tables: the one place where text becomes SQL.
+
+Here belongs reading a statement from `sql/` and quoting the identifiers it is given. Values never pass
+through here: they are bound by DuckDB as `$name`. Running a statement belongs in `warehouse`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+SQL_FOLDER = Path(__file__).resolve().parent.parent / "sql"
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Text that is safe to stand in a statement: a quoted identifier, or what was made of some."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Zone(StrEnum):
+    """The databases of the warehouse, by how far their contents may be seen."""
+
+    CONFIDENTIAL = "confidential"
+    PUBLIC = "public"
+    LEDGER = "ledger"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The address of a table: its zone, its schema (a dataset, or one release of it) and its name."""
+
+    zone: Zone
+    schema: str
+    name: str
+
+    @property
+    def text(self) -> str:
+        """The address as it stands in a statement."""
+        return ".".join(identifier(part).text for part in (self.zone.value, self.schema, self.name))
+
+    def __str__(self) -> str:
+        return f"{self.zone.value}.{self.schema}.{self.name}"
+
+
+def identifier(name: object) -> Fragment:
+    """Quote one identifier for DuckDB.
+
+    Raises:
+        ValueError: if the name is empty or holds a NUL character.
+    """
+    if isinstance(name, Fragment):
+        return name
+    text = str(name)
+    if not text or "\x00" in text:
+        raise ValueError("an SQL identifier is not empty and holds no NUL character")
+    return Fragment('"' + text.replace('"', '""') + '"')
+
+
+def identifiers(names: Iterable[object], prefix: str = "") -> Fragment:
+    """Quote a list of identifiers, separated by commas; `prefix` is a table alias of the statement."""
+    dot = f"{identifier(prefix)}." if prefix else ""
+    return Fragment(", ".join(f"{dot}{identifier(name)}" for name in names))
+
+
+def literal(value: object) -> Fragment:
+    """Quote a text as an SQL literal, for the few statements (ATTACH, COPY) in which DuckDB binds nothing."""
+    return Fragment("'" + str(value).replace("'", "''") + "'")
+
+
+def _only_fragments(value: object) -> str:
+    if isinstance(value, Fragment | Table):
+        return value.text
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError("a statement takes identifiers through `id` or `ids`, and values as bound parameters")
+    return str(value)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(  # noqa: S701 -- `finalize` admits quoted identifiers only
+        loader=FileSystemLoader(SQL_FOLDER),
+        undefined=StrictUndefined,
+        finalize=_only_fragments,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["id"] = identifier
+    environment.filters["ids"] = identifiers
+    return environment
+
+
+def statement(name: str, names: Mapping[str, Any] | None = None) -> str:
+    """The text of `sql/<name>.sql` with its identifiers filled in.
+
+    Args:
+        name: such as `swap/contingency`.
+        names: what the statement's placeholders stand for: identifiers, lists of them, or `Fragment`s.
+
+    Raises:
+        jinja2.UndefinedError: if a placeholder is left without a value.
+        TypeError: if a placeholder is filled with unquoted text.
+    """
+    return _environment().get_template(f"{name}.sql").render(**(names or {}))
