@@ -86,7 +86,7 @@ def _only_fragments(value: object) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(  # noqa: S701 -- `finalize` admits quoted identifiers only
+    environment = Environment(
         loader=FileSystemLoader(SQL_FOLDER),
         undefined=StrictUndefined,
         finalize=_only_fragments,

@@ -122,15 +122,16 @@ class Session:
         for table in tables:
             columns = self.columns(table)
             row = self.row(
-                "warehouse/multiset_hash", {"salt": key.hex() if key else ""}, table=table, columns=list(columns)
+                "warehouse/multiset_hash",
+                {"salt": key.hex() if key else ""},
+                table=table,
+                columns=list(columns),
             )
             content.append([table.name, list(columns.items()), [str(number) for number in row]])
         message = json.dumps(content, separators=(",", ":")).encode()
         return hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
 
-    def _execute(
-        self, name: str, text: str, values: Mapping[str, Any] | None
-    ) -> duckdb.DuckDBPyConnection:
+    def _execute(self, name: str, text: str, values: Mapping[str, Any] | None) -> duckdb.DuckDBPyConnection:
         with self._guarded(name):
             return self._connection.execute(text, dict(values) if values else None)
 

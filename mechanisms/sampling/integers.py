@@ -1,0 +1,52 @@
+"""Exact choices from whole words: uniform integers, and coins of rational bias.
+
+Here belong the two primitives every other sampler is made of. Both answer some words with "draw again",
+which is what makes the rest exactly uniform: no remainder favours small numbers, no float is compared.
+
+The greatest word, `top`, is a parameter: 2**64 - 1 in use, and little in tests, where every word is tried.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numba import njit
+
+TOP_WORD = np.uint64(2**64 - 1)
+
+
+@njit(inline="always")
+def remainder_is_fair(word, remainder, bound, top):  # type: ignore[no-untyped-def]
+    """Whether a word's remainder modulo `bound` may be used as a uniform integer below `bound`.
+
+    The word belongs to a run of `bound` words, one for each remainder; a run cut short by `top` is refused.
+    All arguments are uint64, with 1 <= bound <= top.
+    """
+    return word - remainder <= top - (bound - np.uint64(1))
+
+
+@dataclass(frozen=True)
+class Coin:
+    """A coin that shows heads with an exactly rational probability.
+
+    A word above `last_fair` is drawn again; of the others, those below `heads` are heads.
+    """
+
+    heads: np.uint64
+    last_fair: np.uint64
+
+    @classmethod
+    def of(cls, probability: Fraction, top: int = int(TOP_WORD)) -> "Coin":
+        """The coin for words from 0 to `top`.
+
+        Raises:
+            ValueError: if the probability is not strictly between 0 and 1, or its denominator is too large
+                for the words.
+        """
+        if not 0 < probability < 1:
+            raise ValueError("a coin's probability lies strictly between 0 and 1")
+        run = (top + 1) // probability.denominator
+        if run == 0:
+            raise ValueError("the probability's denominator exceeds the number of words")
+        heads, last_fair = run * probability.numerator, run * probability.denominator - 1
+        return cls(np.uint64(heads), np.uint64(last_fair))

@@ -1,0 +1,89 @@
+"""A swapping design, and the DP specification that follows from it.
+
+Here belong the roles of the variables and the words in which the guarantee is stated. Source: papers/004,
+Proposition 4, Definition 2 and Theorem 1.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from mechanisms.accounting.specification import Flavor, Specification
+from mechanisms.swapping.loss import odds, theorem_1
+
+
+class DesignError(ValueError):
+    """A swapping design that no mechanism can carry out."""
+
+
+@dataclass(frozen=True)
+class SwappingDesign:
+    """What is swapped, within what, and how often.
+
+    Attributes:
+        unit: the record that is swapped, in words, such as "household".
+        match: the match variables (swap key): records are swapped only with records equal on these.
+        swap: the swap variables: moved between the selected records.
+        held: the remaining holding variables: kept.
+        swap_rate: p, the probability with which a record is selected.
+        persons: whether a unit's record includes its persons, who follow it.
+
+    Raises:
+        DesignError: if no variable is swapped, a variable has two roles, or p is not strictly between 0 and 1.
+    """
+
+    unit: str
+    match: tuple[str, ...]
+    swap: tuple[str, ...]
+    held: tuple[str, ...]
+    swap_rate: Fraction
+    persons: bool
+
+    def __post_init__(self) -> None:
+        if not self.swap:
+            raise DesignError("swap: at least one variable must be swapped")
+        both = [name for name in self.swap if name in self.match]
+        if both:
+            raise DesignError(f"swap: {', '.join(both)} cannot be a swap variable and a match variable at once")
+        roles = (*self.match, *self.swap, *self.held)
+        twice = sorted({name for name in roles if roles.count(name) > 1})
+        if twice:
+            raise DesignError(f"{', '.join(twice)}: a variable has one role")
+        try:
+            odds(self.swap_rate)
+        except ValueError as error:
+            raise DesignError(f"swap_rate: {error}") from None
+
+    @property
+    def holding(self) -> tuple[str, ...]:
+        """All holding variables: the match variables first."""
+        return (*self.match, *self.held)
+
+    @property
+    def invariants(self) -> tuple[str, ...]:
+        """The two margins that swapping leaves as they are, in words (Proposition 4)."""
+        held = [*self.holding, f"all characteristics of the {self.unit}'s persons"] if self.persons else self.holding
+        return (
+            f"the number of {self.unit}s by {_listed(held)}",
+            f"the number of {self.unit}s by {_listed((*self.match, *self.swap))}",
+        )
+
+    def specification(self, dataset: str, largest_stratum: int) -> Specification:
+        """The DP specification of every product tabulated from the swapped data (Theorem 1).
+
+        Args:
+            dataset: its name, for the domain.
+            largest_stratum: b, the largest stratum that holds two distinct records; 0 if there is none.
+        """
+        persons = ", each with the persons in it and their characteristics" if self.persons else ""
+        flavor = Flavor(
+            domain=f"all possible files of {self.unit}s with the variables of {dataset}: "
+            f"{_listed((*self.match, *self.swap, *self.held))}{persons}",
+            multiverse=self.invariants,
+            unit=self.unit,
+            changes_per_person=1 if self.persons or self.unit == "household" else None,
+        )
+        return Specification(flavor, theorem_1(largest_stratum, self.swap_rate))
+
+
+def _listed(names: tuple[str, ...] | list[str]) -> str:
+    return " × ".join(names) if names else "nothing else (their total)"

@@ -1,0 +1,156 @@
+"""The Permutation Swapping Algorithm on a contingency table.
+
+Here belongs Algorithm 1 of papers/004. It reads and returns counts of records by (stratum, holding value,
+swap value), as codes: so neither a record's identity nor its place can reach the result.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mechanisms.sampling.derangements import FINISHED, derange
+from mechanisms.sampling.integers import TOP_WORD, Coin
+from mechanisms.sampling.stream import RandomStream
+
+VERSION = 1
+"""Raised only when the same stream would give another result."""
+
+Codes: TypeAlias = NDArray[np.int32]
+Counts: TypeAlias = NDArray[np.int64]
+
+_WORDS_AT_A_TIME = 1 << 18
+_SELECTING, _DERANGING = 0, 1
+
+
+@dataclass(frozen=True)
+class Contingency:
+    """Counts of records by holding value and swap value, within strata; the cells that are not zero.
+
+    Attributes:
+        stratum: shape (cells,), the code of the match variables' values.
+        holding: shape (cells,), the code of all holding variables' values; it determines the stratum.
+        swap: shape (cells,), the code of the swap variables' values.
+        count: shape (cells,), records in the cell; at least 1.
+
+    Raises:
+        ValueError: if the cells are not in strictly ascending order of (stratum, holding, swap), or a count
+            is below 1. One order only: the result of a draw then depends on content alone.
+    """
+
+    stratum: Codes
+    holding: Codes
+    swap: Codes
+    count: Counts
+
+    def __post_init__(self) -> None:
+        if not len(self.stratum) == len(self.holding) == len(self.swap) == len(self.count):
+            raise ValueError("the columns of a contingency table have one length")
+        if np.any(self.count < 1):
+            raise ValueError("a contingency table holds only cells with records")
+        before = np.zeros(max(len(self.count) - 1, 0), dtype=bool)
+        same = ~before
+        for column in (self.stratum, self.holding, self.swap):
+            before |= same & (column[:-1] < column[1:])
+            same &= column[:-1] == column[1:]
+        if not before.all():
+            raise ValueError("the cells of a contingency table ascend by stratum, holding and swap value")
+
+
+def permute(table: Contingency, swap_rate: Fraction, stream: RandomStream) -> Contingency:
+    """One draw of the Permutation Swapping Algorithm.
+
+    In each stratum of two records or more, every record is selected with probability `swap_rate`, anew if
+    exactly one was; the swap values of the selected records are permuted by a uniform derangement. The
+    counts by holding value and those by stratum and swap value stay as they are (papers/004, Proposition 4).
+
+    Args:
+        table: the confidential records.
+        swap_rate: p, strictly between 0 and 1, exact.
+        stream: the draw's randomness; the same stream and table give the same result.
+
+    Returns:
+        The saturated contingency table of the swapped records.
+
+    Raises:
+        ValueError: if `swap_rate` is not strictly between 0 and 1.
+    """
+    stratum_of_record = np.repeat(table.stratum, table.count)
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(stratum_of_record)) + 1, [len(stratum_of_record)]])
+    swap = np.repeat(table.swap, table.count)
+    permute_strata(starts.astype(np.int64), swap, swap_rate, stream)
+    return _contingency(stratum_of_record, np.repeat(table.holding, table.count), swap)
+
+
+def permute_strata(starts: Counts, values: Codes, swap_rate: Fraction, stream: RandomStream) -> None:
+    """Permute values within strata, in place.
+
+    Args:
+        starts: shape (strata + 1,): stratum m holds the records from `starts[m]` up to `starts[m + 1]`.
+        values: shape (records,): the swap value of each record.
+        swap_rate: p, strictly between 0 and 1.
+        stream: the draw's randomness.
+    """
+    coin = Coin.of(swap_rate)
+    largest = int(np.diff(starts).max(initial=0))
+    workspace = np.empty((3, largest), dtype=np.int32)
+    state = (0, _SELECTING, 0, 0)
+    while state[0] < len(starts) - 1:
+        words = stream.words(_WORDS_AT_A_TIME)
+        state = _go_on(starts, values, workspace, words, TOP_WORD, coin.heads, coin.last_fair, state)
+
+
+@njit(cache=True)
+def _go_on(starts, values, workspace, words, top, heads, last_fair, state):  # type: ignore[no-untyped-def]
+    """Go on through the strata for as long as there are words; `state` says where it was left.
+
+    The state is (stratum, phase, position in the phase, records selected); it ends with stratum = strata.
+    """
+    stratum, phase, position, chosen = state
+    selected, permutation, kept = workspace[0], workspace[1], workspace[2]
+    cursor = 0
+    while stratum < starts.size - 1:
+        first = starts[stratum]
+        size = starts[stratum + 1] - first
+        if size < 2:
+            stratum += 1
+            continue
+        if phase == _SELECTING:
+            while position < size:
+                if cursor == words.size:
+                    return stratum, phase, position, chosen
+                word = words[cursor]
+                cursor += 1
+                if word <= last_fair:
+                    selected[chosen] = position
+                    chosen += word < heads
+                    position += 1
+            if chosen == 1:
+                position, chosen = 0, 0
+                continue
+            if chosen > 1:
+                phase, position = _DERANGING, chosen + 1
+        if phase == _DERANGING:
+            position, cursor = derange(permutation, chosen, position, words, cursor, top)
+            if position != FINISHED:
+                return stratum, phase, position, chosen
+            for record in range(chosen):
+                kept[record] = values[first + selected[record]]
+            for record in range(chosen):
+                values[first + selected[record]] = kept[permutation[record]]
+        stratum, phase, position, chosen = stratum + 1, _SELECTING, 0, 0
+    return stratum, phase, position, chosen
+
+
+def _contingency(stratum: Codes, holding: Codes, swap: Codes) -> Contingency:
+    """Count records in ascending order of stratum and holding value, in any order of swap value."""
+    cells = holding.astype(np.int64) << 32 | swap
+    cells.sort()
+    firsts = np.flatnonzero(np.concatenate([[len(cells) > 0], cells[1:] != cells[:-1]]))
+    holding_of_cell = (cells[firsts] >> 32).astype(np.int32)
+    stratum_of_cell = stratum[np.searchsorted(holding, holding_of_cell)]
+    count = np.diff(np.append(firsts, len(cells)))
+    return Contingency(stratum_of_cell, holding_of_cell, (cells[firsts] & 0xFFFFFFFF).astype(np.int32), count)
