@@ -71,6 +71,12 @@ def identifiers(names: Iterable[object], prefix: str = "") -> Fragment:
     return Fragment(", ".join(f"{dot}{identifier(name)}" for name in names))
 
 
+def equalities(names: Iterable[object], left: str, right: str) -> Fragment:
+    """The condition that two tables agree on columns, NULL being equal to NULL; true for no columns."""
+    pairs = ((f"{identifier(left)}.{identifier(name)}", f"{identifier(right)}.{identifier(name)}") for name in names)
+    return Fragment(" AND ".join(f"{ours} IS NOT DISTINCT FROM {theirs}" for ours, theirs in pairs) or "true")
+
+
 def literal(value: object) -> Fragment:
     """Quote a text as an SQL literal, for the few statements (ATTACH, COPY) in which DuckDB binds nothing."""
     return Fragment("'" + str(value).replace("'", "''") + "'")
@@ -95,6 +101,7 @@ def _environment() -> Environment:
     )
     environment.filters["id"] = identifier
     environment.filters["ids"] = identifiers
+    environment.filters["same"] = equalities
     return environment
 
 

@@ -46,6 +46,10 @@ class PureLoss:
     def __le__(self, other: "PureLoss") -> bool:
         return _sign(other.rational - self.rational, other.argument / self.argument) >= 0
 
+    def exceeds(self, limit: Fraction) -> bool:
+        """Whether ε is greater than a rational limit."""
+        return not self <= PureLoss(limit)
+
     def rounded_up(self, places: int = 2) -> Decimal:
         """The smallest decimal with `places` places that is not below ε."""
         unit = Decimal(1).scaleb(-places)

@@ -28,7 +28,7 @@ class SwappingDesign:
         persons: whether a unit's record includes its persons, who follow it.
 
     Raises:
-        DesignError: if no variable is swapped, a variable has two roles, or p is not strictly between 0 and 1.
+        DesignError: if no variable is swapped or none is held, a variable has two roles, or p is not strictly between 0 and 1.
     """
 
     unit: str
@@ -41,6 +41,8 @@ class SwappingDesign:
     def __post_init__(self) -> None:
         if not self.swap:
             raise DesignError("swap: at least one variable must be swapped")
+        if not self.holding:
+            raise DesignError("holding: at least one variable must be held, or nothing would change")
         both = [name for name in self.swap if name in self.match]
         if both:
             raise DesignError(f"swap: {', '.join(both)} cannot be a swap variable and a match variable at once")

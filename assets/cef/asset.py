@@ -1,0 +1,146 @@
+"""The CEF as a Dagster asset with its blocking check.
+
+Here belongs what Dagster is told about the CEF. How it is made belongs in `ingestion`, what it must satisfy
+in `validation`.
+"""
+
+from pathlib import Path
+
+import dagster as dg
+
+from assets.cef.declaration import Column, DatasetDeclaration, Role
+from assets.cef.findings import SourceError
+from assets.cef.ingestion import ingest
+from assets.cef.readers import source_path
+from assets.cef.validation import cef_findings
+from assets.conventions import POOL, attributes
+from resources.custody import Custody
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+
+CODE_VERSION = "1"
+"""Raised when the same source would give another CEF."""
+
+
+def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefinition | dg.AssetChecksDefinition]:
+    """The asset `[dataset, "cef"]` and its check "schema and keys".
+
+    Args:
+        root: the folder that relative source paths start from.
+    """
+    key = dg.AssetKey([declaration.name, "cef"])
+
+    @dg.asset(
+        key=key,
+        group_name=declaration.name,
+        description=describe(declaration),
+        code_version=CODE_VERSION,
+        **attributes("cef", Zone.CONFIDENTIAL, {"duckdb", "pandera"}),
+    )
+    def cef(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        version_key = custody.version_key()
+        with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+            try:
+                version = ingest(session, declaration, root, version_key)
+            except SourceError as error:
+                # A failure that says what to mend, where a stack trace would say nothing more.
+                raise dg.Failure(description=str(error), allow_retries=False) from None
+            metadata: dict[str, dg.MetadataValue] = {
+                "dagster/column_schema": dg.MetadataValue.table_schema(column_schema(declaration)),
+                "source": dg.MetadataValue.text(", ".join(_source_names(declaration, root))),
+            }
+            if declaration.synthetic:
+                units, *persons = (session.count(table) for table in declaration.cef_tables())
+                metadata["dagster/row_count"] = dg.MetadataValue.int(units)
+                if persons:
+                    metadata["persons"] = dg.MetadataValue.int(*persons)
+        return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
+
+    @dg.asset_check(
+        asset=key,
+        name="schema_and_keys",
+        description=(
+            "The stored tables have the declared columns and types, no null where none is allowed, every key "
+            "once, and every person's unit."
+        ),
+        blocking=True,
+        pool=POOL,
+    )
+    def schema_and_keys(warehouse: Warehouse) -> dg.AssetCheckResult:
+        with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            findings = cef_findings(session, declaration)
+        return dg.AssetCheckResult(
+            passed=not findings,
+            description="\n".join(str(finding) for finding in findings) or None,
+            metadata={
+                "broken rules": len(findings),
+                **{finding.promise: finding.rows for finding in findings if finding.rows is not None},
+            },
+        )
+
+    return [cef, schema_and_keys]
+
+
+def describe(declaration: DatasetDeclaration) -> str:
+    """The dataset in Markdown, for the asset's page: what it is, and its columns."""
+    origin = (
+        "**Synthetic**: these records are made up or public; experiments may draw on them."
+        if declaration.synthetic
+        else "**Confidential**: these records are about real people; nothing here shows one of their values."
+    )
+    parts = [
+        f"The census edited file (CEF) of **{declaration.title}**: its validated microdata, one record a "
+        f"{declaration.record_name}{', and its persons' if declaration.persons else ''}.",
+        origin,
+        declaration.description.strip(),
+    ]
+    for name, records in declaration.tables.items():
+        parts.append(
+            "\n".join(
+                [
+                    f"Table `{name}`:",
+                    "",
+                    "| column | type | role | domain | null | description |",
+                    "|---|---|---|---|---|---|",
+                    *(_row(column_name, column) for column_name, column in records.stored.items()),
+                ]
+            )
+        )
+    return "\n\n".join(part for part in parts if part)
+
+
+def _row(name: str, column: Column) -> str:
+    cells = [
+        name,
+        column.type.value,
+        column.role.value,
+        column.domain,
+        "yes" if column.nullable else "no",
+        column.description,
+    ]
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def column_schema(declaration: DatasetDeclaration) -> dg.TableSchema:
+    """The columns as Dagster shows them; where there are persons, each is named with its table."""
+    several = declaration.persons is not None
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                f"{table}.{name}" if several else name,
+                type=column.type.stored,
+                description=column.description or None,
+                constraints=dg.TableColumnConstraints(
+                    nullable=column.nullable, unique=column.role is Role.KEY, other=[column.domain]
+                ),
+                tags={"role": column.role.value},
+            )
+            for table, records in declaration.tables.items()
+            for name, column in records.stored.items()
+        ]
+    )
+
+
+def _source_names(declaration: DatasetDeclaration, root: Path) -> list[str]:
+    paths = [source_path(records, root) for records in declaration.tables.values()]
+    return [path.name if path else f"built-in {declaration.reader.value}" for path in paths]

@@ -1,0 +1,171 @@
+"""Where records come from: CSV and Parquet files, and 1940 Massachusetts rebuilt from its published margins.
+
+Here belongs opening a source as a relation of text columns; every reader ends there, so that types are read
+by one set of rules (`sql/cef/typed_column.sql`) whatever the source. Judging the rows belongs in
+`validation`.
+"""
+
+import csv
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assets.cef.declaration import DatasetDeclaration, Reader, RecordTable
+from assets.cef.findings import Finding, SourceError
+from resources.statements import Fragment, statement
+
+MA1940_MARGINS = Path(__file__).with_name("ma1940_tenure_by_county.csv")
+"""Occupied dwellings of 1940 Massachusetts by county and tenure, as published (papers/004)."""
+
+MA1940_SIZES = {
+    1: 85_800,
+    2: 264_331,
+    3: 233_400,
+    4: 204_000,
+    5: 139_000,
+    6: 87_500,
+    7: 53_000,
+    8: 33_000,
+    9: 20_000,
+    10: 12_000,
+    11: 7_000,
+    12: 5_393,
+}
+"""Dwellings by persons per household. That two persons are the most frequent, with 264,331, is published;
+the other eleven totals are our own invention."""
+
+MA1940_STRIDE = 707_293
+"""Near the number of dwellings divided by the golden ratio and coprime to it: multiples of it, modulo the
+number of dwellings, visit every place once and spread evenly over any run of dwellings."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """An opened source.
+
+    Attributes:
+        label: how messages and metadata name it: the file's name.
+        kind: what it must be to be read.
+        relation: a subquery whose columns are the declared ones, as text.
+        values: what is bound in the relation.
+        path: the file, if there is one.
+    """
+
+    label: str
+    kind: str
+    relation: Fragment
+    values: Mapping[str, Any] = field(default_factory=dict)
+    path: Path | None = None
+
+    def state(self) -> tuple[int, int] | None:
+        """Size and time of change of the file: if they differ afterwards, it was changed while it was read."""
+        if self.path is None:
+            return None
+        status = self.path.stat()
+        return status.st_size, status.st_mtime_ns
+
+
+def source_path(records: RecordTable, root: Path) -> Path | None:
+    """The source file of a table; None for a built-in source."""
+    return None if records.path is None else root / records.path
+
+
+def open_source(declaration: DatasetDeclaration, records: RecordTable, root: Path) -> Source:
+    """Open the source of one table.
+
+    Args:
+        records: a table of the declaration.
+        root: the folder that relative paths start from.
+
+    Raises:
+        SourceError: if the file is missing, is not what the reader expects, or lacks a declared column.
+    """
+    path = source_path(records, root)
+    if path is None:
+        return _open_ma1940(records)
+    if not path.is_file():
+        raise SourceError([Finding(path.name, "there is no such file")])
+    kind, header, relation = _FILES[declaration.reader]
+    try:
+        names = header(path)
+    except (OSError, UnicodeError, csv.Error, pa.ArrowException):
+        raise SourceError([unreadable(path.name, kind)]) from None
+    if any("\n" in name or "\r" in name for name in names):
+        # DuckDB would take the break in the name for the end of a row and lose rows without a word.
+        raise SourceError([Finding(path.name, "line break in the name of a column")])
+    _require_columns(path.name, records, names)
+    return Source(path.name, kind, relation(records, names), {"path": _without_wildcards(path)}, path)
+
+
+def unreadable(label: str, kind: str) -> Finding:
+    """The finding about a file that cannot be read as what it should be."""
+    return Finding(label, f"not a readable {kind}")
+
+
+def _require_columns(label: str, records: RecordTable, names: Sequence[str]) -> None:
+    folded = Counter(name.casefold() for name in names)
+    findings = [
+        Finding(label, "missing column" if name not in names else "more than one column of that name", name)
+        for name in records.columns
+        if name not in names or folded[name.casefold()] > 1
+    ]
+    if findings:
+        raise SourceError(findings)
+
+
+def _without_wildcards(path: Path) -> str:
+    """The path as a pattern that matches this file only: DuckDB takes `*`, `?` and `[` for wildcards."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
+
+
+def _csv_header(path: Path) -> list[str]:
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        return next(csv.reader(lines, strict=True), [])
+
+
+def _csv_relation(records: RecordTable, names: Sequence[str]) -> Fragment:
+    positions = {name: f"c{names.index(name)}" for name in records.columns}
+    return Fragment(statement("cef/read_csv", {"columns": positions, "width": len(names)}))
+
+
+def _parquet_header(path: Path) -> list[str]:
+    return list(pq.read_schema(path).names)
+
+
+def _parquet_relation(records: RecordTable, names: Sequence[str]) -> Fragment:
+    return Fragment(statement("cef/read_parquet", {"columns": list(records.columns)}))
+
+
+_FILES: Mapping[
+    Reader,
+    tuple[str, Callable[[Path], list[str]], Callable[[RecordTable, Sequence[str]], Fragment]],
+] = {
+    Reader.CSV: (
+        "CSV file (UTF-8, separated by commas, every row as long as the header, quotes closed)",
+        _csv_header,
+        _csv_relation,
+    ),
+    Reader.PARQUET: ("Parquet file", _parquet_header, _parquet_relation),
+}
+
+
+def _open_ma1940(records: RecordTable) -> Source:
+    label = "the built-in source ma1940"
+    _require_columns(label, records, ("serial", "state", "county", "persons_per_household", "tenure"))
+    bounds = dict(zip(MA1940_SIZES, accumulate(MA1940_SIZES.values()), strict=True))
+    relation = statement(
+        "cef/ma1940",
+        {
+            "columns": list(records.columns),
+            "bounds": bounds,
+            "dwellings": sum(MA1940_SIZES.values()),
+            "stride": MA1940_STRIDE,
+        },
+    )
+    return Source(label, "built-in source", Fragment(relation), {"margins": str(MA1940_MARGINS)})

@@ -1,0 +1,155 @@
+"""Holding records to their declaration, and saying how many break which rule.
+
+Here belong the rules of rows (pandera, in batches), of keys and of stored tables (SQL). Every finding is a
+count; no value of a record leaves this module. What is then done about findings belongs in `ingestion` and
+`asset`.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pandera.pandas as pandera
+import pyarrow as pa
+import pyarrow.compute as pc
+from pandera.errors import SchemaErrorReason, SchemaErrors
+
+from assets.cef.declaration import Column, ColumnType, DatasetDeclaration, RecordTable, whole
+from assets.cef.findings import Finding
+from resources.statements import Table
+from resources.warehouse import Session
+
+BATCH_ROWS = 250_000
+"""Rows that are validated at a time: they bound the memory, whatever the size of the table."""
+
+NULL = "null where none is allowed"
+REPEATED_KEY = "key that another row has"
+
+_ARROW = {
+    ColumnType.INTEGER: pa.int64(),
+    ColumnType.STRING: pa.string(),
+    ColumnType.BOOLEAN: pa.bool_(),
+    ColumnType.DATE: pa.date32(),
+    ColumnType.DECIMAL: pa.decimal128(18, 4),
+}
+
+
+def row_schema(records: RecordTable) -> pandera.DataFrameSchema:
+    """What every row of a table must satisfy by itself, as a pandera schema over Arrow-backed columns."""
+    return pandera.DataFrameSchema(
+        {
+            name: pandera.Column(pd.ArrowDtype(_ARROW[column.type]), _domain_checks(column), nullable=column.nullable)
+            for name, column in records.stored.items()
+        },
+        strict=True,
+        ordered=True,
+    )
+
+
+def _domain_checks(column: Column) -> list[pandera.Check]:
+    # One failure case is kept of each batch, as counts are all that is asked for.
+    said: dict[str, Any] = {"error": f"value outside its domain {column.domain}", "n_failure_cases": 1}
+    lowest, highest = column.bounds
+    if column.values is not None:
+        return [pandera.Check.isin(column.codes, **said)]
+    if column.pattern is not None:
+        return [pandera.Check(_match(column.pattern), **said)]
+    if lowest is not None and highest is not None:
+        return [pandera.Check.in_range(lowest, highest, **said)]
+    if lowest is not None:
+        return [pandera.Check.ge(lowest, **said)]
+    return [pandera.Check.le(highest, **said)] if highest is not None else []
+
+
+def _match(pattern: str) -> Callable[[pd.Series], pd.Series]:
+    def matches(texts: pd.Series) -> pd.Series:
+        # DuckDB's dialect, RE2, and not Python's: pandas would choose between the two by itself.
+        found = pc.match_substring_regex(pa.array(texts.array), whole(pattern))
+        return pd.Series(pd.array(found, dtype=pd.ArrowDtype(pa.bool_())), index=texts.index)
+
+    return matches
+
+
+def row_findings(
+    session: Session, table: Table, records: RecordTable, place: str, ill_typed: Counter[str]
+) -> list[Finding]:
+    """How many rows of a typed table break which rule of their own.
+
+    Args:
+        place: how findings name the source.
+        ill_typed: per column, the values that could not be read and stand as NULL in the table; they are
+            not counted as nulls again.
+    """
+    schema, columns = row_schema(records), list(records.stored)
+    offenders: Counter[tuple[str, str]] = Counter()
+    for batch in session.batches("cef/records", BATCH_ROWS, columns=columns, table=table):
+        offenders += _offenders(schema, batch.to_pandas(types_mapper=pd.ArrowDtype))
+    offenders -= Counter({(column, NULL): rows for column, rows in ill_typed.items()})
+    return [Finding(place, rule, column, rows) for (column, rule), rows in sorted(offenders.items())]
+
+
+def _offenders(schema: pandera.DataFrameSchema, frame: pd.DataFrame) -> Counter[tuple[str, str]]:
+    offenders: Counter[tuple[str, str]] = Counter()
+    try:
+        schema.validate(frame, lazy=True, inplace=True)
+    except SchemaErrors as errors:
+        for error in errors.schema_errors:
+            if error.reason_code is SchemaErrorReason.SERIES_CONTAINS_NULLS:
+                offenders[error.schema.name, NULL] += len(error.failure_cases)
+            elif error.reason_code is SchemaErrorReason.DATAFRAME_CHECK:
+                offenders[error.schema.name, error.check.error] += int((~error.check_output).sum())
+            else:
+                offenders[error.schema.name or "", f"pandera cannot check it ({error.reason_code})"] += len(frame)
+    return offenders
+
+
+def key_findings(session: Session, table: Table, records: RecordTable, place: str) -> list[Finding]:
+    """Whether a table's key is unique."""
+    if records.key is None:
+        return []
+    (repeated,) = session.row("cef/count_repeated_keys", key=records.key, table=table)
+    return [Finding(place, REPEATED_KEY, records.key, repeated)] if repeated else []
+
+
+def unit_findings(session: Session, declaration: DatasetDeclaration, place: str) -> list[Finding]:
+    """Whether every person's unit exists."""
+    if declaration.persons is None:
+        return []
+    units, persons = declaration.cef_tables()
+    (orphans,) = session.row(
+        "cef/count_persons_without_unit",
+        persons=persons,
+        unit=declaration.persons.unit,
+        units=units,
+        key=declaration.units.key,
+    )
+    rule = f"person without a unit in {declaration.units.key}"
+    return [Finding(place, rule, declaration.persons.unit or "", orphans)] if orphans else []
+
+
+def cef_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
+    """What is wrong with the stored CEF: columns, types, nulls, keys, persons' units.
+
+    Args:
+        session: one that reads the confidential zone.
+    """
+    findings = []
+    for table, records in zip(declaration.cef_tables(), declaration.tables.values(), strict=True):
+        declared = {name: column.type.stored for name, column in records.stored.items()}
+        if list(session.columns(table).items()) != list(declared.items()):
+            findings.append(Finding(table.name, "columns or types are not as declared"))
+            continue
+        required = [name for name, column in records.stored.items() if not column.nullable]
+        nulls = session.row("cef/count_nulls", columns=required, table=table) if required else ()
+        findings += [Finding(table.name, NULL, name, rows) for name, rows in zip(required, nulls, strict=True) if rows]
+        findings += key_findings(session, table, records, table.name)
+    # Persons can be looked for in their units only where both tables are what they should be.
+    if all(finding.column for finding in findings):
+        findings += unit_findings(session, declaration, "persons")
+    return findings
+
+
+def cef_problems(session: Session, declaration: DatasetDeclaration) -> list[str]:
+    """What is wrong with the stored CEF, in words and counts; empty if nothing is."""
+    return [str(finding) for finding in cef_findings(session, declaration)]

@@ -1,0 +1,109 @@
+"""The asset `charge`: reserve the release's loss in the ledger, and commit to its randomness.
+
+Here belongs the stage. What is charged follows from the invariants alone; over the dataset's cap the stage
+fails, and nothing downstream of it runs.
+"""
+
+import dagster as dg
+import pyarrow as pa
+
+from assets.charge.draw import Draw, describe_draw
+from assets.conventions import attributes, table_schema
+from assets.release import SwappingRelease
+from mechanisms.swapping.loss import evaluated, smallest_attainable
+from resources.chain import Entry
+from resources.custody import Custody, commitment
+from resources.ledger import Ledger, LedgerError
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+
+CODE_VERSION = "1"
+
+
+def build_charge(release: SwappingRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "charge"]`."""
+
+    @dg.asset(
+        key=release.key("charge"),
+        deps=[release.key("invariants")],
+        group_name=release.schema,
+        description=_description(release),
+        code_version=CODE_VERSION,
+        **attributes("charge", Zone.PUBLIC, {"duckdb", "ledger"}),
+    )
+    def charge(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
+        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            draw = describe_draw(session, release, custody)
+        entry = reserve(release, draw, custody, ledger)
+        facts = charge_facts(release, draw, entry)
+        with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+            session.create(release.public("charge"), "warehouse/all", source=session.lend("facts", facts))
+            schema = table_schema(session.columns(release.public("charge")), {})
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(draw.draw_id),
+            metadata={
+                **{name.replace("_", " "): column[0].as_py() for name, column in zip(facts.column_names, facts)},
+                "charged so far": f"ε = {ledger.charged(release.dataset.name).rounded_up(4)}",
+                "cap": f"ε = {release.dataset.cap}",
+                "dagster/column_schema": schema,
+            },
+        )
+
+    return charge
+
+
+def reserve(release: SwappingRelease, draw: Draw, custody: Custody, ledger: Ledger) -> Entry:
+    """Reserve a draw's loss, or find the reservation it already has.
+
+    Raises:
+        CapExceeded: if the dataset's cap does not allow it; then no key is left behind either.
+    """
+    standing = ledger.reservation(draw.draw_id)
+    if standing:
+        committed = standing.commitment
+    else:
+        committed = commitment(custody.draw_key(draw.draw_id, release.custody))
+    try:
+        return ledger.reserve(
+            release.dataset.name, release.name, draw.draw_id, draw.specification, committed, release.dataset.cap
+        )
+    except LedgerError:
+        if not standing:
+            custody.forget(draw.draw_id)
+        raise
+
+
+def charge_facts(release: SwappingRelease, draw: Draw, entry: Entry) -> pa.Table:
+    """The charge as a table of one row, all of it public."""
+    b, swap_rate = draw.largest_stratum, release.design.swap_rate
+    smallest = smallest_attainable(b) if b else (0.0, 0.0)
+    loss = draw.specification.loss
+    return pa.Table.from_pylist(
+        [
+            {
+                "draw_id": draw.draw_id,
+                "commitment": entry.commitment,
+                "ledger_entry": entry.sequence,
+                "ledger_hash": entry.hash,
+                "swap_rate": str(swap_rate),
+                "strata": draw.strata,
+                "largest_stratum": b,
+                "epsilon_exact": f"ln({loss.argument})",
+                "epsilon": float(loss.rounded_up(4)),
+                "epsilon_evaluated": round(evaluated(b, swap_rate), 6),
+                "smallest_epsilon": round(smallest[0], 4),
+                "smallest_epsilon_at_swap_rate": round(smallest[1], 6),
+            }
+        ]
+    )
+
+
+def _description(release: SwappingRelease) -> str:
+    return f"""Reserves the protection loss of the draw in the ledger, before anything is drawn (Theorem 1):
+
+    ε = ln(b + 1) − ln o   for 0 < p ≤ √(b+1) / (√(b+1) + 1),   else ln o;   o = p / (1 − p)
+
+p = {release.design.swap_rate} is the swap rate; b is the largest stratum that holds two distinct records, an
+invariant. The draw is named by an HMAC of all it depends on, and its randomness is committed to by the SHA-256
+of its key. Materializing again with nothing changed finds the same reservation and charges nothing. Over the
+dataset's cap of ε = {release.dataset.cap} this asset fails, and nothing is drawn."""

@@ -1,0 +1,82 @@
+"""The walk over the asset graph that shows where confidential data can go.
+
+Here belongs the rule that every path from a confidential asset to a publication passes through a charged
+mechanism's draw or a declared invariant. What zone an asset is in, the asset itself says with a tag.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import dagster as dg
+from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
+
+from assets.conventions import CROSSING, DRAW, INVARIANT, STAGE, ZONE
+from resources.statements import Zone
+
+
+@dataclass(frozen=True)
+class Node:
+    """An asset as the walk sees it.
+
+    Attributes:
+        tags: the asset's tags; zone, stage and crossing are read.
+        parents: the keys it is made from, as text.
+    """
+
+    tags: Mapping[str, str]
+    parents: Collection[str]
+
+
+def nodes_of(graph: BaseAssetGraph) -> dict[str, Node]:  # type: ignore[type-arg]
+    """The assets of a Dagster asset graph by their keys as text."""
+    return {
+        key.to_user_string(): Node(
+            tags=graph.get(key).tags,
+            parents=[parent.to_user_string() for parent in graph.get(key).parent_keys],
+        )
+        for key in graph.get_all_asset_keys()
+    }
+
+
+def leaks(nodes: Mapping[str, Node], publication: dg.AssetKey) -> list[str]:
+    """What is wrong with the paths that end in a publication; empty if nothing is.
+
+    Every ancestor must state its zone. No path may lead from a confidential asset to the publication but
+    through an asset that crosses as an invariant or as a draw, and a draw must have a charge among its
+    parents. A publication without any confidential ancestor beyond a crossing is not vouched for either:
+    then the graph is not the whole one.
+    """
+    problems = []
+    crossed = False
+    seen: set[str] = set()
+    open_paths = [(publication.to_user_string(),)]
+    while open_paths:
+        path = open_paths.pop()
+        key = path[-1]
+        if key in seen:
+            continue
+        seen.add(key)
+        node = nodes.get(key)
+        if node is None:
+            problems.append(f"{key} is not in the graph")
+            continue
+        zone = node.tags.get(ZONE)
+        if zone not in {member.value for member in Zone}:
+            problems.append(f"{key} states no zone")
+        elif zone == Zone.CONFIDENTIAL:
+            problems.append(f"a path without draw or invariant: {' ← '.join(path)}")
+        elif node.tags.get(CROSSING) in (DRAW, INVARIANT):
+            crossed = True
+            problems += _uncharged(key, node, nodes)
+        else:
+            open_paths += [(*path, parent) for parent in node.parents]
+    if not crossed:
+        problems.append(f"{publication.to_user_string()} descends from no draw: the graph is not whole")
+    return sorted(problems)
+
+
+def _uncharged(key: str, node: Node, nodes: Mapping[str, Node]) -> list[str]:
+    stages = {nodes[parent].tags.get(STAGE) for parent in node.parents if parent in nodes}
+    if node.tags[CROSSING] == DRAW and "charge" not in stages:
+        return [f"{key} draws without a charge among its parents"]
+    return []

@@ -1,0 +1,78 @@
+"""What every asset of the house looks like in Dagster.
+
+Here belong owners, tags, the pool, and the metadata that all rooms attach in the same form. What an asset does
+belongs in its room.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from assets.cef.declaration import Column
+from resources.statements import Table, Zone
+from resources.warehouse import Session
+
+OWNERS = ["team:disclosure-avoidance"]
+POOL = "warehouse"
+"""Steps that write a database take turns in this pool, so that two runs queue instead of failing."""
+
+ZONE, STAGE, CROSSING = "zone", "stage", "crossing"
+"""Tag keys: where an asset's data may be seen, which room made it, and why it may leave the confidential zone."""
+
+INVARIANT, DRAW = "invariant", "draw"
+"""Values of the crossing tag: a declared invariant, and a mechanism's draw under a charge."""
+
+
+def attributes(stage: str, zone: Zone, kinds: set[str], crossing: str | None = None) -> dict[str, Any]:
+    """Keyword arguments of `dagster.asset` that follow from an asset's stage and zone."""
+    tags = {ZONE: zone.value, STAGE: stage} | ({CROSSING: crossing} if crossing else {})
+    return {"owners": OWNERS, "pool": POOL, "tags": tags, "kinds": kinds}
+
+
+def table_schema(
+    columns: Mapping[str, str], declared: Mapping[str, Column], own: Mapping[str, str] | None = None
+) -> dg.TableSchema:
+    """The columns of a stored table for the UI.
+
+    Args:
+        columns: names and DuckDB types.
+        declared: the dataset's columns, for their descriptions.
+        own: descriptions of Stirred's own columns.
+    """
+    described = {name: column.description for name, column in declared.items()} | dict(own or {})
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(name, type=kind, description=described.get(name) or None) for name, kind in columns.items()
+        ]
+    )
+
+
+def lineage(sources: Mapping[str, Iterable[tuple[dg.AssetKey, str]]]) -> dg.TableColumnLineage:
+    """Which columns of other assets each column is made of."""
+    return dg.TableColumnLineage(
+        deps_by_column={
+            column: [dg.TableColumnDep(asset_key=key, column_name=name) for key, name in deps]
+            for column, deps in sources.items()
+        }
+    )
+
+
+def preview(header: Sequence[str], rows: Iterable[Sequence[object]]) -> dg.MarkdownMetadataValue:
+    """A small table of public or descriptive facts, as Markdown."""
+    lines = [header, ["---"] * len(header), *([str(cell) for cell in row] for row in rows)]
+    return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+
+def public_table_metadata(session: Session, table: Table) -> dict[str, Any]:
+    """Name and row count of a table that anyone may see."""
+    return {"table": str(table), "dagster/row_count": session.count(table)}
+
+
+def check_result(problems: Sequence[str]) -> dg.AssetCheckResult:
+    """A check's result from what it found wrong, in words without values."""
+    return dg.AssetCheckResult(
+        passed=not problems,
+        description="\n".join(problems) or None,
+        metadata={"problems": len(problems)},
+    )

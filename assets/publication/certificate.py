@@ -1,0 +1,346 @@
+"""The certificate of a release: what it guarantees and how that can be checked, as JSON and as one page.
+
+Here belongs everything a certificate states, and how it is written down. The page is made of the record and
+of nothing else, so the two cannot disagree. What one mechanism has to say about itself comes as `Parameter`s;
+for permutation swapping they are in `swapping`. Nothing in a certificate depends on when or where a run took
+place, so the same release has the same certificate.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from assets.publication.package import DataFile
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.specification import Specification
+from resources.custody import CustodyMode
+
+PLACES = 4
+
+_CUSTODY = {
+    CustodyMode.ESCROWED: "The custodian can derive the draw's key again, and so replay the draw for an audit.",
+    CustodyMode.EPHEMERAL: "The draw's key was thrown away after the draw, so nobody can replay it.",
+}
+
+_INVARIANTS = (
+    "The loss ε does not cover the invariants. They are published exactly and so stand outside the protection "
+    "that ε measures: ε compares only data sets that agree on every one of them, and losses under different "
+    "invariants do not compare."
+)
+
+_VERSIONS = (
+    "A version is a hash of content. A keyed one (HMAC-SHA256) depends on confidential records and can be "
+    "recomputed by the custodian only, so that nobody can try guessed records against it; any other can be "
+    "recomputed by anyone who has the data."
+)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One thing a mechanism states about itself.
+
+    Attributes:
+        label: what it is.
+        value: a text, a whole number, or several texts.
+        note: a sentence of explanation, or "".
+    """
+
+    label: str
+    value: str | int | tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class EvaluatedLoss:
+    """A bound on ε that is reported beside the one charged.
+
+    Attributes:
+        epsilon: the bound.
+        meaning: a sentence that says what it is.
+    """
+
+    epsilon: float
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Randomness:
+    """Where the draw's randomness came from.
+
+    Attributes:
+        custody: what became of the draw's key.
+        draw_id: the draw's name.
+        commitment: the SHA-256 of the draw's key.
+        generator: what made the random words of the key.
+    """
+
+    custody: CustodyMode
+    draw_id: str
+    commitment: str
+    generator: str = "AES-256-CTR (OpenSSL)"
+
+
+@dataclass(frozen=True)
+class LedgerReference:
+    """The entry that charged the release, and where the dataset stood after it.
+
+    Attributes:
+        sequence: the entry's number.
+        entry_hash: its hash, which the next entry carries on.
+        recorded_at: when it was written; aware of its time zone.
+        total: the dataset's total loss, this entry included.
+        cap: the greatest total the dataset may reach.
+
+    Raises:
+        ValueError: if the time knows no time zone.
+    """
+
+    sequence: int
+    entry_hash: str
+    recorded_at: datetime
+    total: PureLoss
+    cap: Fraction
+
+    def __post_init__(self) -> None:
+        if self.recorded_at.tzinfo is None:
+            raise ValueError("the ledger's time of an entry must say its time zone")
+
+
+@dataclass(frozen=True)
+class DataVersion:
+    """The content hash of one input or output.
+
+    Attributes:
+        name: of what.
+        version: the hash.
+        keyed: whether it is an HMAC, because it depends on confidential records.
+    """
+
+    name: str
+    version: str
+    keyed: bool
+
+
+@dataclass(frozen=True)
+class Check:
+    """A blocking check that the release passed."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Everything the certificate of a release states.
+
+    Attributes:
+        dataset: the dataset's name.
+        dataset_title: its name in words.
+        dataset_description: where its records come from.
+        synthetic: whether its records are made up or public; the page then says so at the top.
+        release: the release's name.
+        release_title: its name in words.
+        release_description: what is published, for a reader.
+        mechanism: what protects the data, in words.
+        mechanism_version: raised when the same stream would give other output.
+        parameters: what the mechanism states about itself, in order.
+        specification: the five building blocks; its loss is the one charged.
+        loss_source: the theorem that gives the loss.
+        evaluated: a bound reported beside it, or None.
+        randomness: of the draw.
+        ledger: the charge.
+        data_versions: of the inputs and outputs.
+        code_versions: by name of program or library.
+        checks: all that were passed.
+        products: the data files.
+    """
+
+    dataset: str
+    dataset_title: str
+    dataset_description: str
+    synthetic: bool
+    release: str
+    release_title: str
+    release_description: str
+    mechanism: str
+    mechanism_version: str
+    parameters: tuple[Parameter, ...]
+    specification: Specification
+    loss_source: str
+    evaluated: EvaluatedLoss | None
+    randomness: Randomness
+    ledger: LedgerReference
+    data_versions: tuple[DataVersion, ...]
+    code_versions: Mapping[str, str]
+    checks: tuple[Check, ...]
+    products: tuple[DataFile, ...]
+
+    def as_record(self) -> dict[str, Any]:
+        """The certificate as plain values for JSON: exact numbers as text, with their roundings beside them."""
+        flavor, loss = self.specification.flavor, self.specification.loss
+        return {
+            "dataset": {
+                "name": self.dataset,
+                "title": self.dataset_title,
+                "description": self.dataset_description,
+                "synthetic": self.synthetic,
+            },
+            "release": {
+                "name": self.release,
+                "title": self.release_title,
+                "description": self.release_description,
+            },
+            "mechanism": {
+                "name": self.mechanism,
+                "version": self.mechanism_version,
+                "parameters": [
+                    {
+                        "label": parameter.label,
+                        "value": list(parameter.value) if isinstance(parameter.value, tuple) else parameter.value,
+                        "note": parameter.note,
+                    }
+                    for parameter in self.parameters
+                ],
+            },
+            "specification": _building_blocks(self.specification),
+            "invariants": {"published_exactly": list(flavor.multiverse), "note": _INVARIANTS},
+            "loss": {
+                "exact": exact(loss),
+                "rounded_up": str(loss.rounded_up(PLACES)),
+                "source": self.loss_source,
+                "meaning": _meaning(flavor.unit),
+                "evaluated": self.evaluated
+                and {"rounded_up": _rounded_up(self.evaluated.epsilon), "meaning": self.evaluated.meaning},
+            },
+            "randomness": {
+                "custody": self.randomness.custody.value,
+                "replay": _CUSTODY[self.randomness.custody],
+                "generator": self.randomness.generator,
+                "draw_id": self.randomness.draw_id,
+                "commitment": self.randomness.commitment,
+            },
+            "ledger": {
+                "sequence": self.ledger.sequence,
+                "entry_hash": self.ledger.entry_hash,
+                "recorded_at": self.ledger.recorded_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+                "total_rounded_up": str(self.ledger.total.rounded_up(PLACES)),
+                "cap": str(self.ledger.cap),
+            },
+            "data_versions": {"versions": [asdict(version) for version in self.data_versions], "note": _VERSIONS},
+            "code_versions": dict(sorted(self.code_versions.items())),
+            "checks": [asdict(check) for check in self.checks],
+            "products": [
+                {
+                    "name": file.product,
+                    "title": file.title,
+                    "path": file.path,
+                    "rows": file.rows,
+                    "bytes": file.bytes,
+                    "sha256": file.sha256,
+                }
+                for file in self.products
+            ],
+        }
+
+
+def exact(loss: PureLoss) -> str:
+    """ε as it is written without rounding, such as `ln(264332)`, `3/2` or `1 + ln(7/2)`."""
+    parts = [str(loss.rational)] if loss.rational else []
+    if loss.argument != 1:
+        parts.append(f"ln({loss.argument})")
+    return " + ".join(parts) or "0"
+
+
+def to_json(certificate: Certificate) -> bytes:
+    """The record as JSON in UTF-8, with sorted keys."""
+    return (json.dumps(certificate.as_record(), ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()
+
+
+def to_html(certificate: Certificate) -> bytes:
+    """The record as one page in UTF-8 that needs no other file, for the screen and for paper."""
+    return _page().render(certificate.as_record()).encode()
+
+
+def _building_blocks(specification: Specification) -> list[dict[str, Any]]:
+    """The five questions of papers/004, Section 2.2, and this specification's answers."""
+    flavor, loss = specification.flavor, specification.loss
+    unit = flavor.unit
+    granularity = (
+        f"One {unit}: two data sets are as far apart as the number of {unit}s in which they differ (Hamming distance)"
+    )
+    if unit != "person" and flavor.changes_per_person:
+        changed = f"one {unit}" if flavor.changes_per_person == 1 else f"{flavor.changes_per_person} {unit}s"
+        granularity += f". A change of one person changes at most {changed}"
+    return [
+        {
+            "block": "Domain",
+            "question": "Who is eligible for protection?",
+            "answer": _sentence(flavor.domain),
+        },
+        {
+            "block": "Multiverse",
+            "question": "Where does the protection extend to?",
+            "answer": "Wherever two data sets of the domain agree on every invariant: " + "; ".join(flavor.multiverse)
+            if flavor.multiverse
+            else "Any two data sets of the domain; there are no invariants",
+        },
+        {
+            "block": "Input premetric",
+            "question": "What is the granularity of protection?",
+            "answer": granularity,
+        },
+        {
+            "block": "Output premetric",
+            "question": "How are changes in the output measured?",
+            "answer": _sentence(flavor.output_premetric),
+        },
+        {
+            "block": "Protection-loss budget",
+            "question": "How much protection is afforded?",
+            "answer": f"ε = {exact(loss)}, at most {loss.rounded_up(PLACES)}; the smaller, the more protection",
+        },
+    ]
+
+
+def _meaning(unit: str) -> str:
+    return (
+        f"If two possible data sets agree on every invariant and differ in k {unit}s, no outcome of the mechanism "
+        "is more than exp(kε) times as probable under one as under the other."
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _rounded_up(epsilon: float) -> str:
+    return str(Decimal(epsilon).quantize(Decimal(1).scaleb(-PLACES), rounding=ROUND_CEILING))
+
+
+def _shown(value: object) -> str:
+    """A value as the page shows it: whole numbers with their thousands set apart, lists with commas."""
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@cache
+def _page() -> Any:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).resolve().parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["shown"] = _shown
+    return environment.get_template("certificate.html")

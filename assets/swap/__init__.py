@@ -1,0 +1,1 @@
+"""The swap: one draw of the Permutation Swapping Algorithm, under its charge."""

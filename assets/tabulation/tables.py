@@ -1,0 +1,85 @@
+"""Tabulating products in SQL.
+
+Here belongs turning counted records into the tables a release declares. Given the original records in the
+confidential zone, the same functions serve `assets.utility`.
+"""
+
+from assets.invariants.records import COMPOSITIONS
+from assets.release import SwappingRelease
+from assets.tabulation.declaration import Product
+from resources.statements import Fragment, Table
+from resources.warehouse import Session
+
+SATURATED, HOUSEHOLD_TYPES = "saturated", "saturated_persons"
+MOST_CELLS = 20_000_000
+
+
+class TooManyCellsError(Exception):
+    """A product would list more cells than anyone can read."""
+
+
+def counted(session: Session, release: SwappingRelease, product: Product, units: Fragment | Table) -> Fragment | Table:
+    """What a product counts: the units, or the persons who follow them, with their counts.
+
+    Args:
+        units: a table of units in the form of the swapped table, with `holding_code` and `count`.
+    """
+    if product.of == "units":
+        return units
+    return session.stage("persons_counted", "tabulation/persons", units=units, persons=release.public(COMPOSITIONS))
+
+
+def product_values(product: Product) -> dict[str, str]:
+    """The values bound in a product's statement."""
+    return {"total": product.total_label} if product.totals else {}
+
+
+def product_names(product: Product, records: Fragment | Table) -> dict[str, object]:
+    """The identifiers of a product's statement.
+
+    Args:
+        records: what is counted, from `counted`.
+    """
+    return {
+        "records": records,
+        "columns": list(product.columns),
+        "totals": list(product.totals),
+        "zeros": product.zeros,
+    }
+
+
+def write_tables(session: Session, release: SwappingRelease, swapped: Table) -> None:
+    """Write every product, and the saturated contingency table, from the swapped records.
+
+    Raises:
+        TooManyCellsError: if a product with its empty cells would exceed 20 million rows.
+    """
+    for product in release.products:
+        names = product_names(product, counted(session, release, product, swapped))
+        (cells,) = session.row("tabulation/cells_with_zeros", **names)
+        if product.zeros and cells > MOST_CELLS:
+            raise TooManyCellsError(
+                f"{release.schema}: product {product.name} would list {cells:,.0f} cells, most of them empty; "
+                "declare it with zeros: false"
+            )
+        session.create(release.public(product.table), "tabulation/product", product_values(product), **names)
+    session.create(
+        release.public(SATURATED),
+        "tabulation/saturated",
+        swapped=swapped,
+        persons=release.has_persons_following,
+        columns=list(release.variables),
+    )
+    if release.has_persons_following:
+        session.create(
+            release.public(HOUSEHOLD_TYPES),
+            "tabulation/household_types",
+            persons=release.public(COMPOSITIONS),
+            columns=list(release.person_variables),
+        )
+
+
+def published_tables(release: SwappingRelease) -> list[Table]:
+    """The tables that go into the publication, products first."""
+    names = [*(product.table for product in release.products), SATURATED]
+    return [release.public(name) for name in [*names, *([HOUSEHOLD_TYPES] if release.has_persons_following else [])]]

@@ -1,0 +1,237 @@
+"""Pictures of what swapping costs in accuracy, and of what it buys in protection, as PNG bytes.
+
+Here belongs drawing given figures; computing them belongs elsewhere. Pictures are made with matplotlib's
+objects and without its global state, so that several threads may draw, and the same figures give the same
+bytes. They are drawn for a width of 720 pixels, at one and a half times as many.
+"""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from io import BytesIO
+from textwrap import fill
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from mechanisms.swapping.loss import theorem_1
+
+_DOTS_PER_INCH = 150
+_WIDTH = 7.2
+_TITLE_LETTERS = 58
+_INK = "#1d2530"
+_QUIET = "#5b6573"
+_BLUE = "#0072b2"
+_PALE_BLUE = "#cfe3f1"
+_VERMILION = "#d55e00"
+_GRID = "#e3e7ec"
+_LOWEST_RATE = 0.005
+
+
+def mape_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> bytes:
+    """The mean absolute percentage error of draws, one box a swap rate, each with its median written above.
+
+    The form of papers/004, Figure 1. Whiskers reach to the farthest draw within 1.5 times the box's height,
+    draws beyond are points.
+
+    Args:
+        errors: by swap rate, the MAPE of each draw as a fraction of 1.
+        title: what the errors are of.
+
+    Returns:
+        PNG bytes, 1080 pixels wide.
+
+    Raises:
+        ValueError: if there is no swap rate, or a swap rate without a draw.
+    """
+    if not errors or not all(len(draws) for draws in errors.values()):
+        raise ValueError("a boxplot needs at least one draw at each of at least one swap rate")
+    rates = sorted(errors)
+    percent = [100 * np.asarray(errors[rate], dtype=float) for rate in rates]
+    counts = sorted({len(draws) for draws in percent})
+    drawn = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+    remark = f"{drawn} draw{'s' if counts[-1] > 1 else ''} at each swap rate; above each box its median"
+    figure, axes = _blank(title, remark, height=4.2)
+    axes.boxplot(
+        percent,
+        widths=0.5,
+        patch_artist=True,
+        boxprops={"facecolor": _PALE_BLUE, "edgecolor": _BLUE, "linewidth": 1},
+        medianprops={"color": _VERMILION, "linewidth": 1.4},
+        whiskerprops={"color": _BLUE, "linewidth": 1},
+        capprops={"color": _BLUE, "linewidth": 1},
+        flierprops={"marker": "o", "markersize": 3.5, "markerfacecolor": "none", "markeredgecolor": _BLUE},
+    )
+    for position, draws in enumerate(percent, start=1):
+        axes.annotate(
+            f"{np.median(draws):.1f}%",
+            (position, draws.max()),
+            xytext=(0, 7),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            fontsize=10,
+            color=_INK,
+        )
+    axes.set_xticks(range(1, len(rates) + 1), [_percent(rate) for rate in rates])
+    axes.set_ylim(0, 1.14 * max(draws.max() for draws in percent) or 1)
+    axes.yaxis.set_major_formatter("{x:g}%")
+    axes.set_xlabel("Swap rate p")
+    axes.set_ylabel("Mean absolute percentage error (MAPE)")
+    return _png(figure)
+
+
+def epsilon_against_swap_rate(strata: Sequence[int], marked: tuple[int, Fraction] | None) -> bytes:
+    """ε by Theorem 1 against the swap rate, one line for each largest stratum.
+
+    The form of papers/004, Figure 2: diamonds mark the smallest ε that each b can attain, dotted lines the
+    swap rates 5% and 50%.
+
+    Args:
+        strata: the values of b, each at least 2.
+        marked: b and p of a release, to show where it stands; b may be 0, then so is ε.
+
+    Returns:
+        PNG bytes, 1080 pixels wide.
+
+    Raises:
+        ValueError: if there is no b, or one below 2.
+    """
+    sizes = sorted(strata)
+    if not sizes or sizes[0] < 2:
+        raise ValueError("ε has a line for largest strata b of at least 2, and there must be one")
+    remark = (
+        "b: the largest stratum with two distinct records. ◇: the smallest ε attainable for b.\n"
+        "Different b come with different invariants, under which values of ε do not compare."
+    )
+    figure, axes = _blank("Protection loss by swap rate and largest stratum", remark, height=5.4)
+    rates = np.linspace(_LOWEST_RATE, 1 - 1e-4, 4000)
+    top = float(_epsilon(sizes[-1], rates).max())
+    for rate, words in ((0.05, "p = 5%"), (0.5, "p = 50%")):
+        axes.axvline(rate, color=_QUIET, linestyle=":", linewidth=1.2, zorder=1)
+        axes.text(rate, 0.985, f" {words}", transform=axes.get_xaxis_transform(), va="top", fontsize=10, color=_QUIET)
+    colors = colormaps["viridis"](np.linspace(0.0, 0.72, len(sizes)))
+    for size, color in zip(sizes, colors, strict=True):
+        axes.plot(rates, _epsilon(size, rates), color=color, linewidth=1.8, zorder=2)
+        _write_on_line(axes, size)
+        root = np.sqrt(size + 1)
+        axes.plot(
+            root / (root + 1),
+            np.log(size + 1) / 2,
+            marker="D",
+            markersize=6.5,
+            markerfacecolor="white",
+            markeredgecolor=color,
+            markeredgewidth=1.6,
+            clip_on=False,
+            zorder=4,
+        )
+    if marked:
+        top = max(top, _mark(axes, *marked))
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1.04 * top)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    axes.set_xticks(np.linspace(0, 1, 11))
+    axes.xaxis.set_major_formatter(lambda rate, _: f"{100 * rate:.0f}%")
+    axes.set_xlabel("Swap rate p")
+    axes.set_ylabel("Protection loss ε (Theorem 1)")
+    return _png(figure)
+
+
+def _epsilon(largest_stratum: int, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Theorem 1 for drawing, for b > 0; the exact value is `mechanisms.swapping.loss.theorem_1`."""
+    log_odds = np.log(rates) - np.log1p(-rates)
+    return np.maximum(np.log(largest_stratum + 1) - log_odds, log_odds)
+
+
+def _blank(title: str, remark: str, height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(_WIDTH, height), dpi=_DOTS_PER_INCH, facecolor="white")
+    figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    # A dataset's own words are no formula, whatever dollar signs they hold.
+    lines = remark.count("\n") + 1
+    axes.set_title(
+        fill(title, _TITLE_LETTERS),
+        loc="left",
+        pad=9 + 13 * lines,
+        fontsize=13,
+        fontweight="bold",
+        color=_INK,
+        parse_math=False,
+    )
+    axes.annotate(
+        remark,
+        (0, 1),
+        xycoords="axes fraction",
+        xytext=(0, 8),
+        textcoords="offset points",
+        fontsize=10,
+        color=_QUIET,
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(_QUIET)
+    axes.tick_params(labelsize=10.5, colors=_INK)
+    axes.xaxis.label.set(size=11.5, color=_INK)
+    axes.yaxis.label.set(size=11.5, color=_INK)
+    axes.grid(axis="y", color=_GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _write_on_line(axes: Axes, size: int) -> None:
+    axes.text(
+        0.25,
+        float(_epsilon(size, np.array([0.25]))[0]),
+        f"b = {size:,}",
+        fontsize=10,
+        color=_INK,
+        ha="center",
+        va="center",
+        zorder=3,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+    )
+
+
+def _mark(axes: Axes, size: int, rate: Fraction) -> float:
+    """Mark one b and p, in words where no line runs: on the upper right. Returns its ε."""
+    loss = theorem_1(size, rate)
+    epsilon = float(loss)
+    axes.plot(
+        float(rate),
+        epsilon,
+        marker="o",
+        markersize=9,
+        color=_VERMILION,
+        markeredgecolor="white",
+        clip_on=False,
+        zorder=5,
+    )
+    axes.annotate(
+        f"this release: ε = {loss.rounded_up(4)}\nat b = {size:,}, p = {_percent(rate)}",
+        (float(rate), epsilon),
+        xytext=(0.985, 0.9),
+        textcoords="axes fraction",
+        ha="right",
+        va="center",
+        fontsize=10.5,
+        color=_INK,
+        bbox={"facecolor": "white", "edgecolor": _VERMILION, "boxstyle": "round,pad=0.35"},
+        arrowprops={"arrowstyle": "-", "color": _VERMILION, "shrinkB": 6, "linewidth": 1.2},
+        zorder=6,
+    )
+    return epsilon
+
+
+def _percent(rate: Fraction) -> str:
+    return f"{float(100 * rate):g}%"
+
+
+def _png(figure: Figure) -> bytes:
+    content = BytesIO()
+    figure.savefig(content, format="png", metadata={"Software": None}, pil_kwargs={"optimize": True})
+    return content.getvalue()

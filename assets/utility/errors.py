@@ -1,0 +1,85 @@
+"""How far products of swapped data are from the truth.
+
+Here belongs comparing tables. Whatever comes out is confidential, because the truth went in, and stays in the
+confidential zone; only on a synthetic dataset may it be shown.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from assets.invariants.records import read_contingency, stage_records
+from assets.release import Experiment, SwappingRelease
+from assets.swap.asset import stage_decoded
+from assets.tabulation.declaration import Product
+from assets.tabulation.tables import counted, product_names
+from mechanisms.sampling.stream import RandomStream
+from mechanisms.swapping.permutation import permute
+from resources.statements import Fragment, Table
+from resources.warehouse import Session
+
+
+@dataclass(frozen=True)
+class ProductError:
+    """The error of one product.
+
+    Attributes:
+        product: its name.
+        mape: the mean over its cells of |true - swapped| / true; None if no cell holds a record in truth.
+        largest_difference: the greatest |true - swapped|.
+        cells: cells with a record in truth, over which the mean is taken.
+        empty_cells: cells without one, left out of the mean.
+    """
+
+    product: str
+    mape: float | None
+    largest_difference: int
+    cells: int
+    empty_cells: int
+
+
+def product_errors(session: Session, release: SwappingRelease, swapped: Table) -> list[ProductError]:
+    """The error of every product of a release, totals left out."""
+    table = read_contingency(session, release, stage_records(session, release))
+    original = stage_decoded(session, release, table, "original_records")
+    errors = []
+    for product in release.products:
+        truth = _tabulate(session, release, product, original, "truth")
+        published = _tabulate(session, release, product, swapped, "published")
+        errors.append(_error(session, product, truth, published))
+    return errors
+
+
+def experiment_errors(
+    session: Session, release: SwappingRelease, experiment: Experiment, key: bytes
+) -> Iterable[tuple[Fraction, int, ProductError]]:
+    """The errors of the experiment's product in repeated draws at each swap rate.
+
+    Args:
+        key: of the experiment's own random streams, 32 bytes.
+
+    Yields:
+        The swap rate, the number of the draw from 1, and the error.
+    """
+    (product,) = (product for product in release.products if product.name == experiment.product)
+    table = read_contingency(session, release, stage_records(session, release))
+    original = stage_decoded(session, release, table, "original_records")
+    truth = _tabulate(session, release, product, original, "truth")
+    for swap_rate in experiment.swap_rates:
+        for draw in range(1, experiment.draws + 1):
+            swapped = permute(table, swap_rate, RandomStream(key, f"experiment {swap_rate} {draw}"))
+            records = stage_decoded(session, release, swapped, "swapped_records")
+            published = _tabulate(session, release, product, records, "published")
+            yield swap_rate, draw, _error(session, product, truth, published)
+
+
+def _tabulate(
+    session: Session, release: SwappingRelease, product: Product, units: Fragment | Table, name: str
+) -> Fragment:
+    names = product_names(product, counted(session, release, product, units)) | {"totals": []}
+    return session.stage(name, "tabulation/product", **names)
+
+
+def _error(session: Session, product: Product, truth: Fragment, published: Fragment) -> ProductError:
+    row = session.row("utility/mape", original=truth, swapped=published, columns=list(product.columns))
+    return ProductError(product.name, *row)

@@ -1,0 +1,82 @@
+"""How a release is run: by hand as a job, on a schedule, and when its source file changes.
+
+Here belong jobs, schedules and sensors. What a job carries out is the release's asset graph; a run that finds
+nothing changed draws nothing and charges nothing, so a release may be run as often as one likes.
+"""
+
+import hmac
+import json
+from hashlib import sha256
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+from assets.cef.readers import source_path
+from assets.ledger.asset import LEDGER_KEY
+from assets.release import SwappingRelease
+from resources.custody import Custody
+
+
+def release_job(release: SwappingRelease) -> UnresolvedAssetJobDefinition:
+    """The job that makes a release from its source to its publication, `<dataset>_<release>`."""
+    shared = [release.dataset_key("cef"), LEDGER_KEY, release.dataset_key("composition")]
+    return dg.define_asset_job(
+        f"{release.dataset.name}_{release.name}",
+        selection=dg.AssetSelection.groups(release.schema) | dg.AssetSelection.assets(*shared),
+        description=f"{release.title}: every stage from the source to the publication, with every check.",
+    )
+
+
+def release_schedule(
+    release: SwappingRelease,
+    job: UnresolvedAssetJobDefinition,
+    cron: str,
+) -> dg.ScheduleDefinition:
+    """Run the release's job on a cron expression (UTC); on from the start."""
+    return dg.ScheduleDefinition(
+        name=f"{release.dataset.name}_{release.name}_schedule",
+        job=job,
+        cron_schedule=cron,
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description=f"Makes {release.title} again. With an unchanged source it draws and charges nothing.",
+    )
+
+
+def source_sensor(
+    release: SwappingRelease,
+    job: UnresolvedAssetJobDefinition,
+    root: Path,
+) -> dg.SensorDefinition:
+    """Launch the release's job once its source files have changed and then stayed the same for one tick.
+
+    A file still being copied is not read half-way. The files' sizes and times, which say something of what is
+    in them, are kept under a keyed hash.
+    """
+    paths = [path for table in release.dataset.tables.values() if (path := source_path(table, root))]
+
+    @dg.sensor(
+        name=f"{release.dataset.name}_{release.name}_source",
+        job=job,
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Watches {', '.join(path.name for path in paths)}.",
+    )
+    def source_changed(context: dg.SensorEvaluationContext, custody: Custody) -> dg.SensorResult | dg.SkipReason:
+        missing = [path.name for path in paths if not path.exists()]
+        if missing:
+            return dg.SkipReason(f"{', '.join(missing)} is missing")
+        state = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+        seen = hmac.new(custody.derive("source sensor"), json.dumps(state).encode(), sha256).hexdigest()
+        before = json.loads(context.cursor) if context.cursor else {"launched": seen, "seen": seen}
+        if seen == before["launched"]:
+            return dg.SensorResult(skip_reason="the source has not changed", cursor=_cursor(seen, seen))
+        if seen != before["seen"]:
+            return dg.SensorResult(skip_reason="the source is changing", cursor=_cursor(before["launched"], seen))
+        return dg.SensorResult(run_requests=[dg.RunRequest(run_key=seen)], cursor=_cursor(seen, seen))
+
+    return source_changed
+
+
+def _cursor(launched: str, seen: str) -> str:
+    return json.dumps({"launched": launched, "seen": seen})

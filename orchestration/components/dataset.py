@@ -1,0 +1,52 @@
+"""A dataset as a Dagster component: a source declared in YAML becomes the asset of its CEF.
+
+Here belongs how YAML becomes a declaration. What may be declared belongs in `assets.cef.declaration`.
+"""
+
+from dataclasses import dataclass
+
+import dagster as dg
+from pydantic import BaseModel
+
+from assets.cef.asset import build_cef
+from assets.cef.declaration import DatasetDeclaration
+from assets.ledger.asset import build_composition, build_composition_checks
+
+
+@dataclass
+class Dataset(dg.Component, dg.Resolvable):
+    """One vintage of confidential microdata, read from CSV or Parquet and held to its declaration.
+
+    The attributes are those of `DatasetDeclaration`. Paths may hold template variables such as
+    `{{ env.CEF_FOLDER }}`; everything else is taken as it is written, so that the code "01" stays a text.
+    """
+
+    declaration: DatasetDeclaration
+
+    @classmethod
+    def model(cls) -> type[BaseModel]:
+        """The attributes as `dg check yaml` holds them: the declaration itself."""
+        return DatasetDeclaration
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> "Dataset":
+        """The component of a declaration, with the paths' template variables filled in."""
+        if not isinstance(model, DatasetDeclaration):
+            raise TypeError(f"a dataset is declared by a DatasetDeclaration, not by a {type(model).__name__}")
+        tables = {
+            name: records.model_copy(update={"path": context.resolve_value(records.path)})
+            for name, records in model.tables.items()
+        }
+        return cls(model.model_copy(update=tables))
+
+    @classmethod
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        return dg.ComponentTypeSpec(owners=["team:disclosure-avoidance"], produces=["asset", "asset_check"])
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The CEF and the composition of all its releases, with their checks."""
+        cef, *checks = build_cef(self.declaration, context.project_root)
+        return dg.Definitions(
+            assets=[cef, build_composition(self.declaration)],
+            asset_checks=[*checks, *build_composition_checks(self.declaration)],
+        )

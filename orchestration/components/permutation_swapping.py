@@ -1,0 +1,204 @@
+"""A permutation-swapping release as a Dagster component: a screen of YAML becomes its asset graph.
+
+Here belongs how YAML becomes a release. What a release must satisfy belongs in `assets.release`, how its
+stages work in their rooms, how it is scheduled in `orchestration.automation`.
+"""
+
+import os
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import dagster as dg
+from dagster._utils.schedules import is_valid_cron_string
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
+from pydantic.json_schema import SkipJsonSchema
+
+from assets.cef.declaration import DatasetDeclaration, exact_fraction
+from assets.charge.asset import build_charge
+from assets.gates.asset import build_gates
+from assets.invariants.asset import build_invariants
+from assets.publication.asset import build_publication
+from assets.release import DeclarationError, Experiment, SwappingRelease
+from assets.swap.asset import build_swapped
+from assets.tabulation.asset import build_tables
+from assets.tabulation.declaration import Product
+from assets.utility.asset import build_utility
+from mechanisms.swapping.design import DesignError, SwappingDesign
+from mechanisms.swapping.loss import odds
+from orchestration.automation import release_job, release_schedule, source_sensor
+from orchestration.components.dataset import Dataset
+from resources.custody import CustodyMode
+
+
+def _swap_rate(value: object) -> Fraction:
+    rate = exact_fraction(value)
+    odds(rate)
+    if rate.denominator > 10**9:
+        raise ValueError("a swap rate's denominator is at most a billion")
+    return rate
+
+
+SwapRate = Annotated[
+    Fraction,
+    BeforeValidator(_swap_rate),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+                {"type": "string", "pattern": r"^(0?\.[0-9]*[1-9][0-9]*|[1-9][0-9]*/[1-9][0-9]*)$"},
+            ],
+            "description": "strictly between 0 and 1, as a fraction such as 1/2 or a decimal such as 0.05",
+        }
+    ),
+]
+
+
+class ExperimentDeclaration(dg.Model):
+    """Repeated draws at several swap rates, to compare them; on a synthetic dataset only."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    product: str = Field(description="The product whose error is measured.")
+    swap_rates: Annotated[list[SwapRate], Field(min_length=1)] = Field(description="The swap rates to try.")
+    draws: int = Field(20, ge=1, le=1000, description="Independent draws at each swap rate.")
+
+
+class SwappingDeclaration(dg.Model):
+    """A release by permutation swapping, as it is declared."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$",
+        description="The release's name: small letters, digits and single underscores, a letter first.",
+    )
+    dataset: str = Field(description="The name of the dataset it is made from.")
+    title: str = Field(min_length=1, description="The release's name in words.")
+    description: str = Field("", description="What is published, for a reader.")
+    unit: str | SkipJsonSchema[None] = Field(
+        None,
+        description="What is swapped: the dataset's record_name (the default), or person where units have persons.",
+    )
+    match: list[str] = Field(
+        default_factory=list, description="The swap key: only records equal on these are swapped with each other."
+    )
+    swap: Annotated[list[str], Field(min_length=1)] = Field(description="The variables that are swapped.")
+    swap_rate: SwapRate = Field(description="The probability with which a record is selected: a fraction such as 1/2.")
+    products: list[Product] = Field(default_factory=list, description="The tables to publish.")
+    custody: CustodyMode = Field(
+        CustodyMode.ESCROWED,
+        description="escrowed: the draw can be replayed under custody; ephemeral: its key is thrown away.",
+    )
+    schedule: str | SkipJsonSchema[None] = Field(None, description="A cron expression (UTC) on which it is made again.")
+    watch_source: bool = Field(False, description="Whether a changed source file launches the release's job.")
+    experiment: ExperimentDeclaration | SkipJsonSchema[None] = Field(
+        None, description="Draws that compare swap rates, on a synthetic dataset."
+    )
+
+    @field_validator("schedule")
+    @classmethod
+    def _check_schedule(cls, schedule: str | None) -> str | None:
+        if schedule is not None and not is_valid_cron_string(schedule):
+            raise ValueError(f"{schedule!r} is not a cron expression such as '0 6 1 * *'")
+        return schedule
+
+
+@dataclass
+class PermutationSwapping(dg.Component, dg.Resolvable):
+    """A release by the Permutation Swapping Algorithm, with its ε from Theorem 1 and all its checks."""
+
+    declaration: SwappingDeclaration
+
+    @classmethod
+    def model(cls) -> type[BaseModel]:
+        """The attributes as `dg check yaml` holds them: the declaration itself."""
+        return SwappingDeclaration
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> "PermutationSwapping":
+        """The component of a declaration, taken as it is written."""
+        return cls(SwappingDeclaration.model_validate(model))
+
+    @classmethod
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        return dg.ComponentTypeSpec(
+            owners=["team:disclosure-avoidance"], produces=["asset", "asset_check", "job", "schedule", "sensor"]
+        )
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The release's assets, checks and job, and its schedule and sensor if declared."""
+        datasets = {
+            item.declaration.name: item.declaration for item in context.component_tree.get_all_components(Dataset)
+        }
+        root = context.project_root
+        release = build_release(
+            self.declaration, datasets, Path(os.environ.get("STIRRED_PUBLISHED", root / "published"))
+        )
+        job = release_job(release)
+        return dg.Definitions(
+            assets=[
+                build_invariants(release),
+                build_charge(release),
+                build_swapped(release),
+                build_tables(release),
+                *build_utility(release),
+                build_publication(release),
+            ],
+            asset_checks=build_gates(release),
+            jobs=[job],
+            schedules=[release_schedule(release, job, self.declaration.schedule)] if self.declaration.schedule else [],
+            sensors=[source_sensor(release, job, root)] if self.declaration.watch_source else [],
+        )
+
+
+def build_release(
+    declaration: SwappingDeclaration, datasets: dict[str, DatasetDeclaration], published: Path
+) -> SwappingRelease:
+    """The release of a declaration.
+
+    Raises:
+        DeclarationError: where the declaration contradicts itself or the dataset.
+    """
+    name = f"release {declaration.dataset}/{declaration.name}"
+    dataset = datasets.get(declaration.dataset)
+    if dataset is None:
+        raise DeclarationError(
+            f"{name}: dataset: there is no dataset {declaration.dataset}; declared are {', '.join(sorted(datasets))}"
+        )
+    if declaration.watch_source and not any(table.path for table in dataset.tables.values()):
+        raise DeclarationError(f"{name}: watch_source: {dataset.name} is built in and has no source file to watch")
+    unit = declaration.unit or dataset.record_name
+    if unit not in {dataset.record_name, *(["person"] if dataset.persons else [])}:
+        raise DeclarationError(f"{name}: unit: {dataset.name} has no records called {unit}")
+    persons_follow = dataset.persons is not None and unit == dataset.record_name
+    variables = {**dataset.units.variables}
+    if dataset.persons and not persons_follow:
+        variables |= dataset.persons.variables
+    roles = {*declaration.match, *declaration.swap}
+    try:
+        design = SwappingDesign(
+            unit=unit,
+            match=tuple(declaration.match),
+            swap=tuple(declaration.swap),
+            held=tuple(variable for variable in variables if variable not in roles),
+            swap_rate=declaration.swap_rate,
+            persons=persons_follow,
+        )
+    except DesignError as error:
+        raise DeclarationError(f"{name}: {error}") from None
+    experiment = declaration.experiment
+    return SwappingRelease(
+        dataset=dataset,
+        name=declaration.name,
+        title=declaration.title,
+        description=declaration.description,
+        design=design,
+        products=tuple(declaration.products),
+        custody=declaration.custody,
+        experiment=Experiment(experiment.product, tuple(sorted(experiment.swap_rates)), experiment.draws)
+        if experiment
+        else None,
+        published=published,
+    )

@@ -1,0 +1,60 @@
+"""The one `Definitions` object of the deployment.
+
+Here belongs putting together what is declared under `defs/`, the ledger that all of it is charged to, and the
+resources. Where things lie can be set by environment variables:
+
+- `STIRRED_HOME`: the folder of databases and keys, `var` in the project if not set;
+- `STIRRED_PUBLISHED`: the folder of publications, `published` in the project if not set;
+- `STIRRED_MEMORY_LIMIT`, `STIRRED_THREADS`, `STIRRED_SPILL_FOLDER`: DuckDB's, for each session;
+- `STIRRED_MASTER_KEY`: the master key, where it is not to lie in a file.
+"""
+
+import os
+from pathlib import Path
+
+import dagster as dg
+
+from assets.ledger.asset import build_ledger
+from orchestration.components.permutation_swapping import PermutationSwapping
+from resources.custody import Custody
+from resources.ledger import Ledger
+from resources.warehouse import Warehouse
+
+
+def house_resources(home: Path) -> dict[str, dg.ConfigurableResource]:  # type: ignore[type-arg]
+    """Warehouse, custody and ledger of the deployment that keeps its state in `home`."""
+    warehouse = Warehouse(
+        folder=str(home / "warehouse"),
+        memory_limit=os.environ.get("STIRRED_MEMORY_LIMIT", "2GiB"),
+        threads=int(os.environ.get("STIRRED_THREADS", "0")),
+        spill_folder=os.environ.get("STIRRED_SPILL_FOLDER", ""),
+    )
+    custody = Custody(folder=str(home / "custody"))
+    return {"warehouse": warehouse, "custody": custody, "ledger": Ledger(warehouse=warehouse, custody=custody)}
+
+
+def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
+    """Everything a component tree declares, with the ledger and the resources.
+
+    Args:
+        tree: the loaded `defs` folder.
+        home: where databases and keys lie.
+    """
+    releases = [component.declaration for component in tree.get_all_components(PermutationSwapping)]
+    charges = [dg.AssetKey([release.dataset, release.name, "charge"]) for release in releases]
+    draws = [dg.AssetKey([release.dataset, release.name, "swapped"]) for release in releases]
+    return dg.Definitions.merge(
+        tree.build_defs(),
+        dg.Definitions(
+            assets=[build_ledger(charges, draws)],
+            resources=house_resources(home),
+            executor=dg.in_process_executor,
+        ),
+    )
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """What this deployment runs."""
+    tree = dg.ComponentTree.for_project(Path(__file__).parent)
+    return deployment(tree, Path(os.environ.get("STIRRED_HOME", tree.project_root / "var")))

@@ -1,0 +1,240 @@
+"""The custody of keys: the master key of a deployment, and every key that is derived from it.
+
+Here belongs making, reading, deriving and throwing away key bytes. What a draw does with its key belongs in
+`mechanisms.sampling`; the public record that a draw took place belongs in `ledger`. A key is never a field of
+a resource, so that no configuration, representation or error message can show one.
+"""
+
+import hmac
+import json
+import os
+import re
+import secrets
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from enum import StrEnum
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from dagster import ConfigurableResource
+
+KEY_BYTES = 32
+
+
+class CustodyError(Exception):
+    """A key is missing, exposed or malformed. The message never holds key material."""
+
+
+class CustodyMode(StrEnum):
+    """What becomes of a draw's key once the draw is settled."""
+
+    ESCROWED = "escrowed"
+    EPHEMERAL = "ephemeral"
+
+
+class Custody(ConfigurableResource):
+    """The keys of one deployment.
+
+    Attributes:
+        folder: where key files lie; made with mode 0700 on first use.
+        variable: the environment variable that holds the master key as 64 hexadecimal digits; where it is
+            set, no master key file is read or made.
+    """
+
+    folder: str
+    variable: str = "STIRRED_MASTER_KEY"
+
+    def derive(self, purpose: str) -> bytes:
+        """A key of 32 bytes for one purpose: HKDF-SHA256 (RFC 5869) of the master key, with `purpose` as info.
+
+        Raises:
+            CustodyError: if the master key cannot be had as the rules demand.
+        """
+        return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=purpose.encode()).derive(self._master_key())
+
+    def version_key(self) -> bytes:
+        """The key of the data versions that depend on confidential content."""
+        return self.derive("data version")
+
+    def draw_id(self, parts: Mapping[str, Any]) -> str:
+        """The name of a draw: HMAC-SHA256, 64 hexadecimal digits, of everything the draw depends on.
+
+        Args:
+            parts: text, integers, booleans, None, and lists and mappings of these.
+
+        Raises:
+            TypeError: if a part is anything else; a float has no single way to be written down.
+        """
+        return hmac.new(self.derive("draw id"), canonical(dict(parts)), sha256).hexdigest()
+
+    def draw_key(self, draw_id: str, mode: CustodyMode) -> bytes:
+        """The key of a draw that is about to be charged or made, 32 bytes.
+
+        An escrowed key follows from the master key and the draw id. An ephemeral one is random, made by the
+        first call and kept on disk until `forget`, so that a draw killed half-way is taken up with the same key.
+
+        Raises:
+            CustodyError: if a key file breaks the rules.
+        """
+        if CustodyMode(mode) is CustodyMode.ESCROWED:
+            return self.derive(f"draw {_name(draw_id)}")
+        path = self._ephemeral(draw_id)
+        return _read(path) or _make(path)
+
+    def open_key(self, draw_id: str, mode: CustodyMode) -> bytes:
+        """The key of a draw that has been charged; never makes one.
+
+        Raises:
+            CustodyError: if the key was ephemeral and is gone, or if a key file breaks the rules.
+        """
+        if CustodyMode(mode) is CustodyMode.ESCROWED:
+            return self.draw_key(draw_id, mode)
+        key = _read(self._ephemeral(draw_id))
+        if key is None:
+            raise CustodyError(
+                f"draw {draw_id} cannot be replayed: its custody is ephemeral and its key was thrown away; "
+                "drawing again needs a release under a new name, with a new charge"
+            )
+        return key
+
+    def forget(self, draw_id: str) -> None:
+        """Throw away a draw's ephemeral key, if there is one.
+
+        The file is unlinked. Copies that a file system or a backup keeps are beyond this function: an
+        ephemeral custody's folder belongs on storage that keeps none.
+        """
+        path = self._ephemeral(draw_id)
+        path.unlink(missing_ok=True)
+        flush_folder(path.parent)
+
+    def private_folder(self, name: str = "") -> Path:
+        """The custody's folder, or one inside it, made with mode 0700 if it is not there.
+
+        Raises:
+            CustodyError: if others may write to it, and so take a key away or put another in its place.
+        """
+        folder = Path(self.folder)
+        for step in (folder, folder / name) if name else (folder,):
+            try:
+                step.mkdir(parents=True, exist_ok=True, mode=0o700)
+            except FileExistsError:
+                raise CustodyError(f"{step} must be a folder") from None
+            mode = stat.S_IMODE(step.stat().st_mode)
+            if mode & 0o022:
+                raise CustodyError(f"{step} must be writable by its owner alone (chmod 700); its mode is {mode:04o}")
+        return step
+
+    def _master_key(self) -> bytes:
+        given = os.environ.get(self.variable)
+        if given is None:
+            path = self.private_folder() / "master.key"
+            return _read(path) or _make(path)
+        key = _parse(given)
+        if key is None:
+            raise CustodyError(f"environment variable {self.variable} must hold {2 * KEY_BYTES} hexadecimal digits")
+        return key
+
+    def _ephemeral(self, draw_id: str) -> Path:
+        return self.private_folder("ephemeral") / f"{_name(draw_id)}.key"
+
+
+def commitment(key: bytes) -> str:
+    """What binds a ledger entry to a draw's key and reveals nothing of it: its SHA-256, in hexadecimal digits."""
+    return sha256(key).hexdigest()
+
+
+def canonical(value: Any) -> bytes:
+    """The one way a value is written as JSON before it is hashed.
+
+    Raises:
+        TypeError: if the value holds anything but text, integers, booleans, None, lists, and mappings by text.
+    """
+    _refuse_ambiguous(value)
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def flush_folder(folder: Path) -> None:
+    """Make the names in a folder as durable as the files they name."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_ambiguous(value: Any, where: str = "value") -> None:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"{where} has a key that is a {type(key).__name__}, not text")
+            _refuse_ambiguous(part, f"{where}.{key}")
+    elif isinstance(value, list):
+        for part in value:
+            _refuse_ambiguous(part, f"{where}[]")
+    elif not (value is None or isinstance(value, str | int)):
+        raise TypeError(f"{where} is a {type(value).__name__}; only text, integers, booleans and None are hashed")
+
+
+def _name(draw_id: str) -> str:
+    if not re.fullmatch("[0-9a-f]{64}", draw_id):
+        raise CustodyError("a draw id is 64 hexadecimal digits, as `draw_id` gives them")
+    return draw_id
+
+
+def _parse(text: str) -> bytes | None:
+    return bytes.fromhex(text) if re.fullmatch(f"[0-9a-fA-F]{{{2 * KEY_BYTES}}}", text) else None
+
+
+def _read(path: Path) -> bytes | None:
+    """The key in a file, or None if there is no file."""
+    try:
+        # Neither a link is followed nor a pipe waited for: both are refused as no regular file.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        broken = "must be a regular file" if path.is_symlink() else f"cannot be opened ({error.strerror})"
+        raise CustodyError(f"key file {path} {broken}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        mode = stat.S_IMODE(status.st_mode)
+        if not stat.S_ISREG(status.st_mode):
+            raise CustodyError(f"key file {path} must be a regular file")
+        if status.st_uid != os.geteuid():
+            raise CustodyError(f"key file {path} must belong to the user who runs this (mode {mode:04o})")
+        if mode & 0o077:
+            raise CustodyError(
+                f"key file {path} must be closed to all but its owner (chmod 600); its mode is {mode:04o}"
+            )
+        content = file.read(4 * KEY_BYTES)
+    key = _parse(content.decode("ascii", errors="replace").removesuffix("\n"))
+    if key is None:
+        raise CustodyError(f"key file {path} must hold {2 * KEY_BYTES} hexadecimal digits (mode {mode:04o})")
+    return key
+
+
+def _make(path: Path) -> bytes:
+    """Make a key file, whole and at once; where another process was first, its key holds.
+
+    A link to a finished file gives the name to one process only, and never to half a key.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_bytes(KEY_BYTES).hex() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        temporary.unlink()
+    flush_folder(path.parent)
+    key = _read(path)
+    if key is None:
+        raise CustodyError(f"key file {path} was taken away while it was made")
+    return key

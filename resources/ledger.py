@@ -1,0 +1,292 @@
+"""The budget ledger: which draws were charged, under which DP specification, and which were settled.
+
+Here belong the append-only table, its anchor, and the cap. What one entry is and how entries are chained
+belongs in `chain`; keys belong in `custody`; how losses compose belongs in `mechanisms.accounting`.
+
+The order is write-ahead: reserve, draw, settle. A reservation counts from the moment it is committed, drawn
+or not, so a run that is killed anywhere leaves either no reservation or one that counts.
+
+A chain of hashes cannot show that its last entries were cut off, that the file was replaced by an earlier
+copy, or that the whole was built anew. The anchor can: a small file outside the database, under an HMAC of the
+custody's. It holds the head of the chain, and, while an entry is being appended, also the hash of that entry,
+announced *before* it is committed. So at any moment the chain ends either at the anchor's head or at the
+one entry announced, and anything else is refused. What the anchor cannot show is its own return to an earlier
+state together with the database: whoever can write to both folders can turn time back.
+"""
+
+import hmac
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, astuple, dataclass, fields
+from decimal import Decimal
+from fractions import Fraction
+from functools import reduce
+from hashlib import sha256
+from operator import add
+from pathlib import Path
+
+from dagster import ConfigurableResource, ResourceDependency
+
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.specification import Specification, Total, compose
+from resources import chain
+from resources.chain import GENESIS, RESERVE, SETTLE, Entry
+from resources.custody import Custody, canonical, flush_folder
+from resources.statements import Table, Zone
+from resources.warehouse import Session, Warehouse
+
+ENTRIES = Table(Zone.LEDGER, "main", "entries")
+_COLUMNS = {field.name: "BIGINT" if field.name == "sequence" else "VARCHAR" for field in fields(Entry)}
+
+
+class LedgerError(Exception):
+    """The ledger refuses: it is not intact, or the entry asked for contradicts one that is there."""
+
+
+class CapExceeded(LedgerError):  # noqa: N818 - the word of the domain for this refusal
+    """A charge does not fit under its dataset's cap; nothing was charged."""
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Where the chain ends.
+
+    Attributes:
+        sequence: of the last entry known to be committed; 0 before the first.
+        hash: of that entry; 64 zeros before the first.
+        announced: the hash of the entry being appended, or None.
+    """
+
+    sequence: int = 0
+    hash: str = GENESIS
+    announced: str | None = None
+
+
+class Ledger(ConfigurableResource):
+    """The ledger of one deployment, in the warehouse's `ledger` zone and anchored in the custody's folder."""
+
+    warehouse: ResourceDependency[Warehouse]
+    custody: ResourceDependency[Custody]
+
+    def reserve(
+        self,
+        dataset: str,
+        release: str,
+        draw_id: str,
+        specification: Specification,
+        commitment: str,
+        cap: Fraction | None,
+    ) -> Entry:
+        """Charge a draw to its dataset, before anything is drawn; charge it once, however often it is asked.
+
+        Args:
+            dataset: whose budget is charged.
+            release: what for.
+            draw_id: from `Custody.draw_id`.
+            specification: what the draw will satisfy; its loss is the charge.
+            commitment: `custody.commitment` of the draw's key.
+            cap: the most that all reservations of the dataset may add up to in ε, compared exactly; None
+                for no cap. It does not bear on a draw that has been charged already.
+
+        Returns:
+            The reservation: the new one, or the one that this draw already has.
+
+        Raises:
+            CapExceeded: if the charge does not fit under the cap.
+            LedgerError: if the ledger is not intact, or the draw is reserved on other terms.
+        """
+        with self._appending() as (session, entries):
+            new = chain.reservation(entries, dataset, release, draw_id, specification, commitment)
+            found = chain.find(entries, RESERVE, draw_id)
+            if found is None:
+                charged = _charged(entries, dataset)
+                if cap is not None and not charged + specification.loss <= PureLoss(cap):
+                    raise CapExceeded(_over(dataset, release, charged, specification.loss, cap))
+                self._append(session, new)
+                return new
+            for term in ("dataset", "release", "specification", "commitment"):
+                if getattr(found, term) != getattr(new, term):
+                    raise LedgerError(
+                        f"draw {draw_id} is reserved in entry {found.sequence} with another {term} than is asked now"
+                    )
+            return found
+
+    def settle(self, draw_id: str, output_version: str) -> Entry:
+        """Record that a reserved draw was made and what came of it; settling twice changes nothing.
+
+        Raises:
+            LedgerError: if the ledger is not intact, the draw is not reserved, or it is settled with another
+                output version, which the same key and the same inputs cannot give.
+        """
+        with self._appending() as (session, entries):
+            reserved = chain.find(entries, RESERVE, draw_id)
+            if reserved is None:
+                raise LedgerError(f"draw {draw_id} cannot be settled: it is not reserved")
+            found = chain.find(entries, SETTLE, draw_id)
+            if found is None:
+                new = chain.settlement(entries, reserved, output_version)
+                self._append(session, new)
+                return new
+            if found.output_version != output_version:
+                raise LedgerError(f"draw {draw_id} is settled in entry {found.sequence} with another output version")
+            return found
+
+    def entries(self, dataset: str | None = None) -> tuple[Entry, ...]:
+        """All entries, or those of one dataset, in order, as they are found: `verify` says if they can be trusted."""
+        entries, _ = self._read()
+        return tuple(entry for entry in entries if dataset is None or entry.dataset == dataset)
+
+    def reservation(self, draw_id: str) -> Entry | None:
+        """The charge of a draw, if there is one. Raises LedgerError if the ledger is not intact."""
+        return chain.find(self._intact(), RESERVE, draw_id)
+
+    def settlement(self, draw_id: str) -> Entry | None:
+        """The settlement of a draw, if there is one. Raises LedgerError if the ledger is not intact."""
+        return chain.find(self._intact(), SETTLE, draw_id)
+
+    def charged(self, dataset: str, through: int | None = None) -> PureLoss:
+        """The sum of a dataset's charges, settled or not: what the cap is compared with.
+
+        Args:
+            dataset: whose.
+            through: count up to this sequence number only.
+
+        Raises:
+            LedgerError: if the ledger is not intact.
+        """
+        entries = self._intact()
+        return _charged(entries if through is None else entries[:through], dataset)
+
+    def total(self, dataset: str) -> tuple[Total, ...]:
+        """The composition of a dataset's reserved specifications. Raises LedgerError if the ledger is not intact."""
+        return compose(entry.declared() for entry in _reservations(self._intact(), dataset))
+
+    def verify(self) -> tuple[str, ...]:
+        """What is wrong with the ledger, in words that name the sequence number; empty if it is intact."""
+        _, problems = self._read()
+        return problems
+
+    def _intact(self) -> tuple[Entry, ...]:
+        entries, problems = self._read()
+        _refuse(problems)
+        return entries
+
+    def _read(self) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+        # The anchor is written after the database file is: read first, it cannot be ahead of it by chance.
+        problems = self._examine(())
+        if not self.warehouse.path(Zone.LEDGER).exists():
+            return (), problems
+        with self.warehouse.session(reads=[Zone.LEDGER]) as session:
+            return self._load(session)
+
+    @contextmanager
+    def _appending(self) -> Iterator[tuple[Session, tuple[Entry, ...]]]:
+        """An intact ledger, held against every other process until the end of the block."""
+        with self.warehouse.session(writes=Zone.LEDGER) as session:
+            entries, problems = self._load(session)
+            _refuse(problems)
+            if entries and self._anchor() != (head := Anchor(entries[-1].sequence, entries[-1].hash)):
+                # A run was killed between its commit and its anchor, or between announcement and commit.
+                self._set_anchor(head)
+            yield session, entries
+
+    def _load(self, session: Session) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+        found = session.columns(ENTRIES)
+        if found and found != _COLUMNS:
+            return (), ("the table of entries was altered from entry 1 on: its columns are not the ledger's",)
+        rows = session.rows("ledger/entries", table=ENTRIES, columns=list(_COLUMNS)) if found else []
+        entries = tuple(Entry(*row) for row in rows)
+        return entries, self._examine(entries)
+
+    def _append(self, session: Session, entry: Entry) -> None:
+        with session.transaction():
+            session.run("ledger/create", table=ENTRIES)
+            session.run("ledger/append", asdict(entry), table=ENTRIES)
+            self._set_anchor(Anchor(entry.sequence - 1, entry.previous_hash, announced=entry.hash))
+        self._set_anchor(Anchor(entry.sequence, entry.hash))
+
+    def _examine(self, entries: Sequence[Entry]) -> tuple[str, ...]:
+        problems = [*chain.breaks(entries)]
+        anchor = self._anchor()
+        if isinstance(anchor, Anchor):
+            problems += _departures(entries, anchor)
+        elif isinstance(anchor, str):
+            problems.append(f"no entry from 1 on can be trusted: {anchor}")
+        elif entries:
+            problems.append(f"entry {entries[0].sequence} and those after it have no anchor")
+        return tuple(problems)
+
+    def _anchor_path(self) -> Path:
+        return Path(self.custody.folder) / "ledger.anchor"
+
+    def _anchor(self) -> Anchor | str | None:
+        """The anchor; None if there is none, and in words what is wrong if it cannot be trusted."""
+        path = self._anchor_path()
+        try:
+            record = json.loads(path.read_bytes())
+            anchor = Anchor(record["sequence"], record["hash"], record["announced"])
+            genuine = hmac.compare_digest(record["mac"], self._mac(anchor))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            return f"{path.name} is not an anchor"
+        if not genuine:
+            return f"{path.name} was altered, or written under another custody's key"
+        return anchor
+
+    def _set_anchor(self, anchor: Anchor) -> None:
+        folder = self.custody.private_folder()
+        temporary = folder / ".ledger.anchor"
+        with temporary.open("wb") as file:
+            file.write(canonical(asdict(anchor) | {"mac": self._mac(anchor)}))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._anchor_path())
+        flush_folder(folder)
+
+    def _mac(self, anchor: Anchor) -> str:
+        return hmac.new(self.custody.derive("ledger anchor"), canonical(list(astuple(anchor))), sha256).hexdigest()
+
+
+def _departures(entries: Sequence[Entry], anchor: Anchor) -> tuple[str, ...]:
+    """Where a chain ends otherwise than its anchor says."""
+    known = entries[: anchor.sequence]
+    if len(known) < anchor.sequence:
+        return (f"entries from {len(known) + 1} to {anchor.sequence} are missing at the end",)
+    if (known[-1].hash if known else GENESIS) != anchor.hash:
+        return (f"entry {anchor.sequence} is not the one that was anchored: the ledger was built anew or replaced",)
+    later = [entry.hash for entry in entries[anchor.sequence :]]
+    if later and later != [anchor.announced]:
+        return (f"entry {anchor.sequence + 1} or one after it was not written by the ledger",)
+    return ()
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise LedgerError(f"the ledger is not intact: {problems[0]}{more}")
+
+
+def _reservations(entries: Sequence[Entry], dataset: str) -> Iterator[Entry]:
+    return (entry for entry in entries if entry.kind == RESERVE and entry.dataset == dataset)
+
+
+def _charged(entries: Sequence[Entry], dataset: str) -> PureLoss:
+    return reduce(add, (entry.declared().loss for entry in _reservations(entries, dataset)), PureLoss())
+
+
+def _over(dataset: str, release: str, charged: PureLoss, charge: PureLoss, cap: Fraction) -> str:
+    # What is spent is rounded up and what is left is rounded down, so that no figure promises too much.
+    limit = PureLoss(cap)
+    left = Decimal("0.00")
+    if charged <= limit:
+        rest = PureLoss(cap - charged.rational, 1 / charged.argument)
+        above = rest.rounded_up()
+        left = above if PureLoss(Fraction(above)) <= rest else above - Decimal("0.01")
+    return (
+        f"dataset {dataset}: release {release} would charge ε = {charge.rounded_up()}, "
+        f"which does not fit under the cap of {cap} ({limit.rounded_up()}): "
+        f"{charged.rounded_up()} is charged so far and {left} remains"
+    )

@@ -1,0 +1,37 @@
+-- Dwellings are numbered from 0, cell after cell of county by tenure. Number i has the size in whose range
+-- of cumulative totals i * stride falls, modulo the number of dwellings.
+WITH
+cells AS (
+    SELECT
+        county,
+        tenure,
+        dwellings,
+        (sum(dwellings) OVER (ORDER BY county, tenure) - dwellings)::BIGINT AS first
+    FROM (
+        UNPIVOT (
+            FROM read_csv(
+                $margins,
+                auto_detect = false,
+                header = true,
+                columns = {'county': 'VARCHAR', 'owned': 'BIGINT', 'rented': 'BIGINT'}
+            )
+        ) ON owned, rented INTO NAME tenure VALUE dwellings
+    )
+),
+numbered AS (
+    SELECT county, tenure, unnest(range(first, first + dwellings)) AS number FROM cells
+),
+dwellings AS (
+    SELECT
+        (number + 1)::VARCHAR AS serial,
+        'MA' AS state,
+        county,
+        CASE
+            {% for size, bound in bounds.items() %}
+            WHEN number * {{ stride }} % {{ dwellings }} < {{ bound }} THEN '{{ size }}'
+            {% endfor %}
+        END AS persons_per_household,
+        tenure
+    FROM numbered
+)
+SELECT {{ columns | ids }} FROM dwellings

@@ -1,0 +1,24 @@
+-- The header is read beforehand, so nothing is guessed: columns stand by position, and every one is text.
+SELECT
+    {% for name, position in columns.items() %}
+    {{ position | id }} AS {{ name | id }}{% if not loop.last %},{% endif %}
+    {% endfor %}
+FROM read_csv(
+    $path,
+    auto_detect = false,
+    header = true,
+    columns = {
+        {% for position in range(width) %}
+        'c{{ position }}': 'VARCHAR',
+        {% endfor %}
+    },
+    delim = ',',
+    quote = '"',
+    escape = '"',
+    nullstr = '',
+    compression = 'none',
+    strict_mode = true,
+    null_padding = false,
+    ignore_errors = false,
+    hive_partitioning = false
+)

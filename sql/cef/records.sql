@@ -1,0 +1,1 @@
+SELECT {{ columns | ids }} FROM {{ table }}

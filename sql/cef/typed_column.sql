@@ -1,0 +1,18 @@
+{# The value of `name`, a text, as `type`; NULL if it is ill-typed. Included in statements, never run alone. #}
+{% if type == "integer" %}
+CASE WHEN regexp_full_match({{ name | id }}, '-?[0-9]{1,18}') THEN TRY_CAST({{ name | id }} AS BIGINT) END
+{% elif type == "decimal" %}
+CASE
+    WHEN regexp_full_match({{ name | id }}, '-?[0-9]{1,14}(\.[0-9]{1,4})?')
+    THEN TRY_CAST({{ name | id }} AS DECIMAL(18, 4))
+END
+{% elif type == "date" %}
+CASE
+    WHEN regexp_full_match({{ name | id }}, '[0-9]{4}-[0-9]{2}-[0-9]{2}')
+    THEN TRY_CAST({{ name | id }} AS DATE)
+END
+{% elif type == "boolean" %}
+CASE {{ name | id }} WHEN 'true' THEN true WHEN 'false' THEN false END
+{% elif type == "string" %}
+{{ name | id }}
+{% endif %}

@@ -1,0 +1,1 @@
+SELECT {{ columns | ids }}, count(*) AS count FROM {{ records }} GROUP BY ALL

@@ -1,0 +1,20 @@
+-- Combinations of values, written as text, that two tables do not count equally often.
+SELECT count(*)
+FROM (
+    SELECT {% for column in columns %}{{ column | id }}::VARCHAR AS {{ column | id }}, {% endfor %}
+    sum(count) AS counted
+    FROM {{ first }}
+    {% if totals %}
+    WHERE {% for column in totals %}{% if not loop.first %} AND {% endif %}{{ column | id }} IS DISTINCT FROM $total{% endfor %}
+    {% endif %}
+
+    GROUP BY ALL
+    HAVING counted <> 0
+) AS one
+FULL JOIN (
+    SELECT {% for column in columns %}{{ column | id }}::VARCHAR AS {{ column | id }}, {% endfor %}
+    sum(count) AS counted
+    FROM {{ second }}
+    GROUP BY ALL
+) AS other ON {{ columns | same("one", "other") }}
+WHERE one.counted IS DISTINCT FROM other.counted

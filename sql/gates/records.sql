@@ -1,0 +1,1 @@
+SELECT sum(count)::BIGINT FROM {{ table }}

@@ -1,0 +1,22 @@
+-- The units, each with its persons written as one text: every person a sequence of length-prefixed values,
+-- the persons sorted, so that units with the same persons have the same text.
+SELECT
+    units.{{ key | id }} AS unit_key,
+    {{ variables | ids("units") }},
+    coalesce(grouped.composition, '') AS composition
+FROM {{ units }} AS units
+LEFT JOIN (
+    SELECT unit_key, string_agg(person, '' ORDER BY person) AS composition
+    FROM (
+        SELECT
+            {{ unit | id }} AS unit_key,
+            concat(
+                '|'
+                {% for variable in person_variables %}
+                , coalesce(strlen({{ variable | id }}::VARCHAR) || ':' || {{ variable | id }}::VARCHAR, '-')
+                {% endfor %}
+            ) AS person
+        FROM {{ persons }}
+    )
+    GROUP BY unit_key
+) AS grouped ON units.{{ key | id }} = grouped.unit_key

@@ -1,0 +1,12 @@
+-- Counts of records by some variables, numbered in the order of their values; the match variables come
+-- first, so that the numbers of a stratum follow one another.
+SELECT
+    (row_number() OVER (ORDER BY {{ variables | ids }}) - 1)::INTEGER AS {{ code | id }},
+    {% if match %}
+    (dense_rank() OVER (ORDER BY {{ match | ids }}) - 1)::INTEGER AS stratum,
+    {% else %}
+    0::INTEGER AS stratum,
+    {% endif %}
+    *
+FROM (SELECT {{ variables | ids }}, count(*) AS count FROM {{ records }} GROUP BY ALL)
+ORDER BY {{ code | id }}

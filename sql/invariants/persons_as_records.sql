@@ -1,0 +1,3 @@
+SELECT {{ unit_variables | ids("units") }}, {{ person_variables | ids("persons") }}
+FROM {{ persons }} AS persons
+JOIN {{ units }} AS units ON persons.{{ unit | id }} = units.{{ key | id }}

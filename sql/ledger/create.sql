@@ -1,0 +1,15 @@
+-- The constraints refuse a second charge or settlement of a draw even to a program that forgot to look.
+CREATE TABLE IF NOT EXISTS {{ table }} (
+    sequence BIGINT NOT NULL PRIMARY KEY,
+    kind VARCHAR NOT NULL,
+    dataset VARCHAR NOT NULL,
+    release VARCHAR NOT NULL,
+    draw_id VARCHAR NOT NULL,
+    specification VARCHAR,
+    commitment VARCHAR NOT NULL,
+    output_version VARCHAR,
+    recorded_at VARCHAR NOT NULL,
+    previous_hash VARCHAR NOT NULL,
+    hash VARCHAR NOT NULL,
+    UNIQUE (kind, draw_id)
+)

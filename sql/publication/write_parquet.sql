@@ -1,0 +1,2 @@
+COPY (SELECT {{ columns | ids }} FROM {{ table }} ORDER BY ALL)
+TO {{ path }} (FORMAT parquet, COMPRESSION zstd)

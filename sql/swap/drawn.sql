@@ -1,0 +1,1 @@
+SELECT draw_id, swapped_version FROM {{ table }}

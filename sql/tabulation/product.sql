@@ -1,0 +1,36 @@
+-- A product: counts by its columns, cells without a record included, then the totals.
+WITH cells AS (
+    SELECT {{ columns | ids }}, sum(count)::BIGINT AS count FROM {{ records }} GROUP BY ALL
+),
+filled AS (
+    {% if zeros %}
+    SELECT {{ columns | ids("frame") }}, coalesce(cells.count, 0) AS count
+    FROM (
+        SELECT *
+        FROM {% for column in columns %}{% if not loop.first %} CROSS JOIN {% endif %}
+        (SELECT DISTINCT {{ column | id }} FROM cells)
+        {% endfor %}
+
+    ) AS frame
+    LEFT JOIN cells ON {{ columns | same("frame", "cells") }}
+    {% else %}
+    FROM cells
+    {% endif %}
+)
+{% if totals %}
+SELECT
+    {% for column in columns %}
+    {% if column in totals %}
+    CASE WHEN grouping({{ column | id }}) = 1 THEN $total ELSE {{ column | id }}::VARCHAR END AS {{ column | id }},
+    {% else %}
+    {{ column | id }},
+    {% endif %}
+    {% endfor %}
+    sum(count)::BIGINT AS count
+FROM filled
+GROUP BY {% for column in columns if column not in totals %}{{ column | id }}, {% endfor %}CUBE ({{ totals | ids }})
+{% else %}
+SELECT {{ columns | ids }}, count
+FROM filled
+{% endif %}
+ORDER BY ALL

@@ -1,0 +1,253 @@
+"""A certificate states every fact of its record, to people and to programs, and is the same each time."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from fractions import Fraction
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from assets.publication import swapping
+from assets.publication.certificate import (
+    Certificate,
+    Check,
+    DataVersion,
+    LedgerReference,
+    Randomness,
+    exact,
+    to_html,
+    to_json,
+)
+from assets.publication.package import DataFile
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.swapping.design import SwappingDesign
+from resources.custody import CustodyMode
+
+B = 264_331
+
+
+def massachusetts() -> Certificate:
+    """The release of papers/004, Section 3.4: dwellings swapped across counties at p = 1/2."""
+    design = SwappingDesign(
+        unit="household",
+        match=("state", "persons_per_household"),
+        swap=("county",),
+        held=("tenure",),
+        swap_rate=Fraction(1, 2),
+        persons=False,
+    )
+    specification = design.specification("ma1940", B)
+    title = "Dwellings by county and tenure"
+    return Certificate(
+        dataset="ma1940",
+        dataset_title="1940 Census of Massachusetts, dwellings",
+        dataset_description="Rebuilt from the published counts of owned and rented dwellings by county. Household "
+        "sizes beyond the published mode are spread independently of county and tenure.",
+        synthetic=True,
+        release="tenure_by_county",
+        release_title="Tenure by county, Massachusetts 1940",
+        release_description="How many dwellings in each county were owned and how many were rented, after half of "
+        "the households on average had their county swapped.",
+        mechanism=swapping.MECHANISM,
+        mechanism_version="1",
+        parameters=swapping.parameters(design, B, 12),
+        specification=specification,
+        loss_source=swapping.LOSS_SOURCE,
+        evaluated=swapping.evaluated(design, B),
+        randomness=Randomness(CustodyMode.ESCROWED, "5a" * 32, "c3" * 32),
+        ledger=LedgerReference(7, "e1" * 32, datetime(2026, 3, 1, 9, 30, tzinfo=UTC), specification.loss, Fraction(20)),
+        data_versions=(
+            DataVersion("cef", "0f" * 32, keyed=True),
+            DataVersion("invariants", "1e" * 32, keyed=False),
+            DataVersion("swapped", "2d" * 32, keyed=False),
+        ),
+        code_versions={"stirred": "0.1.0", "swapping": "1", "duckdb": "1.5.6", "dagster": "1.13.27"},
+        checks=(
+            Check("holding margin", "every count by holding variables is exact"),
+            Check("swap margin", "every count by match and swap variables is exact"),
+            Check("charge", "the ledger holds this draw's charge, within the cap, in an unbroken chain"),
+            Check("replay", "the draw made again gives the same table"),
+        ),
+        products=(
+            DataFile("tenure_by_county", title, "tenure_by_county.csv", "csv", 28, 615, "ab" * 32, ""),
+            DataFile("tenure_by_county", title, "tenure_by_county.parquet", "parquet", 28, 1105, "cd" * 32, None),
+        ),
+    )
+
+
+class _Text(HTMLParser):
+    """What a reader of the page sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def _page(certificate: Certificate) -> _Text:
+    page = _Text()
+    page.feed(to_html(certificate).decode())
+    return page
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _leaves(part, f"{path}.{key}")
+    elif isinstance(value, list):
+        for part in value:
+            yield from _leaves(part, f"{path}[]")
+    else:
+        yield path, value
+
+
+def _missing(certificate: Certificate) -> list[str]:
+    text = _page(certificate).text
+    return [
+        path
+        for path, fact in _leaves(certificate.as_record())
+        if not isinstance(fact, bool) and fact is not None
+        if (f"{fact:,}" if isinstance(fact, int) else fact) not in text
+    ]
+
+
+def test_the_page_states_every_fact_of_the_record() -> None:
+    assert _missing(massachusetts()) == []
+
+
+def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None:
+    """Each text is changed in turn: a field that the record or the page forgets would leave them as they were."""
+    certificate = massachusetts()
+    changes: dict[str, Any] = (
+        {name: f"{name} told apart" for name, value in vars(certificate).items() if isinstance(value, str)}
+        | {
+            "synthetic": False,
+            "parameters": certificate.parameters[:-1],
+            "specification": replace(certificate.specification, loss=PureLoss.logarithm(5)),
+            "evaluated": replace(certificate.evaluated, epsilon=3.0),  # type: ignore[type-var]
+            "randomness": replace(certificate.randomness, custody=CustodyMode.EPHEMERAL),
+            "ledger": replace(certificate.ledger, cap=Fraction(41, 3)),
+            "data_versions": certificate.data_versions[1:],
+            "code_versions": {"stirred": "9"},
+            "checks": certificate.checks[1:],
+            "products": certificate.products[1:],
+        }
+    )
+    assert changes.keys() == vars(certificate).keys()
+    for name, value in changes.items():
+        changed = replace(certificate, **{name: value})
+        assert to_json(changed) != to_json(certificate), name
+        assert to_html(changed) != to_html(certificate), name
+        assert _missing(changed) == []
+
+
+def test_the_loss_of_massachusetts_is_stated_exactly_and_never_rounded_down() -> None:
+    """papers/004, Table 2 has 12.48 at p = 0.50; four decimals rounded up are 12.4850."""
+    loss = massachusetts().as_record()["loss"]
+    assert (loss["exact"], loss["rounded_up"]) == ("ln(264332)", "12.4850")
+    assert "Theorem 1" in loss["source"]
+    assert float(loss["evaluated"]["rounded_up"]) <= float(loss["rounded_up"])
+
+
+def test_an_evaluated_bound_is_rounded_up() -> None:
+    certificate = massachusetts()
+    assert certificate.evaluated is not None
+    changed = replace(certificate, evaluated=replace(certificate.evaluated, epsilon=1.00001))
+    assert changed.as_record()["loss"]["evaluated"]["rounded_up"] == "1.0001"
+
+
+def test_a_mechanism_without_an_evaluated_bound_states_none() -> None:
+    certificate = replace(massachusetts(), evaluated=None)
+    assert certificate.as_record()["loss"]["evaluated"] is None
+    assert "as evaluated" not in _page(certificate).text
+
+
+@pytest.mark.parametrize(
+    ("loss", "text"),
+    [
+        (PureLoss(), "0"),
+        (PureLoss(Fraction(3, 2)), "3/2"),
+        (PureLoss.logarithm(Fraction(7, 2)), "ln(7/2)"),
+        (PureLoss(Fraction(1), Fraction(5)), "1 + ln(5)"),
+    ],
+)
+def test_an_exact_loss_is_written_without_rounding(loss: PureLoss, text: str) -> None:
+    assert exact(loss) == text
+
+
+def test_the_five_building_blocks_are_asked_and_answered() -> None:
+    blocks = massachusetts().as_record()["specification"]
+    assert [block["question"].split()[0] for block in blocks] == ["Who", "Where", "What", "How", "How"]
+    assert blocks[4]["question"].startswith("How much")
+    assert all(block["answer"] for block in blocks)
+
+
+def test_the_page_says_that_the_loss_does_not_cover_the_invariants() -> None:
+    assert "ε does not cover the invariants" in _page(massachusetts()).text
+
+
+def test_only_a_synthetic_dataset_is_labelled_so() -> None:
+    assert "Synthetic data" in _page(massachusetts()).text
+    assert "Synthetic data" not in _page(replace(massachusetts(), synthetic=False)).text
+
+
+def test_custody_says_whether_the_draw_can_be_replayed() -> None:
+    escrowed = massachusetts()
+    ephemeral = replace(escrowed, randomness=replace(escrowed.randomness, custody=CustodyMode.EPHEMERAL))
+    assert "replay the draw for an audit" in _page(escrowed).text
+    assert "nobody can replay it" in _page(ephemeral).text
+
+
+def test_the_json_is_the_record_with_sorted_keys() -> None:
+    text = to_json(massachusetts()).decode()
+    assert json.loads(text) == massachusetts().as_record()
+    assert text == json.dumps(json.loads(text), ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+
+
+def test_the_same_release_has_the_same_certificate() -> None:
+    one, other = massachusetts(), massachusetts()
+    other = replace(other, code_versions=dict(reversed(other.code_versions.items())))
+    elsewhere = other.ledger.recorded_at.astimezone(timezone(timedelta(hours=-5)))
+    other = replace(other, ledger=replace(other.ledger, recorded_at=elsewhere))
+    assert to_json(one) == to_json(other)
+    assert to_html(one) == to_html(other)
+
+
+def test_a_time_without_a_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        LedgerReference(1, "e1" * 32, datetime(2026, 3, 1), PureLoss(), Fraction(1))
+
+
+def test_names_and_descriptions_are_text_and_never_markup() -> None:
+    hostile = "<script>alert('x')</script> & \"quoted\" <img src=x>"
+    certificate = massachusetts()
+    certificate = replace(
+        certificate,
+        **{name: hostile for name, value in vars(certificate).items() if isinstance(value, str)},
+        checks=(Check(hostile, hostile),),
+        code_versions={hostile: hostile},
+        data_versions=(DataVersion(hostile, hostile, keyed=False),),
+        products=(replace(certificate.products[0], title=hostile, path=hostile),),
+    )
+    page = _page(certificate)
+    assert {tag for tag, _ in page.tags} == {tag for tag, _ in _page(massachusetts()).tags}
+    assert _missing(certificate) == []
+
+
+def test_the_page_needs_nothing_but_itself() -> None:
+    page, source = _page(massachusetts()), to_html(massachusetts()).decode()
+    assert not {"script", "link", "img", "iframe", "object", "embed", "form"} & {tag for tag, _ in page.tags}
+    assert not [
+        name for _, attributes in page.tags for name in attributes if name in ("src", "href") or name[:2] == "on"
+    ]
+    assert not re.search(r"https?:|url\(|@import", source)

@@ -1,0 +1,265 @@
+"""A publication is in its place whole, or the one before it is, whatever happens and whenever."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from assets.publication import placement
+from assets.publication.placement import placed
+
+OLD = {"table.csv": b"county,count\nDukes,1741\n", "inner/notes.txt": b"old"}
+NEW = {"table.csv": b"county,count\nDukes,1025\n", "certificate.json": b"{}"}
+
+KILLED = """
+import os, shutil, signal, sys
+from pathlib import Path
+from assets.publication import placement
+
+target, point, when = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+seen = 0
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def killing(function, number):
+    def patched(*arguments, **named):
+        global seen
+        seen += 1
+        if seen == number and when == "before":
+            kill()
+        result = function(*arguments, **named)
+        if seen == number and when == "after":
+            kill()
+        return result
+    return patched
+
+name, number = point.split(":")
+if name == "rename":
+    Path.rename = killing(Path.rename, int(number))
+elif name == "fsync":
+    os.fsync = killing(os.fsync, int(number))
+elif name == "unlink":
+    # The files of the old publication go one by one; the first removal of all is of the old one.
+    os.unlink = killing(os.unlink, int(number))
+    shutil.rmtree = killing(shutil.rmtree, 10**9)
+
+with placement.placed(target) as folder:
+    (folder / "table.csv").write_bytes(b"county,count\\nDukes,1025\\n")
+    if name == "body":
+        kill()
+    (folder / "certificate.json").write_bytes(b"{}")
+"""
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def _read(folder: Path) -> dict[str, bytes] | None:
+    if not folder.exists():
+        return None
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def _place(target: Path, files: Mapping[str, bytes]) -> None:
+    with placed(target) as folder:
+        _write(folder, files)
+
+
+def _stamps(target: Path) -> list[tuple[str, int, int]]:
+    paths = [target, *sorted(target.rglob("*"))]
+    return [(str(path), path.stat().st_ino, path.stat().st_mtime_ns) for path in paths]
+
+
+class Broken(Exception):
+    pass
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "published" / "ma1940" / "tenure_by_county"
+
+
+def test_a_publication_is_seen_only_when_it_is_whole(target: Path) -> None:
+    with placed(target) as folder:
+        _write(folder, NEW)
+        assert _read(target) is None
+        assert folder.parent == target.parent
+    assert _read(target) == NEW
+    assert os.listdir(target.parent) == [target.name]
+
+
+def test_a_new_publication_replaces_the_old_one_whole(target: Path) -> None:
+    _place(target, OLD)
+    with placed(target) as folder:
+        _write(folder, NEW)
+        assert _read(target) == OLD
+    assert _read(target) == NEW
+    assert os.listdir(target.parent) == [target.name]
+
+
+def test_the_same_publication_leaves_the_target_untouched(target: Path) -> None:
+    _place(target, OLD)
+    before = _stamps(target)
+    _place(target, OLD)
+    assert _stamps(target) == before
+    assert os.listdir(target.parent) == [target.name]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        OLD | {"table.csv": b"county,count\nDukes,1742\n"},
+        OLD | {"more.csv": b""},
+        {"table.csv": OLD["table.csv"]},
+    ],
+    ids=["one byte of the same length", "a file more", "a file less"],
+)
+def test_the_least_difference_is_published(target: Path, other: dict[str, bytes]) -> None:
+    _place(target, OLD)
+    stamp = (target / "table.csv").stat()
+    with placed(target) as folder:
+        _write(folder, other)
+        os.utime(folder / "table.csv", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert _read(target) == other
+
+
+@pytest.mark.parametrize("before", [None, OLD], ids=["first", "again"])
+@pytest.mark.parametrize("error", [Broken, KeyboardInterrupt])
+def test_an_exception_leaves_the_target_as_it_was(
+    target: Path, before: dict[str, bytes] | None, error: type[BaseException]
+) -> None:
+    if before is not None:
+        _place(target, before)
+        stamps = _stamps(target)
+    with pytest.raises(error), placed(target) as folder:
+        _write(folder, NEW)
+        raise error
+    assert _read(target) == before
+    if before is not None:
+        assert _stamps(target) == stamps
+    assert os.listdir(target.parent) == ([target.name] if before is not None else [])
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_move_that_fails_leaves_the_target_as_it_was(
+    target: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    _place(target, OLD)
+    rename, calls = Path.rename, 0
+
+    def failing(path: Path, other: Path) -> Path:
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            raise OSError("no space left on device")
+        return rename(path, other)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(OSError, match="no space left"):
+        _place(target, NEW)
+    assert calls >= number
+    assert _read(target) == OLD
+    assert os.listdir(target.parent) == [target.name]
+
+
+def test_files_are_durable_before_the_old_publication_gives_way(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _place(target, OLD)
+    fsync, rename = os.fsync, Path.rename
+    events: list[str] = []
+
+    def recording_fsync(descriptor: int) -> None:
+        events.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        fsync(descriptor)
+
+    def recording_rename(path: Path, other: Path) -> Path:
+        events.append("rename")
+        return rename(path, other)
+
+    monkeypatch.setattr(os, "fsync", recording_fsync)
+    monkeypatch.setattr(Path, "rename", recording_rename)
+    _place(target, NEW)
+    before = events[: events.index("rename")]
+    assert {*NEW, f".{target.name}.arriving"} <= set(before)
+    assert target.parent.name in events[events.index("rename") :]
+
+
+def test_something_else_in_the_way_is_refused(target: Path) -> None:
+    target.parent.mkdir(parents=True)
+    target.write_text("mine")
+    with pytest.raises(FileExistsError, match="in the way"):
+        _place(target, NEW)
+    assert target.read_text() == "mine"
+    assert os.listdir(target.parent) == [target.name]
+
+
+POINTS = [
+    "body before",
+    *(f"fsync:{number} {when}" for number in range(1, 8) for when in ("before", "after")),
+    *(f"rename:{number} {when}" for number in range(1, 4) for when in ("before", "after")),
+    *(f"unlink:{number} {when}" for number in range(1, 3) for when in ("before", "after")),
+]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a system with SIGKILL")
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_at_any_point_loses_no_publication(target: Path, point: str) -> None:
+    """The publication is the old or the new one, whole, once anybody comes again, even if they fail themselves."""
+    _place(target, OLD)
+    name, _, when = point.partition(" ")
+    name = name if ":" in name else f"{name}:0"
+    process = subprocess.run([sys.executable, "-c", KILLED, str(target), name, when], check=False)
+    assert process.returncode == -signal.SIGKILL, "the point was never reached"
+    assert _read(target) in (OLD, NEW, None)
+    with pytest.raises(Broken), placed(target):
+        raise Broken
+    assert _read(target) in (OLD, NEW)
+    assert os.listdir(target.parent) == [target.name]
+    _place(target, NEW)
+    assert _read(target) == NEW
+    assert os.listdir(target.parent) == [target.name]
+
+
+def test_a_half_removed_old_publication_never_comes_back(target: Path) -> None:
+    """Killed while the old files were going: if the new publication is then taken away, nothing stands there."""
+    _place(target, OLD)
+    process = subprocess.run([sys.executable, "-c", KILLED, str(target), "unlink:1", "after"], check=False)
+    assert process.returncode == -signal.SIGKILL
+    assert _read(target) == NEW
+    os.rename(target, target.parent / "elsewhere")
+    with pytest.raises(Broken), placed(target):
+        raise Broken
+    assert _read(target) is None
+
+
+def test_a_live_writer_is_waited_for_and_not_swept_away(target: Path) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def write_slowly() -> None:
+        with placed(target) as folder:
+            _write(folder, OLD)
+            entered.set()
+            leave.wait(10)
+
+    first = threading.Thread(target=write_slowly)
+    first.start()
+    assert entered.wait(10)
+    second = threading.Thread(target=_place, args=(target, NEW))
+    second.start()
+    second.join(0.2)
+    assert second.is_alive()
+    assert _read(placement._arriving(target)) == OLD
+    leave.set()
+    first.join(10)
+    second.join(10)
+    assert _read(target) == NEW

@@ -1,0 +1,149 @@
+"""A dataset in YAML: what `dg check yaml` refuses, what loading refuses, and what becomes of the rest."""
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+from dagster_shared.yaml_utils import safe_load_yaml
+from jsonschema import Draft202012Validator
+from pydantic import ValidationError
+
+from orchestration.components import Dataset
+from resources.custody import Custody
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+
+DEFS = Path(__file__).resolve().parents[2] / "orchestration" / "defs"
+
+TOWN = """
+name: town
+title: "1940"
+reader: csv
+record_name: household
+cap: 1/2
+units:
+  path: "{{ env.TOWN_FOLDER }}/households.csv"
+  columns:
+    county:
+      type: string
+      role: geography
+      values: {"01": "{{ no template }}", "1": One}
+    rooms:
+      type: integer
+      values: {1: One, 2: Two or more}
+    moved:
+      type: date
+      minimum: 1850-01-01
+      nullable: true
+"""
+
+
+def complaints(attributes: Any) -> list[str]:
+    """What `dg check yaml` says: it holds the attributes to the JSON schema of the component."""
+    model = Dataset.get_model_cls()
+    assert model is not None
+    validator = Draft202012Validator(model.model_json_schema())
+    return [f"{'.'.join(map(str, error.path))}: {error.message}" for error in validator.iter_errors(attributes)]
+
+
+def test_the_datasets_of_this_deployment_pass_the_check_of_yaml() -> None:
+    documents = [
+        document
+        for path in DEFS.rglob("defs.yaml")
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        if document["type"] == "orchestration.components.Dataset"
+    ]
+    assert documents
+    assert [complaint for document in documents for complaint in complaints(document["attributes"])] == []
+
+
+def test_a_sound_declaration_means_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOWN_FOLDER", "/elsewhere")
+    assert complaints(safe_load_yaml(TOWN)) == []
+    declaration = Dataset.resolve_from_yaml(TOWN).declaration
+    assert declaration.title == "1940"
+    assert declaration.cap == Fraction(1, 2)
+    assert declaration.units.path == "/elsewhere/households.csv"
+    county = declaration.units.columns["county"]
+    assert county.codes == ("01", "1"), "a quoted code stays a text"
+    assert county.labels["01"] == "{{ no template }}"
+    assert declaration.units.columns["rooms"].codes == (1, 2)
+
+
+def change(*path: str, to: object) -> Callable[[dict[str, Any]], None]:
+    def changed(attributes: dict[str, Any]) -> None:
+        *folders, last = path
+        for folder in folders:
+            attributes = attributes[folder]
+        attributes[last] = to
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        (change("tittle", to="A town"), "'tittle' was unexpected"),
+        (change("name", to="my__town"), "name: 'my__town' does not match"),
+        (change("reader", to="excel"), "reader: 'excel' is not one of"),
+        (change("cap", to=0), "cap: 0 is less than or equal to the minimum of 0"),
+        (change("cap", to="half"), "cap: 'half' does not match"),
+        (change("synthetic", to="perhaps"), "synthetic: 'perhaps' is not of type 'boolean'"),
+        (change("units", to={}), "units: 'columns' is a required property"),
+        (change("units", "columns", to={}), "units.columns: {} should be non-empty"),
+        (change("units", "columns", "rooms", "type", to="int"), "units.columns.rooms.type: 'int' is not one of"),
+        (change("units", "columns", "rooms", "role", to="id"), "units.columns.rooms.role: 'id' is not one of"),
+        (change("units", "columns", "rooms", "values", to="1,2"), "is not of type 'array', 'object'"),
+        (change("units", "columns", "rooms", "width", to=3), "'width' was unexpected"),
+        (change("persons", to={"path": "p.csv"}), "persons: 'columns' is a required property"),
+    ],
+)
+def test_the_check_of_yaml_names_the_field_and_the_rule(
+    changed: Callable[[dict[str, Any]], None], complaint: str
+) -> None:
+    attributes = safe_load_yaml(TOWN)
+    changed(attributes)
+    found = complaints(attributes)
+    assert len(found) == 1
+    assert complaint in found[0]
+
+
+def test_a_rule_between_fields_is_refused_on_loading_with_file_and_line(tmp_path: Path) -> None:
+    text = TOWN.replace("values: {1: One, 2: Two or more}", "minimum: 3\n      maximum: 1")
+    with pytest.raises(ValidationError) as refusal:
+        Dataset.resolve_from_yaml(text)
+    assert refusal.value.error_count() == 1
+    assert re.search(r"units\.columns\.rooms at .*:15", str(refusal.value))
+    assert "minimum 3 is greater than maximum 1" in str(refusal.value)
+
+
+def test_the_component_becomes_the_cef_and_its_blocking_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOWN_FOLDER", str(tmp_path))
+    (tmp_path / "households.csv").write_text("rooms,county,moved\n1,01,\n2,1,1939-05-01\n")
+    component = Dataset.resolve_from_yaml(TOWN)
+    warehouse = Warehouse(folder=str(tmp_path / "warehouse"))
+    resources = {"warehouse": warehouse, "custody": Custody(folder=str(tmp_path / "custody"))}
+    definitions = component.build_defs(dg.ComponentTree.for_test().load_context)
+    graph = dg.Definitions.merge(definitions, dg.Definitions(resources=resources)).resolve_asset_graph()
+    node = graph.get(dg.AssetKey(["town", "cef"]))
+    assert node.group_name == "town"
+    assert node.kinds == {"duckdb", "pandera"}
+    assert node.owners == ["team:disclosure-avoidance"]
+    assert node.tags["zone"] == "confidential"
+    assert node.tags["stage"] == "cef"
+    assert node.pools == {"warehouse"}
+    assert "household" in (node.description or "")
+    (check,) = graph.asset_check_keys
+    assert graph.get(check).blocking
+    result = dg.materialize(
+        [*(definitions.assets or []), *(definitions.asset_checks or [])],
+        resources=resources,
+    )
+    assert result.success
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert session.count(component.declaration.cef_tables()[0]) == 2

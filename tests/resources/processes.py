@@ -1,0 +1,210 @@
+"""Real processes for the tests of custody, ledger and warehouse, started as a script by them.
+
+    processes.py kill FOLDER MODE          kill a charge after each of its effects, take it up again, say what was found
+    processes.py race FOLDER WHAT COUNT    let COUNT processes do the same thing at the same moment
+
+Here belongs what must not run inside pytest: forks, and kills. The answer is printed as JSON; to judge it
+belongs in the tests.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pandas  # noqa: F401 - DuckDB imports it at the first result; here, before the forks
+from jinja2 import ChoiceLoader, DictLoader, FileSystemLoader
+
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.specification import Flavor, Specification
+from resources import custody, ledger, statements, warehouse
+from resources.custody import Custody, CustodyMode, commitment
+from resources.ledger import CapExceeded, Ledger
+from resources.statements import Table, Zone
+from resources.warehouse import Session, Warehouse
+
+FLAVOR = Flavor("all households", ("their number",), "household", 1)
+TRACED = {custody.__file__, ledger.__file__, warehouse.__file__, pathlib.__file__}
+EFFECTS = {"begin", "close", "commit", "execute", "fsync", "link", "replace", "unlink"}
+statements._environment().loader = ChoiceLoader(
+    [FileSystemLoader(statements.SQL_FOLDER), DictLoader({"tests/noise.sql": "SELECT $noise AS noise"})]
+)
+DRAWN = Table(Zone.PUBLIC, "ma1940", "drawn")
+
+
+def house(folder: Path) -> Ledger:
+    return Ledger(
+        warehouse=Warehouse(folder=str(folder / "warehouse"), threads=1),
+        custody=Custody(folder=str(folder / "custody")),
+    )
+
+
+def keep(session: Session, table: Table, noise: str) -> None:
+    session.create(table, "tests/noise", {"noise": noise})
+
+
+def charge_and_draw(folder: Path, mode: CustodyMode) -> None:
+    """What the stages of a release do, from the charge to the settlement."""
+    book = house(folder)
+    keys, store = book.custody, book.warehouse
+    draw_id = keys.draw_id({"release": "half"})
+    if book.settlement(draw_id) is None:
+        seal = commitment(keys.draw_key(draw_id, mode))
+        book.reserve("ma1940", "half", draw_id, Specification(FLAVOR, PureLoss.logarithm(2)), seal, Fraction(1))
+        drawn = commitment(b"noise" + keys.open_key(draw_id, mode))
+        with store.session(writes=Zone.PUBLIC) as session:
+            keep(session, DRAWN, drawn)
+            version = session.content_version([DRAWN])
+        book.settle(draw_id, version)
+    keys.forget(draw_id)
+
+
+class Killer:
+    """A profile function that ends its process, as `kill -9` does, right after its n-th effect outside memory.
+
+    Between two effects nothing changes on disk, so killing after each of them reaches every state there is
+    (within DuckDB's own commit, its log decides). Effect 0 is the start.
+    """
+
+    def __init__(self, effect: int | None) -> None:
+        self.effect, self.names = effect, ["start"]
+        if effect == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def __call__(self, frame: FrameType, event: str, function: Any) -> None:
+        if event == "c_return" and function.__name__ in EFFECTS and frame.f_code.co_filename in TRACED:
+            self.names.append(function.__name__)
+            if len(self.names) - 1 == self.effect:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def in_child(work: Callable[[], Any]) -> tuple[int, Any]:
+    """Do something in a process of its own; returns how it ended and what it returned, through JSON."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        try:
+            os.write(writer, json.dumps(work()).encode())
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        answer = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status), json.loads(answer) if answer else None
+
+
+def killed(folder: Path, mode: CustodyMode, effect: int | None) -> list[str]:
+    killer = Killer(effect)
+    sys.setprofile(killer)
+    charge_and_draw(folder, mode)
+    sys.setprofile(None)
+    return killer.names
+
+
+def state(folder: Path) -> dict[str, Any]:
+    book = house(folder)
+    path = folder / "custody" / "ledger.anchor"
+    anchor = json.loads(path.read_bytes()) if path.exists() else {"sequence": None, "announced": None}
+    problems = book.verify()
+    return {
+        "kinds": [entry.kind for entry in book.entries()],
+        "anchored": anchor["sequence"],
+        "announced": anchor["announced"] is not None,
+        "problems": problems,
+        "charged": None if problems else book.charged("ma1940").as_record(),
+        "keys": sorted(path.name for path in (folder / "custody").glob("ephemeral/*.key")),
+    }
+
+
+def resumed(folder: Path, mode: CustodyMode) -> dict[str, Any]:
+    """What a new process finds, and what is there once it has done the same work again."""
+    left = state(folder)
+    charge_and_draw(folder, mode)
+    return {"left": left, "healed": state(folder)}
+
+
+def kill(folder: Path, mode: CustodyMode) -> list[dict[str, Any]]:
+    _, names = in_child(lambda: killed(folder / "whole", mode, None))
+    found = []
+    for effect, name in enumerate(names):
+        place = folder / str(effect)
+        ended, _ = in_child(lambda place=place, effect=effect: killed(place, mode, effect))
+        healed, states = in_child(lambda place=place: resumed(place, mode))
+        found.append({"after": f"{effect} {name}", "ended": ended, "resumed": healed, **(states or {})})
+    return found
+
+
+def distinct(folder: Path, number: int) -> str:
+    """Reserve ln 2 for a draw of one's own under a cap that admits one."""
+    return _reserve(house(folder), f"release {number}", Fraction(1))
+
+
+def same(folder: Path, number: int) -> str:
+    """Reserve for a draw that all processes share."""
+    return _reserve(house(folder), "release", Fraction(1))
+
+
+def keys(folder: Path, number: int) -> str:
+    """Make the master key and an ephemeral one."""
+    keeper = Custody(folder=str(folder / "custody"))
+    draw_id = keeper.draw_id({})
+    return commitment(keeper.version_key() + keeper.draw_key(draw_id, CustodyMode.EPHEMERAL))
+
+
+def tables(folder: Path, number: int) -> str:
+    """Write a table into a database that nobody has made yet."""
+    with Warehouse(folder=str(folder / "warehouse"), threads=1).session(writes=Zone.PUBLIC) as session:
+        keep(session, Table(Zone.PUBLIC, "race", f"t{number}"), str(number))
+    return "written"
+
+
+def _reserve(book: Ledger, release: str, cap: Fraction) -> str:
+    draw_id = book.custody.draw_id({"release": release})
+    seal = commitment(book.custody.draw_key(draw_id, CustodyMode.ESCROWED))
+    specification = Specification(FLAVOR, PureLoss.logarithm(2))
+    try:
+        return str(book.reserve("ma1940", release, draw_id, specification, seal, cap).sequence)
+    except CapExceeded:
+        return "cap exceeded"
+
+
+def race(folder: Path, what: str, count: int) -> list[Any]:
+    """All processes wait at a pipe, which is opened for all of them at once."""
+    work = {"distinct": distinct, "same": same, "keys": keys, "tables": tables}[what]
+    gate, opener = os.pipe()
+    answers = []
+    for number in range(count):
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            os.close(opener)
+            os.read(gate, 1)
+            try:
+                answer = work(folder, number)
+            except BaseException as error:
+                answer = f"{type(error).__name__}: {error}"
+            os.write(writer, json.dumps(answer).encode())
+            os._exit(0)
+        os.close(writer)
+        answers.append(reader)
+    os.close(opener)
+    return [json.loads(os.fdopen(answer, "rb").read()) for answer in answers]
+
+
+if __name__ == "__main__":
+    command, place, *rest = sys.argv[1:]
+    if command == "kill":
+        answer: Any = kill(Path(place), CustodyMode(rest[0]))
+    else:
+        answer = race(Path(place), rest[0], int(rest[1]))
+    print(json.dumps(answer))

@@ -1,0 +1,354 @@
+"""Claims about custody: who may read a key, how keys follow from one another, and that none is ever shown."""
+
+import hmac
+import json
+import os
+import subprocess
+import sys
+import traceback
+from hashlib import sha256
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resources.custody import Custody, CustodyError, CustodyMode, canonical, commitment
+
+PROCESSES = Path(__file__).with_name("processes.py")
+MASTER = "0123456789abcdef" * 4
+DRAW = "ab" * 32
+
+
+@pytest.fixture
+def custody(tmp_path, monkeypatch):
+    monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
+    return Custody(folder=str(tmp_path / "custody"))
+
+
+@pytest.fixture
+def master(custody):
+    """The master key file, made by its first use."""
+    custody.version_key()
+    return Path(custody.folder) / "master.key"
+
+
+def refusal(custody):
+    with pytest.raises(CustodyError) as caught:
+        custody.version_key()
+    return str(caught.value)
+
+
+def mode_of(path):
+    return path.stat().st_mode & 0o777
+
+
+def test_the_first_use_makes_a_private_key_that_stays(custody, master):
+    assert mode_of(master) == 0o600
+    assert mode_of(master.parent) == 0o700
+    assert len(bytes.fromhex(master.read_text())) == 32
+    kept = master.read_bytes()
+    assert custody.version_key() == Custody(folder=custody.folder).version_key()
+    assert master.read_bytes() == kept
+    assert [path.name for path in master.parent.iterdir()] == ["master.key"]
+
+
+def test_two_custodies_share_no_key(custody, tmp_path):
+    assert custody.version_key() != Custody(folder=str(tmp_path / "other")).version_key()
+
+
+def test_keys_are_derived_by_hkdf_of_rfc_5869(custody, monkeypatch):
+    monkeypatch.setenv("STIRRED_MASTER_KEY", MASTER)
+    extracted = hmac.new(bytes(32), bytes.fromhex(MASTER), sha256).digest()
+    expanded = hmac.new(extracted, b"some purpose\x01", sha256).digest()
+    assert custody.derive("some purpose") == expanded
+
+
+def test_a_key_file_is_refused_in_every_mode_that_opens_it_to_others(custody, master):
+    expected = custody.version_key()
+    for mode in range(0o1000):
+        master.chmod(mode)
+        if mode & 0o077:
+            message = refusal(custody)
+            assert str(master) in message
+            assert f"{mode:04o}" in message
+            assert "closed to all but its owner" in message
+        elif mode & 0o400:
+            assert custody.version_key() == expected
+
+
+def test_a_key_file_of_another_user_is_refused(custody, master, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: master.stat().st_uid + 1)
+    message = refusal(custody)
+    assert str(master) in message
+    assert "must belong to the user" in message
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "folder", "pipe"])
+def test_a_key_file_that_is_no_regular_file_is_refused(custody, master, kind):
+    good = master.with_name("elsewhere")
+    master.rename(good)
+    match kind:
+        case "link":
+            master.symlink_to(good)
+        case "dangling link":
+            master.symlink_to("nowhere")
+        case "folder":
+            master.mkdir(mode=0o700)
+        case "pipe":
+            os.mkfifo(master, 0o600)
+    message = refusal(custody)
+    assert str(master) in message
+    assert "regular file" in message
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "\n",
+        MASTER[:-1],
+        MASTER[:-2],
+        MASTER + "0",
+        MASTER[:-1] + "g",
+        " " + MASTER,
+        MASTER + "\n\n",
+        "\x00" * 64,
+        "٣" * 64,
+    ],
+)
+def test_a_malformed_key_file_is_refused_without_being_quoted(custody, master, content):
+    master.write_text(content)
+    message = refusal(custody)
+    assert str(master) in message
+    assert "64 hexadecimal digits" in message
+    assert MASTER[:8] not in message
+
+
+def test_a_key_file_of_random_bytes_is_refused(custody, master):
+    master.write_bytes(bytes(range(128, 192)))
+    assert "64 hexadecimal digits" in refusal(custody)
+
+
+def test_a_folder_that_others_may_write_to_is_refused(custody, master):
+    for mode in (0o720, 0o702, 0o777, 0o1777):
+        master.parent.chmod(mode)
+        message = refusal(custody)
+        assert custody.folder in message
+        assert f"{mode:04o}" in message
+    master.parent.chmod(0o755)
+    custody.version_key()
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "custody").write_text("")
+    assert "must be a folder" in refusal(Custody(folder=str(tmp_path / "custody")))
+
+
+def test_the_environment_goes_before_the_file(custody, master, monkeypatch):
+    from_file = custody.version_key()
+    monkeypatch.setenv("STIRRED_MASTER_KEY", MASTER)
+    assert custody.version_key() != from_file
+    monkeypatch.setenv("STIRRED_MASTER_KEY", MASTER.upper())
+    assert custody.version_key() == Custody(folder="nowhere at all").version_key()
+    assert not Path("nowhere at all").exists()
+
+
+def test_the_variable_has_the_name_it_is_given(custody, master, monkeypatch):
+    monkeypatch.setenv("ANOTHER", MASTER)
+    other = Custody(folder=custody.folder, variable="ANOTHER")
+    assert other.version_key() != custody.version_key()
+
+
+@pytest.mark.parametrize("given", ["", MASTER[:-1], MASTER + "0", MASTER + "\n", "0x" + MASTER[2:], "secretsecret" * 6])
+def test_a_malformed_variable_is_refused_without_being_quoted(custody, monkeypatch, given):
+    monkeypatch.setenv("STIRRED_MASTER_KEY", given)
+    message = refusal(custody)
+    assert "STIRRED_MASTER_KEY must hold 64 hexadecimal digits" in message
+    assert not given or given[:12] not in message
+    assert not Path(custody.folder).exists(), "a malformed variable does not fall back on a new key"
+
+
+def test_processes_that_use_a_new_custody_at_once_agree_on_its_keys(tmp_path):
+    for turn in range(3):
+        place = tmp_path / str(turn)
+        answer = subprocess.run(
+            [sys.executable, PROCESSES, "race", place, "keys", "8"], check=True, capture_output=True, timeout=120
+        )
+        keys = json.loads(answer.stdout)
+        assert len(keys) == 8
+        assert len(set(keys)) == 1
+        assert len(keys[0]) == 64
+        assert not [path for path in place.rglob(".*")], "nothing half made is left"
+
+
+# Draw ids --------------------------------------------------------------------------------------------------
+
+parts = st.dictionaries(
+    st.text(max_size=5),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        max_leaves=8,
+    ),
+    max_size=4,
+)
+
+
+def strict(value):
+    """A value told apart from every other, also where Python calls them equal (True and 1)."""
+    if isinstance(value, dict):
+        return ("mapping", frozenset((key, strict(part)) for key, part in value.items()))
+    if isinstance(value, list):
+        return ("list", tuple(map(strict, value)))
+    return (type(value).__name__, value)
+
+
+@given(parts, parts)
+def test_two_things_are_written_alike_only_if_they_are_the_same(one, other):
+    assert (canonical(one) == canonical(other)) == (strict(one) == strict(other))
+
+
+@given(parts)
+def test_the_order_of_parts_does_not_matter(one):
+    assert canonical(dict(reversed(one.items()))) == canonical(one)
+
+
+PARTS = {
+    "dataset": "ma1940",
+    "release": "half",
+    "stage": "swapped",
+    "partition": None,
+    "mechanism": {"name": "permutation swapping", "swap_rate": "1/2", "match": ["county"]},
+    "inputs": ["0" * 64, "1" * 64],
+    "version": 1,
+}
+
+
+def test_a_draw_id_follows_from_every_part_and_from_the_custody(custody, tmp_path):
+    changed = [
+        PARTS | {"dataset": "ma1941"},
+        PARTS | {"release": "half "},
+        PARTS | {"stage": "Swapped"},
+        PARTS | {"partition": "25"},
+        PARTS | {"partition": "null"},
+        PARTS | {"mechanism": PARTS["mechanism"] | {"swap_rate": "1/3"}},
+        PARTS | {"mechanism": PARTS["mechanism"] | {"match": ["county", "tenure"]}},
+        PARTS | {"inputs": ["1" * 64, "0" * 64]},
+        PARTS | {"inputs": ["0" * 64]},
+        PARTS | {"version": 2},
+        PARTS | {"version": "1"},
+        PARTS | {"version": True},
+        {key: part for key, part in PARTS.items() if key != "partition"},
+    ]
+    names = {custody.draw_id(one) for one in [PARTS, *changed]}
+    assert len(names) == 1 + len(changed)
+    assert custody.draw_id(dict(reversed(PARTS.items()))) == custody.draw_id(PARTS)
+    assert Custody(folder=str(tmp_path / "other")).draw_id(PARTS) not in names
+    plain = sha256(canonical(PARTS)).hexdigest()
+    keyed = hmac.new(custody.version_key(), canonical(PARTS), sha256).hexdigest()
+    assert not {plain, keyed} & names, "nobody tries a draw id without its own key"
+
+
+@pytest.mark.parametrize(
+    "value", [0.5, 1.0, float("nan"), b"bytes", {1, 2}, (1, 2), Path("x"), {"deep": [{"er": 0.1}]}, {1: "x"}]
+)
+def test_a_part_that_can_be_written_in_two_ways_is_refused(custody, value):
+    with pytest.raises(TypeError):
+        custody.draw_id({"part": value})
+
+
+# Keys of draws ---------------------------------------------------------------------------------------------
+
+
+def test_escrowed_keys_follow_from_the_draw_and_leave_no_file(custody):
+    key = custody.draw_key(DRAW, CustodyMode.ESCROWED)
+    assert len(key) == 32
+    custody.forget(DRAW)
+    assert custody.open_key(DRAW, CustodyMode.ESCROWED) == custody.draw_key(DRAW, CustodyMode.ESCROWED) == key
+    assert custody.draw_key("cd" * 32, CustodyMode.ESCROWED) != key
+    assert not [path for path in Path(custody.folder).rglob("*.key") if path.name != "master.key"]
+
+
+def test_a_mode_may_come_as_the_text_of_a_configuration(custody):
+    assert custody.draw_key(DRAW, "escrowed") == custody.draw_key(DRAW, CustodyMode.ESCROWED)
+    with pytest.raises(ValueError, match="forever"):
+        custody.draw_key(DRAW, "forever")
+
+
+def test_an_ephemeral_key_lives_from_charge_to_settlement(custody):
+    with pytest.raises(CustodyError, match="cannot be replayed"):
+        custody.open_key(DRAW, CustodyMode.EPHEMERAL)
+    key = custody.draw_key(DRAW, CustodyMode.EPHEMERAL)
+    file = Path(custody.folder) / "ephemeral" / f"{DRAW}.key"
+    assert mode_of(file) == 0o600
+    assert mode_of(file.parent) == 0o700
+    again = Custody(folder=custody.folder)
+    assert again.draw_key(DRAW, CustodyMode.EPHEMERAL) == again.open_key(DRAW, CustodyMode.EPHEMERAL) == key
+    custody.forget(DRAW)
+    custody.forget(DRAW)
+    assert not list(file.parent.iterdir())
+    with pytest.raises(CustodyError) as caught:
+        custody.open_key(DRAW, CustodyMode.EPHEMERAL)
+    assert "a release under a new name, with a new charge" in str(caught.value)
+    assert custody.draw_key(DRAW, CustodyMode.EPHEMERAL) != key, "an ephemeral key does not follow from anything"
+
+
+def test_an_ephemeral_key_is_guarded_like_the_master_key(custody):
+    custody.draw_key(DRAW, CustodyMode.EPHEMERAL)
+    file = Path(custody.folder) / "ephemeral" / f"{DRAW}.key"
+    file.chmod(0o640)
+    for use in (custody.draw_key, custody.open_key):
+        with pytest.raises(CustodyError, match="chmod 600.*0640"):
+            use(DRAW, CustodyMode.EPHEMERAL)
+
+
+@pytest.mark.parametrize("name", ["", "../master", "AB" * 32, DRAW + "\n", DRAW[:-1], "/etc/passwd"])
+@pytest.mark.parametrize("mode", CustodyMode)
+def test_a_draw_id_is_no_path(custody, name, mode):
+    for use in (custody.draw_key, custody.open_key):
+        with pytest.raises(CustodyError, match="64 hexadecimal digits"):
+            use(name, mode)
+    with pytest.raises(CustodyError, match="64 hexadecimal digits"):
+        custody.forget(name)
+
+
+def test_a_commitment_is_the_digest_of_the_key():
+    assert commitment(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+# Nothing shows a key ---------------------------------------------------------------------------------------
+
+
+def test_no_error_representation_or_dagster_record_shows_a_key(custody, master, capfd):
+    draw_id = custody.draw_id(PARTS)
+    keys = [bytes.fromhex(master.read_text()), custody.version_key()]
+    keys += [custody.draw_key(draw_id, mode) for mode in CustodyMode]
+    shown = [repr(custody), str(custody), custody.model_dump_json(), str(vars(custody))]
+
+    @dg.asset
+    def stage(custody: Custody) -> None:
+        custody.open_key(draw_id, CustodyMode.EPHEMERAL)
+        raise ValueError(str(custody))
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = dg.materialize([stage], resources={"custody": custody}, instance=instance, raise_on_error=False)
+        shown += [str(record) for record in instance.all_logs(run.run_id)]
+        shown += [str(instance.get_run_by_id(run.run_id))]
+    files = [master, master.with_name("ephemeral") / f"{draw_id}.key"]
+    for file in files:
+        whole = file.read_text()
+        for damage in (lambda file: file.chmod(0o644), lambda file: file.write_text(file.read_text() + "00")):
+            damage(file)
+            try:
+                custody.draw_key(draw_id, CustodyMode.EPHEMERAL)
+            except CustodyError as error:
+                shown += ["".join(traceback.format_exception(error)), repr(error.__context__)]
+            file.write_text(whole)
+            file.chmod(0o600)
+    shown += [*capfd.readouterr()]
+    assert len(shown) > 10
+    for key in keys:
+        for written in (key.hex(), key.hex().upper(), repr(key)[2:-1], str(list(key))[1:-1]):
+            assert not any(written in text for text in shown)

@@ -1,0 +1,502 @@
+"""Claims about the ledger: a charge is neither lost nor doubled, the cap holds, and tampering shows."""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, astuple, fields, replace
+from fractions import Fraction
+from itertools import combinations, permutations
+from pathlib import Path
+
+import dagster as dg
+import duckdb
+import pytest
+
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.specification import Flavor, Specification
+from resources.chain import GENESIS, Entry
+from resources.custody import Custody, CustodyMode, commitment
+from resources.ledger import CapExceeded, Ledger, LedgerError
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+
+PROCESSES = Path(__file__).with_name("processes.py")
+HOUSEHOLDS = Flavor("all households", ("households by county", "tenure by county"), "household", 1)
+PERSONS = Flavor("all persons", ("persons by county",), "person", 1)
+LN2 = PureLoss.logarithm(2)
+
+
+@pytest.fixture(autouse=True)
+def _own_keys(monkeypatch):
+    monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
+
+
+def house(folder):
+    return Ledger(
+        warehouse=Warehouse(folder=str(folder / "warehouse"), threads=1, patience=20),
+        custody=Custody(folder=str(folder / "custody")),
+    )
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return house(tmp_path)
+
+
+def rational(value):
+    return PureLoss(Fraction(value))
+
+
+def reserve(ledger, release, loss=LN2, cap=None, dataset="ma1940", flavor=HOUSEHOLDS):
+    """Charge a draw of its own to a release."""
+    draw_id = ledger.custody.draw_id({"dataset": dataset, "release": release})
+    seal = commitment(ledger.custody.draw_key(draw_id, CustodyMode.ESCROWED))
+    return ledger.reserve(dataset, release, draw_id, Specification(flavor, loss), seal, cap)
+
+
+def run(*arguments):
+    answer = subprocess.run([sys.executable, PROCESSES, *arguments], check=True, capture_output=True, timeout=300)
+    return json.loads(answer.stdout)
+
+
+# Charges ---------------------------------------------------------------------------------------------------
+
+
+def test_a_ledger_that_nobody_wrote_is_empty_and_stays_unmade(ledger, tmp_path):
+    assert ledger.entries() == ()
+    assert ledger.verify() == ()
+    assert ledger.reservation("0" * 64) is None
+    assert ledger.settlement("0" * 64) is None
+    assert ledger.total("ma1940") == ()
+    assert ledger.charged("ma1940") == PureLoss()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_draw_is_reserved_and_settled_once_however_often_it_is_asked(ledger):
+    reserved = reserve(ledger, "half", cap=Fraction(1))
+    assert (reserved.sequence, reserved.kind, reserved.previous_hash) == (1, "reserve", GENESIS)
+    assert reserved.declared() == Specification(HOUSEHOLDS, LN2)
+    assert (reserved.output_version, reserved.hash) == (None, reserved.digest())
+    assert reserve(ledger, "half", cap=Fraction(1)) == reserved
+    settled = ledger.settle(reserved.draw_id, "v1")
+    assert (settled.sequence, settled.kind, settled.previous_hash) == (2, "settle", reserved.hash)
+    assert (settled.specification, settled.output_version) == (None, "v1")
+    assert settled.commitment == reserved.commitment
+    assert ledger.settle(reserved.draw_id, "v1") == settled
+    assert reserve(ledger, "half", cap=Fraction(1)) == reserved
+    assert ledger.entries() == (reserved, settled)
+    assert ledger.reservation(reserved.draw_id) == reserved
+    assert ledger.settlement(reserved.draw_id) == settled
+    assert ledger.charged("ma1940") == LN2
+    assert ledger.verify() == ()
+
+
+def test_a_reserved_draw_keeps_its_terms(ledger):
+    kept = reserve(ledger, "half")
+    seal, specification = kept.commitment, kept.declared()
+    for term, arguments in {
+        "dataset": ("ma1950", "half", kept.draw_id, specification, seal),
+        "release": ("ma1940", "third", kept.draw_id, specification, seal),
+        "specification": ("ma1940", "half", kept.draw_id, replace(specification, loss=rational(1)), seal),
+        "commitment": ("ma1940", "half", kept.draw_id, specification, commitment(b"another key")),
+    }.items():
+        with pytest.raises(LedgerError, match=f"in entry 1 with another {term}"):
+            ledger.reserve(*arguments, None)
+    with pytest.raises(LedgerError, match="another specification"):
+        reserve(ledger, "half", flavor=replace(HOUSEHOLDS, multiverse=("households by county",)))
+    assert ledger.entries() == (kept,)
+
+
+def test_a_draw_is_settled_only_once_reserved_and_with_one_output(ledger):
+    with pytest.raises(LedgerError, match="not reserved"):
+        ledger.settle("0" * 64, "v1")
+    kept = reserve(ledger, "half")
+    with pytest.raises(LedgerError, match="not reserved"):
+        ledger.settle("0" * 64, "v1")
+    ledger.settle(kept.draw_id, "v1")
+    with pytest.raises(LedgerError, match="in entry 2 with another output version"):
+        ledger.settle(kept.draw_id, "v2")
+    assert len(ledger.entries()) == 2
+
+
+def test_a_charge_counts_whether_it_is_settled_or_not(ledger):
+    first = reserve(ledger, "first", rational(1), cap=Fraction(2))
+    ledger.settle(first.draw_id, "v1")
+    reserve(ledger, "second", rational(1), cap=Fraction(2))
+    with pytest.raises(CapExceeded):
+        reserve(ledger, "third", rational("1/10"), cap=Fraction(2))
+    assert ledger.charged("ma1940") == rational(2)
+    assert [ledger.charged("ma1940", through=sequence) for sequence in range(4)] == [rational(n) for n in (0, 1, 1, 2)]
+
+
+def test_datasets_do_not_share_a_budget(ledger):
+    reserve(ledger, "half", rational(1), cap=Fraction(1))
+    reserve(ledger, "half", rational(1), cap=Fraction(1), dataset="ma1950")
+    assert [entry.dataset for entry in ledger.entries()] == ["ma1940", "ma1950"]
+    assert [entry.sequence for entry in ledger.entries("ma1950")] == [2]
+    assert ledger.charged("ma1950") == rational(1)
+    assert ledger.charged("ma1960") == PureLoss()
+
+
+def test_totals_are_the_composition_of_what_is_reserved(ledger):
+    reserve(ledger, "half")
+    settled = reserve(ledger, "third", PureLoss.logarithm(3), flavor=replace(HOUSEHOLDS, changes_per_person=2))
+    ledger.settle(settled.draw_id, "v1")
+    reserve(ledger, "noise", rational("1/2"), flavor=PERSONS)
+    household, person = ledger.total("ma1940")
+    assert (household.unit, household.loss, household.releases) == ("household", PureLoss.logarithm(6), 2)
+    assert (person.unit, person.loss) == ("person", PureLoss(Fraction(1, 2), Fraction(18)))
+    assert set(person.multiverse) == {"households by county", "tenure by county", "persons by county"}
+
+
+# The cap ---------------------------------------------------------------------------------------------------
+
+
+def test_a_cap_is_compared_exactly(ledger, tmp_path):
+    # Neighbours of 2 ln 2 that no floating-point number tells apart: 60 digits, rounded down and up.
+    digits = "1.386294361119890618834464242916353136151000268720510508241360"
+    below, above = Fraction(digits), Fraction(digits) + Fraction(1, 10**60)
+    assert float(below) == float(above)
+    reserve(ledger, "first", LN2, cap=below)
+    with pytest.raises(CapExceeded):
+        reserve(ledger, "second", LN2, cap=below)
+    assert len(ledger.entries()) == 1
+    reserve(ledger, "second", LN2, cap=above)
+    assert ledger.charged("ma1940") == PureLoss.logarithm(4)
+
+
+def test_rational_losses_may_use_up_a_cap_to_the_last(ledger):
+    # 0.1 + 0.2 + 0.3 is over 0.6 in floating point.
+    for tenths in (1, 2, 3):
+        reserve(ledger, f"release {tenths}", rational(Fraction(tenths, 10)), cap=Fraction(6, 10))
+    reserve(ledger, "free", PureLoss(), cap=Fraction(6, 10))
+    with pytest.raises(CapExceeded):
+        reserve(ledger, "more", rational(Fraction(1, 10**30)), cap=Fraction(6, 10))
+    assert len(ledger.entries()) == 4
+
+
+def test_a_refusal_says_what_is_charged_what_is_asked_and_what_remains(ledger):
+    reserve(ledger, "first", cap=Fraction(3, 2))
+    with pytest.raises(CapExceeded) as caught:
+        reserve(ledger, "second", PureLoss.logarithm(3), cap=Fraction(3, 2))
+    # ln 2 = 0.6931, ln 3 = 1.0986, 1.5 - ln 2 = 0.8069
+    assert str(caught.value) == (
+        "dataset ma1940: release second would charge ε = 1.10, which does not fit under the cap of 3/2 (1.50): "
+        "0.70 is charged so far and 0.80 remains"
+    )
+
+
+def test_a_cap_lowered_later_refuses_new_charges_and_keeps_old_ones(ledger):
+    kept = reserve(ledger, "first", rational(2), cap=Fraction(3))
+    with pytest.raises(CapExceeded, match=r"2\.00 is charged so far and 0\.00 remains"):
+        reserve(ledger, "second", rational("1/4"), cap=Fraction(1))
+    assert reserve(ledger, "first", rational(2), cap=Fraction(1)) == kept
+
+
+def test_a_refused_first_charge_leaves_no_entry_and_no_harm(ledger):
+    with pytest.raises(CapExceeded):
+        reserve(ledger, "first", rational(2), cap=Fraction(1))
+    assert ledger.entries() == ()
+    assert ledger.verify() == ()
+    reserve(ledger, "second", rational(1), cap=Fraction(1))
+
+
+# Processes -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_killed_anywhere_leaves_no_charge_or_one_and_is_taken_up_again(tmp_path):
+    """Killed for real after each effect between the first use of the house and the last; see `processes.py`.
+
+    Told apart from: a ledger whose entry and table are not written together, one whose anchor must be at the
+    chain's end, one that settles with a new key after a kill, and one that charges again on taking up.
+    """
+    killed = run("kill", tmp_path, "ephemeral")
+    assert len(killed) > 40
+    states = set()
+    for one in killed:
+        left, healed = one["left"], one["healed"]
+        assert one["ended"] == -9, one
+        assert left["problems"] == [], one
+        assert left["charged"] == {"rational": "0", "ln": "2" if left["kinds"] else "1"}, one
+        assert one["resumed"] == 0, one
+        assert healed["kinds"] == ["reserve", "settle"], one
+        assert healed["charged"] == {"rational": "0", "ln": "2"}, one
+        assert (healed["problems"], healed["keys"]) == ([], []), one
+        states.add((len(left["kinds"]), left["anchored"], left["announced"], len(left["keys"])))
+    assert states == {
+        (0, None, False, 0),  # nothing yet
+        (0, None, False, 1),  # a key, and no charge
+        (0, 0, True, 1),  # the reservation announced, not committed
+        (1, 0, True, 1),  # committed, not anchored
+        (1, 1, False, 1),  # anchored; drawn or not
+        (1, 1, True, 1),  # the settlement announced
+        (2, 1, True, 1),  # committed
+        (2, 2, False, 1),  # anchored, the key not yet thrown away
+        (2, 2, False, 0),  # all done
+    }
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_processes_that_charge_at_once_do_not_overspend(tmp_path, turn):
+    answers = run("race", tmp_path, "distinct", "5")
+    assert sorted(answers) == ["1"] + 4 * ["cap exceeded"]
+    assert house(tmp_path).charged("ma1940") == LN2
+    assert house(tmp_path).verify() == ()
+
+
+@pytest.mark.parametrize("turn", range(2))
+def test_processes_that_charge_the_same_draw_at_once_charge_it_once(tmp_path, turn):
+    assert run("race", tmp_path, "same", "5") == 5 * ["1"]
+    assert [entry.kind for entry in house(tmp_path).entries()] == ["reserve"]
+    assert house(tmp_path).verify() == ()
+
+
+# Tampering -------------------------------------------------------------------------------------------------
+
+
+def rows(ledger):
+    return [list(astuple(entry)) for entry in ledger.entries()]
+
+
+def rewrite(ledger, rows):
+    """Put other rows in the table, as someone can who may write the file."""
+    with duckdb.connect(str(ledger.warehouse.path(Zone.LEDGER))) as connection:
+        connection.execute("CREATE OR REPLACE TABLE entries AS SELECT * FROM entries LIMIT 0")
+        if rows:
+            connection.executemany(f"INSERT INTO entries VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+
+def rechained(rows):
+    """The same rows as a chain without a fault, as someone can make it who knows how it is made."""
+    made = []
+    for number, row in enumerate(rows, start=1):
+        entry = Entry(*row)
+        entry = replace(entry, sequence=number, previous_hash=made[-1].hash if made else GENESIS)
+        made.append(replace(entry, hash=entry.digest()))
+    return [list(astuple(entry)) for entry in made]
+
+
+def assert_refused(ledger):
+    problems = ledger.verify()
+    assert problems
+    assert all(any(character.isdigit() for character in problem) for problem in problems)
+    for use in (
+        lambda: reserve(ledger, "new"),
+        lambda: reserve(ledger, "first"),
+        lambda: ledger.settle("0" * 64, "v"),
+        lambda: ledger.reservation("0" * 64),
+        lambda: ledger.charged("ma1940"),
+    ):
+        with pytest.raises(LedgerError, match="not intact"):
+            use()
+
+
+@pytest.fixture
+def written(ledger):
+    """Two draws, one of them settled, and a third."""
+    first = reserve(ledger, "first")
+    reserve(ledger, "second")
+    ledger.settle(first.draw_id, "v1")
+    reserve(ledger, "third", rational("1/2"))
+    return ledger
+
+
+def assert_every_one_is_refused(ledger, tampered):
+    intact = rows(ledger)
+    tried = 0
+    for changed in tampered(intact):
+        for variant in (changed, rechained(changed)):
+            if variant == intact:
+                continue
+            rewrite(ledger, variant)
+            assert ledger.verify(), variant
+            with pytest.raises(LedgerError, match="not intact"):
+                reserve(ledger, "new")
+            tried += 1
+    rewrite(ledger, intact)
+    assert ledger.verify() == ()
+    return tried
+
+
+def test_an_edit_of_any_field_of_any_entry_shows(written):
+    def edited(intact):
+        for number, row in enumerate(intact):
+            for place, value in enumerate(row):
+                for other in {value + 1, -value} if isinstance(value, int) else {"", "x", f"{value}0", None}:
+                    if other != value:
+                        yield [*intact[:number], [*row[:place], other, *row[place + 1 :]], *intact[number + 1 :]]
+
+    assert assert_every_one_is_refused(written, edited) > 4 * len(fields(Entry))
+
+
+def test_a_deletion_of_any_entries_shows_at_the_end_too(written):
+    def shortened(intact):
+        for length in range(len(intact)):
+            yield from (list(kept) for kept in combinations(intact, length))
+
+    assert assert_every_one_is_refused(written, shortened) > 15
+
+
+def test_a_change_of_order_shows(written):
+    def reordered(intact):
+        for order in permutations(range(len(intact))):
+            if order != tuple(range(len(intact))):
+                yield [[number, *intact[place][1:]] for number, place in enumerate(order, start=1)]
+
+    assert assert_every_one_is_refused(written, reordered) == 2 * 23
+
+
+def test_a_repeated_entry_shows(written):
+    def repeated(intact):
+        for number, row in enumerate(intact):
+            yield [*intact, row]
+            yield [*intact, [len(intact) + 1, *row[1:]]]
+            yield [*intact[:number], row, *intact[number:]]
+
+    assert_every_one_is_refused(written, repeated)
+
+
+def test_a_forged_entry_shows_wherever_it_is_put(written):
+    def forged(intact):
+        entry = replace(Entry(*intact[1]), release="forged", draw_id="f" * 64)
+        settled = replace(entry, kind="settle", specification=None, output_version="v")
+        for number in range(len(intact) + 1):
+            yield [*intact[:number], list(astuple(entry)), *intact[number:]]
+            yield [*intact[:number], list(astuple(entry)), list(astuple(settled)), *intact[number:]]
+
+    assert_every_one_is_refused(written, forged)
+
+
+def test_a_chain_built_anew_from_its_first_entry_shows(written):
+    loud = json.dumps(Specification(HOUSEHOLDS, PureLoss()).as_record(), sort_keys=True, separators=(",", ":"))
+    rewrite(written, rechained([[*row[:5], row[5] and loud, *row[6:]] for row in rows(written)]))
+    assert written.verify() == ("entry 4 is not the one that was anchored: the ledger was built anew or replaced",)
+    assert_refused(written)
+
+
+def test_an_emptied_table_shows(written):
+    rewrite(written, [])
+    assert written.verify() == ("entries from 1 to 4 are missing at the end",)
+    assert_refused(written)
+
+
+def test_a_dropped_table_shows(written):
+    with duckdb.connect(str(written.warehouse.path(Zone.LEDGER))) as connection:
+        connection.execute("DROP TABLE entries")
+    assert_refused(written)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["DROP COLUMN commitment", "RENAME release TO releases", "ADD COLUMN note VARCHAR", "ALTER sequence TYPE VARCHAR"],
+)
+def test_a_table_of_other_columns_shows(written, change):
+    rewrite(written, rows(written))
+    with duckdb.connect(str(written.warehouse.path(Zone.LEDGER))) as connection:
+        connection.execute(f"ALTER TABLE entries {change}")
+    assert_refused(written)
+
+
+def test_a_deleted_file_shows(written):
+    written.warehouse.path(Zone.LEDGER).unlink()
+    assert written.entries() == ()
+    assert_refused(written)
+
+
+def test_a_file_put_back_to_any_earlier_copy_shows(ledger, tmp_path):
+    file, copies = ledger.warehouse.path(Zone.LEDGER), []
+    for number in range(3):
+        draw = reserve(ledger, f"release {number}")
+        copies.append(shutil.copy(file, tmp_path / f"{number} reserved"))
+        ledger.settle(draw.draw_id, "v")
+        copies.append(shutil.copy(file, tmp_path / f"{number} settled"))
+    assert ledger.verify() == ()
+    for copy in copies[:-1]:
+        shutil.copy(copy, file)
+        assert_refused(ledger)
+    shutil.copy(copies[-1], file)
+    assert ledger.verify() == ()
+
+
+def anchor_of(ledger):
+    return Path(ledger.custody.folder) / "ledger.anchor"
+
+
+def test_a_missing_anchor_shows(written):
+    anchor_of(written).unlink()
+    assert_refused(written)
+
+
+def test_an_edited_anchor_shows(written):
+    whole = json.loads(anchor_of(written).read_text())
+    first = written.entries()[0]
+    for change in (
+        {"sequence": 3, "hash": written.entries()[2].hash},
+        {"sequence": 0, "hash": GENESIS, "announced": first.hash},
+        {"announced": "f" * 64},
+        {"mac": "0" * 64},
+        {"mac": "é"},
+        {"mac": None},
+        {"sequence": "4"},
+        {"sequence": 4.0},
+    ):
+        anchor_of(written).write_text(json.dumps(whole | change))
+        assert_refused(written)
+    for text in ("", "{}", "[]", "null", "\ufffe", '{"sequence": 4}'):
+        anchor_of(written).write_text(text)
+        assert_refused(written)
+    anchor_of(written).write_text(json.dumps(whole))
+    assert written.verify() == ()
+
+
+def test_an_anchor_put_back_without_the_ledger_shows(ledger):
+    """At most one entry may stand beyond the anchor, and only the one announced in it."""
+    anchors = []
+    for number in range(3):
+        reserve(ledger, f"release {number}")
+        anchors.append(anchor_of(ledger).read_bytes())
+    for earlier in anchors[:-1]:
+        anchor_of(ledger).write_bytes(earlier)
+        assert_refused(ledger)
+
+
+def test_a_ledger_under_another_custody_is_refused(written, tmp_path):
+    (Path(written.custody.folder) / "master.key").unlink()
+    assert "another custody's key" in written.verify()[0]
+    assert_refused(written)
+
+
+def test_the_same_entry_is_never_written_twice_even_by_the_table_itself(written):
+    """The constraints hold without the look-up: the second line of defence against a double charge."""
+    again = asdict(written.entries()[0]) | {"sequence": 9}
+    with (
+        duckdb.connect(str(written.warehouse.path(Zone.LEDGER))) as connection,
+        pytest.raises(duckdb.ConstraintException),
+    ):
+        connection.execute(f"INSERT INTO entries VALUES ({', '.join('?' * len(again))})", list(again.values()))
+
+
+# What it shows ---------------------------------------------------------------------------------------------
+
+
+def test_neither_ledger_nor_anchor_holds_a_key(written):
+    master = (Path(written.custody.folder) / "master.key").read_text().strip()
+    keys = [bytes.fromhex(master), written.custody.derive("ledger anchor"), written.custody.version_key()]
+    keys += [written.custody.draw_key(entry.draw_id, CustodyMode.ESCROWED) for entry in written.entries()]
+    content = written.warehouse.path(Zone.LEDGER).read_bytes() + anchor_of(written).read_bytes()
+    assert commitment(keys[-1]).encode() in content
+    for key in keys:
+        assert key not in content
+        assert key.hex().encode() not in content
+        assert key.hex() not in repr(written) + str(written)
+
+
+def test_a_ledger_serves_an_asset_as_it_serves_a_script(ledger):
+    @dg.asset
+    def charge(ledger: Ledger) -> None:
+        reserve(ledger, "half")
+
+    assert dg.materialize([charge], resources={"ledger": ledger}).success
+    assert dg.materialize([charge], resources={"ledger": ledger}).success
+    assert len(ledger.entries()) == 1
