@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import dagster as dg
+from dagster._check import CheckError
 from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
 
 from assets.conventions import CROSSING, DRAW, INVARIANT, STAGE, ZONE
@@ -27,7 +28,18 @@ class Node:
     parents: Collection[str]
 
 
-def nodes_of(graph: BaseAssetGraph) -> dict[str, Node]:  # type: ignore[type-arg]
+def deployed_graph(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> BaseAssetGraph:
+    """The asset graph of the deployment a run belongs to, or of its job where a job runs by itself.
+
+    A job of selected assets knows those and no others; `leaks` refuses to vouch for such a graph.
+    """
+    try:
+        return context.repository_def.asset_graph
+    except CheckError:
+        return context.job_def.asset_layer.asset_graph
+
+
+def nodes_of(graph: BaseAssetGraph) -> dict[str, Node]:
     """The assets of a Dagster asset graph by their keys as text."""
     return {
         key.to_user_string(): Node(
@@ -49,7 +61,7 @@ def leaks(nodes: Mapping[str, Node], publication: dg.AssetKey) -> list[str]:
     problems = []
     crossed = False
     seen: set[str] = set()
-    open_paths = [(publication.to_user_string(),)]
+    open_paths: list[tuple[str, ...]] = [(publication.to_user_string(),)]
     while open_paths:
         path = open_paths.pop()
         key = path[-1]

@@ -21,7 +21,7 @@ from resources.ledger import Ledger
 from resources.warehouse import Warehouse
 
 
-def house_resources(home: Path) -> dict[str, dg.ConfigurableResource]:  # type: ignore[type-arg]
+def house_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
     """Warehouse, custody and ledger of the deployment that keeps its state in `home`."""
     warehouse = Warehouse(
         folder=str(home / "warehouse"),

@@ -199,18 +199,20 @@ def _read(path: Path) -> bytes | None:
     except OSError as error:
         broken = "must be a regular file" if path.is_symlink() else f"cannot be opened ({error.strerror})"
         raise CustodyError(f"key file {path} {broken}") from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         status = os.fstat(descriptor)
         mode = stat.S_IMODE(status.st_mode)
         if not stat.S_ISREG(status.st_mode):
-            raise CustodyError(f"key file {path} must be a regular file")
+            raise CustodyError(f"key file {path} must be a regular file (mode {mode:04o})")
         if status.st_uid != os.geteuid():
             raise CustodyError(f"key file {path} must belong to the user who runs this (mode {mode:04o})")
         if mode & 0o077:
             raise CustodyError(
-                f"key file {path} must be closed to all but its owner (chmod 600); its mode is {mode:04o}"
+                f"key file {path} must be closed to all but its owner (chmod 600), but has mode {mode:04o}"
             )
-        content = file.read(4 * KEY_BYTES)
+        content = os.read(descriptor, 4 * KEY_BYTES)
+    finally:
+        os.close(descriptor)
     key = _parse(content.decode("ascii", errors="replace").removesuffix("\n"))
     if key is None:
         raise CustodyError(f"key file {path} must hold {2 * KEY_BYTES} hexadecimal digits (mode {mode:04o})")

@@ -37,12 +37,12 @@ def build_charge(release: SwappingRelease) -> dg.AssetsDefinition:
         entry = reserve(release, draw, custody, ledger)
         facts = charge_facts(release, draw, entry)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-            session.create(release.public("charge"), "warehouse/all", source=session.lend("facts", facts))
+            session.create(release.public("charge"), "warehouse/all", source=session.lend("facts", pa.Table.from_pylist([facts])))
             schema = table_schema(session.columns(release.public("charge")), {})
         return dg.MaterializeResult(
             data_version=dg.DataVersion(draw.draw_id),
             metadata={
-                **{name.replace("_", " "): column[0].as_py() for name, column in zip(facts.column_names, facts)},
+                **{name.replace("_", " "): value for name, value in facts.items()},
                 "charged so far": f"ε = {ledger.charged(release.dataset.name).rounded_up(4)}",
                 "cap": f"ε = {release.dataset.cap}",
                 "dagster/column_schema": schema,
@@ -59,10 +59,7 @@ def reserve(release: SwappingRelease, draw: Draw, custody: Custody, ledger: Ledg
         CapExceeded: if the dataset's cap does not allow it; then no key is left behind either.
     """
     standing = ledger.reservation(draw.draw_id)
-    if standing:
-        committed = standing.commitment
-    else:
-        committed = commitment(custody.draw_key(draw.draw_id, release.custody))
+    committed = standing.commitment if standing else commitment(custody.draw_key(draw.draw_id, release.custody))
     try:
         return ledger.reserve(
             release.dataset.name, release.name, draw.draw_id, draw.specification, committed, release.dataset.cap
@@ -73,29 +70,25 @@ def reserve(release: SwappingRelease, draw: Draw, custody: Custody, ledger: Ledg
         raise
 
 
-def charge_facts(release: SwappingRelease, draw: Draw, entry: Entry) -> pa.Table:
-    """The charge as a table of one row, all of it public."""
+def charge_facts(release: SwappingRelease, draw: Draw, entry: Entry) -> dict[str, str | int | float]:
+    """The charge in a row, all of it public."""
     b, swap_rate = draw.largest_stratum, release.design.swap_rate
     smallest = smallest_attainable(b) if b else (0.0, 0.0)
     loss = draw.specification.loss
-    return pa.Table.from_pylist(
-        [
-            {
-                "draw_id": draw.draw_id,
-                "commitment": entry.commitment,
-                "ledger_entry": entry.sequence,
-                "ledger_hash": entry.hash,
-                "swap_rate": str(swap_rate),
-                "strata": draw.strata,
-                "largest_stratum": b,
-                "epsilon_exact": f"ln({loss.argument})",
-                "epsilon": float(loss.rounded_up(4)),
-                "epsilon_evaluated": round(evaluated(b, swap_rate), 6),
-                "smallest_epsilon": round(smallest[0], 4),
-                "smallest_epsilon_at_swap_rate": round(smallest[1], 6),
-            }
-        ]
-    )
+    return {
+        "draw_id": draw.draw_id,
+        "commitment": entry.commitment,
+        "ledger_entry": entry.sequence,
+        "ledger_hash": entry.hash,
+        "swap_rate": str(swap_rate),
+        "strata": draw.strata,
+        "largest_stratum": b,
+        "epsilon_exact": f"ln({loss.argument})",
+        "epsilon": float(loss.rounded_up(4)),
+        "epsilon_evaluated": round(evaluated(b, swap_rate), 6),
+        "smallest_epsilon": round(smallest[0], 4),
+        "smallest_epsilon_at_swap_rate": round(smallest[1], 6),
+    }
 
 
 def _description(release: SwappingRelease) -> str:

@@ -5,7 +5,7 @@ Here belongs wrapping promises as blocking Dagster checks. What is promised belo
 
 import dagster as dg
 
-from assets.confidentiality import leaks, nodes_of
+from assets.confidentiality import deployed_graph, leaks, nodes_of
 from assets.conventions import POOL, check_result
 from assets.gates.promises import House, Promise, promises
 from assets.publication.asset import CONFIDENTIALITY, broken_checksums
@@ -42,7 +42,7 @@ def _confidentiality(release: SwappingRelease) -> dg.AssetChecksDefinition:
         blocking=True,
     )
     def confidentiality(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        return check_result(leaks(nodes_of(context.repository_def.asset_graph), release.key("publication")))
+        return check_result(leaks(nodes_of(deployed_graph(context)), release.key("publication")))
 
     return confidentiality
 

@@ -6,6 +6,7 @@ record's key ends here: nothing downstream knows it.
 
 import hmac
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ def stage_records(session: Session, release: SwappingRelease) -> Fragment | Tabl
     units = release.dataset.cef_tables()[0]
     if release.dataset.persons is None:
         return units
-    names = {
+    names: dict[str, Any] = {
         "units": units,
         "persons": release.dataset.cef_tables()[1],
         "key": release.dataset.units.key,
@@ -49,7 +50,7 @@ def swap_variables(release: SwappingRelease) -> list[str]:
     return [*release.design.match, *release.design.swap]
 
 
-def codebooks(release: SwappingRelease) -> dict[str, object]:
+def codebooks(release: SwappingRelease) -> dict[str, Any]:
     """The invariant margins and the variables that join records to them, as a statement's identifiers."""
     return {
         "holding": release.public(HOLDING),

@@ -15,7 +15,7 @@ import duckdb
 
 from assets.cef.declaration import Column
 from assets.charge.draw import Draw, describe_draw
-from assets.confidentiality import leaks, nodes_of
+from assets.confidentiality import deployed_graph, leaks, nodes_of
 from assets.conventions import attributes, preview
 from assets.gates.promises import House, Promise, promises
 from assets.invariants.records import HOLDING, SWAPPING
@@ -81,7 +81,7 @@ def build_publication(release: SwappingRelease) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         house = House(release, warehouse, custody, ledger)
         passed = require_promises(
-            house, leaks(nodes_of(context.repository_def.asset_graph), release.key("publication"))
+            house, leaks(nodes_of(deployed_graph(context)), release.key("publication"))
         )
         certificate, sums = publish(house, passed)
         return dg.MaterializeResult(

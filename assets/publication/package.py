@@ -81,9 +81,7 @@ class PublishedTable:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", self.name):
-            raise ValueError(
-                f"product {self.name!r}: the name is small letters, digits, _ and -, for its files bear it"
-            )
+            raise ValueError(f"product {self.name!r}: its files bear the name, so it is small letters, digits, _ and -")
         for key in self.primary_key:
             if key not in [column.name for column in self.columns]:
                 raise ValueError(f"product {self.name}: key column {key} is not among its columns")

@@ -104,9 +104,10 @@ def make_draw(
                 "materialize the asset charge first"
             )
         settled = ledger.settlement(draw.draw_id)
-        if settled and settled.output_version == stored_version(session, release, draw):
+        stored = stored_version(session, release, draw)
+        if settled and stored and settled.output_version == stored:
             custody.forget(draw.draw_id)
-            return draw, entry, settled.output_version
+            return draw, entry, stored
         table = release.public(SWAPPED)
         with session.transaction():
             session.create(table, "warehouse/all", source=stage_draw(session, release, draw, custody))

@@ -4,6 +4,8 @@ Here belongs turning counted records into the tables a release declares. Given t
 confidential zone, the same functions serve `assets.utility`.
 """
 
+from typing import Any
+
 from assets.invariants.records import COMPOSITIONS
 from assets.release import SwappingRelease
 from assets.tabulation.declaration import Product
@@ -34,7 +36,7 @@ def product_values(product: Product) -> dict[str, str]:
     return {"total": product.total_label} if product.totals else {}
 
 
-def product_names(product: Product, records: Fragment | Table) -> dict[str, object]:
+def product_names(product: Product, records: Fragment | Table) -> dict[str, Any]:
     """The identifiers of a product's statement.
 
     Args:

@@ -7,6 +7,7 @@ only where the dataset is synthetic. The chart of ε against p knows invariants 
 from base64 import b64encode
 from dataclasses import asdict
 from fractions import Fraction
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
@@ -22,6 +23,15 @@ from resources.statements import Zone
 from resources.warehouse import Warehouse
 
 CODE_VERSION = "1"
+_ERRORS = pa.schema(
+    [
+        ("product", pa.string()),
+        ("mape", pa.float64()),
+        ("largest_difference", pa.int64()),
+        ("cells", pa.int64()),
+        ("empty_cells", pa.int64()),
+    ]
+)
 STRATA = (2, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 """The values of b for which ε is drawn against the swap rate, as in Figure 2 of papers/004."""
 
@@ -48,12 +58,13 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
         table = release.confidential("utility")
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
             errors = product_errors(session, release, release.public(SWAPPED))
-            rows = pa.Table.from_pylist([asdict(error) for error in errors])
+            rows = pa.Table.from_pylist([asdict(error) for error in errors], schema=_ERRORS)
             with session.transaction():
                 session.create(table, "warehouse/all", source=session.lend("errors", rows))
             version = session.content_version([table], custody.version_key())
             b = describe_draw(session, release, custody).largest_stratum
-        metadata = {
+        marked = (b, release.design.swap_rate) if b else None
+        metadata: dict[str, Any] = {
             "table": str(table),
             "ε against swap rate": _picture(
                 epsilon_against_swap_rate(STRATA, (b, release.design.swap_rate) if b else None)

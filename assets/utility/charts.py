@@ -23,6 +23,7 @@ from mechanisms.swapping.loss import theorem_1
 _DOTS_PER_INCH = 150
 _WIDTH = 7.2
 _TITLE_LETTERS = 58
+_TITLE_LINE = 0.24
 _INK = "#1d2530"
 _QUIET = "#5b6573"
 _BLUE = "#0072b2"
@@ -149,6 +150,8 @@ def _epsilon(largest_stratum: int, rates: NDArray[np.float64]) -> NDArray[np.flo
 
 
 def _blank(title: str, remark: str, height: float) -> tuple[Figure, Axes]:
+    title = fill(title, _TITLE_LETTERS)
+    height += _TITLE_LINE * title.count("\n")
     figure = Figure(figsize=(_WIDTH, height), dpi=_DOTS_PER_INCH, facecolor="white")
     figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
     FigureCanvasAgg(figure)
@@ -156,7 +159,7 @@ def _blank(title: str, remark: str, height: float) -> tuple[Figure, Axes]:
     # A dataset's own words are no formula, whatever dollar signs they hold.
     lines = remark.count("\n") + 1
     axes.set_title(
-        fill(title, _TITLE_LETTERS),
+        title,
         loc="left",
         pad=9 + 13 * lines,
         fontsize=13,

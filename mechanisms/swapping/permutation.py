@@ -146,11 +146,18 @@ def _go_on(starts, values, workspace, words, top, heads, last_fair, state):  # t
 
 
 def _contingency(stratum: Codes, holding: Codes, swap: Codes) -> Contingency:
-    """Count records in ascending order of stratum and holding value, in any order of swap value."""
-    cells = holding.astype(np.int64) << 32 | swap
-    cells.sort()
-    firsts = np.flatnonzero(np.concatenate([[len(cells) > 0], cells[1:] != cells[:-1]]))
-    holding_of_cell = (cells[firsts] >> 32).astype(np.int32)
+    """Count records, given in ascending order of stratum and holding value, and in any order of swap value."""
+    width = int(swap.max(initial=0)) + 1
+    cells = holding * np.int64(width) + swap
+    if (int(holding.max(initial=0)) + 1) * width <= 4 * len(cells):
+        counts = np.bincount(cells)
+        cells = np.flatnonzero(counts)
+        counts = counts[cells]
+    else:
+        cells.sort()
+        firsts = np.flatnonzero(np.concatenate([[len(cells) > 0], cells[1:] != cells[:-1]]))
+        counts = np.diff(np.append(firsts, len(cells)))
+        cells = cells[firsts]
+    holding_of_cell = (cells // width).astype(np.int32)
     stratum_of_cell = stratum[np.searchsorted(holding, holding_of_cell)]
-    count = np.diff(np.append(firsts, len(cells)))
-    return Contingency(stratum_of_cell, holding_of_cell, (cells[firsts] & 0xFFFFFFFF).astype(np.int32), count)
+    return Contingency(stratum_of_cell, holding_of_cell, (cells % width).astype(np.int32), counts)

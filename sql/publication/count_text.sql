@@ -1,7 +1,4 @@
--- Rows in which one of the text columns holds exactly this text.
+-- Rows in which one of the text columns, if there are any, holds exactly this text.
 SELECT count(*)
 FROM {{ table }}
-WHERE false
-{% for column in columns %}
-    OR {{ column | id }} = $text
-{% endfor %}
+WHERE list_contains([{{ columns | ids }}]::VARCHAR[], $text)

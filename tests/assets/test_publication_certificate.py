@@ -3,14 +3,18 @@
 import json
 import re
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
+from functools import reduce
+from hashlib import sha256
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
+from assets.publication import certificate as certificate_module
 from assets.publication import swapping
 from assets.publication.certificate import (
     Certificate,
@@ -28,6 +32,10 @@ from mechanisms.swapping.design import SwappingDesign
 from resources.custody import CustodyMode
 
 B = 264_331
+
+
+def _hash(name: str) -> str:
+    return sha256(name.encode()).hexdigest()
 
 
 def massachusetts() -> Certificate:
@@ -58,12 +66,14 @@ def massachusetts() -> Certificate:
         specification=specification,
         loss_source=swapping.LOSS_SOURCE,
         evaluated=swapping.evaluated(design, B),
-        randomness=Randomness(CustodyMode.ESCROWED, "5a" * 32, "c3" * 32),
-        ledger=LedgerReference(7, "e1" * 32, datetime(2026, 3, 1, 9, 30, tzinfo=UTC), specification.loss, Fraction(20)),
+        randomness=Randomness(CustodyMode.ESCROWED, _hash("draw"), _hash("key")),
+        ledger=LedgerReference(
+            7, _hash("entry"), datetime(2026, 3, 1, 9, 30, tzinfo=UTC), specification.loss, Fraction(20)
+        ),
         data_versions=(
-            DataVersion("cef", "0f" * 32, keyed=True),
-            DataVersion("invariants", "1e" * 32, keyed=False),
-            DataVersion("swapped", "2d" * 32, keyed=False),
+            DataVersion("cef", _hash("records"), keyed=True),
+            DataVersion("invariants", _hash("invariants"), keyed=False),
+            DataVersion("swapped", _hash("swapped"), keyed=False),
         ),
         code_versions={"stirred": "0.1.0", "swapping": "1", "duckdb": "1.5.6", "dagster": "1.13.27"},
         checks=(
@@ -73,8 +83,10 @@ def massachusetts() -> Certificate:
             Check("replay", "the draw made again gives the same table"),
         ),
         products=(
-            DataFile("tenure_by_county", title, "tenure_by_county.csv", "csv", 28, 615, "ab" * 32, ""),
-            DataFile("tenure_by_county", title, "tenure_by_county.parquet", "parquet", 28, 1105, "cd" * 32, None),
+            DataFile("tenure_by_county", title, "tenure_by_county.csv", "csv", 28, 615, _hash("csv"), ""),
+            DataFile(
+                "tenure_by_county", title, "tenure_by_county.parquet", "parquet", 28, 1105, _hash("parquet"), None
+            ),
         ),
     )
 
@@ -95,23 +107,28 @@ class _Text(HTMLParser):
 
 
 def _page(certificate: Certificate) -> _Text:
+    return _parsed(to_html(certificate).decode())
+
+
+def _parsed(source: str) -> _Text:
     page = _Text()
-    page.feed(to_html(certificate).decode())
+    page.feed(source)
     return page
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Every fact of a record with the keys and positions that lead to it."""
     if isinstance(value, dict):
         for key, part in value.items():
-            yield from _leaves(part, f"{path}.{key}")
+            yield from _leaves(part, (*path, key))
     elif isinstance(value, list):
-        for part in value:
-            yield from _leaves(part, f"{path}[]")
+        for position, part in enumerate(value):
+            yield from _leaves(part, (*path, position))
     else:
         yield path, value
 
 
-def _missing(certificate: Certificate) -> list[str]:
+def _missing(certificate: Certificate) -> list[tuple[Any, ...]]:
     text = _page(certificate).text
     return [
         path
@@ -122,7 +139,18 @@ def _missing(certificate: Certificate) -> list[str]:
 
 
 def test_the_page_states_every_fact_of_the_record() -> None:
+    """Each fact in turn is made unlike any other, so that none is found by accident."""
     assert _missing(massachusetts()) == []
+    record = massachusetts().as_record()
+    facts = [(path, fact) for path, fact in _leaves(record) if not isinstance(fact, bool)]
+    assert len(facts) > 80
+    for path, fact in facts:
+        changed = deepcopy(record)
+        reduce(lambda part, key: part[key], path[:-1], changed)[path[-1]] = (
+            918_273_645 if isinstance(fact, int) else "told-apart"
+        )
+        text = _parsed(certificate_module._page().render(changed)).text
+        assert ("918,273,645" if isinstance(fact, int) else "told-apart") in text, path
 
 
 def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None:
@@ -225,7 +253,7 @@ def test_the_same_release_has_the_same_certificate() -> None:
 
 def test_a_time_without_a_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="time zone"):
-        LedgerReference(1, "e1" * 32, datetime(2026, 3, 1), PureLoss(), Fraction(1))
+        LedgerReference(1, _hash("entry"), datetime(2026, 3, 1), PureLoss(), Fraction(1))
 
 
 def test_names_and_descriptions_are_text_and_never_markup() -> None:

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from orchestration.components import Dataset
-from resources.custody import Custody
+from orchestration.definitions import house_resources
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -113,12 +113,12 @@ def test_the_check_of_yaml_names_the_field_and_the_rule(
     assert complaint in found[0]
 
 
-def test_a_rule_between_fields_is_refused_on_loading_with_file_and_line(tmp_path: Path) -> None:
+def test_a_rule_between_fields_is_refused_on_loading_with_file_and_line() -> None:
     text = TOWN.replace("values: {1: One, 2: Two or more}", "minimum: 3\n      maximum: 1")
     with pytest.raises(ValidationError) as refusal:
         Dataset.resolve_from_yaml(text)
     assert refusal.value.error_count() == 1
-    assert re.search(r"units\.columns\.rooms at .*:15", str(refusal.value))
+    assert re.search(r"units\.columns\.rooms at .*:14", str(refusal.value))
     assert "minimum 3 is greater than maximum 1" in str(refusal.value)
 
 
@@ -126,8 +126,7 @@ def test_the_component_becomes_the_cef_and_its_blocking_check(tmp_path: Path, mo
     monkeypatch.setenv("TOWN_FOLDER", str(tmp_path))
     (tmp_path / "households.csv").write_text("rooms,county,moved\n1,01,\n2,1,1939-05-01\n")
     component = Dataset.resolve_from_yaml(TOWN)
-    warehouse = Warehouse(folder=str(tmp_path / "warehouse"))
-    resources = {"warehouse": warehouse, "custody": Custody(folder=str(tmp_path / "custody"))}
+    resources = house_resources(tmp_path / "var")
     definitions = component.build_defs(dg.ComponentTree.for_test().load_context)
     graph = dg.Definitions.merge(definitions, dg.Definitions(resources=resources)).resolve_asset_graph()
     node = graph.get(dg.AssetKey(["town", "cef"]))
@@ -138,12 +137,16 @@ def test_the_component_becomes_the_cef_and_its_blocking_check(tmp_path: Path, mo
     assert node.tags["stage"] == "cef"
     assert node.pools == {"warehouse"}
     assert "household" in (node.description or "")
-    (check,) = graph.asset_check_keys
-    assert graph.get(check).blocking
+    check = graph.get(dg.AssetCheckKey(dg.AssetKey(["town", "cef"]), "schema_and_keys"))
+    assert check.blocking
     result = dg.materialize(
         [*(definitions.assets or []), *(definitions.asset_checks or [])],
+        selection=dg.AssetSelection.assets(["town", "cef"]),
         resources=resources,
     )
     assert result.success
+    assert {evaluation.check_name for evaluation in result.get_asset_check_evaluations()} == {"schema_and_keys"}
+    warehouse = resources["warehouse"]
+    assert isinstance(warehouse, Warehouse)
     with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         assert session.count(component.declaration.cef_tables()[0]) == 2

@@ -2,6 +2,8 @@
 
     processes.py kill FOLDER MODE          kill a charge after each of its effects, take it up again, say what was found
     processes.py race FOLDER WHAT COUNT    let COUNT processes do the same thing at the same moment
+    processes.py hold FOLDER               write to the public zone and keep it until the input ends
+    processes.py torn FOLDER WHAT          the same as kill, but in the middle of writes, as files outgrow some size
 
 Here belongs what must not run inside pytest: forks, and kills. The answer is printed as JSON; to judge it
 belongs in the tests.
@@ -10,6 +12,8 @@ belongs in the tests.
 import json
 import os
 import pathlib
+import resource
+import shutil
 import signal
 import sys
 import traceback
@@ -32,7 +36,7 @@ from resources.warehouse import Session, Warehouse
 
 FLAVOR = Flavor("all households", ("their number",), "household", 1)
 TRACED = {custody.__file__, ledger.__file__, warehouse.__file__, pathlib.__file__}
-EFFECTS = {"begin", "close", "commit", "execute", "fsync", "link", "replace", "unlink"}
+EFFECTS = {"close", "commit", "execute", "fsync", "link", "replace", "unlink"}
 statements._environment().loader = ChoiceLoader(
     [FileSystemLoader(statements.SQL_FOLDER), DictLoader({"tests/noise.sql": "SELECT $noise AS noise"})]
 )
@@ -116,13 +120,14 @@ def state(folder: Path) -> dict[str, Any]:
     book = house(folder)
     path = folder / "custody" / "ledger.anchor"
     anchor = json.loads(path.read_bytes()) if path.exists() else {"sequence": None, "announced": None}
-    problems = book.verify()
+    entries = book.entries()
+    charges = [entry for entry in entries if entry.kind == "reserve" and entry.dataset == "ma1940"]
     return {
-        "kinds": [entry.kind for entry in book.entries()],
+        "kinds": [entry.kind for entry in entries],
         "anchored": anchor["sequence"],
         "announced": anchor["announced"] is not None,
-        "problems": problems,
-        "charged": None if problems else book.charged("ma1940").as_record(),
+        "problems": book.verify(),
+        "charged": sum((entry.declared().loss for entry in charges), PureLoss()).as_record(),
         "keys": sorted(path.name for path in (folder / "custody").glob("ephemeral/*.key")),
     }
 
@@ -147,12 +152,12 @@ def kill(folder: Path, mode: CustodyMode) -> list[dict[str, Any]]:
 
 def distinct(folder: Path, number: int) -> str:
     """Reserve ln 2 for a draw of one's own under a cap that admits one."""
-    return _reserve(house(folder), f"release {number}", Fraction(1))
+    return _reserve(house(folder), "ma1940", f"release {number}")
 
 
 def same(folder: Path, number: int) -> str:
     """Reserve for a draw that all processes share."""
-    return _reserve(house(folder), "release", Fraction(1))
+    return _reserve(house(folder), "ma1940", "release")
 
 
 def keys(folder: Path, number: int) -> str:
@@ -169,12 +174,12 @@ def tables(folder: Path, number: int) -> str:
     return "written"
 
 
-def _reserve(book: Ledger, release: str, cap: Fraction) -> str:
-    draw_id = book.custody.draw_id({"release": release})
+def _reserve(book: Ledger, dataset: str, release: str) -> str:
+    draw_id = book.custody.draw_id({"dataset": dataset, "release": release})
     seal = commitment(book.custody.draw_key(draw_id, CustodyMode.ESCROWED))
     specification = Specification(FLAVOR, PureLoss.logarithm(2))
     try:
-        return str(book.reserve("ma1940", release, draw_id, specification, seal, cap).sequence)
+        return str(book.reserve(dataset, release, draw_id, specification, seal, Fraction(1)).sequence)
     except CapExceeded:
         return "cap exceeded"
 
@@ -201,10 +206,55 @@ def race(folder: Path, what: str, count: int) -> list[Any]:
     return [json.loads(os.fdopen(answer, "rb").read()) for answer in answers]
 
 
+def hold(folder: Path) -> None:
+    with Warehouse(folder=str(folder / "warehouse"), threads=1).session(writes=Zone.PUBLIC) as session:
+        keep(session, Table(Zone.PUBLIC, "race", "held"), "written while held")
+        print("held", flush=True)
+        sys.stdin.read()
+
+
+def limited(size: int, work: Callable[[], Any]) -> None:
+    """Do something, and be killed in the middle of the write by which any file would outgrow a size in bytes."""
+    # Python ignores this signal, whose default is to end the process.
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    work()
+
+
+def make_zone(folder: Path) -> None:
+    with Warehouse(folder=str(folder / "warehouse"), threads=1).session(writes=Zone.PUBLIC):
+        pass
+
+
+def torn(folder: Path, what: str) -> list[dict[str, Any]]:
+    found = []
+    if what == "zone":
+        for size in (0, 1, 4096, 5000, 8192, 10000):
+            ended, _ = in_child(lambda size=size: limited(size, lambda: make_zone(folder)))
+            found.append({"size": size, "ended": ended, "left": [path.name for path in folder.glob("warehouse/*")]})
+        return found
+    used = folder / "used"
+    in_child(lambda: (make_zone(used), _reserve(house(used), "ma1950", "an earlier release")))
+    # Up to 1,100 bytes: inside the anchor and DuckDB's log. Above: inside the blocks that a checkpoint writes.
+    for size in (*range(0, 1200, 100), *(12288 + block * 131072 for block in range(9))):
+        place = folder / str(size)
+        shutil.copytree(used, place)
+        ended, _ = in_child(
+            lambda size=size, place=place: limited(size, lambda: charge_and_draw(place, CustodyMode.ESCROWED))
+        )
+        healed, states = in_child(lambda place=place: resumed(place, CustodyMode.ESCROWED))
+        found.append({"size": size, "ended": ended, "resumed": healed, **(states or {})})
+    return found
+
+
 if __name__ == "__main__":
     command, place, *rest = sys.argv[1:]
-    if command == "kill":
-        answer: Any = kill(Path(place), CustodyMode(rest[0]))
-    else:
-        answer = race(Path(place), rest[0], int(rest[1]))
-    print(json.dumps(answer))
+    match command:
+        case "kill":
+            print(json.dumps(kill(Path(place), CustodyMode(rest[0]))))
+        case "race":
+            print(json.dumps(race(Path(place), rest[0], int(rest[1]))))
+        case "hold":
+            hold(Path(place))
+        case "torn":
+            print(json.dumps(torn(Path(place), rest[0])))

@@ -180,7 +180,7 @@ def test_processes_that_use_a_new_custody_at_once_agree_on_its_keys(tmp_path):
         assert len(keys) == 8
         assert len(set(keys)) == 1
         assert len(keys[0]) == 64
-        assert not [path for path in place.rglob(".*")], "nothing half made is left"
+        assert not list(place.rglob(".*")), "nothing half made is left"
 
 
 # Draw ids --------------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def test_an_ephemeral_key_is_guarded_like_the_master_key(custody):
     file = Path(custody.folder) / "ephemeral" / f"{DRAW}.key"
     file.chmod(0o640)
     for use in (custody.draw_key, custody.open_key):
-        with pytest.raises(CustodyError, match="chmod 600.*0640"):
+        with pytest.raises(CustodyError, match=r"chmod 600.*0640"):
             use(DRAW, CustodyMode.EPHEMERAL)
 
 

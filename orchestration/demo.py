@@ -1,0 +1,77 @@
+"""`make demo`: run the built-in release and show what came out of it.
+
+Here belongs presentation for the terminal. The run itself is the one that `dg launch` starts; the original table
+is shown beside the published one because for 1940 Massachusetts both were published.
+"""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from assets.cef.readers import MA1940_MARGINS
+from orchestration.definitions import house_resources
+from resources.ledger import Ledger
+
+ROOT = Path(__file__).resolve().parent.parent
+JOB = "ma1940_tenure_by_county"
+
+
+def main() -> int:
+    """Launch the job, then print the files, the table, ε and the ledger; returns the exit status."""
+    home = Path(os.environ.get("STIRRED_HOME", ROOT / "var"))
+    folder = Path(os.environ.get("STIRRED_PUBLISHED", ROOT / "published")) / "ma1940" / "tenure_by_county"
+    print(f"Launching {JOB}: 1940 Massachusetts, tenure by county, swap rate 1/2 ...", flush=True)
+    log = home / "demo.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        command = [str(Path(sys.executable).with_name("dg")), "launch", "--job", JOB]
+        run = subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False)
+    if run.returncode:
+        print(f"The run failed; its log is {log}", file=sys.stderr)
+        return run.returncode
+    certificate = json.loads((folder / "certificate.json").read_text())
+    _show_table(folder / "tenure_by_county.csv")
+    loss, randomness = certificate["loss"], certificate["randomness"]
+    print(f"\nε = {loss['exact']}, at most {loss['rounded_up']}, for changes of one household,")
+    print("   within the universe of all data sets that agree on:")
+    for invariant in certificate["invariants"]["published_exactly"]:
+        print(f"   - {invariant}")
+    print(f"   draw {randomness['draw_id']}")
+    print(f"   randomness committed to by {randomness['commitment']}")
+    ledger = house_resources(home)["ledger"]
+    assert isinstance(ledger, Ledger)
+    _show_ledger(ledger)
+    print(f"\nPublished in {folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder}:")
+    for path in sorted(folder.iterdir()):
+        print(f"   {path.name:42} {path.stat().st_size:>8,} bytes")
+    print("\nRead certificate.html in a browser; `make ui` shows the run, its lineage, plots and checks.")
+    return 0
+
+
+def _show_table(path: Path) -> None:
+    with path.open(newline="") as file:
+        published = {(row["county"], row["tenure"]): int(row["count"]) for row in csv.DictReader(file)}
+    with MA1940_MARGINS.open(newline="") as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    print(f"\n{'':14}{'owned':>10}{'published':>11}{'rented':>11}{'published':>11}{'total':>11}")
+    for row in rows:
+        county, owned, rented = row["county"], int(row["owned"]), int(row["rented"])
+        swapped = published[county, "owned"], published[county, "rented"]
+        print(f"{county:14}{owned:>10,}{swapped[0]:>11,}{rented:>11,}{swapped[1]:>11,}{sum(swapped):>11,}")
+
+
+def _show_ledger(ledger: Ledger) -> None:
+    entries = ledger.entries()
+    print(f"\nThe ledger holds {len(entries)} entries{'' if ledger.verify() else ', intact'}:")
+    for entry in entries:
+        loss = f"ε = {entry.declared().loss.rounded_up(4)}" if entry.specification else ""
+        print(f"   {entry.sequence:>3}  {entry.recorded_at}  {entry.kind:8} {entry.dataset}/{entry.release}  {loss}")
+    for dataset in dict.fromkeys(entry.dataset for entry in entries):
+        print(f"   {dataset} in total: ε = {ledger.charged(dataset).rounded_up(4)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""A small house for tests: a dataset and a release on it, in files of their own, run through real Dagster.
+
+Here belongs what several tests build on. Everything is real: CSV files, DuckDB files, a Dagster instance.
+"""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets.cef.asset import build_cef
+from assets.cef.declaration import DatasetDeclaration
+from assets.charge.asset import build_charge
+from assets.gates.asset import build_gates
+from assets.gates.promises import House
+from assets.invariants.asset import build_invariants
+from assets.ledger.asset import build_composition, build_composition_checks, build_ledger
+from assets.publication.asset import build_publication
+from assets.release import SwappingRelease
+from assets.swap.asset import build_swapped
+from assets.tabulation.asset import build_tables
+from assets.utility.asset import build_utility
+from orchestration.components.permutation_swapping import SwappingDeclaration, build_release
+from resources.custody import Custody
+from resources.ledger import Ledger
+from resources.warehouse import Warehouse
+
+COUNTIES = ("Avon", "Brent", "Cairn")
+
+UNITS = {
+    "serial": {"type": "integer", "role": "key"},
+    "region": {"type": "string", "role": "geography", "values": ["N", "S"]},
+    "county": {"type": "string", "role": "geography", "values": list(COUNTIES)},
+    "size": {"type": "integer", "minimum": 1, "maximum": 9},
+    "tenure": {"type": "string", "values": {"own": "Owned", "rent": "Rented"}},
+}
+PERSONS = {
+    "household": {"type": "integer", "role": "unit"},
+    "age": {"type": "integer", "minimum": 0, "maximum": 115},
+    "sex": {"type": "string", "values": ["f", "m"]},
+}
+PRODUCTS = [
+    {"name": "tenure_by_county", "geography": ["county"], "dimensions": ["tenure"], "totals": ["tenure"]},
+    {"name": "size_by_county", "geography": ["county"], "dimensions": ["size"], "totals": ["size", "county"]},
+]
+PERSON_PRODUCTS = [
+    *PRODUCTS,
+    {"name": "age_by_county", "of": "persons", "geography": ["county"], "dimensions": ["sex", "age"], "zeros": False},
+    {"name": "sex_by_tenure", "of": "persons", "dimensions": ["sex", "tenure"], "totals": ["sex"]},
+]
+
+
+def households(count: int = 120) -> list[dict[str, Any]]:
+    """Households whose variables are spread by plain arithmetic."""
+    return [
+        {
+            "serial": number,
+            "region": "NS"[number % 2],
+            "county": COUNTIES[number * 7 % 11 % 3],
+            "size": 1 + number % 4,
+            "tenure": ("own", "rent")[number * 5 % 7 % 2],
+        }
+        for number in range(1, count + 1)
+    ]
+
+
+def members(units: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The persons of households, as many as their size says."""
+    return [
+        {"household": unit["serial"], "age": (unit["serial"] * 13 + 29 * person) % 90, "sex": "fm"[person % 2]}
+        for unit in units
+        for person in range(unit["size"])
+    ]
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as a source file."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@dataclass
+class SmallHouse:
+    """A dataset, a release, their assets and resources, all below one folder."""
+
+    root: Path
+    house: House
+    definitions: dg.Definitions
+    instance: dg.DagsterInstance
+
+    @property
+    def release(self) -> SwappingRelease:
+        return self.house.release
+
+    def run(self, *stages: str, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
+        """Run the whole release, or the assets of some stages with their checks."""
+        job = self.definitions.resolve_job_def("release")
+        keys = [self.key(stage) for stage in stages]
+        return job.execute_in_process(
+            instance=self.instance, asset_selection=keys or None, raise_on_error=raise_on_error
+        )
+
+    def key(self, stage: str) -> dg.AssetKey:
+        """The asset key of a stage, be it the release's, the dataset's or the ledger."""
+        if stage == "ledger":
+            return dg.AssetKey(["ledger"])
+        return self.release.dataset_key(stage) if stage in ("cef", "composition") else self.release.key(stage)
+
+    def published(self) -> dict[str, bytes]:
+        """The published files by name; empty if nothing is published."""
+        folder = self.release.folder
+        return {path.name: path.read_bytes() for path in sorted(folder.iterdir())} if folder.exists() else {}
+
+
+def small_dataset(root: Path, *, persons: bool = False, **changes: Any) -> DatasetDeclaration:
+    """The declaration of the small dataset."""
+    declared: dict[str, Any] = {
+        "name": "village",
+        "title": "A village",
+        "reader": "csv",
+        "record_name": "household",
+        "cap": 40,
+        "units": {"path": str(root / "units.csv"), "columns": UNITS},
+    }
+    if persons:
+        declared["persons"] = {"path": str(root / "persons.csv"), "columns": PERSONS}
+    return DatasetDeclaration.model_validate(declared | changes)
+
+
+def small_release(dataset: DatasetDeclaration, root: Path, **changes: Any) -> SwappingRelease:
+    """The declaration of the small release."""
+    declared: dict[str, Any] = {
+        "name": "counties",
+        "dataset": dataset.name,
+        "title": "Households by county",
+        "match": ["region", "size"],
+        "swap": ["county"],
+        "swap_rate": "1/3",
+        "products": PERSON_PRODUCTS if dataset.persons else PRODUCTS,
+    }
+    return build_release(
+        SwappingDeclaration.model_validate(declared | changes), {dataset.name: dataset}, root / "published"
+    )
+
+
+def small_house(
+    root: Path,
+    *,
+    persons: bool = False,
+    dataset: Mapping[str, Any] | None = None,
+    units: Sequence[Mapping[str, Any]] | None = None,
+    **changes: Any,
+) -> SmallHouse:
+    """A small house whose source files are written; nothing has run yet.
+
+    Args:
+        root: an empty folder.
+        persons: whether households have persons.
+        dataset: what differs in the dataset's declaration.
+        units: the households, if not the usual ones.
+        changes: what differs in the release's declaration.
+    """
+    rows = units if units is not None else households()
+    write_csv(root / "units.csv", rows)
+    if persons:
+        write_csv(root / "persons.csv", members(rows))
+    declared = small_dataset(root, persons=persons, **(dataset or {}))
+    release = small_release(declared, root, **changes)
+    warehouse = Warehouse(folder=str(root / "warehouse"))
+    custody = Custody(folder=str(root / "custody"), variable="STIRRED_TEST_MASTER_KEY")
+    ledger = Ledger(warehouse=warehouse, custody=custody)
+    cef, *cef_checks = build_cef(declared, root)
+    definitions = dg.Definitions(
+        assets=[
+            cef,
+            build_invariants(release),
+            build_charge(release),
+            build_swapped(release),
+            build_tables(release),
+            *build_utility(release),
+            build_publication(release),
+            build_composition(declared),
+            build_ledger([release.key("charge")], [release.key("swapped")]),
+        ],
+        asset_checks=[*cef_checks, *build_composition_checks(declared), *build_gates(release)],
+        resources={"warehouse": warehouse, "custody": custody, "ledger": ledger},
+        jobs=[dg.define_asset_job("release", selection=dg.AssetSelection.all(), executor_def=dg.in_process_executor)],
+    )
+    return SmallHouse(root, House(release, warehouse, custody, ledger), definitions, dg.DagsterInstance.ephemeral())

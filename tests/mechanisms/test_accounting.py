@@ -1,0 +1,200 @@
+"""Losses are exact numbers: their order is decided, their sums lose nothing, and only like adds to like.
+
+Which wrong program would still pass? Floats would pass every figure: so losses that differ by less than any
+float, or not at all, are compared here, and what is compared with is Python's decimals at 150 digits.
+"""
+
+import json
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
+from fractions import Fraction
+from functools import reduce
+from itertools import permutations
+from operator import add
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.specification import Flavor, Specification, compose
+
+LOG = PureLoss.logarithm
+DIGITS = 150
+
+
+def value(loss: PureLoss) -> Decimal:
+    with localcontext(Context(prec=DIGITS)):
+        quotient = Decimal(loss.argument.numerator).ln() - Decimal(loss.argument.denominator).ln()
+        return Decimal(loss.rational.numerator) / Decimal(loss.rational.denominator) + quotient
+
+
+@st.composite
+def pure_losses(draw: st.DrawFn) -> PureLoss:
+    argument = draw(st.fractions(Fraction(1, 10**9), 10**12, max_denominator=10**9))
+    if argument >= 1 and draw(st.booleans()):
+        return LOG(argument)
+    smallest = 50 - value(PureLoss(Fraction(50), argument))
+    rational = draw(st.fractions(0, 20, max_denominator=10**9))
+    return PureLoss(rational + Fraction(smallest.quantize(Decimal("1e-9"), ROUND_CEILING)), argument)
+
+
+@given(pure_losses(), pure_losses())
+def test_losses_are_ordered_as_their_values(one: PureLoss, other: PureLoss) -> None:
+    assert (one <= other) == (value(one) <= value(other))
+    assert (other <= one) == (value(other) <= value(one))
+
+
+def test_equal_losses_are_equal_however_they_came_about() -> None:
+    four, twice_two, two_and_two = LOG(4), LOG(2) * 2, LOG(2) + LOG(2)
+    assert four == twice_two == two_and_two
+    assert four <= twice_two <= four
+
+
+TINY = Fraction(1, 10**50)
+
+
+@pytest.mark.parametrize(
+    ("less", "more"),
+    [
+        (LOG(1 + TINY), PureLoss(TINY)),
+        (PureLoss(TINY - TINY**2), LOG(1 + TINY)),
+        (LOG(10**60), LOG(10**60 + 1)),
+        (PureLoss(Fraction("0.693147180559945309417232121458")), LOG(2)),
+        (LOG(2), PureLoss(Fraction("0.693147180559945309417232121459"))),
+        (PureLoss(Fraction(1), 1 - TINY), PureLoss(Fraction(1))),
+        (PureLoss(), LOG(1 + TINY**10)),
+        (LOG(2) * 1000, LOG(2**1000 + 1)),
+    ],
+)
+def test_losses_closer_than_any_float_are_told_apart(less: PureLoss, more: PureLoss) -> None:
+    assert less <= more
+    assert not more <= less
+
+
+@given(pure_losses(), st.integers(0, 12))
+def test_rounding_up_gives_the_smallest_decimal_not_below(loss: PureLoss, places: int) -> None:
+    rounded, unit = loss.rounded_up(places), Decimal(1).scaleb(-places)
+    assert -rounded.as_tuple().exponent == places
+    assert rounded >= value(loss)
+    assert rounded - unit < value(loss)
+
+
+@pytest.mark.parametrize(
+    ("loss", "rounded"),
+    [
+        (PureLoss(), "0.00"),
+        (PureLoss(Fraction(3)), "3.00"),
+        (PureLoss(Fraction("12.48")), "12.48"),
+        (PureLoss(Fraction(1), 1 + TINY**2), "1.01"),
+        (PureLoss(Fraction(1), 1 - TINY**2), "1.00"),
+        (LOG(1 + TINY), "0.01"),
+        (LOG(264_332), "12.49"),
+    ],
+)
+def test_rounding_up_is_decided_at_the_edges(loss: PureLoss, rounded: str) -> None:
+    assert str(loss.rounded_up(2)) == rounded
+
+
+@given(st.lists(pure_losses(), min_size=1, max_size=6))
+def test_sums_are_exact_in_any_order(losses: list[PureLoss]) -> None:
+    total = reduce(add, losses)
+    assert total == reduce(add, reversed(losses))
+    assert total.rational == sum(loss.rational for loss in losses)
+    with localcontext(Context(prec=DIGITS)):
+        assert abs(value(total) - sum(map(value, losses))) < Decimal(10) ** (5 - DIGITS)
+
+
+@given(pure_losses(), st.integers(1, 9))
+def test_a_unit_that_counts_several_times_over_loses_as_often(loss: PureLoss, times: int) -> None:
+    assert loss * times == reduce(add, [loss] * times)
+
+
+@given(pure_losses())
+def test_a_loss_survives_json_without_rounding(loss: PureLoss) -> None:
+    assert PureLoss.from_record(json.loads(json.dumps(loss.as_record()))) == loss
+
+
+@given(pure_losses())
+def test_as_a_float_a_loss_is_the_nearest_one_or_its_neighbour(loss: PureLoss) -> None:
+    assert float(loss) == pytest.approx(float(value(loss)), rel=1e-15, abs=1e-24)
+
+
+@pytest.mark.parametrize(
+    ("rational", "argument", "complaint"),
+    [
+        (Fraction(0), Fraction(0), "greater than 0"),
+        (Fraction(5), Fraction(-1), "greater than 0"),
+        (Fraction(-1), Fraction(1), "not negative"),
+        (Fraction(0), Fraction(1, 2), "not negative"),
+        (Fraction(0), 1 - TINY, "not negative"),
+    ],
+)
+def test_what_is_no_loss_is_refused(rational: Fraction, argument: Fraction, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        PureLoss(rational, argument)
+
+
+def spent(
+    loss: PureLoss,
+    unit: str = "household",
+    per_person: int | None = 1,
+    invariants: tuple[str, ...] = ("total",),
+    **more: str,
+) -> Specification:
+    return Specification(Flavor("all files", invariants, unit, per_person, **more), loss)
+
+
+def totals(*specifications: Specification) -> dict[tuple[str, str], tuple[PureLoss, int]]:
+    return {(total.unit, total.output_premetric): (total.loss, total.releases) for total in compose(specifications)}
+
+
+PURE = "multiplicative distance (pure DP)"
+
+
+def test_nothing_spent_is_no_total() -> None:
+    assert compose([]) == ()
+
+
+def test_losses_for_one_unit_add_and_count_towards_its_persons() -> None:
+    assert totals(spent(LOG(3)), spent(LOG(5))) == {
+        ("household", PURE): (LOG(15), 2),
+        ("person", PURE): (LOG(15), 2),
+    }
+
+
+def test_a_person_loses_once_for_each_unit_it_may_change_and_once_for_itself() -> None:
+    assert totals(spent(LOG(3), per_person=2), spent(LOG(7), unit="person")) == {
+        ("household", PURE): (LOG(3), 1),
+        ("person", PURE): (LOG(63), 2),
+    }
+
+
+def test_a_person_total_does_not_count_towards_households() -> None:
+    assert totals(spent(LOG(7), unit="person")) == {("person", PURE): (LOG(7), 1)}
+
+
+def test_units_without_persons_and_other_units_stand_side_by_side() -> None:
+    assert totals(spent(LOG(3), unit="record", per_person=None), spent(LOG(5))) == {
+        ("record", PURE): (LOG(3), 1),
+        ("household", PURE): (LOG(5), 1),
+        ("person", PURE): (LOG(5), 1),
+    }
+
+
+def test_losses_in_different_output_premetrics_are_never_added() -> None:
+    assert totals(spent(LOG(3), "person"), spent(LOG(5), "person", output_premetric="approximate")) == {
+        ("person", PURE): (LOG(3), 1),
+        ("person", "approximate"): (LOG(5), 1),
+    }
+
+
+def test_a_total_holds_within_all_invariants_involved_and_no_others() -> None:
+    (total,) = compose([spent(LOG(2), "person", None, ("a", "b")), spent(LOG(2), "person", None, ("b", "c"))])
+    assert total.multiverse == ("a", "b", "c")
+    by_unit = {each.unit: each for each in compose([spent(LOG(2), "record", None, ("a",)), spent(LOG(2), "person")])}
+    assert by_unit["record"].multiverse == ("a",)
+
+
+def test_the_order_of_releases_does_not_change_a_total() -> None:
+    releases = [spent(LOG(2)), spent(LOG(3), "person"), spent(PureLoss(Fraction(1, 3)), "record", None)]
+    assert len({frozenset(totals(*order).items()) for order in permutations(releases)}) == 1

@@ -1,0 +1,375 @@
+"""Claims about the warehouse: who sees which zone, what a failure leaves, what a content version depends on."""
+
+import json
+import signal
+import subprocess
+import sys
+import traceback
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+
+import dagster as dg
+import duckdb
+import jinja2
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from resources import statements
+from resources.statements import SQL_FOLDER, Table, Zone
+from resources.warehouse import Warehouse, WarehouseError
+
+PROCESSES = Path(__file__).with_name("processes.py")
+UNITS = Table(Zone.CONFIDENTIAL, "ma1940", "units")
+KEY = bytes(range(32))
+
+
+@pytest.fixture
+def warehouse(tmp_path):
+    return Warehouse(folder=str(tmp_path / "warehouse"), threads=1, patience=1.0)
+
+
+@pytest.fixture(autouse=True)
+def texts(monkeypatch):
+    """Statements of the tests' own beside those of `sql/`."""
+    written = {"tests/copy.sql": "SELECT * FROM {{ source }}", "tests/one.sql": "SELECT 1 AS number"}
+    loader = jinja2.ChoiceLoader([jinja2.DictLoader(written), jinja2.FileSystemLoader(SQL_FOLDER)])
+    monkeypatch.setattr(statements._environment(), "loader", loader)
+    return written
+
+
+def make(warehouse, text, table=UNITS):
+    """Make a table by a statement of DuckDB's."""
+    warehouse.path(table.zone).parent.mkdir(parents=True, exist_ok=True)
+    with duckdb.connect(str(warehouse.path(table.zone))) as connection:
+        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{table.schema}"')
+        connection.execute(f'CREATE OR REPLACE TABLE "{table.schema}"."{table.name}" AS {text}')
+
+
+def version(warehouse, text, key=None, table=UNITS):
+    make(warehouse, text, table)
+    with warehouse.session(reads=[table.zone]) as session:
+        return session.content_version([table], key)
+
+
+# Zones -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hidden", Zone)
+def test_a_session_cannot_read_a_zone_it_did_not_name(warehouse, hidden):
+    for zone in Zone:
+        make(warehouse, "SELECT 77 AS secret", Table(zone, "s", "t"))
+    shown = [zone for zone in Zone if zone is not hidden]
+    with warehouse.session(reads=shown) as session:
+        for zone in shown:
+            assert session.rows("warehouse/count", table=Table(zone, "s", "t")) == [(1,)]
+        with pytest.raises(WarehouseError):
+            session.rows("warehouse/count", table=Table(hidden, "s", "t"))
+        assert session.columns(Table(hidden, "s", "t")) == {}
+
+
+def test_a_session_writes_to_the_one_zone_it_named(warehouse, texts):
+    for zone in Zone:
+        make(warehouse, "SELECT 77 AS number", Table(zone, "s", "t"))
+    texts["tests/insert.sql"] = "INSERT INTO {{ table }} VALUES (78)"
+    with warehouse.session(reads=list(Zone), writes=Zone.PUBLIC) as session:
+        session.run("tests/insert", table=Table(Zone.PUBLIC, "s", "t"))
+        for zone in (Zone.CONFIDENTIAL, Zone.LEDGER):
+            with pytest.raises(WarehouseError):
+                session.run("tests/insert", table=Table(zone, "s", "t"))
+    with warehouse.session(reads=list(Zone)) as session:
+        assert [session.count(Table(zone, "s", "t")) for zone in Zone] == [1, 2, 1]
+
+
+def test_a_zone_that_nobody_wrote_is_named_and_not_made(warehouse):
+    with (
+        pytest.raises(WarehouseError, match="nothing has been written to the confidential zone"),
+        warehouse.session(reads=[Zone.CONFIDENTIAL]),
+    ):
+        pass
+    assert not list(Path(warehouse.folder).iterdir())
+
+
+# Writing ---------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_statement_leaves_the_table_as_it_was(warehouse, texts):
+    make(warehouse, "SELECT 'kept' AS value FROM range(3)")
+    texts["tests/late_failure.sql"] = (
+        "SELECT CASE WHEN i = 999999 THEN 'x' ELSE '1' END::INTEGER AS value FROM range(1000000) AS r(i)"
+    )
+    texts["tests/wrong.sql"] = "SELECT nothing FROM nowhere"
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        for name in ("tests/late_failure", "tests/wrong"):
+            with pytest.raises(WarehouseError):
+                session.create(UNITS, name)
+            assert session.count(UNITS) == 3
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert session.rows("tests/copy", source=UNITS) == [("kept",)] * 3
+
+
+def test_a_transaction_is_kept_whole_or_not_at_all(warehouse):
+    first, second, source = (Table(Zone.PUBLIC, "s", name) for name in ("first", "second", "source"))
+
+    def create_both(session, source):
+        with session.transaction():
+            session.create(first, "tests/one")
+            session.create(second, "tests/copy", source=source)
+
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        with pytest.raises(WarehouseError):
+            create_both(session, Table(Zone.PUBLIC, "s", "nowhere"))
+        assert session.columns(first) == session.columns(second) == {}
+        session.create(source, "tests/one")
+        create_both(session, source)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert session.count(first) == session.count(second) == 1
+
+
+@pytest.mark.parametrize("name", ['a"b', '"; DROP TABLE t; --', "select", "Größe", "a.b", "digest", "$salt"])
+def test_tables_and_columns_may_have_any_name(warehouse, name):
+    table = Table(Zone.PUBLIC, name, name)
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        lent = session.lend(name, pa.table({name: [1, 2], "other": ["x", None]}))
+        session.create(table, "tests/copy", source=lent)
+        assert session.columns(table) == {name: "BIGINT", "other": "VARCHAR"}
+        staged = session.stage(f"{name} staged", "ledger/entries", table=table, columns=["other", name])
+        assert session.rows("tests/copy", source=staged) == [("x", 1), (None, 2)]
+        assert len(session.content_version([table])) == 64
+
+
+def test_results_come_as_rows_arrow_or_batches(warehouse):
+    make(warehouse, "SELECT range AS number FROM range(10000)")
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        table = session.arrow("tests/copy", source=UNITS)
+        batches = list(session.batches("tests/copy", 2048, source=UNITS))
+        assert session.row("warehouse/count", table=UNITS) == (10000,)
+    assert table.equals(pa.Table.from_batches(batches))
+    assert len(batches) > 1
+    assert table.column("number").to_pylist() == list(range(10000))
+
+
+# Processes -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def holder(tmp_path, warehouse):
+    """Another process that writes to the public zone and keeps it until its input ends."""
+    arguments = [sys.executable, PROCESSES, "hold", tmp_path]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.stdin.close()
+
+
+@pytest.mark.parametrize("access", [{"reads": [Zone.PUBLIC]}, {"writes": Zone.PUBLIC}])
+def test_a_session_waits_for_the_process_that_holds_a_file(warehouse, holder, access, monkeypatch):
+    waits = []
+
+    def let_go(seconds):
+        waits.append(seconds)
+        holder.stdin.close()
+        holder.wait()
+
+    monkeypatch.setattr("resources.warehouse.time.sleep", let_go)
+    with warehouse.session(**access) as session:
+        assert session.rows("tests/copy", source=Table(Zone.PUBLIC, "race", "held")) == [("written while held",)]
+    assert len(waits) == 1
+
+
+def test_a_session_that_waited_too_long_says_for_what(warehouse, holder):
+    impatient = warehouse.model_copy(update={"patience": 0.1})
+    with (
+        pytest.raises(WarehouseError, match=r"cannot open public\.duckdb: another process holds it for over 0\.1 s"),
+        impatient.session(reads=[Zone.PUBLIC]),
+    ):
+        pass
+
+
+def test_processes_that_make_a_zone_at_once_all_write_to_it(tmp_path, warehouse):
+    arguments = [sys.executable, PROCESSES, "race", tmp_path, "tables", "5"]
+    answer = subprocess.run(arguments, check=True, capture_output=True, timeout=120)
+    assert json.loads(answer.stdout) == ["written"] * 5
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert [session.count(Table(Zone.PUBLIC, "race", f"t{number}")) for number in range(5)] == [1] * 5
+
+
+def test_a_process_killed_while_it_makes_a_zone_leaves_no_half_of_it(tmp_path, warehouse):
+    """DuckDB does not open a file whose headers are not all there, so no such file may get a zone's name."""
+    arguments = [sys.executable, PROCESSES, "torn", tmp_path, "zone"]
+    torn = json.loads(subprocess.run(arguments, check=True, capture_output=True, timeout=60).stdout)
+    assert [one["ended"] for one in torn] == [-signal.SIGXFSZ] * len(torn)
+    assert not warehouse.path(Zone.PUBLIC).exists()
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        session.create(Table(Zone.PUBLIC, "s", "t"), "tests/one")
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert session.count(Table(Zone.PUBLIC, "s", "t")) == 1
+
+
+# What errors say -------------------------------------------------------------------------------------------
+
+SECRET = "owner-6e29c1"
+FAILURES = {
+    "tests/cast.sql": "SELECT value::INTEGER AS number FROM {{ source }}",
+    "tests/date.sql": "SELECT strptime(value, '%Y') AS year FROM {{ source }}",
+    "tests/said.sql": "SELECT error(value) AS nothing FROM {{ source }}",
+    "tests/list.sql": "SELECT ('[' || value || ']')::INTEGER[] AS list FROM {{ source }}",
+    "tests/code.sql": "SELECT value::ENUM('owner', 'renter') AS tenure FROM {{ source }}",
+    "tests/single.sql": "SELECT (SELECT value FROM {{ source }}) || value AS text FROM {{ source }}, range(2)",
+    "tests/wrong.sql": "SELECT 'owner-6e29c1' FROM nowhere WHERE 'owner-6e29c1'",
+}
+USES = {
+    "run": lambda session, name: session.run(name, source=UNITS),
+    "rows": lambda session, name: session.rows(name, source=UNITS),
+    "row": lambda session, name: session.row(name, source=UNITS),
+    "arrow": lambda session, name: session.arrow(name, source=UNITS),
+    "batches": lambda session, name: list(session.batches(name, 1, source=UNITS)),
+    "stage": lambda session, name: session.stage("staged", name, source=UNITS),
+    "create": lambda session, name: session.create(Table(Zone.CONFIDENTIAL, "s", "t"), name, source=UNITS),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_session_that_sees_confidential_data_quotes_none_of_it(warehouse, texts, name, use):
+    # The value stands behind many others, so that it is met only while a result is being fetched.
+    make(warehouse, f"SELECT CASE WHEN i = 50000 THEN '{SECRET}' ELSE '1' END AS value FROM range(50001) AS r(i)")
+    texts.update(FAILURES)
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, pytest.raises(WarehouseError) as caught:
+        use(session, name.removesuffix(".sql"))
+    assert name.removesuffix(".sql") in str(caught.value)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_confidential_value_is_not_quoted_by_a_constraint_or_at_commit(warehouse, texts):
+    texts["tests/keys.sql"] = "CREATE TABLE {{ table }} (value VARCHAR PRIMARY KEY)"
+    texts["tests/insert.sql"] = "INSERT INTO {{ table }} VALUES ($value)"
+    table = Table(Zone.CONFIDENTIAL, "main", "keys")
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        session.run("tests/keys", table=table)
+        session.run("tests/insert", {"value": SECRET}, table=table)
+        with pytest.raises(WarehouseError) as caught:
+            session.run("tests/insert", {"value": SECRET}, table=table)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_dagster_records_no_confidential_value_of_a_failed_stage(warehouse, texts):
+    make(warehouse, f"SELECT '{SECRET}' AS value")
+    texts.update(FAILURES)
+
+    @dg.asset
+    def stage(warehouse: Warehouse) -> None:
+        with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            session.rows("tests/cast", source=UNITS)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = dg.materialize([stage], resources={"warehouse": warehouse}, instance=instance, raise_on_error=False)
+        records = " ".join(str(record) for record in instance.all_logs(run.run_id))
+    assert not run.success
+    assert "statement tests/cast failed: ConversionException" in records
+    assert SECRET not in records
+
+
+def test_a_session_that_sees_no_confidential_data_says_what_duckdb_says(warehouse, texts):
+    table = Table(Zone.PUBLIC, "s", "t")
+    make(warehouse, "SELECT 'public-77' AS value", table)
+    texts.update(FAILURES)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session, pytest.raises(WarehouseError, match="public-77"):
+        session.rows("tests/cast", source=table)
+
+
+# Content versions ------------------------------------------------------------------------------------------
+
+
+def test_a_content_version_does_not_depend_on_the_order_of_rows_or_on_storage(warehouse):
+    rows = "SELECT i, i % 7 AS code, CASE WHEN i % 5 > 0 THEN 'v' || i END AS text FROM range({}) AS r(i)"
+    one = version(warehouse, rows.format(5000))
+    assert version(warehouse, rows.format(5000) + " ORDER BY hash(i)") == one
+    assert version(warehouse, f"{rows.format(2500)} UNION ALL ({rows.format(5000)} WHERE i >= 2500)") == one
+    with warehouse.model_copy(update={"threads": 2}).session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert session.content_version([UNITS]) == one
+    assert version(warehouse, rows.format(4999)) != one
+    assert len(bytes.fromhex(one)) == 32
+
+
+DIFFERENT = {
+    "no row": "SELECT 'a' AS x, 'b' AS y WHERE false",
+    "one row": "SELECT 'a' AS x, 'b' AS y",
+    "the row twice": "SELECT 'a' AS x, 'b' AS y FROM range(2)",
+    "the row three times": "SELECT 'a' AS x, 'b' AS y FROM range(3)",
+    "values exchanged across columns": "SELECT 'b' AS x, 'a' AS y",
+    "columns exchanged": "SELECT 'b' AS y, 'a' AS x",
+    "another column name": "SELECT 'a' AS x, 'b' AS z",
+    "NULL": "SELECT NULL::VARCHAR AS x, 'b' AS y",
+    "NULL elsewhere": "SELECT 'b' AS x, NULL::VARCHAR AS y",
+    "the text NULL": "SELECT 'NULL' AS x, 'b' AS y",
+    "the mark of NULL": "SELECT '-' AS x, 'b' AS y",
+    "empty text": "SELECT '' AS x, 'b' AS y",
+    "a space": "SELECT ' ' AS x, 'b' AS y",
+    "1 and 23": "SELECT '1' AS x, '23' AS y",
+    "12 and 3": "SELECT '12' AS x, '3' AS y",
+    "123 and nothing": "SELECT '123' AS x, '' AS y",
+    "a length prefix": "SELECT '1:b' AS x, '' AS y",
+    "all in one column": "SELECT 'a1:b' AS x",
+    "numbers": "SELECT 1::INTEGER AS x, 23::INTEGER AS y",
+    "wider numbers": "SELECT 1::BIGINT AS x, 23::BIGINT AS y",
+    "decimals": "SELECT 1::DECIMAL(9, 0) AS x, 23::DECIMAL(9, 0) AS y",
+    "truth": "SELECT true AS x, false AS y",
+    "the texts of truth": "SELECT 'true' AS x, 'false' AS y",
+    "two pairs": "SELECT * FROM (VALUES ('a', 'c'), ('b', 'd')) AS r(x, y)",
+    "the pairs matched otherwise": "SELECT * FROM (VALUES ('a', 'd'), ('b', 'c')) AS r(x, y)",
+    "another pair twice": "SELECT * FROM (VALUES ('a', 'd'), ('a', 'd')) AS r(x, y)",
+    "composed é": "SELECT chr(233) AS x, 'b' AS y",
+    "decomposed é": "SELECT 'e' || chr(769) AS x, 'b' AS y",
+}
+
+
+def test_tables_that_differ_have_different_content_versions(warehouse):
+    for key in (None, KEY):
+        found = {name: version(warehouse, text, key) for name, text in DIFFERENT.items()}
+        for one, other in combinations(DIFFERENT, 2):
+            assert found[one] != found[other], (one, other)
+
+
+def test_a_content_version_depends_on_the_key_and_only_a_key_makes_it(warehouse):
+    text = DIFFERENT["one row"]
+    versions = {version(warehouse, text, key) for key in (None, KEY, KEY[::-1], bytes(32))}
+    assert len(versions) == 4
+    assert version(warehouse, text, KEY) == version(warehouse, text, KEY)
+
+
+def test_a_content_version_names_its_tables_and_their_order(warehouse):
+    named = {name: Table(Zone.PUBLIC, "s", name) for name in ("one", "two")}
+    for table in named.values():
+        make(warehouse, DIFFERENT["one row"], table)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        orders = (["one"], ["two"], ["one", "two"], ["two", "one"], ["one", "one"], [])
+        found = {session.content_version([named[name] for name in order]) for order in orders}
+    assert len(found) == len(orders)
+
+
+def test_a_content_version_does_not_depend_on_zone_and_schema(warehouse):
+    text = DIFFERENT["two pairs"]
+    assert version(warehouse, text) == version(warehouse, text, table=Table(Zone.PUBLIC, "elsewhere", UNITS.name))
+
+
+rows_of_text = st.lists(st.tuples(*2 * [st.none() | st.text(alphabet='a1:-", ', max_size=3)]), max_size=4)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_content_versions_are_equal_exactly_where_the_multisets_of_rows_are(warehouse, data):
+    one = data.draw(rows_of_text)
+    other = data.draw(st.permutations(one) | rows_of_text)
+    found = []
+    for rows in (one, other):
+        with warehouse.session(writes=Zone.PUBLIC) as session:
+            first, second = zip(*rows, strict=True) if rows else ((), ())
+            lent = session.lend(
+                "lent", pa.table({"x": pa.array(first, pa.string()), "y": pa.array(second, pa.string())})
+            )
+            session.create(Table(Zone.PUBLIC, "s", "t"), "tests/copy", source=lent)
+            found.append(session.content_version([Table(Zone.PUBLIC, "s", "t")]))
+    assert (found[0] == found[1]) == (Counter(one) == Counter(other))
