@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import dagster as dg
+import duckdb
+import pandas as pd
+from dagster._core.definitions.job_base import InMemoryJob
 
 from assets.cef.asset import build_cef
 from assets.cef.declaration import DatasetDeclaration
@@ -99,12 +103,38 @@ class SmallHouse:
         return self.house.release
 
     def run(self, *stages: str, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
-        """Run the whole release, or the assets of some stages with their checks."""
-        job = self.definitions.resolve_job_def("release")
+        """Run the whole release, or the assets of some stages with their checks.
+
+        As in a deployment, and unlike Dagster's bare in-process runs, the assets of a run see the repository
+        that they belong to, whole.
+        """
+        repository = self.definitions.get_repository_def()
         keys = [self.key(stage) for stage in stages]
-        return job.execute_in_process(
-            instance=self.instance, asset_selection=keys or None, raise_on_error=raise_on_error
-        )
+        with patch.object(InMemoryJob, "get_repository_definition", lambda job: repository):
+            return repository.get_job("release").execute_in_process(
+                instance=self.instance, asset_selection=keys or None, raise_on_error=raise_on_error
+            )
+
+    def refusal(self, *stages: str) -> str:
+        """What a run that must fail says: the messages of its first failed step, its causes included.
+
+        Raises:
+            AssertionError: if the run succeeds.
+        """
+        result = self.run(*stages, raise_on_error=False)
+        assert not result.success, "the run was to fail, and did not"
+        (failed, *_) = (event for event in result.all_events if event.is_step_failure)
+        error = failed.step_failure_data.error
+        metadata = failed.step_failure_data.user_failure_data
+        said = [f"{failed.step_key}:", (metadata.description or "") if metadata else ""]
+        while error:
+            said.append(error.message)
+            error = error.cause
+        return "\n".join(said)
+
+    def executed(self, result: dg.ExecuteInProcessResult) -> set[str]:
+        """The stages whose assets a run materialized."""
+        return {event.asset_key.path[-1] for event in result.get_asset_materialization_events() if event.asset_key}
 
     def key(self, stage: str) -> dg.AssetKey:
         """The asset key of a stage, be it the release's, the dataset's or the ledger."""
@@ -116,6 +146,10 @@ class SmallHouse:
         """The published files by name; empty if nothing is published."""
         folder = self.release.folder
         return {path.name: path.read_bytes() for path in sorted(folder.iterdir())} if folder.exists() else {}
+
+
+# The stages that a publication needs; without the pictures of `utility` a run takes half as long.
+TO_PUBLICATION = ("cef", "invariants", "charge", "swapped", "tables", "ledger", "composition", "publication")
 
 
 def small_dataset(root: Path, *, persons: bool = False, **changes: Any) -> DatasetDeclaration:

@@ -37,7 +37,9 @@ def build_charge(release: SwappingRelease) -> dg.AssetsDefinition:
         entry = reserve(release, draw, custody, ledger)
         facts = charge_facts(release, draw, entry)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-            session.create(release.public("charge"), "warehouse/all", source=session.lend("facts", pa.Table.from_pylist([facts])))
+            session.create(
+                release.public("charge"), "warehouse/all", source=session.lend("facts", pa.Table.from_pylist([facts]))
+            )
             schema = table_schema(session.columns(release.public("charge")), {})
         return dg.MaterializeResult(
             data_version=dg.DataVersion(draw.draw_id),

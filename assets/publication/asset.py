@@ -80,9 +80,7 @@ def build_publication(release: SwappingRelease) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
         house = House(release, warehouse, custody, ledger)
-        passed = require_promises(
-            house, leaks(nodes_of(deployed_graph(context)), release.key("publication"))
-        )
+        passed = require_promises(house, leaks(nodes_of(deployed_graph(context)), release.key("publication")))
         certificate, sums = publish(house, passed)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sums),
@@ -236,7 +234,7 @@ def _published_product(release: SwappingRelease, product: Product) -> PublishedT
     variables = release.variables_of(product)
     counted = "persons" if product.of == "persons" else f"{release.design.unit}s"
     columns = [
-        _column(name, variables[name], product.total_label if name in product.totals else None)
+        _column(name, variables[name], product.total_label if name in product.totals else "")
         for name in product.columns
     ]
     return PublishedTable(
@@ -249,13 +247,11 @@ def _published_product(release: SwappingRelease, product: Product) -> PublishedT
     )
 
 
-def _column(name: str, column: Column, total: str | None = None) -> PublishedColumn:
+def _column(name: str, column: Column, total: str = "") -> PublishedColumn:
     values: Mapping[Any, str] = {code: column.labels.get(code, "") for code in column.codes}
-    if total is None:
-        return PublishedColumn(name, column.type.value, column.description, values, not column.nullable)
-    if values:
+    if total and values:
         values = {str(code): label for code, label in values.items()} | {total: "All values together"}
-    return PublishedColumn(name, "string", column.description, values, not column.nullable)
+    return PublishedColumn(name, column.type.value, column.description, values, not column.nullable, total)
 
 
 def _count(counted: str) -> PublishedColumn:

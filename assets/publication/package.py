@@ -13,7 +13,7 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
-from resources.statements import Table, literal
+from resources.statements import Fragment, Table, literal
 from resources.warehouse import Session
 
 CHECKSUMS = "SHA256SUMS"
@@ -29,6 +29,15 @@ _FIELD_TYPES = {
 }
 """By declared type: the type of a Table Schema field, and the DuckDB types that CSV and Parquet both keep exactly."""
 
+_SORTED_AS = {
+    "integer": Fragment("BIGINT"),
+    "string": Fragment("VARCHAR"),
+    "boolean": Fragment("BOOLEAN"),
+    "date": Fragment("DATE"),
+    "decimal": Fragment("DECIMAL(18,4)"),
+}
+"""By declared type: the DuckDB type whose order the rows have, for a column of texts holds numbers too."""
+
 
 @dataclass(frozen=True)
 class PublishedColumn:
@@ -40,6 +49,7 @@ class PublishedColumn:
         description: what the column says.
         values: the values that may occur, each with its label ("" if it has none); empty if they are not listed.
         required: whether every row has a value.
+        total: the value that stands in rows for a total, which makes the column one of texts; "" if there are none.
 
     Raises:
         ValueError: if the type is none of the five.
@@ -50,10 +60,16 @@ class PublishedColumn:
     description: str = ""
     values: Mapping[Any, str] = field(default_factory=dict)
     required: bool = True
+    total: str = ""
 
     def __post_init__(self) -> None:
         if self.type not in _FIELD_TYPES:
             raise ValueError(f"column {self.name}: {self.type!r} is none of {', '.join(_FIELD_TYPES)}")
+
+    @property
+    def written_type(self) -> str:
+        """The type as the files have it: text where some rows are totals."""
+        return "string" if self.total else self.type
 
 
 @dataclass(frozen=True)
@@ -113,7 +129,7 @@ class DataFile:
 
 
 def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedTable]) -> tuple[DataFile, ...]:
-    """Write each table as `<name>.csv` and `<name>.parquet`, rows ordered by all columns from the left.
+    """Write each table as `<name>.csv` and `<name>.parquet`, rows ordered by all columns, totals first.
 
     CSV is as RFC 4180 has it, in UTF-8, with a header, and with a line feed at the end of each line. A missing
     value is an empty field; where the table holds empty text it is the first of NULL, NULL_, NULL__, ... that
@@ -127,6 +143,10 @@ def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedT
     for published in tables:
         _require_declared_columns(session, published)
         names = [column.name for column in published.columns]
+        order = [
+            (column.name, column.total and literal(column.total), _SORTED_AS[column.type])
+            for column in published.columns
+        ]
         rows = session.count(published.table)
         missing = _missing_marker(session, published)
         csv, parquet = folder / f"{published.name}.csv", folder / f"{published.name}.parquet"
@@ -134,10 +154,13 @@ def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedT
             "publication/write_csv",
             table=published.table,
             columns=names,
+            order=order,
             path=literal(csv),
             missing=literal(missing),
         )
-        session.run("publication/write_parquet", table=published.table, columns=names, path=literal(parquet))
+        session.run(
+            "publication/write_parquet", table=published.table, columns=names, order=order, path=literal(parquet)
+        )
         files += [_data_file(published, csv, rows, missing), _data_file(published, parquet, rows, None)]
     return tuple(files)
 
@@ -182,7 +205,7 @@ def file_sha256(path: Path) -> str:
 
 def _require_declared_columns(session: Session, published: PublishedTable) -> None:
     stored = session.columns(published.table)
-    declared = {column.name: column.type for column in published.columns}
+    declared = {column.name: column.written_type for column in published.columns}
     if stored.keys() != declared.keys():
         odd = ", ".join(sorted(stored.keys() ^ declared.keys()))
         raise ValueError(f"product {published.name}: declared columns and those of {published.table} differ in {odd}")
@@ -193,7 +216,7 @@ def _require_declared_columns(session: Session, published: PublishedTable) -> No
 
 def _missing_marker(session: Session, published: PublishedTable) -> str:
     """A text for missing values that no text column holds: readers of CSV do not tell "" from an empty field."""
-    texts = [column.name for column in published.columns if column.type == "string"]
+    texts = [column.name for column in published.columns if column.written_type == "string"]
     marker = ""
     while session.row("publication/count_text", {"text": marker}, table=published.table, columns=texts)[0]:
         marker = f"{marker}_" if marker else "NULL"
@@ -240,7 +263,7 @@ def _resource(published: PublishedTable, file: DataFile) -> dict[str, Any]:
 
 
 def _field(column: PublishedColumn) -> dict[str, Any]:
-    described: dict[str, Any] = {"name": column.name, "type": _FIELD_TYPES[column.type][0]}
+    described: dict[str, Any] = {"name": column.name, "type": _FIELD_TYPES[column.written_type][0]}
     if column.description:
         described["description"] = column.description
     constraints: dict[str, Any] = {"required": True} if column.required else {}

@@ -6,8 +6,9 @@ not know is an alarm at once.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from scipy.stats import chi2, ncx2
@@ -15,10 +16,10 @@ from scipy.stats import chi2, ncx2
 FALSE_ALARM = 1e-6
 FEWEST = 10.0
 
-Probabilities = Mapping[Hashable, Fraction]
+Probabilities = Mapping[Any, Fraction]
 
 
-def alarm(counts: Mapping[Hashable, int], exact: Probabilities) -> bool:
+def alarm(counts: Mapping[Any, int], exact: Probabilities) -> bool:
     """Whether the counts could come from the exact distribution only once in a million times."""
     draws = sum(counts.values())
     if any(count and not exact.get(outcome) for outcome, count in counts.items()):
@@ -42,20 +43,20 @@ def power(wrong: Probabilities, exact: Probabilities, draws: int) -> float:
     )
 
 
-def sample(distribution: Probabilities, draws: int, seed: int) -> dict[Hashable, int]:
+def sample(distribution: Probabilities, draws: int, seed: int) -> dict[Any, int]:
     """Counts of `draws` draws from a distribution given as rationals."""
     chances = np.array([float(chance) for chance in distribution.values()])
     counts = np.random.default_rng(seed).multinomial(draws, chances / chances.sum())
     return dict(zip(distribution, counts.tolist(), strict=True))
 
 
-def _groups(exact: Probabilities, draws: int) -> list[list[Hashable]]:
+def _groups(exact: Probabilities, draws: int) -> list[list[Any]]:
     ascending = sorted((outcome for outcome in exact if exact[outcome]), key=lambda outcome: exact[outcome])
-    rare: list[Hashable] = []
+    rare: list[Any] = []
     while ascending and (draws * exact[ascending[0]] < FEWEST or 0 < draws * sum(exact[one] for one in rare) < FEWEST):
         rare.append(ascending.pop(0))
     return [group for group in (rare, *([outcome] for outcome in ascending)) if group]
 
 
-def _expected(groups: Sequence[Sequence[Hashable]], chances: Probabilities, draws: int) -> np.ndarray:
+def _expected(groups: Sequence[Sequence[Any]], chances: Probabilities, draws: int) -> np.ndarray:
     return np.array([draws * float(sum(chances.get(outcome, Fraction(0)) for outcome in group)) for group in groups])

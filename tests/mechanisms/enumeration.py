@@ -50,7 +50,7 @@ def algorithm_1(cycles: Cycles, swap_rate: Fraction) -> Fraction:
 
 
 def shuffled(cycles: Cycles, swap_rate: Fraction) -> Fraction:
-    """Wrong: the selected records are shuffled, with fixed positions let be; one record alone need not be drawn anew."""
+    """Wrong: the selected records are shuffled, fixed positions and all; one record alone is not drawn anew."""
     records, chosen = sum(cycles), moved(cycles)
     return sum(
         (
@@ -168,7 +168,7 @@ def _transitions(stratum: Stratum) -> NDArray[np.int64]:
         released = np.sort(holding * values + swap[every], axis=1) @ weights
         reached, inverse = np.unique(released, return_inverse=True)
         targets = np.array([place[int(key)] for key in reached])
-        np.add.at(counts, (index, targets[inverse], type_of), 1)
+        np.add.at(counts[index], (targets[inverse], type_of), 1)
     return counts
 
 

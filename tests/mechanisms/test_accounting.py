@@ -5,7 +5,7 @@ float, or not at all, are compared here, and what is compared with is Python's d
 """
 
 import json
-from decimal import ROUND_CEILING, Context, Decimal, localcontext
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import reduce
 from itertools import permutations
@@ -74,7 +74,7 @@ def test_losses_closer_than_any_float_are_told_apart(less: PureLoss, more: PureL
 @given(pure_losses(), st.integers(0, 12))
 def test_rounding_up_gives_the_smallest_decimal_not_below(loss: PureLoss, places: int) -> None:
     rounded, unit = loss.rounded_up(places), Decimal(1).scaleb(-places)
-    assert -rounded.as_tuple().exponent == places
+    assert rounded.as_tuple().exponent == -places
     assert rounded >= value(loss)
     assert rounded - unit < value(loss)
 
@@ -93,6 +93,15 @@ def test_rounding_up_gives_the_smallest_decimal_not_below(loss: PureLoss, places
 )
 def test_rounding_up_is_decided_at_the_edges(loss: PureLoss, rounded: str) -> None:
     assert str(loss.rounded_up(2)) == rounded
+
+
+@pytest.mark.parametrize("number", range(2, 60))
+def test_rounding_up_is_decided_however_close_a_logarithm_comes_to_a_decimal(number: int) -> None:
+    """ε within 10⁻⁶⁰ of 7 on either side, as a rational and a logarithm whose digits cancel."""
+    rest = value(PureLoss(Fraction(14), Fraction(1, number))) - 7
+    below = Fraction(rest.quantize(Decimal("1e-60"), ROUND_FLOOR, Context(prec=DIGITS)))
+    assert str(PureLoss(below, Fraction(number)).rounded_up(2)) == "7.00"
+    assert str(PureLoss(below + Fraction(1, 10**60), Fraction(number)).rounded_up(2)) == "7.01"
 
 
 @given(st.lists(pure_losses(), min_size=1, max_size=6))

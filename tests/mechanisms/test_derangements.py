@@ -9,7 +9,7 @@ an early refusal that forgets position 0.
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import islice, permutations
+from itertools import islice, pairwise, permutations
 from typing import TypeAlias
 
 import numpy as np
@@ -91,7 +91,7 @@ def test_words_may_come_in_any_pieces(size: int, cuts: list[int], label: str) ->
 
     pieces, left, consumed = np.full(size + 1, -1, dtype=np.int32), size + 1, 0
     edges = sorted({0, *cuts, len(words)})
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in pairwise(edges):
         left, cursor = derange(pieces, size, left, words[start:stop], 0, TOP_WORD)
         consumed += cursor
         if left == FINISHED:
@@ -102,7 +102,8 @@ def test_words_may_come_in_any_pieces(size: int, cuts: list[int], label: str) ->
 
 
 def drawn(size: int, draws: int) -> Counter[Permutation]:
-    stream, shuffle, counts = RandomStream(b"\x07" * 32, f"derangements of {size}"), np.empty(size, np.int32), Counter()
+    counts: Counter[Permutation] = Counter()
+    stream, shuffle = RandomStream(b"\x07" * 32, f"derangements of {size}"), np.empty(size, np.int32)
     words, cursor = stream.words(1 << 20), 0
     for _ in range(draws):
         unsettled, cursor = derange(shuffle, size, size + 1, words, cursor, TOP_WORD)
@@ -118,7 +119,7 @@ def test_derangements_from_the_real_stream_are_uniform(size: int) -> None:
     assert not alarm(drawn(size, DRAWS), uniform(size))
 
 
-class _Undecided(Exception):
+class _UndecidedError(Exception):
     def __init__(self, bound: int) -> None:
         self.bound = bound
 
@@ -144,16 +145,16 @@ def exact_distribution(
         def below(bound: int, choices: object = choices) -> int:
             for choice in choices:  # type: ignore[attr-defined]
                 return int(choice)
-            raise _Undecided(bound)
+            raise _UndecidedError(bound)
 
         try:
             found[attempt(size, below)] += probability  # type: ignore[assignment]
-        except _Undecided as undecided:
+        except _UndecidedError as undecided:
             branches += [
                 ((*script, value), probability * chance(undecided.bound, value)) for value in range(undecided.bound)
             ]
-    accepted = 1 - found.pop(None, Fraction(0))
-    return {outcome: Fraction(mass) / accepted for outcome, mass in found.items()}
+    accepted = 1 - Fraction(found[None])
+    return {outcome: Fraction(mass) / accepted for outcome, mass in found.items() if outcome is not None}
 
 
 def early_refusal(size: int, below: Below, settled_below: int = 0) -> Permutation | None:

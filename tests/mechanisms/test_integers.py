@@ -57,7 +57,7 @@ def test_over_all_words_a_coin_shows_heads_with_exactly_its_probability(top: int
         for numerator in range(1, denominator):
             coin = Coin.of(Fraction(numerator, denominator), top)
             accepted = [word for word in range(top + 1) if word <= coin.last_fair]
-            heads = sum(word < coin.heads for word in accepted)
+            heads = sum(bool(word < coin.heads) for word in accepted)
             assert Fraction(heads, len(accepted)) == Fraction(numerator, denominator)
             assert len(accepted) > top + 1 - denominator, "no word is refused without need"
 

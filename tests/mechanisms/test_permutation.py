@@ -314,7 +314,7 @@ def test_the_number_selected_is_binomial_but_never_one(size: int, rate: Fraction
         assert alarm(sample(wrong, DRAWS, seed=3), exact)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6))
 def test_each_record_is_swapped_with_equal_probability(label: int) -> None:
     """The share moved of each of ten places, over 20,000 strata, is within six standard deviations of the mean."""

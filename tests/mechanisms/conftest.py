@@ -1,0 +1,6 @@
+"""How Hypothesis runs here: the same examples every time, and no deadline, because numba compiles in the first one."""
+
+from hypothesis import settings
+
+settings.register_profile("exact", deadline=None, derandomize=True)
+settings.load_profile("exact")
