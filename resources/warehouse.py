@@ -70,6 +70,10 @@ class Session:
         text = f"CREATE OR REPLACE TABLE {table.text} AS\n{statement(name, names)}"
         self._execute(name, text, values)
 
+    def create_view(self, view: Table, name: str, **names: Any) -> None:
+        """Replace `view` by a statement that is run whenever it is read; it may name tables of its zone only."""
+        self._execute(name, f"CREATE OR REPLACE VIEW {view.text} AS\n{statement(name, names)}", None)
+
     def stage(self, temporary: str, name: str, values: Mapping[str, Any] | None = None, **names: Any) -> Fragment:
         """Keep a statement's result as a temporary table of this session; returns its quoted name."""
         address = identifier(temporary)

@@ -23,6 +23,8 @@ class Draw:
     Attributes:
         draw_id: its name, an HMAC of all of that.
         records_version: the keyed version of the records it is made from.
+        holding_version: the version of the margin that numbers the holding values.
+        swap_version: the version of the margin that numbers the swap values.
         strata: number of strata.
         largest_stratum: b, the largest stratum with two distinct records; 0 if there is none.
         specification: the DP specification it satisfies.
@@ -30,6 +32,8 @@ class Draw:
 
     draw_id: str
     records_version: str
+    holding_version: str
+    swap_version: str
     strata: int
     largest_stratum: int
     specification: Specification
@@ -40,6 +44,7 @@ def describe_draw(session: Session, release: SwappingRelease, custody: Custody) 
     holding, swapping = release.public(HOLDING), release.public(SWAPPING)
     strata, largest = session.row("charge/strata", holding=holding, swapping=swapping)
     (version,) = session.row("charge/records_version", table=release.public(RECORDS))
+    holding_version, swap_version = session.content_version([holding]), session.content_version([swapping])
     design = release.design
     draw_id = custody.draw_id(
         {
@@ -60,9 +65,17 @@ def describe_draw(session: Session, release: SwappingRelease, custody: Custody) 
             },
             "inputs": {
                 "records": version,
-                "holding": session.content_version([holding]),
-                "swap": session.content_version([swapping]),
+                "holding": holding_version,
+                "swap": swap_version,
             },
         }
     )
-    return Draw(draw_id, version, strata, int(largest), design.specification(release.dataset.name, int(largest)))
+    return Draw(
+        draw_id=draw_id,
+        records_version=version,
+        holding_version=holding_version,
+        swap_version=swap_version,
+        strata=strata,
+        largest_stratum=int(largest),
+        specification=design.specification(release.dataset.name, int(largest)),
+    )

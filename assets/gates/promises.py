@@ -14,14 +14,14 @@ from assets.invariants.records import (
     HOLDING,
     RECORDS,
     SWAPPING,
+    cells_version,
     read_contingency,
-    records_version,
     stage_records,
     swap_variables,
 )
 from assets.ledger.asset import cap_problems
 from assets.release import SwappingRelease
-from assets.swap.asset import SWAPPED, can_replay, stage_draw
+from assets.swap.asset import SWAPPED, can_replay, make_again, stage_decoded, stored_version
 from assets.tabulation.tables import SATURATED, counted, product_names, product_values
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -71,6 +71,7 @@ def promises(release: SwappingRelease) -> tuple[Promise, ...]:
             _multisets,
         ),
         Promise("record_count", "swapped", "There are as many swapped records as records.", _count),
+        Promise("settled", "swapped", "The swapped data are what the ledger settled this draw with.", _settled),
         Promise(
             "products_agree_with_swapped_data",
             "tables",
@@ -136,7 +137,7 @@ def _margins(house: House) -> list[str]:
             columns = [name for name in session.columns(stored) if name not in own]
             counts = session.stage("counts", "gates/counts", records=records, columns=columns)
             problems += _said(_differing(session, stored, counts, [*columns, "count"]), f"{stored}: differing rows")
-        version = records_version(read_contingency(session, release, records), house.custody.version_key())
+        version = cells_version(read_contingency(session, release, records), house.custody.version_key())
         if session.row("charge/records_version", table=release.public(RECORDS)) != (version,):
             problems.append(f"{release.public(RECORDS)} is not the version of the CEF's records")
         if release.has_persons_following and release.dataset.persons:
@@ -181,9 +182,6 @@ def _swapped_margin(house: House, margin: str, columns: list[str]) -> list[str]:
     release = house.release
     with house.warehouse.session(reads=[Zone.PUBLIC]) as session:
         cells = _unequal(session, release.public(SWAPPED), release.public(margin), columns)
-        if margin == HOLDING:
-            code = ["holding_code", *columns]
-            cells += _unequal(session, release.public(SWAPPED), release.public(margin), code)
         return _said(cells, f"cells of {release.public(margin)} counted otherwise in the swapped data")
 
 
@@ -207,16 +205,22 @@ def _replay(house: House) -> list[str]:
     release = house.release
     with house.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         draw = describe_draw(session, release, house.custody)
-        again = stage_draw(session, release, draw, house.custody)
+        again = stage_decoded(session, release, make_again(session, release, draw, house.custody), "again")
         columns = list(session.columns(release.public(SWAPPED)))
-        problems = _said(_differing(session, release.public(SWAPPED), again, columns), "differing cells")
-        version = session.content_version([release.public(SWAPPED)])
+        return _said(_differing(session, release.public(SWAPPED), again, columns), "differing cells")
+
+
+def _settled(house: House) -> list[str]:
+    release = house.release
+    with house.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        draw = describe_draw(session, release, house.custody)
+        version = stored_version(session, release, draw)
     settled = house.ledger.settlement(draw.draw_id)
     if settled is None:
-        problems.append(f"draw {draw.draw_id} is not settled")
-    elif settled.output_version != version:
-        problems.append(f"ledger entry {settled.sequence} settled another swapped table")
-    return problems
+        return [f"draw {draw.draw_id} is not settled"]
+    if version != settled.output_version:
+        return [f"the swapped data are not those that ledger entry {settled.sequence} settled"]
+    return []
 
 
 def _products(house: House) -> list[str]:

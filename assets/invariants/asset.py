@@ -12,10 +12,10 @@ from assets.invariants.records import (
     HOLDING,
     RECORDS,
     SWAPPING,
+    cells_version,
     codebooks,
     holding_variables,
     read_contingency,
-    records_version,
     stage_records,
     swap_variables,
 )
@@ -96,7 +96,7 @@ def write_invariants(session: Session, release: SwappingRelease, version_key: by
             person_variables=list(release.person_variables),
             **codebooks(release),
         )
-    version = records_version(read_contingency(session, release, records), version_key)
+    version = cells_version(read_contingency(session, release, records), version_key)
     session.create(release.public(RECORDS), "invariants/version", {"version": version})
 
 

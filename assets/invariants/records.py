@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from assets.release import SwappingRelease
 from mechanisms.swapping.permutation import Contingency
@@ -66,14 +67,7 @@ def read_contingency(session: Session, release: SwappingRelease, records: Fragme
     Raises:
         StaleInvariantsError: if a record has values that the stored invariants do not know.
     """
-    cells = session.arrow("swap/contingency", records=records, **codebooks(release))
-    column = {name: cells[name].to_numpy() for name in cells.column_names}
-    table = Contingency(
-        stratum=column["stratum"],
-        holding=column["holding_code"],
-        swap=column["swap_code"],
-        count=column["count"].astype(np.int64, copy=False),
-    )
+    table = as_contingency(session.arrow("swap/contingency", records=records, **codebooks(release)))
     (expected,) = session.row("warehouse/count", table=records)
     if table.count.sum() != expected:
         raise StaleInvariantsError(
@@ -82,15 +76,21 @@ def read_contingency(session: Session, release: SwappingRelease, records: Fragme
     return table
 
 
-def records_version(table: Contingency, key: bytes) -> str:
-    """The keyed version of what a draw is made from: HMAC-SHA256 of the contingency table.
+def cells_version(table: Contingency, key: bytes | None) -> str:
+    """The version of a contingency table: SHA-256 of its codes and counts, in the one order they have.
 
     Args:
-        table: in the one order a contingency table has, so that no sorting is left to chance.
-        key: the custody's version key.
+        table: its codes mean what the codebooks say, whose versions belong beside this one.
+        key: the custody's version key, which makes it an HMAC, for records; None for what is drawn from them.
     """
-    digest = hmac.new(key, digestmod=sha256)
-    for column in (table.stratum, table.holding, table.swap, table.count):
+    digest = hmac.new(key, digestmod=sha256) if key else sha256()
+    for column in (table.holding, table.swap, table.count):
         digest.update(len(column).to_bytes(8, "little"))
         digest.update(np.ascontiguousarray(column).data)
     return digest.hexdigest()
+
+
+def as_contingency(cells: pa.Table) -> Contingency:
+    """A contingency table from its columns `stratum`, `holding_code`, `swap_code` and `count`."""
+    column = {name: cells[name].to_numpy() for name in cells.column_names}
+    return Contingency(column["stratum"], column["holding_code"], column["swap_code"], column["count"])

@@ -18,7 +18,6 @@ from assets.charge.draw import Draw, describe_draw
 from assets.confidentiality import deployed_graph, leaks, nodes_of
 from assets.conventions import attributes, preview
 from assets.gates.promises import House, Promise, promises
-from assets.invariants.records import HOLDING, SWAPPING
 from assets.publication import swapping
 from assets.publication.certificate import (
     Certificate,
@@ -41,7 +40,6 @@ from assets.publication.package import (
 )
 from assets.publication.placement import placed
 from assets.release import SwappingRelease
-from assets.swap.asset import SWAPPED
 from assets.tabulation.declaration import Product
 from assets.tabulation.tables import HOUSEHOLD_TYPES, SATURATED
 from mechanisms.swapping import permutation
@@ -149,8 +147,8 @@ def certify(house: House, session: Session, passed: tuple[Check, ...], files: tu
     """The certificate of a release as it is now."""
     release, dataset = house.release, house.release.dataset
     draw = describe_draw(session, release, house.custody)
-    entry = house.ledger.reservation(draw.draw_id)
-    if entry is None:
+    entry, settled = house.ledger.reservation(draw.draw_id), house.ledger.settlement(draw.draw_id)
+    if entry is None or settled is None:
         raise dg.Failure(f"{release.schema}: the charge disappeared from the ledger")
     return Certificate(
         dataset=dataset.name,
@@ -174,22 +172,19 @@ def certify(house: House, session: Session, passed: tuple[Check, ...], files: tu
             house.ledger.charged(dataset.name, through=entry.sequence),
             dataset.cap,
         ),
-        data_versions=_data_versions(release, session, draw),
+        data_versions=_data_versions(draw, settled.output_version or ""),
         code_versions={"stirred": version("stirred"), "duckdb": duckdb.__version__},
         checks=passed,
         products=files,
     )
 
 
-def _data_versions(release: SwappingRelease, session: Session, draw: Draw) -> tuple[DataVersion, ...]:
-    tables = {
-        "margin of the holding variables": HOLDING,
-        "margin of match and swap variables": SWAPPING,
-        "swapped data": SWAPPED,
-    }
+def _data_versions(draw: Draw, swapped: str) -> tuple[DataVersion, ...]:
     return (
         DataVersion("confidential records", draw.records_version, keyed=True),
-        *(DataVersion(words, session.content_version([release.public(name)]), False) for words, name in tables.items()),
+        DataVersion("margin of the holding variables", draw.holding_version, keyed=False),
+        DataVersion("margin of match and swap variables", draw.swap_version, keyed=False),
+        DataVersion("swapped data", swapped, keyed=False),
     )
 
 

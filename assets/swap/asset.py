@@ -4,16 +4,21 @@ Here belongs the stage, and the replay of a draw for whoever checks it. The perm
 `mechanisms.swapping.permutation`.
 """
 
+from hashlib import sha256
+from typing import Any
+
 import dagster as dg
 import pyarrow as pa
 
 from assets.charge.draw import Draw, describe_draw
 from assets.conventions import DRAW, attributes, lineage, public_table_metadata, table_schema
 from assets.invariants.records import (
+    HOLDING,
     StaleInvariantsError,
+    as_contingency,
+    cells_version,
     codebooks,
     read_contingency,
-    records_version,
     stage_records,
 )
 from assets.release import SwappingRelease
@@ -26,7 +31,7 @@ from resources.statements import Fragment, Zone
 from resources.warehouse import Session, Warehouse
 
 CODE_VERSION = "1"
-SWAPPED, DRAWN = "swapped", "draw"
+SWAPPED, CELLS, DRAWN = "swapped", "swapped_cells", "draw"
 STREAM = "permutation swapping"
 
 
@@ -87,7 +92,7 @@ def make_draw(
     """Draw, write and settle; or find that the draw was settled and its output is still there.
 
     Returns:
-        The draw, its reservation, and the content hash of the swapped table.
+        The draw, its reservation, and the content hash of the swapped data.
 
     Raises:
         UnchargedDrawError: if the ledger holds no reservation for exactly these inputs and parameters.
@@ -103,54 +108,81 @@ def make_draw(
                 f"{release.schema}: the ledger holds no charge for these inputs and parameters (draw {draw.draw_id}); "
                 "materialize the asset charge first"
             )
-        settled = ledger.settlement(draw.draw_id)
-        stored = stored_version(session, release, draw)
+        settled, stored = ledger.settlement(draw.draw_id), stored_version(session, release, draw)
         if settled and stored and settled.output_version == stored:
-            custody.forget(draw.draw_id)
-            return draw, entry, stored
-        table = release.public(SWAPPED)
-        with session.transaction():
-            session.create(table, "warehouse/all", source=stage_draw(session, release, draw, custody))
-            version = session.content_version([table])
-            if settled and settled.output_version != version:
-                raise ReplayError(
-                    f"{release.schema}: draw {draw.draw_id} gives another output than the one it was settled with"
-                )
-            session.create(release.public(DRAWN), "swap/draw", {"draw_id": draw.draw_id, "version": version})
+            version = stored
+        else:
+            version = _draw(session, release, draw, custody, settled)
     ledger.settle(draw.draw_id, version)
     custody.forget(draw.draw_id)
     return draw, entry, version
 
 
-def stored_version(session: Session, release: SwappingRelease, draw: Draw) -> str | None:
-    """The content hash of the stored swapped table if it is this draw's output, as its label says."""
-    if not session.columns(release.public(DRAWN)):
-        return None
-    draw_id, version = session.row("swap/drawn", table=release.public(DRAWN))
-    if (draw_id, version) != (draw.draw_id, session.content_version([release.public(SWAPPED)])):
-        return None
-    return str(version)
+def _draw(session: Session, release: SwappingRelease, draw: Draw, custody: Custody, settled: Entry | None) -> str:
+    cells = make_again(session, release, draw, custody)
+    version = swapped_version(draw, cells)
+    if settled and settled.output_version != version:
+        raise ReplayError(
+            f"{release.schema}: draw {draw.draw_id} gives another output than the one it was settled with"
+        )
+    with session.transaction():
+        session.create(release.public(CELLS), "warehouse/all", source=session.lend("drawn", _columns(cells)))
+        session.create_view(
+            release.public(SWAPPED), "swap/decoded", cells=release.public(CELLS), **_value_columns(release)
+        )
+        session.create(release.public(DRAWN), "swap/draw", {"draw_id": draw.draw_id})
+    return version
 
 
-def stage_draw(session: Session, release: SwappingRelease, draw: Draw, custody: Custody) -> Fragment:
-    """Make the draw, and keep the swapped records as a temporary table of the session."""
+def make_again(session: Session, release: SwappingRelease, draw: Draw, custody: Custody) -> Contingency:
+    """The draw's output, from the confidential records and the draw's key: the same whenever it is made.
+
+    Raises:
+        StaleInvariantsError: if the CEF is not the one the invariants were computed from.
+        CustodyError: if the draw's key is gone.
+    """
     records = read_contingency(session, release, stage_records(session, release))
-    if records_version(records, custody.version_key()) != draw.records_version:
+    if cells_version(records, custody.version_key()) != draw.records_version:
         raise StaleInvariantsError(
             f"{release.schema}: the CEF has changed since the invariants were computed; materialize them again"
         )
     stream = RandomStream(custody.open_key(draw.draw_id, release.custody), STREAM)
-    return stage_decoded(session, release, permute(records, release.design.swap_rate, stream), "swapped_records")
+    return permute(records, release.design.swap_rate, stream)
+
+
+def swapped_version(draw: Draw, cells: Contingency) -> str:
+    """The content hash of swapped data: of the codes, and of the codebooks that say what they mean."""
+    parts = "\n".join([draw.holding_version, draw.swap_version, cells_version(cells, None)])
+    return sha256(parts.encode()).hexdigest()
+
+
+def stored_version(session: Session, release: SwappingRelease, draw: Draw) -> str | None:
+    """The content hash of the stored swapped data; None unless their label says that they are this draw's."""
+    if not session.columns(release.public(DRAWN)):
+        return None
+    if session.row("swap/drawn", table=release.public(DRAWN)) != (draw.draw_id,):
+        return None
+    cells = session.arrow("swap/stored_cells", cells=release.public(CELLS), holding=release.public(HOLDING))
+    try:
+        return swapped_version(draw, as_contingency(cells))
+    except ValueError:
+        return None
 
 
 def stage_decoded(session: Session, release: SwappingRelease, table: Contingency, name: str) -> Fragment:
     """Keep a contingency table of codes as a temporary table of values."""
-    cells = pa.table({"holding_code": table.holding, "swap_code": table.swap, "count": table.count})
-    books = codebooks(release) | {
+    return session.stage(name, "swap/decoded", cells=session.lend("cells", _columns(table)), **_value_columns(release))
+
+
+def _columns(table: Contingency) -> pa.Table:
+    return pa.table({"holding_code": table.holding, "swap_code": table.swap, "count": table.count})
+
+
+def _value_columns(release: SwappingRelease) -> dict[str, Any]:
+    return codebooks(release) | {
         "holding_variables": list(release.design.holding),
         "swap_variables": list(release.design.swap),
     }
-    return session.stage(name, "swap/decoded", cells=session.lend("cells", cells), **books)
 
 
 def can_replay(release: SwappingRelease) -> bool:

@@ -63,7 +63,6 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
                 session.create(table, "warehouse/all", source=session.lend("errors", rows))
             version = session.content_version([table], custody.version_key())
             b = describe_draw(session, release, custody).largest_stratum
-        marked = (b, release.design.swap_rate) if b else None
         metadata: dict[str, Any] = {
             "table": str(table),
             "ε against swap rate": _picture(
@@ -109,7 +108,7 @@ def _experiment(release: SwappingRelease, experiment: Experiment) -> dg.AssetsDe
             with session.transaction():
                 session.create(table, "warehouse/all", source=session.lend("draws", pa.Table.from_pylist(rows)))
             version = session.content_version([table], custody.version_key())
-        title = f"{release.dataset.title}: error of {experiment.product}, {experiment.draws} draws a swap rate"
+        title = f"{release.dataset.title}: error of {experiment.product}"
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
             metadata={

@@ -1,2 +1,2 @@
--- Which draw the release's swapped table is.
-SELECT $draw_id AS draw_id, $version AS swapped_version
+-- Which draw the release's swapped data are.
+SELECT $draw_id AS draw_id

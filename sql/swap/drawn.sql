@@ -1,1 +1,1 @@
-SELECT draw_id, swapped_version FROM {{ table }}
+SELECT draw_id FROM {{ table }}

@@ -98,8 +98,9 @@ def test_rounding_up_is_decided_at_the_edges(loss: PureLoss, rounded: str) -> No
 @pytest.mark.parametrize("number", range(2, 60))
 def test_rounding_up_is_decided_however_close_a_logarithm_comes_to_a_decimal(number: int) -> None:
     """ε within 10⁻⁶⁰ of 7 on either side, as a rational and a logarithm whose digits cancel."""
-    rest = value(PureLoss(Fraction(14), Fraction(1, number))) - 7
-    below = Fraction(rest.quantize(Decimal("1e-60"), ROUND_FLOOR, Context(prec=DIGITS)))
+    with localcontext(Context(prec=DIGITS)):
+        rest = 7 - value(LOG(number))
+        below = Fraction(rest.quantize(Decimal("1e-60"), ROUND_FLOOR))
     assert str(PureLoss(below, Fraction(number)).rounded_up(2)) == "7.00"
     assert str(PureLoss(below + Fraction(1, 10**60), Fraction(number)).rounded_up(2)) == "7.01"
 

@@ -1,0 +1,5 @@
+-- The stored swapped data as the mechanism gave them, in its order.
+SELECT coalesce(holding.stratum, -1)::INTEGER AS stratum, cells.holding_code, cells.swap_code, cells.count
+FROM {{ cells }} AS cells
+LEFT JOIN {{ holding }} AS holding USING (holding_code)
+ORDER BY stratum, cells.holding_code, cells.swap_code
