@@ -11,9 +11,10 @@ import hmac
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import duckdb
@@ -198,10 +199,22 @@ class Warehouse(ConfigurableResource):
             for zone in readable:
                 self._attach(connection, zone, read_only=True)
             if writes:
+                self._found(writes)
                 self._attach(connection, writes, read_only=False)
             yield Session(connection, {*readable, *([writes] if writes else [])})
         finally:
             connection.close()
+
+    def _found(self, zone: Zone) -> None:
+        """Give a zone its file, whole: a process killed while DuckDB makes one would leave what DuckDB never opens."""
+        path = self.path(zone)
+        if path.exists():
+            return
+        fresh = path.with_name(f".{path.name}.{token_hex(8)}")
+        duckdb.connect(str(fresh)).close()
+        with suppress(FileExistsError):
+            path.hardlink_to(fresh)
+        fresh.unlink()
 
     def _attach(self, connection: duckdb.DuckDBPyConnection, zone: Zone, *, read_only: bool) -> None:
         path = self.path(zone)

@@ -40,7 +40,7 @@ from tests.mechanisms.word_tree import Finished, bracket
 WRONG = [shuffled, shuffled_anew, capped, single_released, cyclic]
 HALF = Fraction(1, 2)
 DRAWS = 200_000
-PINNED = [0, 1, 2, 3, 4, 5, 6, 12, 8, 10, 15, 9, 7, 11, 14, 13]
+PINNED = [1, 4, 0, 2, 3, 5, 8, 14, 13, 15, 10, 9, 7, 11, 6, 12]
 
 Record = tuple[int, int, int]
 
@@ -133,7 +133,7 @@ def test_a_fixed_key_gives_the_same_draw_today_as_when_this_was_written() -> Non
     """Distinct records in two strata: the swap codes are the permutation. If this changes, `VERSION` must rise."""
     table = contingency([(int(record >= 6), record, record) for record in range(16)])
     assert permutation.VERSION == 1
-    assert permute(table, Fraction(2, 3), stream()).swap.tolist() == PINNED
+    assert permute(table, Fraction(2, 3), stream("pinned")).swap.tolist() == PINNED
 
 
 @pytest.mark.parametrize("rate", [Fraction(0), Fraction(1), Fraction(6, 5), Fraction(-1, 2)])
