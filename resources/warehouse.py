@@ -35,7 +35,7 @@ class Session:
         self._connection = connection
         self._zones = frozenset(zones)
 
-    def run(self, name: str, values: Mapping[str, Any] | None = None, **names: Any) -> "Session":
+    def run(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> "Session":
         """Run `sql/<name>.sql` with its identifiers filled in and its values bound.
 
         Raises:
@@ -45,37 +45,37 @@ class Session:
         self._execute(name, statement(name, names), values)
         return self
 
-    def rows(self, name: str, values: Mapping[str, Any] | None = None, **names: Any) -> list[tuple[Any, ...]]:
+    def rows(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> list[tuple[Any, ...]]:
         """All rows of a statement's result, for results known to be small."""
         return self._execute(name, statement(name, names), values).fetchall()
 
-    def row(self, name: str, values: Mapping[str, Any] | None = None, **names: Any) -> tuple[Any, ...]:
+    def row(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> tuple[Any, ...]:
         """The single row of a statement's result."""
         (row,) = self.rows(name, values, **names)
         return row
 
-    def arrow(self, name: str, values: Mapping[str, Any] | None = None, **names: Any) -> pa.Table:
+    def arrow(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> pa.Table:
         """A statement's result as an Arrow table."""
         return self._execute(name, statement(name, names), values).to_arrow_table()
 
     def batches(
-        self, name: str, rows: int, values: Mapping[str, Any] | None = None, **names: Any
+        self, name: str, rows: int, values: Mapping[str, Any] | None = None, /, **names: Any
     ) -> Iterator[pa.RecordBatch]:
         """A statement's result as record batches of about `rows` rows, never held whole."""
         with self._guarded(name):
             yield from self._execute(name, statement(name, names), values).to_arrow_reader(rows)
 
-    def create(self, table: Table, name: str, values: Mapping[str, Any] | None = None, **names: Any) -> None:
+    def create(self, table: Table, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> None:
         """Replace `table` by a statement's result; if that fails, the table stays as it was."""
         self.run("warehouse/create_schema", zone=identifier(table.zone.value), schema=identifier(table.schema))
         text = f"CREATE OR REPLACE TABLE {table.text} AS\n{statement(name, names)}"
         self._execute(name, text, values)
 
-    def create_view(self, view: Table, name: str, **names: Any) -> None:
+    def create_view(self, view: Table, name: str, /, **names: Any) -> None:
         """Replace `view` by a statement that is run whenever it is read; it may name tables of its zone only."""
         self._execute(name, f"CREATE OR REPLACE VIEW {view.text} AS\n{statement(name, names)}", None)
 
-    def stage(self, temporary: str, name: str, values: Mapping[str, Any] | None = None, **names: Any) -> Fragment:
+    def stage(self, temporary: str, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> Fragment:
         """Keep a statement's result as a temporary table of this session; returns its quoted name."""
         address = identifier(temporary)
         text = f"CREATE OR REPLACE TEMPORARY TABLE {address} AS\n{statement(name, names)}"
@@ -196,6 +196,7 @@ class Warehouse(ConfigurableResource):
         readable = [zone for zone in reads if zone is not writes]
         connection = duckdb.connect(config=config)
         try:
+            connection.execute(statement("warehouse/quiet"))
             for zone in readable:
                 self._attach(connection, zone, read_only=True)
             if writes:

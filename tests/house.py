@@ -4,7 +4,8 @@ Here belongs what several tests build on. Everything is real: CSV files, DuckDB 
 """
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +14,7 @@ from unittest.mock import patch
 
 import dagster as dg
 import duckdb
-import pandas as pd
+from dagster._core.definitions.data_version import extract_data_version_from_entry
 from dagster._core.definitions.job_base import InMemoryJob
 
 from assets.cef.asset import build_cef
@@ -29,8 +30,10 @@ from assets.swap.asset import build_swapped
 from assets.tabulation.asset import build_tables
 from assets.utility.asset import build_utility
 from orchestration.components.permutation_swapping import SwappingDeclaration, build_release
+from resources.chain import Entry
 from resources.custody import Custody
 from resources.ledger import Ledger
+from resources.statements import Zone
 from resources.warehouse import Warehouse
 
 COUNTIES = ("Avon", "Brent", "Cairn")
@@ -103,16 +106,29 @@ class SmallHouse:
         return self.house.release
 
     def run(self, *stages: str, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
-        """Run the whole release, or the assets of some stages with their checks.
+        """Run the whole release, or the assets of some stages with their checks."""
+        return self._execute("release", [self.key(stage) for stage in stages], raise_on_error)
 
-        As in a deployment, and unlike Dagster's bare in-process runs, the assets of a run see the repository
-        that they belong to, whole.
-        """
+    def failed_checks(self) -> set[str]:
+        """Run every asset check by itself, on the tables as they are; the names of those that do not pass."""
+        result = self._execute("checks", [], raise_on_error=False)
+        found = result.get_asset_check_evaluations()
+        steps = {event.step_key for event in result.all_events if event.is_step_failure}
+        crashed = {check.name for check in self._checks() if any(step.endswith(f"_{check.name}") for step in steps)}
+        return crashed | {evaluation.check_name for evaluation in found if not evaluation.passed}
+
+    def _checks(self) -> list[dg.AssetCheckKey]:
+        return sorted(self.definitions.resolve_asset_graph().asset_check_keys)
+
+    def _execute(self, job: str, keys: list[dg.AssetKey], raise_on_error: bool) -> dg.ExecuteInProcessResult:
+        # As in a deployment, and unlike in a bare in-process run, assets see the whole repository they are in.
         repository = self.definitions.get_repository_def()
-        keys = [self.key(stage) for stage in stages]
         with patch.object(InMemoryJob, "get_repository_definition", lambda job: repository):
-            return repository.get_job("release").execute_in_process(
-                instance=self.instance, asset_selection=keys or None, raise_on_error=raise_on_error
+            return repository.get_job(job).execute_in_process(
+                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+                instance=self.instance,
+                asset_selection=keys or None,
+                raise_on_error=raise_on_error,
             )
 
     def refusal(self, *stages: str) -> str:
@@ -146,6 +162,30 @@ class SmallHouse:
         """The published files by name; empty if nothing is published."""
         folder = self.release.folder
         return {path.name: path.read_bytes() for path in sorted(folder.iterdir())} if folder.exists() else {}
+
+
+    def versions(self) -> dict[str, str]:
+        """The data version of every asset that was materialized, as the instance has it."""
+        found = {}
+        for key in self.definitions.resolve_asset_graph().get_all_asset_keys():
+            event = self.instance.get_latest_materialization_event(key)
+            version = extract_data_version_from_entry(event) if event else None
+            if version:
+                found[key.to_user_string()] = version.value
+        return found
+
+    @property
+    def ledger(self) -> tuple[Entry, ...]:
+        """The ledger's entries."""
+        return self.house.ledger.entries()
+
+    @contextmanager
+    def opened(self, zone: str = "public") -> Iterator[duckdb.DuckDBPyConnection]:
+        """A zone's file as whoever can write to it opens it, past every safeguard; in the release's schema."""
+        with duckdb.connect(str(self.house.warehouse.path(Zone(zone)))) as connection:
+            if zone == "public":
+                connection.execute(f"USE public.{self.release.schema}")
+            yield connection
 
 
 # The stages that a publication needs; without the pictures of `utility` a run takes half as long.
@@ -186,7 +226,7 @@ def small_release(dataset: DatasetDeclaration, root: Path, **changes: Any) -> Sw
 def small_house(
     root: Path,
     *,
-    persons: bool = False,
+    persons: bool | Sequence[Mapping[str, Any]] = False,
     dataset: Mapping[str, Any] | None = None,
     units: Sequence[Mapping[str, Any]] | None = None,
     **changes: Any,
@@ -194,8 +234,8 @@ def small_house(
     """A small house whose source files are written; nothing has run yet.
 
     Args:
-        root: an empty folder.
-        persons: whether households have persons.
+        root: an empty folder, or one that holds the files of another small house, which is then taken on.
+        persons: the persons, or whether households have the usual ones.
         dataset: what differs in the dataset's declaration.
         units: the households, if not the usual ones.
         changes: what differs in the release's declaration.
@@ -203,10 +243,10 @@ def small_house(
     rows = units if units is not None else households()
     write_csv(root / "units.csv", rows)
     if persons:
-        write_csv(root / "persons.csv", members(rows))
-    declared = small_dataset(root, persons=persons, **(dataset or {}))
+        write_csv(root / "persons.csv", members(rows) if persons is True else persons)
+    declared = small_dataset(root, persons=bool(persons), **(dataset or {}))
     release = small_release(declared, root, **changes)
-    warehouse = Warehouse(folder=str(root / "warehouse"))
+    warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
     custody = Custody(folder=str(root / "custody"), variable="STIRRED_TEST_MASTER_KEY")
     ledger = Ledger(warehouse=warehouse, custody=custody)
     cef, *cef_checks = build_cef(declared, root)
@@ -224,6 +264,10 @@ def small_house(
         ],
         asset_checks=[*cef_checks, *build_composition_checks(declared), *build_gates(release)],
         resources={"warehouse": warehouse, "custody": custody, "ledger": ledger},
-        jobs=[dg.define_asset_job("release", selection=dg.AssetSelection.all(), executor_def=dg.in_process_executor)],
+        jobs=[
+            dg.define_asset_job("release", selection=dg.AssetSelection.all()),
+            dg.define_asset_job("checks", selection=dg.AssetSelection.all_asset_checks()),
+        ],
+        executor=dg.in_process_executor,
     )
     return SmallHouse(root, House(release, warehouse, custody, ledger), definitions, dg.DagsterInstance.ephemeral())

@@ -161,11 +161,20 @@ def test_the_evaluated_loss_lies_between_theorem_3_and_theorem_1(b: int, swap_ra
         assert loss >= log_of_derangement_ratio(b) / 2 - log_odds - 1e-9
 
 
-@given(st.one_of(st.integers(2, 80), strata), swap_rates)
+@given(st.one_of(st.integers(2, 80), strata).filter(lambda b: b != 3), swap_rates)
 def test_the_gap_to_the_evaluated_loss_is_at_most_that_of_theorem_4(b: int, swap_rate: Fraction) -> None:
+    """Theorem 4 follows from Theorem 3(C), so it is silent on b = 3 too."""
     gap = float(theorem_1(b, swap_rate)) - evaluated(b, swap_rate)
     below_the_switch = (swap_rate / (1 - swap_rate)) ** 2 < b + 1
     assert -1e-9 <= gap <= (f(b) if below_the_switch else 0) + 1e-9
+
+
+def test_three_records_leave_a_wider_gap_than_the_formula_of_theorem_4() -> None:
+    """As p goes to 0 the worst case moves all three records: ε = ln(2) / 3 - ln o, which enumeration attains."""
+    swap_rate = Fraction(1, 10**6)
+    gap = float(theorem_1(3, swap_rate)) - evaluated(3, swap_rate)
+    assert gap == pytest.approx(math.log(4) - math.log(2) / 3)
+    assert gap > f(3)
 
 
 def test_theorem_4_bounds_the_gap_by_0_148_from_ten_records_on() -> None:

@@ -1,0 +1,131 @@
+"""The swap stage on 20 million households, against DuckDB's own random order of the same table.
+
+Here belongs the measurement. The stage is the one the asset `swapped` runs, from the CEF's table to the stored
+and settled swapped data, randomness and ledger included.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from assets.cef.declaration import DatasetDeclaration
+from assets.charge.asset import reserve
+from assets.charge.draw import describe_draw
+from assets.invariants.asset import write_invariants
+from assets.release import SwappingRelease
+from assets.swap.asset import SWAPPED, make_draw
+from benchmarks.processes import measured
+from benchmarks.result import Result
+from orchestration.components.permutation_swapping import SwappingDeclaration, build_release
+from orchestration.definitions import house_resources
+from resources.custody import Custody
+from resources.ledger import Ledger
+from resources.statements import Table, Zone
+from resources.warehouse import Warehouse
+
+HOUSEHOLDS = 20_000_000
+RUNS = 3
+
+
+def measure() -> list[Result]:
+    """Seconds and peak memory of the stage; three runs in turn with the peer's, the median ratio quoted."""
+    home = Path(tempfile.mkdtemp(prefix="stirred-bench-"))
+    try:
+        measured(prepare, str(home))
+        pairs = []
+        for run in range(RUNS):
+            seconds, peak, _ = measured(swap, str(home), run)
+            decoded, _, _ = measured(decode, str(home), run)
+            other, _, _ = measured(shuffle, str(home))
+            pairs.append((seconds, decoded, peak, other))
+        seconds, decoded, peak, other = sorted(pairs, key=lambda pair: pair[0] / pair[3])[RUNS // 2]
+        size = f"{HOUSEHOLDS:,} households"
+        return [
+            Result(f"swap stage, {size} (s)", seconds, other, 2.0),
+            Result(f"swap stage and a table of all swapped values, {size} (s)", seconds + decoded, other, 2.0),
+            Result(f"swap stage, {size}: peak memory (GiB)", peak, 4.0, 1.0),
+        ]
+    finally:
+        shutil.rmtree(home)
+
+
+def prepare(home: str) -> None:
+    """Generate the CEF, and charge three draws under three release names."""
+    warehouse, custody, ledger = _house(home)
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
+        session.create(_release(home, 0).dataset.cef_tables()[0], "benchmarks/households", {"households": HOUSEHOLDS})
+    for run in range(RUNS):
+        release = _release(home, run)
+        with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
+            with session.transaction():
+                write_invariants(session, release, custody.version_key())
+            draw = describe_draw(session, release, custody)
+        reserve(release, draw, custody, ledger)
+
+
+def swap(home: str, run: int) -> None:
+    """The swap stage."""
+    warehouse, custody, ledger = _house(home)
+    make_draw(_release(home, run), warehouse, custody, ledger)
+
+
+def decode(home: str, run: int) -> None:
+    """The swapped data as a table of values, for comparison: the stage itself keeps codes."""
+    warehouse, _, _ = _house(home)
+    release = _release(home, run)
+    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+        session.create(release.public("values"), "warehouse/all", source=release.public(SWAPPED))
+
+
+def shuffle(home: str) -> None:
+    """The peer: the same table in random order within strata."""
+    warehouse, _, _ = _house(home)
+    release = _release(home, 0)
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
+        session.create(
+            Table(Zone.CONFIDENTIAL, release.dataset.name, "shuffled"),
+            "benchmarks/shuffled",
+            table=release.dataset.cef_tables()[0],
+            stratum=list(release.design.match),
+        )
+
+
+def _house(home: str) -> tuple[Warehouse, Custody, Ledger]:
+    resources = house_resources(Path(home))
+    warehouse, custody, ledger = resources["warehouse"], resources["custody"], resources["ledger"]
+    assert isinstance(warehouse, Warehouse) and isinstance(custody, Custody) and isinstance(ledger, Ledger)
+    return warehouse, custody, ledger
+
+
+def _release(home: str, run: int) -> SwappingRelease:
+    code = {"type": "integer", "minimum": 1, "maximum": 100}
+    place = {"type": "string", "role": "geography", "pattern": "S?[0-9]+"}
+    dataset = DatasetDeclaration.model_validate(
+        {
+            "name": "bench",
+            "title": "Generated households",
+            "synthetic": True,
+            "reader": "csv",
+            "record_name": "household",
+            "cap": 1000,
+            "units": {
+                "path": "none.csv",
+                "columns": {
+                    "serial": {"type": "integer", "role": "key"},
+                    **dict.fromkeys(("state", "county", "block_group"), place),
+                    **dict.fromkeys(("size", "tenure", "race", "age"), code),
+                },
+            },
+        }
+    )
+    declaration = SwappingDeclaration.model_validate(
+        {
+            "name": f"run{run}",
+            "dataset": "bench",
+            "title": "Generated households",
+            "match": ["state", "size"],
+            "swap": ["county", "block_group"],
+            "swap_rate": "1/2",
+        }
+    )
+    return build_release(declaration, {"bench": dataset}, Path(home) / "published")

@@ -1,0 +1,1 @@
+FROM {{ table }} ORDER BY {{ stratum | ids }}, random()

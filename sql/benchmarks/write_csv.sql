@@ -1,0 +1,1 @@
+COPY {{ rows }} TO {{ path }} (FORMAT csv, HEADER true)
