@@ -7,7 +7,6 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -162,7 +161,6 @@ class SmallHouse:
         """The published files by name; empty if nothing is published."""
         folder = self.release.folder
         return {path.name: path.read_bytes() for path in sorted(folder.iterdir())} if folder.exists() else {}
-
 
     def versions(self) -> dict[str, str]:
         """The data version of every asset that was materialized, as the instance has it."""

@@ -21,7 +21,7 @@ from assets.cef.findings import Finding, SourceError
 from resources.statements import Fragment, statement
 
 MA1940_MARGINS = Path(__file__).with_name("ma1940_tenure_by_county.csv")
-"""Occupied dwellings of 1940 Massachusetts by county and tenure, as published (papers/004)."""
+"""Occupied dwellings of 1940 Massachusetts by county and tenure, as published (Bailie, Gong and Meng)."""
 
 MA1940_SIZES = {
     1: 85_800,

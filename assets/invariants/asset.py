@@ -1,6 +1,6 @@
 """The asset `invariants`: counts of records by the holding variables, and by match and swap variables.
 
-Here belongs the stage. That these counts survive swapping is Proposition 4 of papers/004; that they are
+Here belongs the stage. That these counts survive swapping is Proposition 4 of Bailie, Gong and Meng; that they are
 published exactly is what the release declares.
 """
 

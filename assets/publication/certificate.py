@@ -270,7 +270,7 @@ def to_html(certificate: Certificate) -> bytes:
 
 
 def _building_blocks(specification: Specification) -> list[dict[str, Any]]:
-    """The five questions of papers/004, Section 2.2, and this specification's answers."""
+    """The five questions of Bailie, Gong and Meng, Section 2.2, and this specification's answers."""
     flavor, loss = specification.flavor, specification.loss
     unit = flavor.unit
     granularity = (

@@ -192,7 +192,7 @@ def can_replay(release: SwappingRelease) -> bool:
 
 def _description(release: SwappingRelease) -> str:
     design = release.design
-    return f"""One draw of the Permutation Swapping Algorithm (papers: Algorithm 1).
+    return f"""One draw of the Permutation Swapping Algorithm (Bailie, Gong and Meng, Algorithm 1).
 
 In every stratum, the {design.unit}s equal on {", ".join(design.match) or "nothing (one stratum)"}, each record
 is selected with probability p = {design.swap_rate}, anew if exactly one was; the values of

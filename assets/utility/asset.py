@@ -33,7 +33,7 @@ _ERRORS = pa.schema(
     ]
 )
 STRATA = (2, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
-"""The values of b for which ε is drawn against the swap rate, as in Figure 2 of papers/004."""
+"""The values of b for which ε is drawn against the swap rate, as in Figure 2 of Bailie, Gong and Meng."""
 
 
 def build_utility(release: SwappingRelease) -> list[dg.AssetsDefinition]:

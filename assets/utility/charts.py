@@ -36,7 +36,7 @@ _LOWEST_RATE = 0.005
 def mape_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> bytes:
     """The mean absolute percentage error of draws, one box a swap rate, each with its median written above.
 
-    The form of papers/004, Figure 1. Whiskers reach to the farthest draw within 1.5 times the box's height,
+    The form of Bailie, Gong and Meng, Figure 1. Whiskers reach to the farthest draw within 1.5 times the box's height,
     draws beyond are points.
 
     Args:
@@ -89,7 +89,7 @@ def mape_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> byt
 def epsilon_against_swap_rate(strata: Sequence[int], marked: tuple[int, Fraction] | None) -> bytes:
     """ε by Theorem 1 against the swap rate, one line for each largest stratum.
 
-    The form of papers/004, Figure 2: diamonds mark the smallest ε that each b can attain, dotted lines the
+    The form of Bailie, Gong and Meng, Figure 2: diamonds mark the smallest ε that each b can attain, dotted lines the
     swap rates 5% and 50%.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Self
 
 @dataclass(frozen=True)
 class PureLoss:
-    """ε = `rational` + ln(`argument`), a loss in the multiplicative distance (papers: pure ε-DP).
+    """ε = `rational` + ln(`argument`), a loss in the multiplicative distance (pure ε-DP).
 
     Attributes:
         rational: the rational part.

@@ -1,6 +1,6 @@
 """DP specifications: the five building blocks, and what of several specifications adds up.
 
-Source: papers/004, Section 2. Here belong values and functions over them; nothing here knows a mechanism.
+Source: Bailie, Gong and Meng, Section 2. Here belong values and functions over them; nothing here knows a mechanism.
 """
 
 from collections.abc import Iterable, Sequence

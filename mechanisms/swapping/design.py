@@ -1,6 +1,6 @@
 """A swapping design, and the DP specification that follows from it.
 
-Here belong the roles of the variables and the words in which the guarantee is stated. Source: papers/004,
+Here belong the roles of the variables and the words in which the guarantee is stated. Source: Bailie, Gong and Meng,
 Proposition 4, Definition 2 and Theorem 1.
 """
 

@@ -1,7 +1,7 @@
 """The protection loss of permutation swapping.
 
 Here belongs ε as a function of the swap rate p and of b, the largest stratum that holds two distinct records
-(0 if there is none). Source: papers/004, Theorem 1 (E.8), Equation E.5 and Theorem 3. The odds are
+(0 if there is none). Source: Bailie, Gong and Meng, Theorem 1 (E.8), Equation E.5 and Theorem 3. The odds are
 o = p / (1 - p); d(k) is the number of derangements of k elements.
 """
 
@@ -32,8 +32,13 @@ def theorem_1(largest_stratum: int, swap_rate: Fraction) -> PureLoss:
     Args:
         largest_stratum: b; 0 or at least 2.
         swap_rate: p, strictly between 0 and 1.
+
+    Raises:
+        ValueError: if b is 1 or negative (a stratum with two distinct records has two), or p out of range.
     """
     o = odds(swap_rate)
+    if largest_stratum < 0 or largest_stratum == 1:
+        raise ValueError(f"the largest stratum with two distinct records is 0 or at least 2, not {largest_stratum}")
     if largest_stratum == 0:
         return PureLoss()
     return PureLoss.logarithm(max((largest_stratum + 1) / o, o))
@@ -62,10 +67,10 @@ def evaluated(largest_stratum: int, swap_rate: Fraction) -> float:
     """ε from the ratio in the proof of Theorem 1 (E.5), without the relaxation of Lemma 6.
 
     The maximum over 2 <= Δ <= b and over feasible k and δ with |δ| <= Δ of (1/Δ) ln[o^δ d(k - δ) / d(k)].
-    Up to 40 records every case is tried. Beyond, the maximum is one of three. δ = -2 at k = b - 2: the two
+    Up to 40 records every case is tried. Beyond, the maximum is one of two. δ = -2 at k = b - 2: the two
     largest factors d(b) / d(b - 1) and d(b - 1) / d(b - 2), averaged (a further record averages in a smaller
-    one). δ = -1 at k = b - 1: the largest factor alone, divided by the Δ = 2 that any change has. δ = 2 at
-    k = 2: ln o, with no derangement lost, d(0) = d(2) = 1.
+    one; a single record, δ = -1, still divides by Δ = 2). δ = 2 at k = 2: ln o, with no derangement lost,
+    d(0) = d(2) = 1.
 
     Never above Theorem 1, and not below Theorem 3(C), ½ ln[d(b) / d(b - 2)] - ln o.
     """
@@ -80,7 +85,7 @@ def evaluated(largest_stratum: int, swap_rate: Fraction) -> float:
             if k - delta != 1 and delta != 0
         )
     last, before_last = _log_ratio(largest_stratum), _log_ratio(largest_stratum - 1)
-    return max((last + before_last) / 2 - log_odds, (last - log_odds) / 2, log_odds)
+    return max((last + before_last) / 2 - log_odds, log_odds)
 
 
 def _feasible(largest_stratum: int) -> list[int]:

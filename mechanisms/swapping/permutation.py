@@ -1,6 +1,6 @@
 """The Permutation Swapping Algorithm on a contingency table.
 
-Here belongs Algorithm 1 of papers/004. It reads and returns counts of records by (stratum, holding value,
+Here belongs Algorithm 1 of Bailie, Gong and Meng. It reads and returns counts of records by (stratum, holding value,
 swap value), as codes: so neither a record's identity nor its place can reach the result.
 """
 
@@ -37,8 +37,9 @@ class Contingency:
         count: shape (cells,), records in the cell; at least 1.
 
     Raises:
-        ValueError: if the cells are not in strictly ascending order of (stratum, holding, swap), or a count
-            is below 1. One order only: the result of a draw then depends on content alone.
+        ValueError: if the cells are not in strictly ascending order of (holding, swap), strata do not ascend with
+            holding values, a holding value is in two strata, a code is negative, or a count is below 1. One order
+            only: the result of a draw then depends on content alone.
     """
 
     stratum: Codes
@@ -51,13 +52,15 @@ class Contingency:
             raise ValueError("the columns of a contingency table have one length")
         if np.any(self.count < 1):
             raise ValueError("a contingency table holds only cells with records")
-        before = np.zeros(max(len(self.count) - 1, 0), dtype=bool)
-        same = ~before
-        for column in (self.stratum, self.holding, self.swap):
-            before |= same & (column[:-1] < column[1:])
-            same &= column[:-1] == column[1:]
-        if not before.all():
-            raise ValueError("the cells of a contingency table ascend by stratum, holding and swap value")
+        if any(np.any(codes < 0) for codes in (self.stratum, self.holding, self.swap)):
+            raise ValueError("the codes of a contingency table are not negative")
+        next_holding = self.holding[:-1] < self.holding[1:]
+        same_holding = self.holding[:-1] == self.holding[1:]
+        if not np.all(next_holding | (same_holding & (self.swap[:-1] < self.swap[1:]))):
+            raise ValueError("the cells of a contingency table ascend by holding and swap value")
+        same_stratum = self.stratum[:-1] == self.stratum[1:]
+        if not np.all(same_stratum | (next_holding & (self.stratum[:-1] < self.stratum[1:]))):
+            raise ValueError("a holding value determines its stratum, and strata ascend with holding values")
 
 
 def permute(table: Contingency, swap_rate: Fraction, stream: RandomStream) -> Contingency:
@@ -65,7 +68,7 @@ def permute(table: Contingency, swap_rate: Fraction, stream: RandomStream) -> Co
 
     In each stratum of two records or more, every record is selected with probability `swap_rate`, anew if
     exactly one was; the swap values of the selected records are permuted by a uniform derangement. The
-    counts by holding value and those by stratum and swap value stay as they are (papers/004, Proposition 4).
+    counts by holding value and those by stratum and swap value stay as they are (Bailie, Gong and Meng, Proposition 4).
 
     Args:
         table: the confidential records.

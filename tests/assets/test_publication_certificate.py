@@ -39,7 +39,7 @@ def _hash(name: str) -> str:
 
 
 def massachusetts() -> Certificate:
-    """The release of papers/004, Section 3.4: dwellings swapped across counties at p = 1/2."""
+    """The release of Bailie, Gong and Meng, Section 3.4: dwellings swapped across counties at p = 1/2."""
     design = SwappingDesign(
         unit="household",
         match=("state", "persons_per_household"),
@@ -180,7 +180,7 @@ def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None
 
 
 def test_the_loss_of_massachusetts_is_stated_exactly_and_never_rounded_down() -> None:
-    """papers/004, Table 2 has 12.48 at p = 0.50; four decimals rounded up are 12.4850."""
+    """Bailie, Gong and Meng, Table 2 has 12.48 at p = 0.50; four decimals rounded up are 12.4850."""
     loss = massachusetts().as_record()["loss"]
     assert (loss["exact"], loss["rounded_up"]) == ("ln(264332)", "12.4850")
     assert "Theorem 1" in loss["source"]

@@ -1,7 +1,7 @@
 """Permutation swapping by enumeration: exact output distributions, of the algorithm and of wrong ones.
 
 Here belongs what several tests compare the code with. Nothing here calls the code under test: probabilities
-are written down from papers/004, Algorithm 1, and every permutation and every contingency table is tried.
+are written down from Bailie, Gong and Meng, Algorithm 1, and every permutation and every contingency table is tried.
 
 A mechanism is the probability of a permutation, as a function of the lengths of its cycles (fixed points are
 cycles of length 1) and of the swap rate p: all that the mechanisms compared here depend on.
@@ -43,7 +43,7 @@ def selected_one(records: int, swap_rate: Fraction) -> Fraction:
 
 
 def algorithm_1(cycles: Cycles, swap_rate: Fraction) -> Fraction:
-    """The Permutation Swapping Algorithm (papers/004, above E.5)."""
+    """The Permutation Swapping Algorithm (Bailie, Gong and Meng, above E.5)."""
     records, chosen = sum(cycles), moved(cycles)
     selection = selected_exactly(chosen, records, swap_rate) / (1 - selected_one(records, swap_rate))
     return selection / derangement_number(chosen)

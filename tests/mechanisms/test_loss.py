@@ -2,7 +2,7 @@
 
 Which wrong program would still pass the published figures? One with ln b for ln(b + 1), wherever b is large:
 so Theorem 1 is also compared as a rational with its own three branches, down to b = 2. The figures are those
-of papers/004: Table 2, Table 5, and Sections 3.5 and 3.6.
+of Bailie, Gong and Meng: Table 2, Table 5, and Sections 3.5 and 3.6.
 """
 
 import math
@@ -186,7 +186,7 @@ def test_theorem_4_bounds_the_gap_by_0_148_from_ten_records_on() -> None:
 
 
 def f(b: int) -> float:
-    """f(b) of papers/004, Theorem 4."""
+    """f(b) of Bailie, Gong and Meng, Theorem 4."""
 
     def inverse_factorial(size: int) -> float:
         return math.exp(-math.lgamma(size + 1))

@@ -56,7 +56,7 @@ def universes(records: int, values: int) -> list[Universe]:
 
 
 PROPOSITION_9 = one_stratum((1, 1, 2, 2), (1, 1, 2, 2))
-"""The universe of papers/004, Proposition 9: six records over four values each."""
+"""The universe of Bailie, Gong and Meng, Proposition 9: six records over four values each."""
 
 
 def around_the_switch(largest_stratum: int) -> tuple[Fraction, Fraction]:
