@@ -93,7 +93,9 @@ def shuffle(home: str) -> None:
 def _house(home: str) -> tuple[Warehouse, Custody, Ledger]:
     resources = house_resources(Path(home))
     warehouse, custody, ledger = resources["warehouse"], resources["custody"], resources["ledger"]
-    assert isinstance(warehouse, Warehouse) and isinstance(custody, Custody) and isinstance(ledger, Ledger)
+    assert isinstance(warehouse, Warehouse)
+    assert isinstance(custody, Custody)
+    assert isinstance(ledger, Ledger)
     return warehouse, custody, ledger
 
 

@@ -115,7 +115,7 @@ class Session:
     def content_version(self, tables: Sequence[Table], key: bytes | None = None) -> str:
         """A content hash of tables as multisets of rows: 64 hexadecimal digits.
 
-        The rows' SHA-256 digests are added up lane by lane (a multiset hash), so neither the order of rows
+        The rows' SHA-256 digests are added up, 128 bits of each (a multiset hash), so neither the order of rows
         nor how DuckDB stores them matters. With a `key` it is an HMAC, which nobody without the key can try
         against guessed data: required for whatever depends on confidential content.
 

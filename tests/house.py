@@ -190,7 +190,7 @@ class SmallHouse:
 TO_PUBLICATION = ("cef", "invariants", "charge", "swapped", "tables", "ledger", "composition", "publication")
 
 
-def small_dataset(root: Path, *, persons: bool = False, **changes: Any) -> DatasetDeclaration:
+def small_dataset(root: Path, *, with_persons: bool = False, **changes: Any) -> DatasetDeclaration:
     """The declaration of the small dataset."""
     declared: dict[str, Any] = {
         "name": "village",
@@ -200,7 +200,7 @@ def small_dataset(root: Path, *, persons: bool = False, **changes: Any) -> Datas
         "cap": 40,
         "units": {"path": str(root / "units.csv"), "columns": UNITS},
     }
-    if persons:
+    if with_persons:
         declared["persons"] = {"path": str(root / "persons.csv"), "columns": PERSONS}
     return DatasetDeclaration.model_validate(declared | changes)
 
@@ -242,7 +242,7 @@ def small_house(
     write_csv(root / "units.csv", rows)
     if persons:
         write_csv(root / "persons.csv", members(rows) if persons is True else persons)
-    declared = small_dataset(root, persons=bool(persons), **(dataset or {}))
+    declared = small_dataset(root, with_persons=bool(persons), **(dataset or {}))
     release = small_release(declared, root, **changes)
     warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
     custody = Custody(folder=str(root / "custody"), variable="STIRRED_TEST_MASTER_KEY")

@@ -5,6 +5,7 @@ confidential zone; only on a synthetic dataset may it be shown.
 """
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -14,7 +15,7 @@ from assets.swap.asset import stage_decoded
 from assets.tabulation.declaration import Product
 from assets.tabulation.tables import counted, product_names
 from mechanisms.sampling.stream import RandomStream
-from mechanisms.swapping.permutation import permute
+from mechanisms.swapping.permutation import Contingency, permute
 from resources.statements import Fragment, Table
 from resources.warehouse import Session
 
@@ -65,12 +66,17 @@ def experiment_errors(
     table = read_contingency(session, release, stage_records(session, release))
     original = stage_decoded(session, release, table, "original_records")
     truth = _tabulate(session, release, product, original, "truth")
-    for swap_rate in experiment.swap_rates:
-        for draw in range(1, experiment.draws + 1):
-            swapped = permute(table, swap_rate, RandomStream(key, f"experiment {swap_rate} {draw}"))
+    plan = [(rate, number) for rate in experiment.swap_rates for number in range(1, experiment.draws + 1)]
+
+    def draw(planned: tuple[Fraction, int]) -> Contingency:
+        rate, number = planned
+        return permute(table, rate, RandomStream(key, f"experiment {rate} {number}"))
+
+    with ThreadPoolExecutor() as threads:
+        for (rate, number), swapped in zip(plan, threads.map(draw, plan), strict=True):
             records = stage_decoded(session, release, swapped, "swapped_records")
             published = _tabulate(session, release, product, records, "published")
-            yield swap_rate, draw, _error(session, product, truth, published)
+            yield rate, number, _error(session, product, truth, published)
 
 
 def _tabulate(

@@ -16,7 +16,7 @@ from mechanisms.sampling.integers import remainder_is_fair
 FINISHED = 0
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def derange(permutation, size, unsettled, words, cursor, top):  # type: ignore[no-untyped-def]
     """Go on with a shuffle for as long as there are words.
 

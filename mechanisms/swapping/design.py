@@ -28,7 +28,8 @@ class SwappingDesign:
         persons: whether a unit's record includes its persons, who follow it.
 
     Raises:
-        DesignError: if no variable is swapped or none is held, a variable has two roles, or p is not strictly between 0 and 1.
+        DesignError: if no variable is swapped or none is held, a variable has two roles, or p is not strictly
+            between 0 and 1.
     """
 
     unit: str

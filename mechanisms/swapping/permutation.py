@@ -106,7 +106,7 @@ def permute_strata(starts: Counts, values: Codes, swap_rate: Fraction, stream: R
         state = _go_on(starts, values, workspace, words, TOP_WORD, coin.heads, coin.last_fair, state)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _go_on(starts, values, workspace, words, top, heads, last_fair, state):  # type: ignore[no-untyped-def]
     """Go on through the strata for as long as there are words; `state` says where it was left.
 
