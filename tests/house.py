@@ -232,13 +232,14 @@ def small_house(
     """A small house whose source files are written; nothing has run yet.
 
     Args:
-        root: an empty folder, or one that holds the files of another small house, which is then taken on.
+        root: a new or empty folder, or one that holds the files of another small house, which is then taken on.
         persons: the persons, or whether households have the usual ones.
         dataset: what differs in the dataset's declaration.
         units: the households, if not the usual ones.
         changes: what differs in the release's declaration.
     """
     rows = units if units is not None else households()
+    root.mkdir(exist_ok=True)
     write_csv(root / "units.csv", rows)
     if persons:
         write_csv(root / "persons.csv", members(rows) if persons is True else persons)

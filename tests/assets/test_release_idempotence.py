@@ -18,7 +18,8 @@ from tests.house import PERSON_PRODUCTS, TO_PUBLICATION, SmallHouse, households,
 
 UNITS = households(60)
 PERSONS = members(UNITS)
-TO_DRAW = ("cef", "invariants", "charge", "swapped")
+TO_CHARGE = ("cef", "invariants", "charge")
+TO_DRAW = (*TO_CHARGE, "swapped")
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -160,7 +161,7 @@ def test_the_same_noise_never_serves_two_versions_of_the_records(escrowed: Publi
     again.run(*TO_DRAW)
     with again.opened() as connection:
         after = set(connection.execute("FROM swapped_cells").fetchall())
-    assert len(before ^ after) > 12, "two records exchanged touch four cells of the table, each replaced at most"
+    assert len(before ^ after) > 8, "by itself the exchange touches four cells, each replaced at most"
 
 
 def test_back_at_the_old_records_the_old_draw_serves_again(escrowed: Published, tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_another_product_costs_nothing_and_draws_nothing(published: Published, t
 )
 def test_what_no_output_depends_on_makes_no_draw(escrowed: Published, changes: Any, tmp_path: Path) -> None:
     again = escrowed.taken_on(tmp_path, **changes)
-    again.run(*TO_DRAW)
+    again.run(*TO_CHARGE)
     assert again.ledger == escrowed.ledger
 
 
@@ -215,15 +216,15 @@ def test_what_no_output_depends_on_makes_no_draw(escrowed: Published, changes: A
 )
 def test_another_parameter_is_a_draw_and_a_charge_of_its_own(escrowed: Published, changes: Any, tmp_path: Path) -> None:
     again = escrowed.taken_on(tmp_path, **changes)
-    again.run(*TO_DRAW)
-    assert [entry.kind for entry in again.ledger] == ["reserve", "settle"] * 2
+    again.run(*TO_CHARGE)
+    assert [entry.kind for entry in again.ledger] == ["reserve", "settle", "reserve"]
     assert again.ledger[2].draw_id != again.ledger[0].draw_id
     assert again.ledger[2].commitment != again.ledger[0].commitment
 
 
 def test_a_swap_rate_written_otherwise_is_the_same_swap_rate(escrowed: Published, tmp_path: Path) -> None:
     again = escrowed.taken_on(tmp_path, swap_rate="2/6")
-    again.run(*TO_DRAW)
+    again.run(*TO_CHARGE)
     assert again.ledger == escrowed.ledger
 
 

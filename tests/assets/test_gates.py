@@ -1,0 +1,428 @@
+"""The gates: whatever is altered by hand after a run, the promise it breaks says so, and nothing is published.
+
+A release is published once, its folder copied for every test, and the stored tables of the copy are altered with
+DuckDB itself, past every safeguard. Then every check is run, and the publication alone is made again.
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from assets.gates.promises import promises
+from assets.swap import asset as swap
+from mechanisms.swapping.permutation import Contingency
+from tests.house import TO_PUBLICATION, SmallHouse, small_house
+
+Tampering = Callable[[SmallHouse], None]
+
+
+@pytest.fixture(scope="module")
+def escrowed(tmp_path_factory: pytest.TempPathFactory) -> SmallHouse:
+    house = small_house(tmp_path_factory.mktemp("escrowed"))
+    house.run(*TO_PUBLICATION)
+    return house
+
+
+@pytest.fixture(scope="module")
+def ephemeral(tmp_path_factory: pytest.TempPathFactory) -> SmallHouse:
+    house = small_house(tmp_path_factory.mktemp("ephemeral"), custody="ephemeral")
+    house.run(*TO_PUBLICATION)
+    return house
+
+
+def taken_on(house: SmallHouse, root: Path, **changes: Any) -> SmallHouse:
+    shutil.copytree(house.root, root, dirs_exist_ok=True)
+    return small_house(root, custody=house.release.custody.value, **changes)
+
+
+def add(connection: duckdb.DuckDBPyConnection, *changes: tuple[int, int, int]) -> None:
+    for holding, swapped, number in changes:
+        connection.execute(
+            "UPDATE swapped_cells SET count = count + ? WHERE holding_code = ? AND swap_code = ?",
+            [number, holding, swapped],
+        )
+
+
+def corners(connection: duckdb.DuckDBPyConnection) -> tuple[int, int, int, int]:
+    """Two holding codes and two swap codes of one stratum, with two records or more in each of the four cells."""
+    return connection.execute(
+        """
+        SELECT a.holding_code, d.holding_code, a.swap_code, d.swap_code
+        FROM swapped_cells AS a, swapped_cells AS b, swapped_cells AS c, swapped_cells AS d
+        WHERE a.holding_code = b.holding_code AND c.holding_code = d.holding_code AND a.holding_code < c.holding_code
+            AND a.swap_code = c.swap_code AND b.swap_code = d.swap_code AND a.swap_code < b.swap_code
+            AND least(a.count, b.count, c.count, d.count) > 1
+        ORDER BY ALL
+        """
+    ).fetchall()[0]  # type: ignore[return-value]
+
+
+def two_records_exchanged(house: SmallHouse) -> None:
+    """Four cells altered so that every margin still holds."""
+    with house.opened() as connection:
+        one, other, here, there = corners(connection)
+        add(connection, (one, here, -1), (other, there, -1), (one, there, 1), (other, here, 1))
+
+
+def a_record_with_other_held_values(house: SmallHouse) -> None:
+    with house.opened() as connection:
+        one, other, here, _ = corners(connection)
+        add(connection, (one, here, -1), (other, here, 1))
+
+
+def a_record_with_another_swap_value(house: SmallHouse) -> None:
+    with house.opened() as connection:
+        one, _, here, there = corners(connection)
+        add(connection, (one, here, -1), (one, there, 1))
+
+
+def a_record_too_many(house: SmallHouse) -> None:
+    with house.opened() as connection:
+        one, _, here, _ = corners(connection)
+        add(connection, (one, here, 1))
+
+
+def a_table_in_place_of_the_view(house: SmallHouse) -> None:
+    """The decoded swapped data are a view of the drawn codes; here they no longer follow from them."""
+    with house.opened() as connection:
+        connection.execute("CREATE TABLE altered AS FROM swapped")
+        connection.execute("DROP VIEW swapped")
+        connection.execute("ALTER TABLE altered RENAME TO swapped")
+        here, there = "Avon", "Brent"
+        ((holding, other),) = connection.execute(
+            """
+            SELECT a.holding_code, b.holding_code
+            FROM swapped AS a JOIN swapped AS b USING (region, size)
+            WHERE a.county = $here AND b.county = $there AND a.tenure < b.tenure
+            ORDER BY ALL
+            LIMIT 1
+            """,
+            {"here": here, "there": there},
+        ).fetchall()
+        for code, county, number in ((holding, here, -1), (other, there, -1), (holding, there, 1), (other, here, 1)):
+            connection.execute(
+                "UPDATE swapped SET count = count + ? WHERE holding_code = ? AND county = ?", [number, code, county]
+            )
+
+
+def another_draws_output(house: SmallHouse) -> None:
+    """The output of another draw on the same records, with this draw's label."""
+    other = small_house(house.root / "other", swap_rate="1/4")
+    other.run("cef", "invariants", "charge", "swapped")
+    with house.opened() as connection:
+        connection.execute(f"ATTACH '{other.root}/warehouse/public.duckdb' AS other (READ_ONLY)")
+        connection.execute("CREATE OR REPLACE TABLE swapped_cells AS FROM other.village__counties.swapped_cells")
+
+
+def a_label_of_another_draw(house: SmallHouse) -> None:
+    with house.opened() as connection:
+        connection.execute("UPDATE draw SET draw_id = repeat('ab', 32)")
+
+
+def in_a_product(house: SmallHouse) -> None:
+    """Two households exchanged in one table, whose margins, all invariants, stay exact."""
+    with house.opened() as connection:
+        for county, tenure, number in (
+            ("Avon", "own", 1),
+            ("Avon", "rent", -1),
+            ("Brent", "own", -1),
+            ("Brent", "rent", 1),
+        ):
+            connection.execute(
+                "UPDATE product_tenure_by_county SET count = count + ? WHERE county = ? AND tenure = ?",
+                [number, county, tenure],
+            )
+
+
+def in_a_product_and_its_margins(house: SmallHouse) -> None:
+    with house.opened() as connection:
+        connection.execute("UPDATE product_size_by_county SET count = count + 1 WHERE size IN ('1', 'Total')")
+
+
+def in_a_total(house: SmallHouse) -> None:
+    with house.opened() as connection:
+        connection.execute("UPDATE product_tenure_by_county SET count = count + 1 WHERE tenure = 'Total'")
+
+
+def a_cell_left_out(house: SmallHouse) -> None:
+    with house.opened() as connection:
+        connection.execute("DELETE FROM product_size_by_county WHERE size = '1' AND county = 'Avon'")
+
+
+def in_the_saturated_table(house: SmallHouse) -> None:
+    with house.opened() as connection:
+        connection.execute(
+            """
+            UPDATE saturated
+            SET county = CASE county WHEN 'Avon' THEN 'Brent' WHEN 'Brent' THEN 'Avon' ELSE county END
+            """
+        )
+
+
+def a_key_twice(house: SmallHouse) -> None:
+    with house.opened("confidential") as connection:
+        connection.execute("UPDATE confidential.village.units SET serial = 1 WHERE serial = 2")
+
+
+def a_value_lost(house: SmallHouse) -> None:
+    with house.opened("confidential") as connection:
+        connection.execute("UPDATE confidential.village.units SET serial = NULL WHERE serial = 2")
+
+
+def the_cef_afterwards(house: SmallHouse) -> None:
+    """Two households of one stratum exchange their counties: no invariant changes, but the joint table does."""
+    with house.opened("confidential") as connection:
+        (one, here, other, there) = connection.execute(
+            """
+            SELECT a.serial, a.county, b.serial, b.county
+            FROM confidential.village.units AS a JOIN confidential.village.units AS b USING (region, size)
+            WHERE a.county < b.county AND a.tenure < b.tenure
+            ORDER BY ALL
+            """
+        ).fetchall()[0]
+        for serial, county in ((one, there), (other, here)):
+            connection.execute("UPDATE confidential.village.units SET county = ? WHERE serial = ?", [county, serial])
+
+
+def invariants_of_a_smaller_stratum(house: SmallHouse) -> None:
+    """As whoever wants to understate ε would: b is 12 where it was 30, in both margins alike."""
+    with house.opened() as connection:
+        connection.execute("UPDATE invariant_holding SET count = 6")
+        connection.execute("UPDATE invariant_swap SET count = 4")
+
+
+def strata_split(house: SmallHouse) -> None:
+    """Another way to a smaller b: owners and renters in strata of their own."""
+    with house.opened() as connection:
+        connection.execute("UPDATE invariant_holding SET stratum = stratum + 4 WHERE tenure = 'rent'")
+
+
+def another_version_of_the_records(house: SmallHouse) -> None:
+    with house.opened() as connection:
+        connection.execute("UPDATE records SET version = repeat('cd', 32)")
+
+
+def a_ledger_entry_removed(house: SmallHouse) -> None:
+    with house.opened("ledger") as connection:
+        connection.execute("DELETE FROM ledger.entries WHERE sequence = 1")
+
+
+def the_last_ledger_entry_removed(house: SmallHouse) -> None:
+    with house.opened("ledger") as connection:
+        connection.execute("DELETE FROM ledger.entries WHERE kind = 'settle'")
+
+
+def a_charge_made_smaller(house: SmallHouse) -> None:
+    with house.opened("ledger") as connection:
+        connection.execute("UPDATE ledger.entries SET specification = replace(specification, '62', '2')")
+
+
+def the_ledger_thrown_away(house: SmallHouse) -> None:
+    (house.root / "warehouse" / "ledger.duckdb").unlink()
+    (house.root / "custody" / "ledger.anchor").unlink()
+
+
+def the_ledger_of_another_house(house: SmallHouse) -> None:
+    """A ledger that is whole and anchored, but knows nothing of this draw."""
+    the_ledger_thrown_away(house)
+    other = small_house(house.root / "other", swap_rate="1/4")
+    shutil.copytree(house.root / "custody", other.root / "custody", dirs_exist_ok=True)
+    other.run("cef", "invariants", "charge")
+    shutil.copy(other.root / "warehouse" / "ledger.duckdb", house.root / "warehouse")
+    shutil.copy(other.root / "custody" / "ledger.anchor", house.root / "custody")
+
+
+MARGINS = {"holding_margin_exact", "swap_margin_exact", "stratum_multisets_equal", "record_count"}
+DRAW = {"replay", "settled"}
+PRODUCTS = {"products_agree_with_swapped_data"}
+LEDGER = {"charge_present", "settled", "within_cap", "ledger_intact"}
+
+
+@dataclass(frozen=True)
+class Broken:
+    """What somebody alters, and the promises that this breaks: exactly these."""
+
+    alter: Tampering
+    promises: set[str]
+    says: str = ""
+
+
+BROKEN = [
+    Broken(a_key_twice, {"schema_and_keys"}),
+    Broken(a_value_lost, {"schema_and_keys"}),
+    Broken(the_cef_afterwards, {"margins_of_the_cef", "replay"}, says="the CEF has changed"),
+    Broken(another_version_of_the_records, {"margins_of_the_cef", "charge_present", *DRAW}, says="the CEF has changed"),
+    Broken(a_record_with_other_held_values, {"holding_margin_exact", *DRAW, *PRODUCTS}),
+    Broken(a_record_with_another_swap_value, {"swap_margin_exact", "stratum_multisets_equal", *DRAW, *PRODUCTS}),
+    Broken(a_record_too_many, {*MARGINS, *DRAW, *PRODUCTS}),
+    Broken(two_records_exchanged, {*DRAW, *PRODUCTS}),
+    Broken(another_draws_output, {*DRAW, *PRODUCTS}),
+    Broken(a_table_in_place_of_the_view, {"replay", *PRODUCTS}),
+    Broken(a_label_of_another_draw, {"settled"}),
+    Broken(in_a_product, PRODUCTS),
+    Broken(in_the_saturated_table, PRODUCTS),
+    Broken(in_a_total, PRODUCTS),
+    Broken(a_cell_left_out, {*PRODUCTS, "products_agree_with_invariants"}),
+    Broken(in_a_product_and_its_margins, {*PRODUCTS, "products_agree_with_invariants"}),
+    Broken(a_ledger_entry_removed, LEDGER, says="the ledger is not intact"),
+    Broken(the_last_ledger_entry_removed, LEDGER, says="the ledger is not intact"),
+    Broken(a_charge_made_smaller, LEDGER, says="the ledger is not intact"),
+    Broken(the_ledger_thrown_away, {"charge_present", "settled"}),
+    Broken(the_ledger_of_another_house, {"charge_present", "settled"}),
+]
+
+
+def refuses_to_publish(house: SmallHouse, broken: set[str], says: str, *stages: str) -> None:
+    """The publication is not made, says which promises are broken and no others, and stays as it was."""
+    before, ledger = house.published(), house.ledger
+    refusal = house.refusal(*(stages or ("publication",)))
+    assert refusal.startswith("village__counties__publication:")
+    named = {promise.name for promise in promises(house.release) if f"{promise.name}: " in refusal}
+    assert (says and says in refusal) or named == broken
+    assert house.published() == before != {}
+    assert list(house.release.folder.parent.iterdir()) == [house.release.folder], "nothing is left half-way"
+    assert house.ledger == ledger
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.alter.__name__)
+def test_what_is_altered_by_hand_breaks_its_promises_and_is_not_published(
+    escrowed: SmallHouse, case: Broken, tmp_path: Path
+) -> None:
+    house = taken_on(escrowed, tmp_path)
+    case.alter(house)
+    assert house.failed_checks() == case.promises
+    refuses_to_publish(house, case.promises, case.says)
+
+
+@pytest.mark.parametrize("understate", [invariants_of_a_smaller_stratum, strata_split])
+def test_a_smaller_epsilon_cannot_be_had_by_altering_the_invariants(
+    escrowed: SmallHouse, understate: Tampering, tmp_path: Path
+) -> None:
+    house = taken_on(escrowed, tmp_path)
+    understate(house)
+    with house.opened() as connection:
+        (b,) = connection.execute(
+            "SELECT max(n) FROM (SELECT sum(count) AS n FROM invariant_holding GROUP BY stratum)"
+        ).fetchall()[0]
+    assert b < 30, "the tampering does what it is meant to"
+    assert {"margins_of_the_cef", "charge_present", "settled"} <= house.failed_checks()
+    before = house.published()
+    assert "village__counties" in house.refusal("publication")
+    assert house.published() == before
+
+
+def test_every_promise_is_broken_by_one_of_these(escrowed: SmallHouse) -> None:
+    names = {promise.name for promise in promises(escrowed.release)}
+    assert names - {"within_cap"} <= set().union(*(case.promises for case in BROKEN))
+    assert escrowed.failed_checks() == set()
+
+
+def test_every_promise_is_a_blocking_check_of_its_stage(escrowed: SmallHouse) -> None:
+    graph = escrowed.definitions.resolve_asset_graph()
+    for promise in promises(escrowed.release):
+        (key,) = (key for key in graph.asset_check_keys if key.name == promise.name)
+        assert key.asset_key.path[-1] == promise.stage
+        assert graph.get(key).blocking
+
+
+def test_tables_made_anew_from_altered_swapped_data_do_not_pass_either(escrowed: SmallHouse, tmp_path: Path) -> None:
+    """All margins hold and all products agree: only the ledger and the replay of the draw can tell."""
+    house = taken_on(escrowed, tmp_path)
+    two_records_exchanged(house)
+    refuses_to_publish(house, DRAW, "", "tables", "publication")
+
+
+@pytest.mark.parametrize("alter", [two_records_exchanged, another_draws_output])
+def test_without_a_replay_the_settlement_tells_altered_swapped_data(
+    ephemeral: SmallHouse, alter: Tampering, tmp_path: Path
+) -> None:
+    house = taken_on(ephemeral, tmp_path)
+    alter(house)
+    assert house.failed_checks() == {"settled", *PRODUCTS}
+    refuses_to_publish(house, {"settled"}, "", "tables", "publication")
+
+
+def test_a_cap_lowered_below_what_is_charged_stops_the_publication(escrowed: SmallHouse, tmp_path: Path) -> None:
+    house = taken_on(escrowed, tmp_path, dataset={"cap": 4})
+    assert house.failed_checks() == {"within_cap"}
+    refuses_to_publish(house, {"within_cap"}, "")
+
+
+def test_a_swap_rate_declared_afterwards_is_not_what_was_charged(escrowed: SmallHouse, tmp_path: Path) -> None:
+    house = taken_on(escrowed, tmp_path, swap_rate="1/2")
+    assert {"charge_present", "settled"} <= house.failed_checks()
+    before = house.published()
+    assert "charge_present" in house.refusal("tables", "publication")
+    assert house.published() == before
+
+
+def test_a_whole_run_puts_right_what_was_altered(escrowed: SmallHouse, tmp_path: Path) -> None:
+    """The stages are made anew from the source: nothing altered by hand survives them, and nothing is charged."""
+    house = taken_on(escrowed, tmp_path)
+    for alter in (a_key_twice, two_records_exchanged, a_label_of_another_draw, in_a_product):
+        alter(house)
+    house.run(*TO_PUBLICATION)
+    assert house.failed_checks() == set()
+    assert house.published() == escrowed.published()
+    assert house.ledger == escrowed.ledger
+
+
+def test_an_altered_published_file_is_found_and_published_again(escrowed: SmallHouse, tmp_path: Path) -> None:
+    house = taken_on(escrowed, tmp_path)
+    path = house.release.folder / "saturated.csv"
+    path.write_bytes(path.read_bytes().replace(b"Avon", b"Oban", 1))
+    (house.release.folder / "certificate.html").unlink()
+    assert house.failed_checks() == {"files_as_published"}
+    house.run("publication")
+    assert house.published() == escrowed.published()
+
+
+def a_record_lost(table: Contingency) -> Contingency:
+    count = table.count.copy()
+    count[np.argmax(count)] -= 1
+    return replace(table, count=count)
+
+
+def swapped_across_strata(table: Contingency) -> Contingency:
+    """Every record gets the swap values of the next record, whatever stratum that is in."""
+    holding, swapped = np.repeat(table.holding, table.count), np.repeat(table.swap, table.count)
+    strata = np.repeat(table.stratum, table.count)
+    cells, count = np.unique(np.stack([strata, holding, np.roll(swapped, 20)]), axis=1, return_counts=True)
+    return Contingency(*cells, count)
+
+
+def values_dealt_with_repetition(table: Contingency) -> Contingency:
+    """A sampler that draws swap values with replacement: right in expectation, and an invariant is lost."""
+    random = np.random.default_rng(1)
+    holding, swapped = np.repeat(table.holding, table.count), np.repeat(table.swap, table.count)
+    strata = np.repeat(table.stratum, table.count)
+    for stratum in np.unique(strata):
+        own = strata == stratum
+        swapped[own] = random.choice(swapped[own], own.sum())
+    cells, count = np.unique(np.stack([strata, holding, swapped]), axis=1, return_counts=True)
+    return Contingency(*cells, count)
+
+
+@pytest.mark.parametrize("wrong", [a_record_lost, swapped_across_strata, values_dealt_with_repetition])
+def test_a_wrong_mechanism_is_stopped_in_the_run_itself(
+    wrong: Callable[[Contingency], Contingency], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checks of the swapped data block: no table is made of them, and nothing is published."""
+    monkeypatch.setattr(swap, "permute", lambda table, rate, stream: wrong(table))
+    house = small_house(tmp_path)
+    result = house.run(*TO_PUBLICATION, raise_on_error=False)
+    assert not result.success
+    failed = {check.check_name for check in result.get_asset_check_evaluations() if not check.passed}
+    assert failed
+    assert failed <= MARGINS
+    assert {"swapped"} <= house.executed(result)
+    assert not {"tables", "publication"} & house.executed(result)
+    assert house.published() == {}
+    with house.opened() as connection:
+        assert "saturated" not in {name for (name,) in connection.execute("SHOW TABLES").fetchall()}

@@ -1,0 +1,143 @@
+"""What a person sees: the release launched from the Dagster UI, its pages, and its certificate.
+
+A real `dg dev`, a real browser. Without a Chromium on the machine these tests are left out, unless
+STIRRED_REQUIRE_BROWSER is set.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+PATIENCE = 60_000
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        CHROMIUM is None and "STIRRED_REQUIRE_BROWSER" not in os.environ, reason="no Chromium on this machine"
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running deployment and a browser page on it."""
+
+    address: str
+    published: Path
+    page: Page
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    home = tmp_path_factory.mktemp("deployment")
+    (home / "dagster").mkdir()
+    shutil.copy(ROOT / "dagster.yaml", home / "dagster")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "DAGSTER_HOME": str(home / "dagster"),
+        "STIRRED_HOME": str(home / "var"),
+        "STIRRED_PUBLISHED": str(home / "published"),
+    }
+    command = [str(Path(sys.executable).with_name("dg")), "dev", "--port", str(port)]
+    with (home / "dev.log").open("wb") as log:
+        server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        _wait_for(port, server)
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+            page = browser.new_page(viewport={"width": 1500, "height": 1100})
+            page.set_default_timeout(PATIENCE)
+            yield Site(f"http://127.0.0.1:{port}", home / "published" / "ma1940" / "tenure_by_county", page)
+            browser.close()
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        assert server.poll() is None, "dg dev ended"
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    pytest.fail("dg dev does not answer")
+
+
+def test_a_release_is_launched_from_the_ui_and_published(site: Site) -> None:
+    page = site.page
+    page.goto(f"{site.address}/locations/stirred/jobs/ma1940_tenure_by_county")
+    page.get_by_role("button", name="Materialize all").click()
+    expect(page.get_by_text("Launched run", exact=False)).to_be_visible()
+    page.goto(f"{site.address}/runs")
+    expect(page.get_by_text("Success", exact=True).first).to_be_visible(timeout=PATIENCE)
+    assert (site.published / "certificate.html").exists()
+
+
+def test_the_graph_shows_every_stage(site: Site) -> None:
+    page = site.page
+    page.goto(f"{site.address}/locations/stirred/asset-groups/ma1940__tenure_by_county")
+    for stage in ("invariants", "charge", "swapped", "tables", "utility", "experiment", "publication"):
+        expect(page.get_by_text(stage, exact=True).first).to_be_visible()
+    for shared in ("cef", "composition", "ledger"):
+        expect(page.get_by_text(shared, exact=True).first).to_be_visible()
+
+
+def test_the_mechanisms_page_shows_draw_commitment_entry_and_loss(site: Site) -> None:
+    page = site.page
+    certificate = json.loads((site.published / "certificate.json").read_text())
+    page.goto(f"{site.address}/assets/ma1940/tenure_by_county/swapped")
+    expect(page.get_by_text(certificate["randomness"]["draw_id"])).to_be_visible()
+    expect(page.get_by_text(certificate["randomness"]["commitment"])).to_be_visible()
+    expect(page.get_by_text("ledger entry", exact=True)).to_be_visible()
+    expect(page.get_by_text("12.485", exact=True)).to_be_visible()
+    expect(page.get_by_text("One draw of the Permutation Swapping Algorithm", exact=False)).to_be_visible()
+    page.goto(f"{site.address}/assets/ma1940/tenure_by_county/swapped?view=checks")
+    for check in ("replay", "stratum_multisets_equal", "holding_margin_exact", "swap_margin_exact", "record_count"):
+        expect(page.get_by_text(check, exact=True).first).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("asset", "chart"), [("utility", "ε against swap rate"), ("experiment", "MAPE against swap rate")]
+)
+def test_charts_are_shown_as_pictures(site: Site, asset: str, chart: str) -> None:
+    page = site.page
+    page.goto(f"{site.address}/assets/ma1940/tenure_by_county/{asset}")
+    row = page.get_by_role("row").filter(has_text=chart) if page.get_by_role("row").count() else page
+    expect(page.get_by_text(chart, exact=True).first).to_be_visible()
+    row.get_by_text("[Show Markdown]").first.click()
+    picture = page.get_by_role("img", name="chart")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("image => image.naturalWidth") >= 1000
+
+
+def test_the_certificate_is_a_page_that_needs_nothing_else(site: Site) -> None:
+    page = site.page
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site.published / "certificate.html").as_uri())
+    text = page.inner_text("body")
+    for block in ("Domain", "Multiverse", "Input premetric", "Output premetric", "Protection-loss budget"):
+        assert re.search(block, text, re.IGNORECASE), block
+    assert "ln(264332)" in text
+    assert "12.4850" in text
+    assert [address for address in asked if not address.startswith("file:")] == []
+    overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert overflow <= 0, "the page is wider than the window"
