@@ -14,10 +14,10 @@ ui: $(READY)        ## the Dagster UI, with schedules and sensors, on http://loc
 	@$(BIN)/dg dev
 
 test: $(READY)      ## every test but the deep ones
-	@$(BIN)/pytest -m "not deep"
+	@$(BIN)/pytest -n auto --dist loadfile -m "not deep"
 
 test-deep: $(READY) ## the slow statistical ones too
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n auto --dist loadfile
 
 bench: $(READY)     ## ratios against peers and limits, written to benchmarks/results.json
 	@$(BIN)/python -m benchmarks

@@ -19,6 +19,21 @@ from resources.warehouse import Warehouse
 
 CODE_VERSION = "1"
 
+_COLUMNS = {
+    "draw_id": "Name of the draw, an HMAC of all it depends on",
+    "commitment": "SHA-256 of the draw's key",
+    "ledger_entry": "Number of the reservation in the ledger",
+    "ledger_hash": "Hash of the reservation",
+    "swap_rate": "p, the probability with which a record is selected",
+    "strata": "Number of strata",
+    "largest_stratum": "b, the largest stratum with two distinct records; 0 if there is none",
+    "epsilon_exact": "ε by Theorem 1, exact",
+    "epsilon": "ε by Theorem 1, rounded up",
+    "epsilon_evaluated": "ε from the ratio in the proof of Theorem 1, for information",
+    "smallest_epsilon": "The smallest ε attainable for b at any swap rate",
+    "smallest_epsilon_at_swap_rate": "The swap rate that attains it",
+}
+
 
 def build_charge(release: SwappingRelease) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "charge"]`."""
@@ -40,7 +55,7 @@ def build_charge(release: SwappingRelease) -> dg.AssetsDefinition:
             session.create(
                 release.public("charge"), "warehouse/all", source=session.lend("facts", pa.Table.from_pylist([facts]))
             )
-            schema = table_schema(session.columns(release.public("charge")), {})
+            schema = table_schema(session.columns(release.public("charge")), {}, _COLUMNS)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(draw.draw_id),
             metadata={

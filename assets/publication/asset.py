@@ -62,13 +62,7 @@ def build_publication(release: SwappingRelease) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key("publication"),
-        deps=[
-            release.key("invariants"),
-            release.key("charge"),
-            release.key("swapped"),
-            release.key("tables"),
-            release.dataset_key("composition"),
-        ],
+        deps=[release.key("tables"), release.dataset_key("composition")],
         group_name=release.schema,
         description=_description(release),
         code_version=CODE_VERSION,

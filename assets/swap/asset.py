@@ -48,7 +48,7 @@ def build_swapped(release: SwappingRelease) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key("swapped"),
-        deps=[release.dataset_key("cef"), release.key("invariants"), release.key("charge")],
+        deps=[release.dataset_key("cef"), release.key("charge")],
         group_name=release.schema,
         description=_description(release),
         code_version=CODE_VERSION,

@@ -44,7 +44,7 @@ def build_utility(release: SwappingRelease) -> list[dg.AssetsDefinition]:
 def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
     @dg.asset(
         key=release.key("utility"),
-        deps=[release.dataset_key("cef"), release.key("invariants"), release.key("swapped")],
+        deps=[release.dataset_key("cef"), release.key("swapped")],
         group_name=release.schema,
         description=(
             "How far each product is from the truth: MAPE, the mean over its cells of |true − swapped| / true. "
