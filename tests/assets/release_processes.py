@@ -28,7 +28,7 @@ from resources import chain
 from resources.ledger import Ledger
 from tests.house import TO_PUBLICATION, SmallHouse, small_house
 
-FROM_CHARGE = TO_PUBLICATION[2:]
+FROM_CHARGE = ("charge", "swapped", "tables", "publication")
 CAP = 5
 """Admits one release of the small house (ε = ln 62 = 4.13), not two."""
 
@@ -71,7 +71,6 @@ def halfway(function: Callable[..., Any]) -> Callable[..., Any]:
 POINTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "before it is charged": (Ledger, "reserve", before),
     "once it is charged": (Ledger, "reserve", after),
-    "before anything is drawn": (swap, "permute", before),
     "once it is drawn, before anything is written": (swap, "permute", after),
     "once the swapped data are written, before they are settled": (Ledger, "settle", before),
     "once they are settled": (Ledger, "settle", after),

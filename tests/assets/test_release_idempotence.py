@@ -82,24 +82,24 @@ def test_a_single_stage_made_again_has_the_version_it_had(escrowed: Published, t
     assert again.published() == escrowed.files
 
 
-def test_the_order_of_the_sources_rows_changes_nothing(published: Published, tmp_path: Path) -> None:
+def test_the_order_of_the_sources_rows_changes_nothing(escrowed: Published, tmp_path: Path) -> None:
     shuffle = random.Random(1)
     units, persons = shuffle.sample(UNITS, len(UNITS)), shuffle.sample(PERSONS, len(PERSONS))
-    again = published.taken_on(tmp_path, units, persons)
+    again = escrowed.taken_on(tmp_path, units, persons)
     again.run()
-    assert again.published() == published.files
-    assert again.versions() == published.versions
-    assert again.ledger == published.ledger
+    assert again.published() == escrowed.files
+    assert again.versions() == escrowed.versions
+    assert again.ledger == escrowed.ledger
 
 
-def test_other_keys_for_the_same_records_change_nothing_that_is_public(published: Published, tmp_path: Path) -> None:
+def test_other_keys_for_the_same_records_change_nothing_that_is_public(escrowed: Published, tmp_path: Path) -> None:
     units = [unit | {"serial": 10_000 - 7 * unit["serial"]} for unit in UNITS]
     persons = [person | {"household": 10_000 - 7 * person["household"]} for person in PERSONS]
-    again = published.taken_on(tmp_path, units, persons)
+    again = escrowed.taken_on(tmp_path, units, persons)
     again.run()
-    assert again.published() == published.files
-    assert again.ledger == published.ledger
-    changed = {name for name, version in again.versions().items() if version != published.versions[name]}
+    assert again.published() == escrowed.files
+    assert again.ledger == escrowed.ledger
+    changed = {name for name, version in again.versions().items() if version != escrowed.versions[name]}
     assert changed == {"village/cef"}, "the CEF holds the keys, and nothing downstream of it does"
 
 
@@ -173,16 +173,16 @@ def test_back_at_the_old_records_the_old_draw_serves_again(escrowed: Published, 
     assert back.published() == escrowed.files
 
 
-def test_another_product_costs_nothing_and_draws_nothing(published: Published, tmp_path: Path) -> None:
+def test_another_product_costs_nothing_and_draws_nothing(escrowed: Published, tmp_path: Path) -> None:
     products = [*PERSON_PRODUCTS[:2], {"name": "tenures", "dimensions": ["tenure"]}]
-    again = published.taken_on(tmp_path, products=products)
+    again = escrowed.taken_on(tmp_path, products=products)
     again.run(*TO_PUBLICATION)
-    assert again.ledger == published.ledger
+    assert again.ledger == escrowed.ledger
     stages = ("charge", "swapped", "invariants")
     assert {again.versions()[f"village/counties/{stage}"] for stage in stages} == {
-        published.versions[f"village/counties/{stage}"] for stage in stages
+        escrowed.versions[f"village/counties/{stage}"] for stage in stages
     }
-    assert again.published()["saturated.csv"] == published.files["saturated.csv"]
+    assert again.published()["saturated.csv"] == escrowed.files["saturated.csv"]
     assert "tenures.csv" in again.published()
     assert "age_by_county.csv" not in again.published(), "what is no longer declared is no longer published"
 

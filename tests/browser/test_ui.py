@@ -4,10 +4,12 @@ A real `dg dev`, a real browser. Without a Chromium on the machine these tests a
 STIRRED_REQUIRE_BROWSER is set.
 """
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -66,8 +68,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             yield Site(f"http://127.0.0.1:{port}", home / "published" / "ma1940" / "tenure_by_county", page)
             browser.close()
     finally:
-        server.terminate()
-        server.wait(60)
+        # The server's own processes are in its session: none may outlive the tests.
+        os.killpg(server.pid, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(30)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,127 @@
+"""What losses of several releases on one data set add up to, and what they do not add up to.
+
+Here belongs the sum of losses for one and the same unit, in each output premetric. Which releases protect
+which unit belongs in `specification`.
+
+Pure DP implies zCDP, and both imply approximate DP at any δ; there is no way back. So a total in one of the
+three takes in the losses that imply it and refuses the others, with the reason.
+"""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import reduce
+from operator import add
+
+from mechanisms.accounting.approximate import ApproximateLoss
+from mechanisms.accounting.conversions import PLACES, canonne_kamath_steinke
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.zcdp import ConcentratedLoss
+
+Loss = PureLoss | ConcentratedLoss | ApproximateLoss
+
+NOT_PURE = {
+    ConcentratedLoss: "ρ-zCDP lets probabilities differ by any factor, if rarely: no ε holds without a δ",
+    ApproximateLoss: "(ε, δ) lets anything happen with probability δ: no ε holds without a δ",
+}
+NOT_CONCENTRATED = "(ε, δ) lets anything happen with probability δ, which no ρ bounds"
+
+
+class DoesNotCompose(ValueError):  # noqa: N818 - the word of the domain for this refusal
+    """Losses that add up to no guarantee of the kind asked for."""
+
+
+def pure_total(losses: Iterable[Loss]) -> PureLoss:
+    """ε of all releases together, ε₁ + ε₂ + …, exactly.
+
+    Raises:
+        DoesNotCompose: if one of them is not in pure DP.
+    """
+    total = PureLoss()
+    for loss in losses:
+        if not isinstance(loss, PureLoss):
+            raise DoesNotCompose(NOT_PURE[type(loss)])
+        total += loss
+    return total
+
+
+def concentrated_total(losses: Iterable[Loss]) -> ConcentratedLoss:
+    """ρ of all releases together: each pure ε on its own as ε²/2, which is less than (ε₁ + ε₂ + …)²/2.
+
+    Raises:
+        DoesNotCompose: if one of them is in approximate DP.
+    """
+    total = ConcentratedLoss()
+    for loss in losses:
+        if isinstance(loss, ApproximateLoss):
+            raise DoesNotCompose(NOT_CONCENTRATED)
+        total += ConcentratedLoss.of_pure(loss) if isinstance(loss, PureLoss) else loss
+    return total
+
+
+def approximate_total(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> ApproximateLoss:
+    """ε of all releases together for a given δ.
+
+    The δs of releases in approximate DP come out of it; what is left is for the conversion from zCDP, by
+    Canonne, Kamath and Steinke. Pure losses either add their ε to the result or take part in the conversion
+    as ε²/2, whichever gives less; so a few large ε and many small ones both come out well.
+
+    Args:
+        losses: of any kind.
+        delta: δ of the total, strictly between 0 and 1.
+        places: decimals to which a converted ε is rounded up.
+
+    Raises:
+        DoesNotCompose: if the releases' own δs leave nothing of it.
+        ValueError: if δ is out of range.
+    """
+    parts = list(losses)
+    pure = [part for part in parts if isinstance(part, PureLoss)]
+    concentrated = concentrated_total(part for part in parts if isinstance(part, ConcentratedLoss))
+    approximate = [part for part in parts if isinstance(part, ApproximateLoss)]
+    left = delta - sum(part.delta for part in approximate)
+    if left < 0 or (left == 0 and concentrated.rho > 0):
+        raise DoesNotCompose("the releases' own δs add up to all of the total's δ or more")
+
+    def converted(loss: ConcentratedLoss) -> PureLoss:
+        return PureLoss(Fraction(canonne_kamath_steinke(loss, left, places))) if loss.rho > 0 else PureLoss()
+
+    epsilon = pure_total(pure) + converted(concentrated)
+    if pure and left > 0:
+        all_converted = converted(concentrated + concentrated_total(pure))
+        epsilon = all_converted if all_converted <= epsilon else epsilon
+    return ApproximateLoss(reduce(add, (part.epsilon for part in approximate), epsilon), delta)
+
+
+def total_like(limit: Loss, losses: Iterable[Loss]) -> Loss:
+    """What losses add up to in the output premetric of a limit, and at its δ if it has one.
+
+    Raises:
+        DoesNotCompose: if one of them is none in that premetric.
+    """
+    if isinstance(limit, PureLoss):
+        return pure_total(losses)
+    if isinstance(limit, ConcentratedLoss):
+        return concentrated_total(losses)
+    return approximate_total(losses, limit.delta)
+
+
+def fits(total: Loss, limit: Loss) -> bool:
+    """Whether a total is within a limit of the same output premetric, decided exactly.
+
+    Raises:
+        DoesNotCompose: if the two are of different kinds.
+    """
+    if isinstance(total, PureLoss) and isinstance(limit, PureLoss):
+        return total <= limit
+    if isinstance(total, ConcentratedLoss) and isinstance(limit, ConcentratedLoss):
+        return total <= limit
+    if isinstance(total, ApproximateLoss) and isinstance(limit, ApproximateLoss):
+        return total <= limit
+    raise DoesNotCompose(f"a loss in the {total.output_premetric} has no place under one in the {limit.output_premetric}")
+
+
+def stated(loss: Loss, places: int = 2) -> str:
+    """A loss as it is written for a reader, rounded up: `ε = 0.70`, `ρ = 2.52` or `ε = 3.10 at δ = 1/10000000000`."""
+    symbol = "ρ" if isinstance(loss, ConcentratedLoss) else "ε"
+    at_delta = f" at δ = {loss.delta}" if isinstance(loss, ApproximateLoss) else ""
+    return f"{symbol} = {loss.rounded_up(places)}{at_delta}"

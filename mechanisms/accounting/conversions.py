@@ -1,0 +1,94 @@
+"""What ρ-zCDP means as (ε, δ): two bounds on ε, both rounded up, so that a published ε never promises too much.
+
+Here belong bounds; the losses themselves are values in `zcdp` and `approximate`. With L = ln(1/δ) and x = α - 1:
+
+- Bun and Steinke (2016), Proposition 1.3: ε = ρ + 2√(ρL).
+- Canonne, Kamath and Steinke (2020), Section 2.3: the least over x > 0 of
+  ε(x) = ρ(1 + x) + (L - ln(1 + x))/x + ln(x/(1 + x)).
+
+Every x gives a valid bound, so only the evaluation has to be rounded with care, and not the search for x.
+"""
+
+from decimal import Context, Decimal
+from fractions import Fraction
+
+from mechanisms.accounting.approximate import require_delta
+from mechanisms.accounting.rounding import ceiling, logarithm_between, square_root_above
+from mechanisms.accounting.zcdp import ConcentratedLoss
+
+PLACES = 6
+"""Decimals of an ε that is computed and not exact, unless fewer or more are asked for."""
+
+_SEARCH = Context(prec=40)
+_ENOUGH = Decimal("1e-20")
+_GUARD_DIGITS = 40
+
+
+def bun_steinke(loss: ConcentratedLoss, delta: Fraction, places: int = PLACES) -> Decimal:
+    """ε for δ by Bun and Steinke, rounded up: what the Census Bureau states for the 2020 Census.
+
+    Args:
+        loss: ρ.
+        delta: δ, strictly between 0 and 1.
+        places: decimals of ε.
+
+    Raises:
+        ValueError: if δ is out of range.
+    """
+    require_delta(delta)
+    if loss.rho == 0:
+        return ceiling(loss.rho, places)
+    digits = places + _GUARD_DIGITS
+    _, log_inverse_delta = logarithm_between(1 / delta, digits)
+    return ceiling(loss.rho + 2 * square_root_above(loss.rho * log_inverse_delta, digits), places)
+
+
+def canonne_kamath_steinke(loss: ConcentratedLoss, delta: Fraction, places: int = PLACES) -> Decimal:
+    """ε for δ by Canonne, Kamath and Steinke, rounded up; never above that of Bun and Steinke.
+
+    The certificate of the 2020 Census calls it the zCDP-implied ε. Where the bound is negative, ε is 0.
+
+    Args:
+        loss: ρ.
+        delta: δ, strictly between 0 and 1.
+        places: decimals of ε.
+
+    Raises:
+        ValueError: if δ is out of range.
+    """
+    require_delta(delta)
+    if loss.rho == 0:
+        return ceiling(loss.rho, places)
+    x = _best_order_less_one(loss.rho, delta)
+    digits = places + _GUARD_DIGITS + max(0, -x.adjusted())
+    return ceiling(max(Fraction(0), _epsilon_above(loss.rho, delta, Fraction(x), digits)), places)
+
+
+def _epsilon_above(rho: Fraction, delta: Fraction, x: Fraction, digits: int) -> Fraction:
+    """A rational that is not below ε(x): exact but for the logarithms, each taken on the side that adds to it."""
+    _, log_inverse_delta = logarithm_between(1 / delta, digits)
+    log_order, _ = logarithm_between(1 + x, digits)
+    _, log_ratio = logarithm_between(x / (1 + x), digits)
+    return rho * (1 + x) + (log_inverse_delta - log_order) / x + log_ratio
+
+
+def _best_order_less_one(rho: Fraction, delta: Fraction) -> Decimal:
+    """The x at which ε(x) is least, to 20 digits or so.
+
+    ε'(x) = ρ - (L - ln(1 + x))/x² is 0 where ρx² + ln(1 + x) = L. The left side grows from 0, so there is one
+    such x, and neither of its two terms is more than L. Near the least value an error in x counts only squared.
+    """
+    context = _SEARCH
+    concentrated = context.divide(Decimal(rho.numerator), Decimal(rho.denominator))
+    log_inverse_delta = context.subtract(context.ln(Decimal(delta.denominator)), context.ln(Decimal(delta.numerator)))
+    by_logarithm = context.divide(Decimal(delta.denominator - delta.numerator), Decimal(delta.numerator))
+    by_square = context.sqrt(context.divide(log_inverse_delta, concentrated))
+    low, high = Decimal(0), min(by_logarithm, by_square)
+    while context.subtract(high, low) > context.multiply(high, _ENOUGH):
+        middle = context.divide(context.add(low, high), Decimal(2))
+        square = context.multiply(concentrated, context.multiply(middle, middle))
+        if context.add(square, context.ln(context.add(middle, Decimal(1)))) < log_inverse_delta:
+            low = middle
+        else:
+            high = middle
+    return high

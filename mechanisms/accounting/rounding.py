@@ -1,0 +1,46 @@
+"""Irrational numbers between two rational ones, and rational ones as decimals that do not promise too much.
+
+Here belongs the rounding that the accounting needs: everything else in it is exact. Decimal's ln and exp are
+correctly rounded, to the nearest, so their value lies between the decimals next to the one they give.
+"""
+
+import math
+from decimal import Context, Decimal
+from fractions import Fraction
+
+
+def ceiling(number: Fraction, places: int) -> Decimal:
+    """The smallest decimal with `places` places that is not below the number."""
+    return Decimal(f"{math.ceil(number * 10**places)}E-{places}")
+
+
+def logarithm_between(number: Fraction, digits: int) -> tuple[Fraction, Fraction]:
+    """A rational below and one above ln(number), from logarithms of `digits` significant digits.
+
+    Args:
+        number: greater than 0.
+    """
+    above, below = _whole_logarithm(number.numerator, digits), _whole_logarithm(number.denominator, digits)
+    return above[0] - below[1], above[1] - below[0]
+
+
+def exponential_above(number: Fraction, digits: int) -> Fraction:
+    """A rational that is not below exp(number), within about `digits` significant digits."""
+    if number == 0:
+        return Fraction(1)
+    context = Context(prec=digits)
+    return Fraction(context.next_plus(context.exp(ceiling(number, digits))))
+
+
+def square_root_above(number: Fraction, digits: int) -> Fraction:
+    """A rational that is above the square root, by at most 10^-digits."""
+    scale = 10**digits
+    return Fraction(math.isqrt(math.floor(number * scale**2)) + 1, scale)
+
+
+def _whole_logarithm(number: int, digits: int) -> tuple[Fraction, Fraction]:
+    if number == 1:
+        return Fraction(0), Fraction(0)
+    context = Context(prec=digits)
+    nearest = context.ln(Decimal(number))
+    return Fraction(context.next_minus(nearest)), Fraction(context.next_plus(nearest))

@@ -1,0 +1,104 @@
+"""What a release loses about a part of a person's record: one attribute, or where in a place the person lives.
+
+Here belongs reading losses off a budget that is divided over geographic levels and queries, as TopDown's is.
+What such a ρ means as (ε, δ) belongs in `conversions`; which queries are asked belongs with the mechanism.
+Source: the certificate that the Census Bureau's production system writes for the 2020 Census.
+"""
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from operator import add
+
+from mechanisms.accounting.zcdp import ConcentratedLoss
+
+
+class AllocationError(ValueError):
+    """A budget that is not divided as it says."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """ρ, divided over geographic levels and, within each level, over queries.
+
+    All measurements are independent given the data, so their losses add up: the part of a (level, query) is ρ
+    times the level's share times the query's share.
+
+    Attributes:
+        loss: ρ of the whole, for a change of one record.
+        levels: the share of each geographic level, from the widest to the finest.
+        queries: by level, the share of each of its queries.
+        involved: by query, the attributes that its cells are made of, as they are or recoded: only a change of one
+            of these can change its counts. Empty for a total.
+
+    Raises:
+        AllocationError: if a share is negative, shares do not add up to 1, the levels of the two maps differ, or
+            it is not known what a query involves.
+    """
+
+    loss: ConcentratedLoss
+    levels: Mapping[str, Fraction]
+    queries: Mapping[str, Mapping[str, Fraction]]
+    involved: Mapping[str, Set[str]]
+
+    def __post_init__(self) -> None:
+        _require_whole("levels", self.levels)
+        if set(self.queries) != set(self.levels):
+            differing = sorted(set(self.queries) ^ set(self.levels))
+            raise AllocationError(f"queries: {len(differing)} levels have shares in one map only: {differing}")
+        for level, shares in self.queries.items():
+            _require_whole(f"queries of {level}", shares)
+            unknown = sorted(set(shares) - set(self.involved))
+            if unknown:
+                raise AllocationError(f"involved: {len(unknown)} queries of {level} are missing: {unknown}")
+
+    def part(self, level: str, query: str) -> ConcentratedLoss:
+        """ρ of one query at one level; 0 if the level does not ask it."""
+        share = self.queries[level].get(query, Fraction(0))
+        return ConcentratedLoss(self.loss.rho * self.levels[level] * share)
+
+    def of_level(self, level: str) -> ConcentratedLoss:
+        """ρ of everything measured at one level."""
+        return ConcentratedLoss(self.loss.rho * self.levels[level])
+
+    def of_query(self, query: str) -> ConcentratedLoss:
+        """ρ of one query at all levels."""
+        return _total(self.part(level, query) for level in self.levels)
+
+    def of_attribute(self, attribute: str) -> ConcentratedLoss:
+        """ρ for a change of one attribute of one record: of the queries that involve it.
+
+        Raises:
+            AllocationError: if no query involves it.
+        """
+        queries = [query for query, attributes in self.involved.items() if attribute in attributes]
+        if not queries:
+            raise AllocationError(f"no query involves the attribute {attribute}")
+        return _total(self.of_query(query) for query in queries)
+
+    def of_move_within(self, level: str) -> ConcentratedLoss:
+        """ρ for a record's move from one place to another within one unit of a level: of the levels below it.
+
+        The units at the level and above hold the record before and after, so what is measured there stays.
+
+        Raises:
+            AllocationError: if there is no such level.
+        """
+        order = list(self.levels)
+        if level not in order:
+            raise AllocationError(f"there is no level {level}; the levels are {', '.join(order)}")
+        return _total(self.of_level(below) for below in order[order.index(level) + 1 :])
+
+
+def _total(losses: Iterable[ConcentratedLoss]) -> ConcentratedLoss:
+    return reduce(add, losses, ConcentratedLoss())
+
+
+def _require_whole(name: str, shares: Mapping[str, Fraction]) -> None:
+    negative = [key for key, share in shares.items() if share < 0]
+    if negative:
+        raise AllocationError(f"{name}: {len(negative)} shares are negative: {negative}")
+    total = sum(shares.values())
+    if total != 1:
+        raise AllocationError(f"{name}: the shares add up to {total}, not to 1")

@@ -1,0 +1,161 @@
+"""Lazy inversion: exact draws from a symmetric distribution on the integers, at about a word a draw.
+
+Here belong the table, the look-up and what happens when one word does not decide. Which distribution it is belongs
+to its own module, which gives certain bounds of its cumulative distribution function F.
+
+**The guarantee.** Read one after the other, words are the digits of a real number U, uniform on [0, 1), in base
+2^64. A draw is the integer x with F(x − 1) <= U < F(x), which has probability F(x) − F(x − 1) exactly: nothing is
+rounded, digits are only read as far as they are needed.
+
+**Why one word is nearly always enough.** After one word u, all that is known is that 2^64·U lies in [u, u + 1).
+Let c(x) = floor(2^64·F(x)). No F(x) is a multiple of 2^−64 (held by the table, which is refused otherwise), so F(x)
+lies strictly between c(x)/2^64 and (c(x) + 1)/2^64. If u equals no c(x), then each F(x) lies beside the interval of
+U and not within it: below it when c(x) < u, above it when c(x) > u. So x is the first integer with c(x) > u,
+whatever digits follow. If u equals some c(x), the draw is undecided, and the same is done with the number made of
+two words and floors of 2^128·F(x), then three, and so on. The words 0 and 2^64 − 1 equal c(x) for all x far out in
+the tails, so that the tails beyond the table are nothing special.
+
+A draw is undecided with probability of about the table's size over 2^64: for σ² = 92,416 once in 3·10^15. The
+number of bits in a word is a parameter, so that tests run this very code where it happens all the time.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mechanisms.sampling.fixed_point import Bounds
+from mechanisms.sampling.reader import WordReader, WordSource
+from mechanisms.sampling.types import Words
+
+WORD_BITS = 64
+
+_TABLES_KEPT = 32
+_FINEST_GUIDE = 20
+
+
+class Symmetric(Protocol):
+    """A distribution on the integers with P(−x) = P(x) > 0, as far as inversion needs to know it; hashable."""
+
+    def cumulative(self, precision: int) -> Iterator[Bounds]:
+        """Bounds of F(0), F(1), … at `precision` binary places, without end; closer, the greater the precision."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The first word's look-up.
+
+    Attributes:
+        floors: uint64, shape (2·half,), ascending: c(x) for x = −half, …, half − 1; the first is 0, the last the
+            greatest word.
+        guide: uint32: for each value of a word's leading bits, the place of the first floor that is not less than
+            the least such word.
+        shift: how many bits follow the leading ones.
+        half: the place of c(0) among the floors.
+    """
+
+    floors: Words
+    guide: NDArray[np.uint32]
+    shift: np.uint64
+    half: np.int64
+
+
+def sample(distribution: Symmetric, count: int, source: WordSource, word_bits: int = WORD_BITS) -> NDArray[np.int64]:
+    """Independent exact draws.
+
+    Args:
+        distribution: what is drawn from.
+        count: how many draws.
+        source: the draw's randomness. Words are used in order, one for each draw and further ones where a draw is
+            undecided, and none beyond the last draw: drawing a and then b values gives the same as drawing a + b.
+        word_bits: words are 0 .. 2^word_bits − 1, equally likely.
+
+    Returns:
+        Shape (count,), int64.
+    """
+    table = tabulate(distribution, word_bits)
+    values = np.empty(count, dtype=np.int64)
+    reader, done = WordReader(source), 0
+    while done < count:
+        words = reader.ahead(count - done)
+        settled = _look_up(words, table.floors, table.guide, table.shift, table.half, values[done:])
+        reader.use(settled)
+        done += settled
+        if settled < len(words):
+            values[done] = _decide(distribution, reader, word_bits)
+            done += 1
+    return values
+
+
+@lru_cache(maxsize=_TABLES_KEPT)
+def tabulate(distribution: Symmetric, word_bits: int = WORD_BITS) -> Table:
+    """The table for words of `word_bits` bits, from 2 to 64."""
+    floors = np.array(_floors(distribution, word_bits), dtype=np.uint64)
+    leading = min(word_bits, len(floors).bit_length() + 3, _FINEST_GUIDE)
+    shift = np.uint64(word_bits - leading)
+    least = np.arange(1 << leading, dtype=np.uint64) << shift
+    guide = np.searchsorted(floors, least).astype(np.uint32)
+    for array in (floors, guide):
+        array.flags.writeable = False
+    return Table(floors, guide, shift, np.int64(len(floors) // 2))
+
+
+@njit(cache=True, nogil=True)
+def _look_up(words, floors, guide, shift, half, values):  # type: ignore[no-untyped-def]
+    """Decide words one after the other, into `values`; returns how many, before the first undecided one."""
+    for place in range(words.size):
+        word = words[place]
+        index = np.int64(guide[word >> shift])
+        while floors[index] < word:
+            index += 1
+        if floors[index] == word:
+            return place
+        values[place] = index - half
+    return words.size
+
+
+def _decide(distribution: Symmetric, reader: WordReader, word_bits: int) -> int:
+    """The draw that begins with an undecided word."""
+    number, bits = reader.one(), word_bits
+    while True:
+        number = number << word_bits | reader.one()
+        bits += word_bits
+        floors = _finer_floors(distribution, bits)
+        index = bisect_left(floors, number)
+        if floors[index] != number:
+            return index - len(floors) // 2
+
+
+@lru_cache(maxsize=_TABLES_KEPT)
+def _finer_floors(distribution: Symmetric, bits: int) -> list[int]:
+    return _floors(distribution, bits)
+
+
+def _floors(distribution: Symmetric, bits: int) -> list[int]:
+    """floor(2^bits · F(x)) for all x where it is neither 0 nor 2^bits − 1, and for one more at each end."""
+    precision = 2 * bits + 64
+    while (upper := _certain_floors(distribution, bits, precision)) is None:
+        precision *= 2
+    greatest = (1 << bits) - 1
+    # F(−x − 1) = 1 − F(x), and 2^bits · F(x) is not whole.
+    return [greatest - floor for floor in reversed(upper)] + upper
+
+
+def _certain_floors(distribution: Symmetric, bits: int, precision: int) -> list[int] | None:
+    """The floors for x = 0, 1, … up to the first that is 2^bits − 1; None if the bounds leave one in doubt."""
+    greatest, spare = (1 << bits) - 1, precision - bits
+    floors: list[int] = []
+    for low, high in distribution.cumulative(precision):
+        floor = low >> spare
+        # Strictly between two whole numbers; F is less than 1 in any case.
+        if low == floor << spare or (floor < greatest and high >= (floor + 1) << spare):
+            return None
+        floors.append(floor)
+        if floor == greatest:
+            return floors
+    raise AssertionError("a cumulative distribution is without end")

@@ -1,0 +1,352 @@
+"""The attacker who knows all code, everything public, and every record but one; and who has no custody key.
+
+Whatever the house shows is searched for a hash that the attacker can compute for a guessed record: published files,
+the ledger's entries, the public tables, Dagster's event log with its run and sensor storage, and compute logs. Two
+attackers try. One computes, for each candidate, the hashes that a careless program would show. The other runs the
+house itself on each candidate, under keys of his own. Both are then given the custody's key, and a house that forgot
+to key its versions, to show that they would have found it.
+
+The invariants are published exactly. Subtracting the known records from them gives the unknown one away to anybody:
+that is what ε does not cover, and no hash is needed for it. The second attacker's candidates therefore agree on all
+invariants and differ in the joint table alone.
+"""
+
+import hmac
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import md5, sha1, sha256, sha512
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import duckdb
+import pandas as pd
+import pytest
+from dagster_shared.serdes import serialize_value
+
+from assets.invariants.records import as_contingency, cells_version, codebooks, read_contingency, stage_records
+from orchestration.automation import release_job, source_sensor
+from resources.custody import Custody, canonical
+from resources.statements import Zone
+from tests.house import COUNTIES, TO_PUBLICATION, SmallHouse, households, small_house
+
+FIRST_KEY = 941_700_000_000
+KEYED = [row | {"serial": FIRST_KEY + 8_191 * row["serial"]} for row in households(16)]
+KNOWN, LAST = KEYED[:-1], KEYED[-1]
+CANDIDATES = [
+    LAST | {"county": county, "size": size, "tenure": tenure}
+    for county in COUNTIES
+    for size in (1, 2)
+    for tenure in ("own", "rent")
+]
+LAST_AT = next(
+    number
+    for number, candidate in enumerate(CANDIDATES)
+    if all(candidate[name] == LAST[name] for name in ("county", "tenure")) and candidate["size"] == 1
+)
+TRUTH = CANDIDATES[LAST_AT]
+HEX = re.compile(r"(?<![0-9a-f])[0-9a-f]{12,128}(?![0-9a-f])")
+"""Hashes in hexadecimal digits, and beginnings of them: an id shown short is as good to who tries candidates."""
+
+GUESSED_KEYS = (b"", b"\0" * 32, b"stirred", b"0" * 64)
+
+
+def build(root: Path, units: Sequence[Mapping[str, Any]], **changes: Any) -> SmallHouse:
+    """The house under attack, or the attacker's own; with an instance whose storage lies on disk."""
+    house = small_house(root, units=units, **changes)
+    (root / "dagster").mkdir(exist_ok=True)
+    house.instance = dg.DagsterInstance.local_temp(str(root / "dagster"))
+    return house
+
+
+def tick(house: SmallHouse) -> None:
+    """Let the source sensor see a change, and keep in a public place what it keeps and asks for."""
+    release = house.release
+    sensor = source_sensor(release, release_job(release), house.root)
+    cursor, kept = None, []
+    for look in range(3):
+        if look == 1:
+            with (house.root / "units.csv").open("a") as file:
+                file.write("\r\n")
+        context = dg.build_sensor_context(cursor=cursor, resources={"custody": house.house.custody})
+        answer = sensor(context)
+        assert isinstance(answer, dg.SensorResult)
+        cursor = answer.cursor
+        kept += [cursor, *[request.run_key for request in answer.run_requests or []]]
+    assert len(kept) == 4, "the change was seen"
+    (house.root / "dagster" / "sensor.json").write_text(json.dumps(kept))
+
+
+def in_the_open(house: SmallHouse) -> str:
+    """Everything that anyone without access to the confidential zone and the custody may come to see."""
+    shown = [path.read_bytes().decode("utf-8", "replace") for path in sorted(house.release.folder.iterdir())]
+    shown += [pd.read_parquet(path).to_csv() for path in house.release.folder.glob("*.parquet")]
+    for zone in ("public", "ledger"):
+        with duckdb.connect(str(house.house.warehouse.path(Zone(zone))), read_only=True) as connection:
+            names = connection.execute(
+                "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = $zone", {"zone": zone}
+            ).fetchall()
+            assert names
+            shown += [connection.table(f'{zone}."{schema}"."{name}"').df().to_csv() for schema, name in names]
+    return "\n".join([*shown, *kept_by_dagster(house)])
+
+
+def kept_by_dagster(house: SmallHouse) -> list[str]:
+    """Every event and every run as the instance gives them, and every file of its storage, logs among them."""
+    runs = house.instance.get_runs()
+    events = [serialize_value(event) for run in runs for event in house.instance.all_logs(run.run_id)]
+    assert events
+    files = [path for path in (house.root / "dagster").rglob("*") if path.is_file()]
+    assert any(path.suffix == ".db" for path in files) == house.instance.is_persistent
+    return [
+        *events,
+        *[serialize_value(run) for run in runs],
+        *[path.read_bytes().decode("utf-8", "replace") for path in files],
+    ]
+
+
+def hashes_shown(house: SmallHouse) -> set[str]:
+    return set(HEX.findall(in_the_open(house)))
+
+
+def shows(shown: set[str], computed: set[str]) -> bool:
+    """Whether one of the computed hashes is shown, whole or by its beginning."""
+    return any(hash_.startswith(seen) or seen in hash_ for hash_ in computed for seen in shown if len(seen) >= 12)
+
+
+def plainly_hashed(content: bytes) -> Iterator[str]:
+    for plain in (sha256, sha1, md5, sha512):
+        yield plain(content).hexdigest()
+    for key in GUESSED_KEYS:
+        yield hmac.new(key, content, sha256).hexdigest()
+
+
+def guesses(house: SmallHouse, unit: Mapping[str, Any], version_keys: Sequence[bytes | None]) -> set[str]:
+    """Every hash the first attacker tries, of a house of his own whose last record is the candidate."""
+    release, found = house.release, set[str]()
+    for path in (house.root / "units.csv",):
+        text = path.read_bytes()
+        for content in (text, text.strip(), text.replace(b"\r\n", b"\n")):
+            found.update(plainly_hashed(content))
+    for line in (",".join(map(str, unit.values())), canonical(dict(unit)).decode(), json.dumps(unit), str(dict(unit))):
+        found.update(plainly_hashed(line.encode()))
+        found.update(plainly_hashed(f"{line}\r\n".encode()))
+    with house.house.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        records = stage_records(session, release)
+        cells = session.arrow("swap/contingency", records=records, **codebooks(release))
+        table = read_contingency(session, release, records)
+        assert (as_contingency(cells).count == table.count).all()
+        for key in version_keys:
+            found.add(session.content_version(list(release.dataset.cef_tables()), key))
+            found.add(cells_version(table, key or None))
+            found.add(cells_version(table, key if key is not None else b"\0" * 32))
+    arrays = [table.stratum, table.holding, table.swap, table.count]
+    for content in (*(array.tobytes() for array in arrays), b"".join(array.tobytes() for array in arrays)):
+        found.update(plainly_hashed(content))
+    return found
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What the first attacker has: all that is shown, and his guesses for every candidate."""
+
+    shown: set[str]
+    house: SmallHouse
+    candidates: dict[int, SmallHouse]
+
+    def suspects(self, version_keys: Sequence[bytes | None]) -> list[int]:
+        """The candidates of which a hash is shown."""
+        return [
+            number
+            for number, own in self.candidates.items()
+            if shows(self.shown, guesses(own, CANDIDATES[number], version_keys))
+        ]
+
+
+@pytest.fixture(scope="module")
+def candidates(tmp_path_factory: pytest.TempPathFactory) -> dict[int, SmallHouse]:
+    """The attacker's own houses: one for every candidate, as far as the invariants."""
+    houses = {}
+    for number, candidate in enumerate(CANDIDATES):
+        house = small_house(tmp_path_factory.mktemp("candidate"), units=[*KNOWN, candidate])
+        house.run("cef", "invariants")
+        houses[number] = house
+    return houses
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> SmallHouse:
+    """The house under attack, after a whole run and what its source sensor keeps."""
+    house = build(tmp_path_factory.mktemp("house"), [*KNOWN, TRUTH])
+    house.run()
+    tick(house)
+    return house
+
+
+@pytest.fixture(scope="module")
+def attack(house: SmallHouse, candidates: dict[int, SmallHouse]) -> Attack:
+    return Attack(hashes_shown(house), house, candidates)
+
+
+def test_no_hash_that_is_shown_can_be_tried_with_a_guessed_record(attack: Attack) -> None:
+    assert attack.suspects([None, *GUESSED_KEYS]) == []
+
+
+def test_with_the_custodys_key_the_very_same_search_finds_the_record(attack: Attack) -> None:
+    """So the hashes are there, the attacker computes them in the right way, and the key is all he lacks."""
+    assert attack.suspects([attack.house.house.custody.version_key()]) == [LAST_AT]
+
+
+@pytest.mark.parametrize("forgotten", ["version_key", "session"])
+def test_in_a_house_that_forgot_its_key_the_attacker_finds_the_record(
+    forgotten: str, candidates: dict[int, SmallHouse], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if forgotten == "version_key":
+        monkeypatch.setattr(Custody, "version_key", lambda self: b"")
+    else:
+        from resources.warehouse import Session
+
+        keyed = Session.content_version
+        monkeypatch.setattr(Session, "content_version", lambda self, tables, key=None: keyed(self, tables))
+    careless = build(tmp_path, [*KNOWN, TRUTH])
+    careless.run(*TO_PUBLICATION)
+    monkeypatch.undo()
+    assert Attack(hashes_shown(careless), careless, candidates).suspects([None, *GUESSED_KEYS]) == [LAST_AT]
+
+
+def test_a_plain_hash_of_the_source_file_would_be_found(attack: Attack) -> None:
+    careless = attack.shown | {sha256((attack.candidates[3].root / "units.csv").read_bytes()).hexdigest()[:16]}
+    assert Attack(careless, attack.house, attack.candidates).suspects([None]) == [3]
+
+
+def test_files_that_differ_in_their_last_record_only_have_draw_ids_that_nobody_foretells(attack: Attack) -> None:
+    """Draw id, records version and commitment are HMACs or follow from them; two of them differ in every digit."""
+    entries = attack.house.ledger
+    shown = {entries[0].draw_id, entries[0].commitment, attack.house.versions()["village/cef"]}
+    assert shown <= attack.shown, "they are shown, or the search means nothing"
+    assert len(shown) == 3
+
+
+# The second attacker: two candidates that share every invariant.
+
+PAIR = ({"county": "Avon", "tenure": "own"}, {"county": "Brent", "tenure": "rent"})
+OTHERS = [row for row in KEYED if row["size"] != 3]
+
+
+def universe(exchanged: bool) -> list[dict[str, Any]]:
+    """Two households of a stratum, with one county and one tenure or the other way about."""
+    one, other = PAIR
+    if exchanged:
+        one, other = one | {"county": other["county"]}, other | {"county": one["county"]}
+    base = {"region": "N", "size": 3}
+    return [
+        *OTHERS,
+        {"serial": FIRST_KEY + 77, **base, **one},
+        {"serial": FIRST_KEY + 78, **base, **other},
+    ]
+
+
+def ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: row[name] for name in KEYED[0]} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def victim(tmp_path_factory: pytest.TempPathFactory) -> SmallHouse:
+    house = build(tmp_path_factory.mktemp("victim"), ordered(universe(False)))
+    house.run(*TO_PUBLICATION)
+    return house
+
+
+def imitated(root: Path, key: str | None, exchanged: bool, custody: Path | None = None) -> set[str]:
+    """All hashes that a house of the attacker's own shows for a candidate, under a key of his own."""
+    with pytest.MonkeyPatch.context() as patch:
+        if key:
+            patch.setenv("STIRRED_TEST_MASTER_KEY", key)
+        house = small_house(root, units=ordered(universe(exchanged)))
+        if custody:
+            shutil.copytree(custody, root / "custody")
+            (root / "custody" / "ledger.anchor").unlink()
+        house.run(*TO_PUBLICATION)
+    return hashes_shown(house)
+
+
+def test_who_runs_the_house_under_guessed_keys_cannot_tell_candidates_of_one_universe_apart(
+    victim: SmallHouse, tmp_path: Path
+) -> None:
+    """What his runs and the victim's have in common is the same for both: the invariants, and nothing else."""
+    shown = hashes_shown(victim)
+    common = [shown & imitated(tmp_path / str(exchanged), "00" * 32, exchanged) for exchanged in (False, True)]
+    assert len(common[0]) > 1, "the invariants' versions at least are the same everywhere"
+    assert all(seen == common[0] for seen in common)
+
+
+def test_with_the_custody_itself_he_tells_them_apart(victim: SmallHouse, tmp_path: Path) -> None:
+    shown, custody = hashes_shown(victim), victim.root / "custody"
+    draws = {entry.draw_id for entry in victim.ledger} | {entry.commitment for entry in victim.ledger}
+    assert draws <= imitated(tmp_path / "true", None, False, custody) & shown
+    assert not draws & imitated(tmp_path / "false", None, True, custody)
+
+
+# Values, not hashes.
+
+
+def test_no_key_of_a_record_is_shown_anywhere(house: SmallHouse) -> None:
+    keys = {str(row["serial"]) for row in [*KNOWN, TRUTH]}
+    seen = set(re.findall(r"\d{6,}", in_the_open(house)))
+    assert not keys & seen
+    with house.opened("confidential") as connection:
+        stored = {str(key) for (key,) in connection.execute("SELECT serial FROM confidential.village.units").fetchall()}
+    assert stored == keys, "the CEF has them, so there was something to be shown"
+
+
+def test_the_error_of_a_confidential_release_is_shown_nowhere(house: SmallHouse) -> None:
+    """MAPE compares with the truth: on a dataset that is not synthetic, its figures stay in the confidential zone."""
+    with house.opened("confidential") as connection:
+        rows = connection.execute("SELECT * FROM confidential.village__counties.utility").fetchall()
+    assert len(rows) == len(house.release.products), "there is an error to be shown"
+    shown = in_the_open(house)
+    for _, figure, *_ in rows:
+        assert f"{figure:.4%}" not in shown
+        assert len(repr(figure)) < 12 or repr(figure)[:12] not in shown
+    event = house.instance.get_latest_materialization_event(house.key("utility"))
+    assert event
+    assert event.asset_materialization
+    assert set(event.asset_materialization.metadata) == {"table", "ε against swap rate"}
+
+
+def test_nothing_in_the_utilitys_metadata_depends_on_the_joint_table(tmp_path: Path) -> None:
+    """Two houses of one universe, with other records and other draws, show the same words and the same picture."""
+    shown = []
+    for exchanged in (False, True):
+        house = small_house(tmp_path / str(exchanged), units=ordered(universe(exchanged)))
+        house.run("cef", "invariants", "charge", "swapped", "utility")
+        event = house.instance.get_latest_materialization_event(house.key("utility"))
+        assert event
+        assert event.asset_materialization
+        shown.append({name: value.value for name, value in event.asset_materialization.metadata.items()})
+    assert shown[0] == shown[1]
+
+
+def test_the_number_of_records_is_not_in_the_metadata_of_a_confidential_cef(house: SmallHouse) -> None:
+    event = house.instance.get_latest_materialization_event(house.key("cef"))
+    assert event
+    assert event.asset_materialization
+    assert "dagster/row_count" not in event.asset_materialization.metadata
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("tenure", "Qxv7731"), ("size", "77319"), ("size", "z77319z"), ("serial", str(FIRST_KEY + 8_191))],
+)
+def test_a_failed_run_shows_no_value_of_the_record_that_failed_it(column: str, value: str, tmp_path: Path) -> None:
+    """Not in its error, its stack trace, its events, nor in the logs of the process."""
+    house = build(tmp_path, [*KNOWN, TRUTH | {column: value}])
+    assert not house.run(*TO_PUBLICATION, raise_on_error=False).success
+    shown = "\n".join(kept_by_dagster(house))
+    assert "units.csv" in shown, "the failure itself is on record"
+    assert value not in shown
+    with house.opened() if house.house.warehouse.path(Zone.PUBLIC).exists() else duckdb.connect() as connection:
+        assert connection.execute("SHOW ALL TABLES").fetchall() == []

@@ -1,0 +1,164 @@
+"""Losses of different kinds add up where one implies the other, and are refused with the reason where none does."""
+
+import json
+import math
+from fractions import Fraction
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mechanisms.accounting.approximate import ApproximateLoss
+from mechanisms.accounting.composition import (
+    DoesNotCompose,
+    Loss,
+    approximate_total,
+    concentrated_total,
+    pure_total,
+)
+from mechanisms.accounting.conversions import canonne_kamath_steinke
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.zcdp import ConcentratedLoss
+
+DELTA = Fraction(1, 10**10)
+
+pure = st.one_of(
+    st.builds(PureLoss, st.fractions(0, 20, max_denominator=100)),
+    st.builds(PureLoss.logarithm, st.fractions(1, 10**6, max_denominator=100)),
+)
+concentrated = st.builds(ConcentratedLoss, st.fractions(0, 50, max_denominator=1000))
+approximate = st.builds(ApproximateLoss, pure, st.integers(12, 20).map(lambda exponent: Fraction(1, 10**exponent)))
+
+
+def epsilon(value: str | int | Fraction) -> PureLoss:
+    return PureLoss(Fraction(value))
+
+
+def rho(value: str) -> ConcentratedLoss:
+    return ConcentratedLoss(Fraction(value))
+
+
+def from_rho(value: Fraction, delta: Fraction = DELTA) -> PureLoss:
+    return epsilon(Fraction(canonne_kamath_steinke(ConcentratedLoss(value), delta)))
+
+
+@given(st.lists(pure, max_size=4), st.lists(concentrated, max_size=3), st.lists(approximate, max_size=3))
+def test_the_order_of_releases_does_not_change_a_total(
+    epsilons: list[Loss], rhos: list[Loss], pairs: list[Loss]
+) -> None:
+    assert {pure_total(order) for order in permutations(epsilons)} == {pure_total(epsilons)}
+    without_pairs = [*epsilons, *rhos]
+    assert concentrated_total(without_pairs) == concentrated_total(reversed(without_pairs))
+    every = [*without_pairs, *pairs]
+    assert approximate_total(every, DELTA) == approximate_total(reversed(every), DELTA)
+
+
+@given(st.lists(st.one_of(pure, concentrated), max_size=4), st.one_of(pure, concentrated))
+def test_a_further_release_never_lowers_a_total(losses: list[Loss], further: Loss) -> None:
+    assert concentrated_total(losses) <= concentrated_total([*losses, further])
+    assert approximate_total(losses, DELTA) <= approximate_total([*losses, further], DELTA)
+
+
+def test_pure_losses_count_in_concentrated_ones_one_by_one() -> None:
+    assert concentrated_total([epsilon(1), rho("1/3"), epsilon(2)]) == rho("17/6")
+
+
+def test_a_few_large_pure_losses_are_added_and_many_small_ones_converted() -> None:
+    """A swapping at ε = 12.5 beside ρ = 2.5: by ε²/2 alone it would be beyond 160; 400 times ε = 0.01 is not 4."""
+    large = approximate_total([epsilon("12.5"), rho("2.5")], DELTA)
+    assert large.epsilon == epsilon("12.5") + from_rho(Fraction("2.5"))
+    small = approximate_total([epsilon("0.01")] * 400, DELTA)
+    assert small.epsilon == from_rho(400 * Fraction("0.01") ** 2 / 2) <= epsilon(4)
+    assert approximate_total([epsilon("0.1")], DELTA).epsilon == epsilon("0.1")
+
+
+def test_the_deltas_of_releases_come_out_of_the_delta_of_the_total() -> None:
+    half = DELTA / 2
+    total = approximate_total([rho("1"), ApproximateLoss(epsilon(1), half)], DELTA)
+    assert total == ApproximateLoss(epsilon(1) + from_rho(Fraction(1), half), DELTA)
+    assert approximate_total([ApproximateLoss(epsilon(1), half)] * 2, DELTA).epsilon == epsilon(2)
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        [ApproximateLoss(epsilon(1), DELTA), rho("1")],
+        [ApproximateLoss(epsilon(1), DELTA), ApproximateLoss(epsilon(1), DELTA**9)],
+    ],
+)
+def test_a_delta_that_is_used_up_is_refused(losses: list[Loss]) -> None:
+    with pytest.raises(DoesNotCompose, match="own δs add up"):
+        approximate_total(losses, DELTA)
+
+
+def test_nothing_spent_is_nothing_lost() -> None:
+    assert pure_total([]) == PureLoss()
+    assert concentrated_total([]) == ConcentratedLoss()
+    assert approximate_total([], DELTA) == ApproximateLoss(PureLoss(), DELTA)
+
+
+@pytest.mark.parametrize("other", [rho("1"), ApproximateLoss(epsilon(1), DELTA)])
+def test_nothing_but_pure_losses_adds_up_to_a_pure_one(other: Loss) -> None:
+    with pytest.raises(DoesNotCompose, match="no ε holds without a δ"):
+        pure_total([epsilon(1), other])
+
+
+def test_approximate_losses_add_up_to_no_concentrated_one() -> None:
+    with pytest.raises(DoesNotCompose, match="which no ρ bounds"):
+        concentrated_total([rho("1"), ApproximateLoss(epsilon(1), DELTA)])
+
+
+# (ε, δ) ----------------------------------------------------------------------------------------------------
+
+
+@given(approximate, approximate)
+def test_approximate_losses_add_up_in_both_parts(one: ApproximateLoss, other: ApproximateLoss) -> None:
+    assert one + other == ApproximateLoss(one.epsilon + other.epsilon, one.delta + other.delta)
+    assert one <= one + other
+
+
+def test_opendp_composes_approximate_losses_to_the_same() -> None:
+    """OpenDP 0.16.0: discrete Gaussians of σ = 3 at δ = 10⁻⁷ and σ = 1 at δ = 10⁻⁸, and both together."""
+    one = ApproximateLoss(from_rho(Fraction(1, 18), Fraction(1, 10**7)), Fraction(1, 10**7))
+    other = ApproximateLoss(from_rho(Fraction(1, 2), Fraction(1, 10**8)), Fraction(1, 10**8))
+    for loss, reference in ((one, 1.713160254967524), (other, 6.0861586146698), (one + other, 7.799318869637324)):
+        assert 0 <= float(loss) - reference <= 2e-6
+    assert (one + other).delta == Fraction("1.1e-7")
+
+
+def test_two_losses_that_trade_epsilon_for_delta_do_not_compare() -> None:
+    small_epsilon, small_delta = ApproximateLoss(epsilon(1), DELTA), ApproximateLoss(epsilon(2), DELTA / 2)
+    assert not small_epsilon <= small_delta
+    assert not small_delta <= small_epsilon
+
+
+@given(st.builds(ApproximateLoss, pure, st.just(Fraction(1, 10**80))), st.integers(1, 5))
+def test_a_group_loses_as_much_epsilon_and_more_delta(loss: ApproximateLoss, size: int) -> None:
+    of_group = loss.of_group(size)
+    assert of_group.epsilon == loss.epsilon * size
+    growth = sum(math.exp(times * float(loss.epsilon)) for times in range(size))
+    assert float(of_group.delta) == pytest.approx(float(loss.delta) * growth, rel=1e-9)
+
+
+def test_a_group_of_two_where_epsilon_is_a_logarithm_is_exact() -> None:
+    assert ApproximateLoss(PureLoss.logarithm(3), DELTA).of_group(3).delta == 13 * DELTA
+    assert ApproximateLoss(epsilon(1), DELTA).of_group(1) == ApproximateLoss(epsilon(1), DELTA)
+
+
+def test_a_guarantee_that_says_nothing_is_refused() -> None:
+    half = ApproximateLoss(epsilon(1), Fraction(1, 2))
+    for say_nothing in (
+        lambda: half + half,
+        lambda: half.of_group(2),
+        lambda: ApproximateLoss(epsilon(1), Fraction(0)),
+    ):
+        with pytest.raises(ValueError, match="strictly between 0 and 1"):
+            say_nothing()
+    with pytest.raises(ValueError, match="at least one unit"):
+        half.of_group(0)
+
+
+@given(approximate)
+def test_an_approximate_loss_survives_json_without_rounding(loss: ApproximateLoss) -> None:
+    assert ApproximateLoss.from_record(json.loads(json.dumps(loss.as_record()))) == loss

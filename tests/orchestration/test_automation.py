@@ -1,0 +1,245 @@
+"""Jobs, schedules and the sensor that watches a release's source files."""
+
+import hmac
+import itertools
+import json
+import os
+from hashlib import md5, sha1, sha256
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.cef.asset import build_cef
+from assets.charge.asset import build_charge
+from assets.gates.asset import build_gates
+from assets.gates.promises import promises
+from assets.invariants.asset import build_invariants
+from assets.ledger.asset import build_composition, build_composition_checks, build_ledger
+from assets.publication.asset import build_publication
+from assets.release import SwappingRelease
+from assets.swap.asset import build_swapped
+from assets.tabulation.asset import build_tables
+from assets.utility.asset import build_utility
+from orchestration.automation import release_job, release_schedule, source_sensor
+from resources.custody import Custody
+from tests.house import households, members, small_dataset, small_release, write_csv
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> SwappingRelease:
+    """A release of households with persons, whose two source files are there."""
+    write_csv(tmp_path / "units.csv", households(20))
+    write_csv(tmp_path / "persons.csv", members(households(20)))
+    return small_release(small_dataset(tmp_path, with_persons=True), tmp_path)
+
+
+class Watch:
+    """The sensor and its cursor, looked at by hand."""
+
+    def __init__(self, release: SwappingRelease, root: Path) -> None:
+        self.sensor = source_sensor(release, release_job(release), root)
+        self.custody = Custody(folder=str(root / "custody"), variable="STIRRED_TEST_MASTER_KEY")
+        self.cursor: str | None = None
+        self.kept: list[str] = []
+
+    def look(self) -> list[str]:
+        """The run keys of one tick."""
+        context = dg.build_sensor_context(cursor=self.cursor, resources={"custody": self.custody})
+        answer = self.sensor(context)
+        if isinstance(answer, dg.SkipReason):
+            return []
+        assert isinstance(answer, dg.SensorResult)
+        self.cursor = answer.cursor
+        keys = [str(request.run_key) for request in answer.run_requests or []]
+        self.kept += [self.cursor or "", *keys]
+        return keys
+
+
+@pytest.fixture
+def watch(release: SwappingRelease, tmp_path: Path) -> Watch:
+    return Watch(release, tmp_path)
+
+
+def alter(path: Path, at: int, text: str = "\n") -> None:
+    """Change a file at a time of one's choosing, in seconds."""
+    with path.open("a") as file:
+        file.write(text)
+    os.utime(path, (at, at))
+
+
+def test_the_first_look_only_remembers(watch: Watch) -> None:
+    assert [watch.look() for _ in range(3)] == [[], [], []]
+
+
+@pytest.mark.parametrize("name", ["units.csv", "persons.csv"])
+def test_a_changed_file_launches_once_after_it_stayed_the_same_for_a_tick(
+    watch: Watch, name: str, tmp_path: Path
+) -> None:
+    watch.look()
+    alter(tmp_path / name, at=2_000_000_000)
+    assert watch.look() == [], "it may still be changing"
+    assert len(watch.look()) == 1
+    assert [watch.look() for _ in range(3)] == [[], [], []]
+
+
+def test_a_file_that_changes_at_every_tick_never_launches(watch: Watch, tmp_path: Path) -> None:
+    watch.look()
+    for tick in range(20):
+        alter(tmp_path / "units.csv", at=2_000_000_000 + tick)
+        assert watch.look() == []
+    assert len(watch.look()) == 1, "and does once it has come to rest"
+
+
+def test_a_change_of_content_at_the_same_size_launches(watch: Watch, tmp_path: Path) -> None:
+    path = tmp_path / "units.csv"
+    watch.look()
+    path.write_text(path.read_text().replace("own", "OWN", 1))
+    os.utime(path, (2_000_000_000, 2_000_000_000))
+    watch.look()
+    assert len(watch.look()) == 1
+
+
+def test_a_change_of_size_at_the_same_time_launches(watch: Watch, tmp_path: Path) -> None:
+    path = tmp_path / "units.csv"
+    before = path.stat()
+    watch.look()
+    with path.open("a") as file:
+        file.write("\n")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    watch.look()
+    assert len(watch.look()) == 1
+
+
+def test_a_change_taken_back_before_it_came_to_rest_launches_nothing(watch: Watch, tmp_path: Path) -> None:
+    path = tmp_path / "units.csv"
+    before, text = path.stat(), path.read_bytes()
+    watch.look()
+    alter(path, at=2_000_000_000)
+    watch.look()
+    path.write_bytes(text)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert [watch.look() for _ in range(3)] == [[], [], []]
+
+
+def test_every_change_is_a_run_of_its_own(watch: Watch, tmp_path: Path) -> None:
+    watch.look()
+    keys = []
+    for change in range(5):
+        alter(tmp_path / "units.csv", at=2_000_000_000 + change)
+        watch.look()
+        keys += watch.look()
+    assert len(set(keys)) == 5
+
+
+def test_a_missing_file_is_waited_for(watch: Watch, tmp_path: Path) -> None:
+    """Neither its absence nor its return as it was launches anything; its return as another file does."""
+    path, aside = tmp_path / "persons.csv", tmp_path / "aside.csv"
+    watch.look()
+    remembered = watch.cursor
+    path.rename(aside)
+    context = dg.build_sensor_context(cursor=watch.cursor, resources={"custody": watch.custody})
+    answer = watch.sensor(context)
+    assert isinstance(answer, dg.SkipReason)
+    assert answer.skip_message == "persons.csv is missing"
+    assert watch.look() == []
+    assert watch.cursor == remembered
+    aside.rename(path)
+    assert [watch.look(), watch.look()] == [[], []]
+    path.rename(aside)
+    assert watch.look() == []
+    path.write_bytes(aside.read_bytes() + b"\n")
+    watch.look()
+    assert len(watch.look()) == 1
+
+
+def test_the_cursor_goes_on_over_a_restart(watch: Watch, release: SwappingRelease, tmp_path: Path) -> None:
+    watch.look()
+    alter(tmp_path / "units.csv", at=2_000_000_000)
+    watch.look()
+    again = Watch(release, tmp_path)
+    again.cursor = watch.cursor
+    assert len(again.look()) == 1
+
+
+def test_cursor_and_run_key_say_nothing_of_size_or_time(watch: Watch, tmp_path: Path) -> None:
+    """Neither in clear nor under a hash that can be tried: size and time of a file of microdata say how it changed."""
+    states: list[list[tuple[str, int, int]]] = []
+    for look in range(6):
+        alter(tmp_path / "units.csv", at=1_900_000_000 + look // 2, text="\n" if look % 2 == 0 else "")
+        paths = [tmp_path / "units.csv", tmp_path / "persons.csv"]
+        states.append([(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in paths])
+        watch.look()
+    kept = " ".join(watch.kept)
+    assert len(watch.kept) > 6, "there are cursors and run keys"
+    for state in states:
+        for _, size, changed in state:
+            for number in (size, changed, changed // 10**9):
+                assert str(number) not in kept
+        writings = [json.dumps(state), json.dumps([list(file) for file in state]), str(state), repr(tuple(state))]
+        writings += [f"{size}{changed}" for _, size, changed in state] + [str(changed) for _, _, changed in state]
+        for writing, plain in itertools.product(writings, (sha256, sha1, md5)):
+            assert plain(writing.encode()).hexdigest() not in kept
+        for writing, key in itertools.product(writings, (b"", b"\0" * 32, b"source sensor")):
+            assert hmac.new(key, writing.encode(), sha256).hexdigest() not in kept
+        with_key = hmac.new(watch.custody.derive("source sensor"), json.dumps(state).encode(), sha256).hexdigest()
+        assert with_key in kept, "who has the custody's key can tell, and computes it this way"
+
+
+def house_of(root: Path) -> tuple[dg.Definitions, SwappingRelease, Any]:
+    """Two releases of one dataset, with the first one's job."""
+    write_csv(root / "units.csv", households(20))
+    dataset = small_dataset(root)
+    one, other = small_release(dataset, root), small_release(dataset, root, name="again")
+    cef, *checks = build_cef(dataset, root)
+    builders = (build_invariants, build_charge, build_swapped, build_tables, build_publication)
+    assets = [build(release) for release in (one, other) for build in builders]
+    utility = [asset for release in (one, other) for asset in build_utility(release)]
+    ledger = build_ledger(
+        [release.key("charge") for release in (one, other)], [release.key("swapped") for release in (one, other)]
+    )
+    job = release_job(one)
+    custody = Custody(folder=str(root / "custody"))
+    definitions = dg.Definitions(
+        assets=[cef, *assets, *utility, ledger, build_composition(dataset)],
+        asset_checks=[*checks, *build_composition_checks(dataset), *build_gates(one), *build_gates(other)],
+        jobs=[job],
+        schedules=[release_schedule(one, job, "30 4 * * 1")],
+        sensors=[source_sensor(one, job, root)],
+        resources={name: dg.ResourceDefinition.none_resource() for name in ("warehouse", "ledger")}
+        | {"custody": custody},
+    )
+    return definitions, one, other
+
+
+def test_a_release_job_makes_its_release_and_what_it_shares_and_no_other_release(tmp_path: Path) -> None:
+    definitions, release, _ = house_of(tmp_path)
+    layer = definitions.resolve_job_def("village_counties").asset_layer
+    stages = ("invariants", "charge", "swapped", "tables", "utility", "publication")
+    shared = {dg.AssetKey(["village", "cef"]), dg.AssetKey(["ledger"]), dg.AssetKey(["village", "composition"])}
+    assert layer.executable_asset_keys == {release.key(stage) for stage in stages} | shared
+
+
+def test_the_job_carries_every_check_of_its_assets_and_none_of_another_release(tmp_path: Path) -> None:
+    definitions, release, _ = house_of(tmp_path)
+    checks = {f"{promise.stage}_{promise.name}" for promise in promises(release)} | {"tables_confidentiality"}
+    steps = {node.name for node in definitions.resolve_job_def("village_counties").nodes}
+    for check in checks:
+        assert any(step.endswith(f"__{check}") for step in steps), check
+    assert not any("again" in step for step in steps)
+
+
+def test_the_schedule_is_on_with_its_cron_expression_and_launches_the_job(tmp_path: Path) -> None:
+    definitions, _, _ = house_of(tmp_path)
+    schedule = definitions.resolve_schedule_def("village_counties_schedule")
+    assert schedule.cron_schedule == "30 4 * * 1"
+    assert schedule.job_name == "village_counties"
+    assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
+
+
+def test_the_sensor_is_on_and_launches_the_job(tmp_path: Path) -> None:
+    definitions, _, _ = house_of(tmp_path)
+    sensor = definitions.resolve_sensor_def("village_counties_source")
+    assert sensor.job_name == "village_counties"
+    assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
