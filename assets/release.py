@@ -18,8 +18,17 @@ from mechanisms.swapping.design import SwappingDesign
 from resources.custody import CustodyMode
 from resources.statements import Table, Zone
 
-RESERVED = ("count", "stratum", "holding_code", "swap_code", "composition", "persons")
-"""Names of Stirred's own columns in the tables of a release."""
+RESERVED = {
+    "count",
+    "stratum",
+    "holding_code",
+    "swap_code",
+    "composition",
+    "persons",
+    "unit_key",
+    "household_type",
+}
+"""Names of Stirred's own columns in the tables of a release, in small letters: DuckDB takes no notice of case."""
 
 
 class DeclarationError(ValueError):
@@ -76,7 +85,7 @@ class SwappingRelease:
         for name in self.design.match:
             if self.variables[name].nullable:
                 self._refuse(f"match: {name} may be null, and a null matches nothing; declare it not nullable")
-        taken = [name for name in (*self.variables, *self.person_variables) if name in RESERVED]
+        taken = [name for name in (*self.variables, *self.person_variables) if name.casefold() in RESERVED]
         if taken:
             self._refuse(f"column {taken[0]} of the dataset bears a name that a release's own tables need")
         self._check_products()
@@ -113,8 +122,10 @@ class SwappingRelease:
                         f"columns of the swapped data are {', '.join(known)}"
                     )
             for name in product.totals:
-                if product.total_label in [str(code) for code in known[name].codes]:
-                    self._refuse(f"products: {product.name}: totals: {name} has a value {product.total_label} itself")
+                if known[name].admits(product.total_label):
+                    self._refuse(
+                        f"products: {product.name}: totals: {name} may have a value {product.total_label} itself"
+                    )
 
     def _check_experiment(self, experiment: Experiment) -> None:
         if not self.dataset.synthetic:

@@ -17,7 +17,7 @@ import dagster as dg
 from benchmarks.result import Result
 
 RUNS = 3
-JOB = "ma1940_tenure_by_county"
+JOB = "ma1940__tenure_by_county"
 
 
 def measure() -> list[Result]:

@@ -19,10 +19,10 @@ from resources.custody import Custody
 
 
 def release_job(release: SwappingRelease) -> UnresolvedAssetJobDefinition:
-    """The job that makes a release from its source to its publication, `<dataset>_<release>`."""
+    """The job that makes a release from its source to its publication, `<dataset>__<release>`."""
     shared = [release.dataset_key("cef"), LEDGER_KEY, release.dataset_key("composition")]
     return dg.define_asset_job(
-        f"{release.dataset.name}_{release.name}",
+        release.schema,
         selection=dg.AssetSelection.groups(release.schema) | dg.AssetSelection.assets(*shared),
         description=f"{release.title}: every stage from the source to the publication, with every check.",
     )
@@ -35,7 +35,7 @@ def release_schedule(
 ) -> dg.ScheduleDefinition:
     """Run the release's job on a cron expression (UTC); on from the start."""
     return dg.ScheduleDefinition(
-        name=f"{release.dataset.name}_{release.name}_schedule",
+        name=f"{release.schema}__schedule",
         job=job,
         cron_schedule=cron,
         default_status=dg.DefaultScheduleStatus.RUNNING,
@@ -56,7 +56,7 @@ def source_sensor(
     paths = [path for table in release.dataset.tables.values() if (path := source_path(table, root))]
 
     @dg.sensor(
-        name=f"{release.dataset.name}_{release.name}_source",
+        name=f"{release.schema}__source",
         job=job,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
@@ -68,15 +68,20 @@ def source_sensor(
             return dg.SkipReason(f"{', '.join(missing)} is missing")
         state = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
         seen = hmac.new(custody.derive("source sensor"), json.dumps(state).encode(), sha256).hexdigest()
-        before = json.loads(context.cursor) if context.cursor else {"launched": seen, "seen": seen}
+        before = json.loads(context.cursor or _cursor(seen, seen, 0))
+        launches = before["launches"]
         if seen == before["launched"]:
-            return dg.SensorResult(skip_reason="the source has not changed", cursor=_cursor(seen, seen))
+            return dg.SensorResult(skip_reason="the source has not changed", cursor=_cursor(seen, seen, launches))
         if seen != before["seen"]:
-            return dg.SensorResult(skip_reason="the source is changing", cursor=_cursor(before["launched"], seen))
-        return dg.SensorResult(run_requests=[dg.RunRequest(run_key=seen)], cursor=_cursor(seen, seen))
+            return dg.SensorResult(
+                skip_reason="the source is changing", cursor=_cursor(before["launched"], seen, launches)
+            )
+        # Numbered, so that a source which returns to an earlier state is launched again.
+        request = dg.RunRequest(run_key=f"{launches + 1}-{seen}")
+        return dg.SensorResult(run_requests=[request], cursor=_cursor(seen, seen, launches + 1))
 
     return source_changed
 
 
-def _cursor(launched: str, seen: str) -> str:
-    return json.dumps({"launched": launched, "seen": seen})
+def _cursor(launched: str, seen: str, launches: int) -> str:
+    return json.dumps({"launched": launched, "seen": seen, "launches": launches})

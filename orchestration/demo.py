@@ -16,7 +16,7 @@ from orchestration.definitions import house_resources
 from resources.ledger import Ledger
 
 ROOT = Path(__file__).resolve().parent.parent
-JOB = "ma1940_tenure_by_county"
+JOB = "ma1940__tenure_by_county"
 
 
 def main() -> int:
@@ -55,7 +55,7 @@ def _show_table(path: Path) -> None:
     with path.open(newline="") as file:
         published = {(row["county"], row["tenure"]): int(row["count"]) for row in csv.DictReader(file)}
     with MA1940_MARGINS.open(newline="") as file:
-        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+        rows = list(csv.DictReader(file))
     print(f"\n{'':14}{'owned':>10}{'published':>11}{'rented':>11}{'published':>11}{'total':>11}")
     for row in rows:
         county, owned, rented = row["county"], int(row["owned"]), int(row["rented"])

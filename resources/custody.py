@@ -111,6 +111,10 @@ class Custody(ConfigurableResource):
         path.unlink(missing_ok=True)
         flush_folder(path.parent)
 
+    def keeps(self, draw_id: str) -> bool:
+        """Whether a draw's ephemeral key is still there."""
+        return self._ephemeral(draw_id).exists()
+
     def private_folder(self, name: str = "") -> Path:
         """The custody's folder, or one inside it, made with mode 0700 if it is not there.
 

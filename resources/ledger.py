@@ -106,11 +106,11 @@ class Ledger(ConfigurableResource):
                     raise CapExceeded(_over(dataset, release, charged, specification.loss, cap))
                 self._append(session, new)
                 return new
-            for term in ("dataset", "release", "specification", "commitment"):
+            for term in ("dataset", "release", "commitment"):
                 if getattr(found, term) != getattr(new, term):
-                    raise LedgerError(
-                        f"draw {draw_id} is reserved in entry {found.sequence} with another {term} than is asked now"
-                    )
+                    raise LedgerError(_otherwise(found, term))
+            if not found.declared().protects_like(specification):
+                raise LedgerError(_otherwise(found, "specification"))
             return found
 
     def settle(self, draw_id: str, output_version: str) -> Entry:
@@ -290,3 +290,7 @@ def _over(dataset: str, release: str, charged: PureLoss, charge: PureLoss, cap: 
         f"which does not fit under the cap of {cap} ({limit.rounded_up()}): "
         f"{charged.rounded_up()} is charged so far and {left} remains"
     )
+
+
+def _otherwise(found: Entry, term: str) -> str:
+    return f"draw {found.draw_id} is reserved in entry {found.sequence} with another {term} than is asked now"

@@ -47,7 +47,8 @@ class Session:
 
     def rows(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> list[tuple[Any, ...]]:
         """All rows of a statement's result, for results known to be small."""
-        return self._execute(name, statement(name, names), values).fetchall()
+        with self._guarded(name):
+            return self._execute(name, statement(name, names), values).fetchall()
 
     def row(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> tuple[Any, ...]:
         """The single row of a statement's result."""
@@ -56,7 +57,8 @@ class Session:
 
     def arrow(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> pa.Table:
         """A statement's result as an Arrow table."""
-        return self._execute(name, statement(name, names), values).to_arrow_table()
+        with self._guarded(name):
+            return self._execute(name, statement(name, names), values).to_arrow_table()
 
     def batches(
         self, name: str, rows: int, values: Mapping[str, Any] | None = None, /, **names: Any
@@ -144,7 +146,7 @@ class Session:
     def _guarded(self, name: str) -> Iterator[None]:
         try:
             yield
-        except duckdb.Error as error:
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
             if Zone.CONFIDENTIAL in self._zones:
                 raise WarehouseError(f"statement {name} failed: {type(error).__name__}") from None
             raise WarehouseError(f"statement {name} failed: {error}") from error
@@ -213,6 +215,7 @@ class Warehouse(ConfigurableResource):
             return
         fresh = path.with_name(f".{path.name}.{token_hex(8)}")
         duckdb.connect(str(fresh)).close()
+        fresh.chmod(0o600)
         with suppress(FileExistsError):
             path.hardlink_to(fresh)
         fresh.unlink()

@@ -19,6 +19,7 @@ from dagster._core.definitions.job_base import InMemoryJob
 from assets.cef.asset import build_cef
 from assets.cef.declaration import DatasetDeclaration
 from assets.charge.asset import build_charge
+from assets.confidentiality import nodes_of
 from assets.gates.asset import build_gates
 from assets.gates.promises import House
 from assets.invariants.asset import build_invariants
@@ -269,4 +270,5 @@ def small_house(
         ],
         executor=dg.in_process_executor,
     )
-    return SmallHouse(root, House(release, warehouse, custody, ledger), definitions, dg.DagsterInstance.ephemeral())
+    house = House(release, warehouse, custody, ledger, nodes_of(definitions.resolve_asset_graph()))
+    return SmallHouse(root, house, definitions, dg.DagsterInstance.ephemeral())

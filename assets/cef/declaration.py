@@ -190,6 +190,12 @@ class Column(dg.Model):
         )
         return lowest, highest
 
+    def admits(self, text: str) -> bool:
+        """Whether a value that may occur is written as `text`."""
+        if self.pattern is not None:
+            return bool(pc.match_substring_regex(pa.array([text]), whole(self.pattern))[0].as_py())
+        return text in [str(code) for code in self.codes]
+
     @property
     def domain(self) -> str:
         """The domain in words, short enough for a message or a table cell."""
@@ -352,6 +358,14 @@ class DatasetDeclaration(dg.Model):
             raise ValueError("persons: reader ma1940 has units only")
         if self.units.key is None:
             raise ValueError("units: a column of role key is required where there are persons")
+        if self.record_name == "person":
+            raise ValueError("record_name: units that hold persons are not called person")
+        if not self.persons.variables:
+            raise ValueError("persons: declare at least one column besides key and unit")
+        ours = {name.casefold() for name in self.units.variables}
+        shared = [name for name in self.persons.variables if name.casefold() in ours]
+        if shared:
+            raise ValueError(f"persons: column {shared[0]} bears the name of a column of units; rename one of them")
         named = [name for name, column in self.persons.columns.items() if column.role is Role.UNIT]
         if len(named) != 1:
             raise ValueError(f"persons: exactly one column of role unit is required, found {len(named)}")

@@ -32,14 +32,15 @@ def ingest(session: Session, declaration: DatasetDeclaration, root: Path, versio
     findings: list[Finding] = []
     sources: dict[str, Source] = {}
     ill_typed: dict[str, Counter[str]] = {}
+    states = {}
     for name, records in declaration.tables.items():
         try:
             sources[name] = open_source(declaration, records, root)
+            states[name] = sources[name].state()
             ill_typed[name] = _count_ill_typed(session, sources[name], records)
         except SourceError as error:
             sources.pop(name, None)
             findings += error.findings
-    states = {name: source.state() for name, source in sources.items()}
     with session.transaction():
         for table, (name, records) in zip(declaration.cef_tables(), declaration.tables.items(), strict=True):
             if name in sources:

@@ -10,10 +10,11 @@ import pyarrow as pa
 from assets.charge.draw import Draw, describe_draw
 from assets.conventions import attributes, table_schema
 from assets.release import SwappingRelease
+from assets.tabulation.tables import require_readable
 from mechanisms.swapping.loss import evaluated, smallest_attainable
 from resources.chain import Entry
 from resources.custody import Custody, commitment
-from resources.ledger import Ledger, LedgerError
+from resources.ledger import CapExceeded, Ledger
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -48,6 +49,7 @@ def build_charge(release: SwappingRelease) -> dg.AssetsDefinition:
     )
     def charge(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            require_readable(session, release)
             draw = describe_draw(session, release, custody)
         entry = reserve(release, draw, custody, ledger)
         facts = charge_facts(release, draw, entry)
@@ -81,9 +83,8 @@ def reserve(release: SwappingRelease, draw: Draw, custody: Custody, ledger: Ledg
         return ledger.reserve(
             release.dataset.name, release.name, draw.draw_id, draw.specification, committed, release.dataset.cap
         )
-    except LedgerError:
-        if not standing:
-            custody.forget(draw.draw_id)
+    except CapExceeded:
+        custody.forget(draw.draw_id)
         raise
 
 
@@ -100,9 +101,9 @@ def charge_facts(release: SwappingRelease, draw: Draw, entry: Entry) -> dict[str
         "swap_rate": str(swap_rate),
         "strata": draw.strata,
         "largest_stratum": b,
-        "epsilon_exact": f"ln({loss.argument})",
+        "epsilon_exact": str(loss),
         "epsilon": float(loss.rounded_up(4)),
-        "epsilon_evaluated": round(evaluated(b, swap_rate), 6),
+        "epsilon_evaluated": evaluated(b, swap_rate),
         "smallest_epsilon": round(smallest[0], 4),
         "smallest_epsilon_at_swap_rate": round(smallest[1], 6),
     }

@@ -42,7 +42,7 @@ class Draw:
 def describe_draw(session: Session, release: SwappingRelease, custody: Custody) -> Draw:
     """The draw that the release's parameters and stored invariants call for."""
     holding, swapping = release.public(HOLDING), release.public(SWAPPING)
-    strata, largest = session.row("charge/strata", holding=holding, swapping=swapping)
+    strata, largest = session.row("charge/strata", holding=holding, swapping=swapping, match=list(release.design.match))
     (version,) = session.row("charge/records_version", table=release.public(RECORDS))
     holding_version, swap_version = session.content_version([holding]), session.content_version([swapping])
     design = release.design

@@ -5,10 +5,11 @@ Here belongs wrapping promises as blocking Dagster checks. What is promised belo
 
 import dagster as dg
 
-from assets.confidentiality import deployed_graph, leaks, nodes_of
+from assets.confidentiality import deployed_graph, nodes_of
 from assets.conventions import POOL, check_result
 from assets.gates.promises import House, Promise, promises
-from assets.publication.asset import CONFIDENTIALITY, broken_checksums
+from assets.publication.asset import altered_files
+from assets.publication.package import CHECKSUMS
 from assets.release import SwappingRelease
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -21,39 +22,34 @@ SHARED_STAGES = {"cef", "composition"}
 def build_gates(release: SwappingRelease) -> list[dg.AssetChecksDefinition]:
     """A blocking check for every promise a release makes of its own, and one for the files once published."""
     own = [promise for promise in promises(release) if promise.stage not in SHARED_STAGES]
-    return [*(_gate(release, promise) for promise in own), _confidentiality(release), _files(release)]
+    return [*(_gate(release, promise) for promise in own), _files(release)]
 
 
 def _gate(release: SwappingRelease, promise: Promise) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=release.key(promise.stage), name=promise.name, description=promise.words, blocking=True, pool=POOL
     )
-    def gate(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.AssetCheckResult:
-        return check_result(promise.broken(House(release, warehouse, custody, ledger)))
+    def gate(
+        context: dg.AssetCheckExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
+    ) -> dg.AssetCheckResult:
+        house = House(release, warehouse, custody, ledger, nodes_of(deployed_graph(context)))
+        return check_result(promise.broken(house))
 
     return gate
 
 
-def _confidentiality(release: SwappingRelease) -> dg.AssetChecksDefinition:
-    @dg.asset_check(
-        asset=release.key(CONFIDENTIALITY.stage),
-        name=CONFIDENTIALITY.name,
-        description=CONFIDENTIALITY.words,
-        blocking=True,
-    )
-    def confidentiality(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        return check_result(leaks(nodes_of(deployed_graph(context)), release.key("publication")))
-
-    return confidentiality
-
-
 def _files(release: SwappingRelease) -> dg.AssetChecksDefinition:
+    key = release.key("publication")
+
     @dg.asset_check(
-        asset=release.key("publication"),
+        asset=key,
         name="files_as_published",
-        description="Every published file is there, with the checksum it was published with.",
+        description="The published files are those of the last materialization, every one and no other.",
     )
-    def files_as_published() -> dg.AssetCheckResult:
-        return check_result(broken_checksums(release.folder))
+    def files_as_published(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        event = context.instance.get_latest_materialization_event(key)
+        materialization = event.asset_materialization if event else None
+        checksums = materialization.metadata[CHECKSUMS].value if materialization else None
+        return check_result(altered_files(release.folder, str(checksums)))
 
     return files_as_published

@@ -4,11 +4,15 @@ Here belongs the evaluation of a promise, on the tables as they are at that mome
 the asset checks and the publication, which asks every one again before it writes a file.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from assets.cef.validation import cef_findings
+from assets.cef.declaration import RecordTable
+from assets.cef.validation import cef_problems, row_findings
 from assets.charge.draw import describe_draw
+from assets.confidentiality import Node, leaks
+from assets.invariants.asset import composition_statement, margin_statements
 from assets.invariants.records import (
     COMPOSITIONS,
     HOLDING,
@@ -22,7 +26,7 @@ from assets.invariants.records import (
 from assets.ledger.asset import cap_problems
 from assets.release import SwappingRelease
 from assets.swap.asset import SWAPPED, can_replay, make_again, stage_decoded, stored_version
-from assets.tabulation.tables import SATURATED, counted, product_names, product_values
+from assets.tabulation.tables import counted, product_names, product_values, saturated_statements
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Fragment, Table, Zone
@@ -31,12 +35,21 @@ from resources.warehouse import Session, Warehouse
 
 @dataclass(frozen=True)
 class House:
-    """A release and the resources its promises are checked against."""
+    """A release and what its promises are checked against.
+
+    Attributes:
+        release: as declared.
+        warehouse: the tables.
+        custody: the keys.
+        ledger: the charges.
+        nodes: the deployment's asset graph, for the walk from confidential data to the publication.
+    """
 
     release: SwappingRelease
     warehouse: Warehouse
     custody: Custody
     ledger: Ledger
+    nodes: Mapping[str, Node]
 
 
 @dataclass(frozen=True)
@@ -59,8 +72,9 @@ class Promise:
 def promises(release: SwappingRelease) -> tuple[Promise, ...]:
     """All promises of a release, in the order of its stages."""
     kept = [
-        Promise("schema_and_keys", "cef", "The CEF has the declared columns, types, domains and keys.", _cef),
+        Promise("schema_and_keys", "cef", "The CEF has the declared columns, types and keys.", _cef),
         Promise("margins_of_the_cef", "invariants", "The invariants are the margins of the CEF as it is.", _margins),
+        Promise("values_in_domain", "invariants", "Every value that occurs lies in its declared domain.", _domains),
         Promise("charge_present", "charge", "The ledger holds the charge for exactly this draw.", _charge),
         Promise("holding_margin_exact", "swapped", "Counts by the holding variables are exact.", _holding),
         Promise("swap_margin_exact", "swapped", "Counts by match and swap variables are exact.", _swapping),
@@ -84,12 +98,20 @@ def promises(release: SwappingRelease) -> tuple[Promise, ...]:
             "Every product adds up to the invariants it touches.",
             _products_and_invariants,
         ),
+        Promise(
+            "confidentiality",
+            "tables",
+            "Every path from confidential data to the publication passes a charged draw or a declared invariant.",
+            _confidentiality,
+        ),
         Promise("within_cap", "composition", "All charges to the dataset stay within its cap.", _cap),
         Promise("ledger_intact", "composition", "No ledger entry was edited, removed or reordered.", _ledger),
     ]
     if can_replay(release):
-        replay = Promise("replay", "swapped", "Making the draw again gives the same swapped data.", _replay)
-        kept.insert([promise.name for promise in kept].index("record_count") + 1, replay)
+        last = Promise("replay", "swapped", "Making the draw again gives the same swapped data.", _replay)
+    else:
+        last = Promise("key_gone", "swapped", "The draw's key is no longer kept, so nobody can replay it.", _key_gone)
+    kept.insert([promise.name for promise in kept].index("settled") + 1, last)
     return tuple(kept)
 
 
@@ -123,7 +145,7 @@ def _said(number: int, what: str) -> list[str]:
 
 def _cef(house: House) -> list[str]:
     with house.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        return [str(finding) for finding in cef_findings(session, house.release.dataset)]
+        return cef_problems(session, house.release.dataset)
 
 
 def _margins(house: House) -> list[str]:
@@ -131,29 +153,37 @@ def _margins(house: House) -> list[str]:
     with house.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         records = stage_records(session, release)
         problems = []
-        for table in (HOLDING, SWAPPING):
-            stored = release.public(table)
-            own = ("holding_code", "swap_code", "stratum", "count")
-            columns = [name for name in session.columns(stored) if name not in own]
-            counts = session.stage("counts", "gates/counts", records=records, columns=columns)
-            problems += _said(_differing(session, stored, counts, [*columns, "count"]), f"{stored}: differing rows")
-        version = cells_version(read_contingency(session, release, records), house.custody.version_key())
-        if session.row("charge/records_version", table=release.public(RECORDS)) != (version,):
-            problems.append(f"{release.public(RECORDS)} is not the version of the CEF's records")
-        if release.has_persons_following and release.dataset.persons:
-            problems += _compositions(session, release)
+        for table, names in margin_statements(release, records).items():
+            again = session.stage("again", "invariants/margin", **names)
+            problems += _differing_table(session, release.public(table), again)
+        if release.has_persons_following:
+            again = session.stage("again", "invariants/compositions", **composition_statement(release, records))
+            problems += _differing_table(session, release.public(COMPOSITIONS), again)
+        if not problems:
+            version = cells_version(read_contingency(session, release, records), house.custody.version_key())
+            if session.row("charge/records_version", table=release.public(RECORDS)) != (version,):
+                problems.append(f"{release.public(RECORDS)} is not the version of the CEF's records")
         return problems
 
 
-def _compositions(session: Session, release: SwappingRelease) -> list[str]:
-    persons = list(release.person_variables)
-    listed = session.stage(
-        "listed", "tabulation/persons", units=release.public(HOLDING), persons=release.public(COMPOSITIONS)
-    )
-    actual = session.stage("actual", "gates/counts", records=release.dataset.cef_tables()[1], columns=persons)
-    return _said(
-        _unequal(session, listed, actual, persons), "combinations of persons counted otherwise than in the CEF"
-    )
+def _differing_table(session: Session, stored: Table, again: Fragment) -> list[str]:
+    columns = list(session.columns(stored))
+    return _said(_differing(session, stored, again, columns), f"{stored}: differing rows")
+
+
+def _domains(house: House) -> list[str]:
+    release = house.release
+    design, variables = release.design, release.variables
+    tables = {HOLDING: {name: variables[name] for name in design.holding}}
+    tables[SWAPPING] = {name: variables[name] for name in swap_variables(release)}
+    if release.has_persons_following:
+        tables[COMPOSITIONS] = dict(release.person_variables)
+    problems = []
+    with house.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for name, columns in tables.items():
+            table, declared = release.public(name), RecordTable.model_validate({"columns": columns})
+            problems += [str(finding) for finding in row_findings(session, table, declared, str(table), Counter())]
+    return problems
 
 
 def _charge(house: House) -> list[str]:
@@ -163,7 +193,7 @@ def _charge(house: House) -> list[str]:
     entry = house.ledger.reservation(draw.draw_id)
     if entry is None:
         return [f"no ledger entry for draw {draw.draw_id}"]
-    if entry.declared() != draw.specification:
+    if not entry.declared().protects_like(draw.specification):
         return [f"ledger entry {entry.sequence} was made for another DP specification"]
     if (entry.dataset, entry.release) != (release.dataset.name, release.name):
         return [f"ledger entry {entry.sequence} belongs to {entry.dataset}/{entry.release}"]
@@ -171,7 +201,8 @@ def _charge(house: House) -> list[str]:
 
 
 def _holding(house: House) -> list[str]:
-    return _swapped_margin(house, HOLDING, list(house.release.design.holding))
+    # The code stands for the persons of a unit too, which have no column of their own here.
+    return _swapped_margin(house, HOLDING, ["holding_code", *house.release.design.holding])
 
 
 def _swapping(house: House) -> list[str]:
@@ -205,7 +236,10 @@ def _replay(house: House) -> list[str]:
     release = house.release
     with house.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         draw = describe_draw(session, release, house.custody)
-        again = stage_decoded(session, release, make_again(session, release, draw, house.custody), "again")
+        if house.ledger.reservation(draw.draw_id) is None:
+            return [f"draw {draw.draw_id} is not charged, and so it is not made again"]
+        cells = make_again(session, release, draw, house.custody, house.ledger)
+        again = stage_decoded(session, release, cells, "again")
         columns = list(session.columns(release.public(SWAPPED)))
         return _said(_differing(session, release.public(SWAPPED), again, columns), "differing cells")
 
@@ -235,9 +269,9 @@ def _products(house: House) -> list[str]:
             rows = _differing(session, stored, again, [*columns, "count"])
             rows += _unequal(session, stored, records, columns, list(product.totals), product.total_label)
             problems += _said(rows, f"{product.name}: differing cells")
-        columns = list(release.variables)
-        rows = _differing(session, release.public(SATURATED), release.public(SWAPPED), [*columns, "count"])
-        problems += _said(rows, f"{SATURATED}: differing cells")
+        for table, (name, names) in saturated_statements(release).items():
+            again = session.stage("again", name, **names)
+            problems += _differing_table(session, release.public(table), again)
     return problems
 
 
@@ -262,6 +296,17 @@ def _products_and_invariants(house: House) -> list[str]:
 
 def _cap(house: House) -> list[str]:
     return cap_problems(house.release.dataset, house.ledger)
+
+
+def _key_gone(house: House) -> list[str]:
+    release = house.release
+    with house.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        draw_id = describe_draw(session, release, house.custody).draw_id
+    return [f"the key of draw {draw_id} is still kept"] if house.custody.keeps(draw_id) else []
+
+
+def _confidentiality(house: House) -> list[str]:
+    return leaks(house.nodes, house.release.key("publication"))
 
 
 def _ledger(house: House) -> list[str]:

@@ -4,6 +4,8 @@ Here belongs the stage. That these counts survive swapping is Proposition 4 of B
 published exactly is what the release declares.
 """
 
+from typing import Any
+
 import dagster as dg
 
 from assets.conventions import INVARIANT, attributes, table_schema
@@ -21,7 +23,7 @@ from assets.invariants.records import (
 )
 from assets.release import SwappingRelease
 from resources.custody import Custody
-from resources.statements import Table, Zone
+from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, Warehouse
 
 CODE_VERSION = "1"
@@ -75,27 +77,41 @@ def invariant_tables(release: SwappingRelease) -> list[Table]:
     return [release.public(name) for name in names]
 
 
+def margin_statements(release: SwappingRelease, records: Fragment | Table) -> dict[str, dict[str, Any]]:
+    """By margin, the identifiers of the statement `invariants/margin` that counts it from the records."""
+    match = list(release.design.match)
+    return {
+        HOLDING: {
+            "records": records,
+            "code": "holding_code",
+            "match": match,
+            "variables": holding_variables(release),
+        },
+        SWAPPING: {"records": records, "code": "swap_code", "match": match, "variables": swap_variables(release)},
+    }
+
+
+def composition_statement(release: SwappingRelease, records: Fragment | Table) -> dict[str, Any]:
+    """The identifiers of the statement `invariants/compositions`, for units whose persons follow them."""
+    persons = release.dataset.persons
+    if persons is None:
+        raise ValueError(f"{release.dataset.name} has no persons")
+    return codebooks(release) | {
+        "records": records,
+        "persons": release.dataset.cef_tables()[1],
+        "unit": persons.unit,
+        "person_variables": list(release.person_variables),
+    }
+
+
 def write_invariants(session: Session, release: SwappingRelease, version_key: bytes) -> None:
     """Write both margins, the persons of each kind of unit, and the keyed version of the records."""
     records = stage_records(session, release)
-    match = list(release.design.match)
-    for table, code, variables in (
-        (HOLDING, "holding_code", holding_variables(release)),
-        (SWAPPING, "swap_code", swap_variables(release)),
-    ):
-        session.create(
-            release.public(table), "invariants/margin", records=records, code=code, match=match, variables=variables
-        )
-    if release.has_persons_following and release.dataset.persons:
-        session.create(
-            release.public(COMPOSITIONS),
-            "invariants/compositions",
-            records=records,
-            persons=release.dataset.cef_tables()[1],
-            unit=release.dataset.persons.unit,
-            person_variables=list(release.person_variables),
-            **codebooks(release),
-        )
+    for table, names in margin_statements(release, records).items():
+        session.create(release.public(table), "invariants/margin", **names)
+    if release.has_persons_following:
+        names = composition_statement(release, records)
+        session.create(release.public(COMPOSITIONS), "invariants/compositions", **names)
     version = cells_version(read_contingency(session, release, records), version_key)
     session.create(release.public(RECORDS), "invariants/version", {"version": version})
 

@@ -84,7 +84,7 @@ def cells_version(table: Contingency, key: bytes | None) -> str:
         key: the custody's version key, which makes it an HMAC, for records; None for what is drawn from them.
     """
     digest = hmac.new(key, digestmod=sha256) if key else sha256()
-    for column in (table.holding, table.swap, table.count):
+    for column in (table.stratum, table.holding, table.swap, table.count):
         digest.update(len(column).to_bytes(8, "little"))
         digest.update(np.ascontiguousarray(column).data)
     return digest.hexdigest()

@@ -5,7 +5,7 @@ charge and the swap; the ledger itself is `resources.ledger`.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from hashlib import sha256
 
 import dagster as dg
@@ -14,12 +14,14 @@ import pyarrow as pa
 from assets.cef.declaration import DatasetDeclaration
 from assets.conventions import POOL, attributes, check_result, preview, table_schema
 from mechanisms.accounting.specification import Total
+from resources.chain import GENESIS, Entry
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
 CODE_VERSION = "1"
 LEDGER_KEY = dg.AssetKey(["ledger"])
+_ENTRY = pa.schema([(field.name, pa.int64() if field.name == "sequence" else pa.string()) for field in fields(Entry)])
 ENTRIES = Table(Zone.PUBLIC, "ledger", "entries")
 
 
@@ -43,19 +45,20 @@ def build_ledger(charges: Sequence[dg.AssetKey], draws: Sequence[dg.AssetKey]) -
         if problems:
             raise LedgerError(f"the ledger is not intact: {'; '.join(problems)}")
         entries = ledger.entries()
-        rows = pa.Table.from_pylist([asdict(entry) for entry in entries])
+        rows = pa.Table.from_pylist([asdict(entry) for entry in entries], schema=_ENTRY)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             session.create(ENTRIES, "warehouse/all", source=session.lend("entries", rows))
             schema = table_schema(session.columns(ENTRIES), {})
+        head = entries[-1].hash if entries else GENESIS
         shown = [
             (entry.sequence, entry.kind, f"{entry.dataset}/{entry.release}", entry.draw_id[:12], entry.recorded_at)
             for entry in entries[-20:]
         ]
         return dg.MaterializeResult(
-            data_version=dg.DataVersion(entries[-1].hash),
+            data_version=dg.DataVersion(head),
             metadata={
                 "entries": len(entries),
-                "head": entries[-1].hash,
+                "head": head,
                 "latest entries": preview(["entry", "kind", "release", "draw", "recorded at (UTC)"], shown),
                 "dagster/column_schema": schema,
             },
@@ -75,9 +78,9 @@ def build_composition(dataset: DatasetDeclaration) -> dg.AssetsDefinition:
         description=f"""What all releases from {dataset.name} lose together.
 
 Losses in the multiplicative distance (pure DP) add up, ε₁ + ε₂ + …, within the universes that share all
-invariants involved. A guarantee for {dataset.record_name}s counts towards persons as often as one person's
-change changes a {dataset.record_name}. Totals of different units stand side by side and are not added. The cap is
-ε = {dataset.cap}.""",
+invariants involved. A guarantee for {dataset.record_name}s counts towards persons as often as a change of one
+person's characteristics changes a {dataset.record_name}. Totals of different units stand side by side. The cap of
+ε = {dataset.cap} is the one place where every charge is counted, whatever its unit: an upper bound.""",
         code_version=CODE_VERSION,
         **attributes("composition", Zone.PUBLIC, {"duckdb", "ledger"}),
     )
@@ -94,7 +97,7 @@ change changes a {dataset.record_name}. Totals of different units stand side by 
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sha256(repr(totals).encode()).hexdigest()),
             metadata={
-                "ε": float(charged.rounded_up(4)),
+                "ε counted against the cap": float(charged.rounded_up(4)),
                 "cap": f"ε = {dataset.cap}",
                 "charges": max((total.releases for total in totals), default=0),
                 "totals": preview(["unit", "output premetric", "ε", "charges"], shown),

@@ -7,6 +7,7 @@ another run, or before somebody touched a table, vouches for nothing.
 from collections.abc import Mapping
 from datetime import datetime
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ import duckdb
 
 from assets.cef.declaration import Column
 from assets.charge.draw import Draw, describe_draw
-from assets.confidentiality import deployed_graph, leaks, nodes_of
+from assets.confidentiality import deployed_graph, nodes_of
 from assets.conventions import attributes, preview
-from assets.gates.promises import House, Promise, promises
+from assets.gates.promises import House, promises
 from assets.publication import swapping
 from assets.publication.certificate import (
     Certificate,
@@ -41,7 +42,7 @@ from assets.publication.package import (
 from assets.publication.placement import placed
 from assets.release import SwappingRelease
 from assets.tabulation.declaration import Product
-from assets.tabulation.tables import HOUSEHOLD_TYPES, SATURATED
+from assets.tabulation.tables import HOUSEHOLD_TYPES, SATURATED, published_tables
 from mechanisms.swapping import permutation
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -49,12 +50,6 @@ from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 
 CODE_VERSION = "1"
-CONFIDENTIALITY = Promise(
-    "confidentiality",
-    "tables",
-    "Every path from confidential data to the publication passes through a charged draw or a declared invariant.",
-    lambda house: [],
-)
 
 
 def build_publication(release: SwappingRelease) -> dg.AssetsDefinition:
@@ -62,7 +57,10 @@ def build_publication(release: SwappingRelease) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key("publication"),
-        deps=[release.key("tables"), release.dataset_key("composition")],
+        deps=[
+            *(release.key(stage) for stage in ("invariants", "charge", "swapped", "tables")),
+            release.dataset_key("composition"),
+        ],
         group_name=release.schema,
         description=_description(release),
         code_version=CODE_VERSION,
@@ -71,9 +69,8 @@ def build_publication(release: SwappingRelease) -> dg.AssetsDefinition:
     def publication(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
-        house = House(release, warehouse, custody, ledger)
-        passed = require_promises(house, leaks(nodes_of(deployed_graph(context)), release.key("publication")))
-        certificate, sums = publish(house, passed)
+        house = House(release, warehouse, custody, ledger, nodes_of(deployed_graph(context)))
+        certificate, sums = publish(house)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sums),
             metadata={
@@ -87,37 +84,35 @@ def build_publication(release: SwappingRelease) -> dg.AssetsDefinition:
                     ["file", "rows", "SHA-256"],
                     [(file.path, f"{file.rows:,}", file.sha256) for file in certificate.products],
                 ),
-                "checks passed": preview(["check", "promise"], [(check.name, check.description) for check in passed]),
+                CHECKSUMS: sums,
+                "checks passed": preview(
+                    ["check", "promise"], [(check.name, check.description) for check in certificate.checks]
+                ),
             },
         )
 
     return publication
 
 
-def require_promises(house: House, graph_problems: list[str]) -> tuple[Check, ...]:
-    """All promises as passed checks.
+def publish(house: House) -> tuple[Certificate, str]:
+    """Ask every promise, then write the release's files and place them.
+
+    Returns:
+        The certificate, and the SHA-256 of `SHA256SUMS`.
 
     Raises:
-        dagster.Failure: if any is broken, naming every one; then nothing is published.
+        dagster.Failure: if a promise is broken, or a table was replaced after the promises were asked; then
+            nothing is published and what was published before stays.
     """
-    kept, broken = [], []
-    for promise in (*promises(house.release), CONFIDENTIALITY):
-        problems = graph_problems if promise is CONFIDENTIALITY else promise.broken(house)
-        broken += [f"{promise.stage}: {promise.name}: {problem}" for problem in problems]
-        kept.append(Check(promise.name, promise.words))
-    if broken:
-        raise dg.Failure(
-            description=f"{house.release.schema} is not published, because promises are broken:\n" + "\n".join(broken),
-            allow_retries=False,
-        )
-    return tuple(kept)
-
-
-def publish(house: House, passed: tuple[Check, ...]) -> tuple[Certificate, str]:
-    """Write the release's files and place them; returns the certificate and the SHA-256 of `SHA256SUMS`."""
     release = house.release
     tables = published(release)
+    with house.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        asked = _state(house, session)
+    passed = require_promises(house)
     with house.warehouse.session(reads=[Zone.PUBLIC]) as session, placed(release.folder) as folder:
+        # The session keeps every other process from writing, so what is compared here is what is written.
+        if _state(house, session) != asked:
+            raise _refusal(house, ["tables: another run replaced them meanwhile; materialize again"])
         files = write_data_files(session, folder, tables)
         certificate = certify(house, session, passed, files)
         package = data_package(
@@ -135,6 +130,34 @@ def publish(house: House, passed: tuple[Check, ...]) -> tuple[Certificate, str]:
             (folder / name).write_bytes(text)
         (folder / CHECKSUMS).write_bytes(checksums(folder))
     return certificate, file_sha256(release.folder / CHECKSUMS)
+
+
+def require_promises(house: House) -> tuple[Check, ...]:
+    """All promises as passed checks, asked stage by stage.
+
+    Raises:
+        dagster.Failure: naming every broken promise of the first stage that breaks one. Later stages rest on it
+            and are not asked.
+    """
+    kept: list[Check] = []
+    for _, group in groupby(promises(house.release), lambda promise: promise.stage):
+        broken = []
+        for promise in group:
+            broken += [f"{promise.stage}: {promise.name}: {problem}" for problem in promise.broken(house)]
+            kept.append(Check(promise.name, promise.words))
+        if broken:
+            raise _refusal(house, broken)
+    return tuple(kept)
+
+
+def _refusal(house: House, broken: list[str]) -> dg.Failure:
+    words = f"{house.release.schema} is not published, because promises are broken:\n" + "\n".join(broken)
+    return dg.Failure(description=words, allow_retries=False)
+
+
+def _state(house: House, session: Session) -> tuple[Draw, str]:
+    draw = describe_draw(session, house.release, house.custody)
+    return draw, session.content_version(published_tables(house.release))
 
 
 def certify(house: House, session: Session, passed: tuple[Check, ...], files: tuple[DataFile, ...]) -> Certificate:
@@ -247,18 +270,25 @@ def _count(counted: str) -> PublishedColumn:
     return PublishedColumn("count", "integer", f"Number of {counted} after swapping")
 
 
-def broken_checksums(folder: Path) -> list[str]:
-    """Files of a publication that are missing or not as they were published."""
-    lines = (folder / CHECKSUMS).read_text().splitlines() if (folder / CHECKSUMS).exists() else []
-    broken = [] if lines else [f"{CHECKSUMS} is missing"]
-    for line in lines:
-        digest, name = line.split("  ", 1)
-        path = folder / name
-        if not path.is_file():
-            broken.append(f"{name} is missing")
-        elif file_sha256(path) != digest:
-            broken.append(f"{name} was altered")
-    return broken
+def altered_files(folder: Path, published_checksums: str) -> list[str]:
+    """Files of a publication that are missing, not as they were published, or not of it.
+
+    Args:
+        folder: of the publication.
+        published_checksums: the SHA-256 of `SHA256SUMS` when it was placed.
+    """
+    sums = folder / CHECKSUMS
+    if not sums.is_file():
+        return [f"{CHECKSUMS} is missing"]
+    if file_sha256(sums) != published_checksums:
+        return [f"{CHECKSUMS} was altered"]
+    listed = {name: digest for digest, name in (line.split("  ", 1) for line in sums.read_text().splitlines())}
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {CHECKSUMS}
+    altered = [f"{name} is missing" for name in sorted(listed.keys() - found)]
+    altered += [f"{name} is no file of the publication" for name in sorted(found - listed.keys())]
+    return altered + [
+        f"{name} was altered" for name in sorted(listed.keys() & found) if file_sha256(folder / name) != listed[name]
+    ]
 
 
 def _description(release: SwappingRelease) -> str:

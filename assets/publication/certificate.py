@@ -39,7 +39,7 @@ _INVARIANTS = (
 _VERSIONS = (
     "A version is a hash of content. A keyed one (HMAC-SHA256) depends on confidential records and can be "
     "recomputed by the custodian only, so that nobody can try guessed records against it; any other can be "
-    "recomputed by anyone who has the data."
+    "recomputed by anyone who holds the tables it was taken of."
 )
 
 
@@ -213,7 +213,7 @@ class Certificate:
             "specification": _building_blocks(self.specification),
             "invariants": {"published_exactly": list(flavor.multiverse), "note": _INVARIANTS},
             "loss": {
-                "exact": exact(loss),
+                "exact": str(loss),
                 "rounded_up": str(loss.rounded_up(PLACES)),
                 "source": self.loss_source,
                 "meaning": _meaning(flavor.unit),
@@ -251,14 +251,6 @@ class Certificate:
         }
 
 
-def exact(loss: PureLoss) -> str:
-    """ε as it is written without rounding, such as `ln(264332)`, `3/2` or `1 + ln(7/2)`."""
-    parts = [str(loss.rational)] if loss.rational else []
-    if loss.argument != 1:
-        parts.append(f"ln({loss.argument})")
-    return " + ".join(parts) or "0"
-
-
 def to_json(certificate: Certificate) -> bytes:
     """The record as JSON in UTF-8, with sorted keys."""
     return (json.dumps(certificate.as_record(), ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()
@@ -278,7 +270,7 @@ def _building_blocks(specification: Specification) -> list[dict[str, Any]]:
     )
     if unit != "person" and flavor.changes_per_person:
         changed = f"one {unit}" if flavor.changes_per_person == 1 else f"{flavor.changes_per_person} {unit}s"
-        granularity += f". A change of one person changes at most {changed}"
+        granularity += f". A change of one person's characteristics changes at most {changed}"
     return [
         {
             "block": "Domain",
@@ -305,7 +297,7 @@ def _building_blocks(specification: Specification) -> list[dict[str, Any]]:
         {
             "block": "Protection-loss budget",
             "question": "How much protection is afforded?",
-            "answer": f"ε = {exact(loss)}, at most {loss.rounded_up(PLACES)}; the smaller, the more protection",
+            "answer": f"ε = {loss}, at most {loss.rounded_up(PLACES)}; the smaller, the more protection",
         },
     ]
 
@@ -313,7 +305,8 @@ def _building_blocks(specification: Specification) -> list[dict[str, Any]]:
 def _meaning(unit: str) -> str:
     return (
         f"If two possible data sets agree on every invariant and differ in k {unit}s, no outcome of the mechanism "
-        "is more than exp(kε) times as probable under one as under the other."
+        f"is more than exp(kε) times as probable under one as under the other. Data sets that agree on the invariants "
+        f"and differ at all differ in at least two {unit}s."
     )
 
 

@@ -48,7 +48,7 @@ def build_swapped(release: SwappingRelease) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key("swapped"),
-        deps=[release.dataset_key("cef"), release.key("charge")],
+        deps=[release.dataset_key("cef"), release.key("invariants"), release.key("charge")],
         group_name=release.schema,
         description=_description(release),
         code_version=CODE_VERSION,
@@ -102,45 +102,52 @@ def make_draw(
     """
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
         draw = describe_draw(session, release, custody)
-        entry = ledger.reservation(draw.draw_id)
-        if entry is None:
-            raise UnchargedDrawError(
-                f"{release.schema}: the ledger holds no charge for these inputs and parameters (draw {draw.draw_id}); "
-                "materialize the asset charge first"
-            )
-        settled, stored = ledger.settlement(draw.draw_id), stored_version(session, release, draw)
-        if settled and stored and settled.output_version == stored:
-            version = stored
-        else:
-            version = _draw(session, release, draw, custody, settled)
+        entry, settled = require_charge(release, draw, ledger), ledger.settlement(draw.draw_id)
+        version = stored_version(session, release, draw)
+        if version is None or settled is None or settled.output_version != version:
+            cells = make_again(session, release, draw, custody, ledger)
+            version = swapped_version(draw, cells)
+            if settled and settled.output_version != version:
+                raise ReplayError(
+                    f"{release.schema}: draw {draw.draw_id} gives another output than the one it was settled with"
+                )
+            with session.transaction():
+                _write(session, release, draw, cells)
     ledger.settle(draw.draw_id, version)
     custody.forget(draw.draw_id)
     return draw, entry, version
 
 
-def _draw(session: Session, release: SwappingRelease, draw: Draw, custody: Custody, settled: Entry | None) -> str:
-    cells = make_again(session, release, draw, custody)
-    version = swapped_version(draw, cells)
-    if settled and settled.output_version != version:
-        raise ReplayError(
-            f"{release.schema}: draw {draw.draw_id} gives another output than the one it was settled with"
+def require_charge(release: SwappingRelease, draw: Draw, ledger: Ledger) -> Entry:
+    """The reservation of a draw.
+
+    Raises:
+        UnchargedDrawError: if the ledger holds none for exactly these inputs and parameters.
+    """
+    entry = ledger.reservation(draw.draw_id)
+    if entry is None:
+        raise UnchargedDrawError(
+            f"{release.schema}: the ledger holds no charge for these inputs and parameters (draw {draw.draw_id}); "
+            "materialize the asset charge first"
         )
-    with session.transaction():
-        session.create(release.public(CELLS), "warehouse/all", source=session.lend("drawn", _columns(cells)))
-        session.create_view(
-            release.public(SWAPPED), "swap/decoded", cells=release.public(CELLS), **_value_columns(release)
-        )
-        session.create(release.public(DRAWN), "swap/draw", {"draw_id": draw.draw_id})
-    return version
+    return entry
 
 
-def make_again(session: Session, release: SwappingRelease, draw: Draw, custody: Custody) -> Contingency:
+def _write(session: Session, release: SwappingRelease, draw: Draw, cells: Contingency) -> None:
+    session.create(release.public(CELLS), "warehouse/all", source=session.lend("drawn", _columns(cells)))
+    session.create_view(release.public(SWAPPED), "swap/decoded", cells=release.public(CELLS), **_value_columns(release))
+    session.create(release.public(DRAWN), "swap/draw", {"draw_id": draw.draw_id})
+
+
+def make_again(session: Session, release: SwappingRelease, draw: Draw, custody: Custody, ledger: Ledger) -> Contingency:
     """The draw's output, from the confidential records and the draw's key: the same whenever it is made.
 
     Raises:
+        UnchargedDrawError: if the ledger holds no reservation for exactly these inputs and parameters.
         StaleInvariantsError: if the CEF is not the one the invariants were computed from.
         CustodyError: if the draw's key is gone.
     """
+    require_charge(release, draw, ledger)
     records = read_contingency(session, release, stage_records(session, release))
     if cells_version(records, custody.version_key()) != draw.records_version:
         raise StaleInvariantsError(

@@ -8,7 +8,6 @@ import dagster as dg
 
 from assets.conventions import attributes, lineage, table_schema
 from assets.release import SwappingRelease
-from assets.swap.asset import SWAPPED
 from assets.tabulation.tables import published_tables, write_tables
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -21,7 +20,7 @@ def build_tables(release: SwappingRelease) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key("tables"),
-        deps=[release.key("swapped")],
+        deps=[release.key("swapped"), *([release.key("invariants")] if release.has_persons_following else [])],
         group_name=release.schema,
         description=_description(release),
         code_version=CODE_VERSION,
@@ -31,7 +30,7 @@ def build_tables(release: SwappingRelease) -> dg.AssetsDefinition:
         published = published_tables(release)
         with warehouse.session(writes=Zone.PUBLIC) as session:
             with session.transaction():
-                write_tables(session, release, release.public(SWAPPED))
+                write_tables(session, release)
             version = session.content_version(published)
             rows = {f"rows of {table.name}": session.count(table) for table in published}
             columns = {name: kind for table in published for name, kind in session.columns(table).items()}
@@ -52,8 +51,9 @@ def build_tables(release: SwappingRelease) -> dg.AssetsDefinition:
 
 
 def _description(release: SwappingRelease) -> str:
+    counted = {"units": f"{release.design.unit}s", "persons": "persons"}
     lines = [
-        f"- **{product.name}**: {product.title or product.name}; {product.of} by {' × '.join(product.columns)}"
+        f"- **{product.name}**: {product.title or product.name}; {counted[product.of]} by {' × '.join(product.columns)}"
         for product in release.products
     ]
     return "\n".join(

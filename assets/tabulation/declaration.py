@@ -46,8 +46,8 @@ class Product(dg.Model, dg.Resolvable):
     def _check(self) -> Self:
         if not self.columns:
             raise ValueError(f"product {self.name}: name at least one column in geography or dimensions")
-        if self.name == "saturated":
-            raise ValueError("the name saturated belongs to the saturated contingency table")
+        if self.name in ("saturated", "saturated_persons"):
+            raise ValueError(f"the name {self.name} belongs to the saturated contingency table")
         twice = sorted({name for name in self.columns if self.columns.count(name) > 1})
         if twice:
             raise ValueError(f"product {self.name}: column {twice[0]} is named twice")

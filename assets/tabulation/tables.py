@@ -6,8 +6,9 @@ confidential zone, the same functions serve `assets.utility`.
 
 from typing import Any
 
-from assets.invariants.records import COMPOSITIONS
+from assets.invariants.records import COMPOSITIONS, HOLDING, SWAPPING
 from assets.release import SwappingRelease
+from assets.swap.asset import SWAPPED
 from assets.tabulation.declaration import Product
 from resources.statements import Fragment, Table
 from resources.warehouse import Session
@@ -50,35 +51,48 @@ def product_names(product: Product, records: Fragment | Table) -> dict[str, Any]
     }
 
 
-def write_tables(session: Session, release: SwappingRelease, swapped: Table) -> None:
-    """Write every product, and the saturated contingency table, from the swapped records.
+def saturated_statements(release: SwappingRelease) -> dict[str, tuple[str, dict[str, Any]]]:
+    """By table, the statement and identifiers of the saturated contingency table, and of the persons in it."""
+    swapped, persons = release.public(SWAPPED), release.has_persons_following
+    names: dict[str, Any] = {"swapped": swapped, "persons": persons, "columns": list(release.variables)}
+    statements = {SATURATED: ("tabulation/saturated", names)}
+    if persons:
+        names = {"persons": release.public(COMPOSITIONS), "columns": list(release.person_variables)}
+        statements[HOUSEHOLD_TYPES] = ("tabulation/household_types", names)
+    return statements
+
+
+def write_tables(session: Session, release: SwappingRelease) -> None:
+    """Write every product, and the saturated contingency table, from the swapped records."""
+    for product in release.products:
+        names = product_names(product, counted(session, release, product, release.public(SWAPPED)))
+        session.create(release.public(product.table), "tabulation/product", product_values(product), **names)
+    for table, (name, names) in saturated_statements(release).items():
+        session.create(release.public(table), name, **names)
+
+
+def require_readable(session: Session, release: SwappingRelease) -> None:
+    """Refuse a product that its empty cells would swamp. The invariants tell, so this is known before a charge.
 
     Raises:
         TooManyCellsError: if a product with its empty cells would exceed 20 million rows.
     """
+    sources = {
+        release.public(HOLDING): set(release.design.holding),
+        release.public(SWAPPING): set(release.design.swap),
+        release.public(COMPOSITIONS): set(release.person_variables),
+    }
     for product in release.products:
-        names = product_names(product, counted(session, release, product, swapped))
-        (cells,) = session.row("tabulation/cells_with_zeros", **names)
+        cells = 1
+        for table, variables in sources.items():
+            columns = [name for name in product.columns if name in variables]
+            if columns:
+                cells *= int(session.row("tabulation/combinations", table=table, columns=columns)[0])
         if product.zeros and cells > MOST_CELLS:
             raise TooManyCellsError(
-                f"{release.schema}: product {product.name} would list {cells:,.0f} cells, most of them empty; "
+                f"{release.schema}: product {product.name} would list {cells:,} cells, most of them empty; "
                 "declare it with zeros: false"
             )
-        session.create(release.public(product.table), "tabulation/product", product_values(product), **names)
-    session.create(
-        release.public(SATURATED),
-        "tabulation/saturated",
-        swapped=swapped,
-        persons=release.has_persons_following,
-        columns=list(release.variables),
-    )
-    if release.has_persons_following:
-        session.create(
-            release.public(HOUSEHOLD_TYPES),
-            "tabulation/household_types",
-            persons=release.public(COMPOSITIONS),
-            columns=list(release.person_variables),
-        )
 
 
 def published_tables(release: SwappingRelease) -> list[Table]:

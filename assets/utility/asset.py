@@ -97,11 +97,11 @@ def _experiment(release: SwappingRelease, experiment: Experiment) -> dg.AssetsDe
         if not release.dataset.synthetic:
             raise DeclarationError(f"{release.schema}: an experiment runs on a dataset declared synthetic only")
         table = release.confidential("experiment")
-        draw_id = custody.draw_id({"experiment": experiment.product, "dataset": release.dataset.name})
-        key = custody.draw_key(draw_id, CustodyMode.ESCROWED)
         errors: dict[Fraction, list[float]] = {rate: [] for rate in experiment.swap_rates}
         rows = []
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
+            beside = describe_draw(session, release, custody).draw_id
+            key = custody.draw_key(custody.draw_id({"experiment beside": beside}), CustodyMode.ESCROWED)
             for rate, draw, error in experiment_errors(session, release, experiment, key):
                 errors[rate].append(error.mape or 0.0)
                 rows.append({"swap_rate": str(rate), "draw": draw, **asdict(error)})

@@ -117,7 +117,7 @@ def fits(total: Loss, limit: Loss) -> bool:
         return total <= limit
     if isinstance(total, ApproximateLoss) and isinstance(limit, ApproximateLoss):
         return total <= limit
-    raise DoesNotCompose(f"a loss in the {total.output_premetric} has no place under one in the {limit.output_premetric}")
+    raise DoesNotCompose("losses in different output premetrics do not compare")
 
 
 def stated(loss: Loss, places: int = 2) -> str:

@@ -62,6 +62,13 @@ class PureLoss:
     def __float__(self) -> float:
         return float(_value(self, 30))
 
+    def __str__(self) -> str:
+        """ε as it is written without rounding, such as `ln(264332)`, `3/2` or `1 + ln(7/2)`."""
+        parts = [str(self.rational)] if self.rational else []
+        if self.argument != 1:
+            parts.append(f"ln({self.argument})")
+        return " + ".join(parts) or "0"
+
     def as_record(self) -> dict[str, str]:
         """The loss as text, without rounding."""
         return {"rational": str(self.rational), "ln": str(self.argument)}

@@ -21,8 +21,8 @@ class Flavor:
         multiverse: where protection extends to: the invariants, each in words; data sets are compared only
             with those that agree on all of them.
         unit: the granularity of the input premetric (Hamming distance): "household", "person" or "record".
-        changes_per_person: units that the change of one person changes at most, or None if there are no
-            persons to speak of.
+        changes_per_person: units that a change of one person's characteristics changes at most (a move from
+            one unit to another is not meant), or None if the unit is the person.
         output_premetric: how changes of the output's distribution are measured.
     """
 
@@ -39,6 +39,14 @@ class Specification:
 
     flavor: Flavor
     loss: PureLoss
+
+    def protects_like(self, other: "Specification") -> bool:
+        """Whether both say the same of loss, unit and output premetric, in whatever words."""
+        return (self.loss, self.flavor.unit, self.flavor.output_premetric) == (
+            other.loss,
+            other.flavor.unit,
+            other.flavor.output_premetric,
+        )
 
     def as_record(self) -> dict[str, Any]:
         """The specification as plain values for JSON, without rounding."""

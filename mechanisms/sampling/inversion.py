@@ -8,8 +8,8 @@ to its own module, which gives certain bounds of its cumulative distribution fun
 rounded, digits are only read as far as they are needed.
 
 **Why one word is nearly always enough.** After one word u, all that is known is that 2^64·U lies in [u, u + 1).
-Let c(x) = floor(2^64·F(x)). No F(x) is a multiple of 2^−64 (held by the table, which is refused otherwise), so F(x)
-lies strictly between c(x)/2^64 and (c(x) + 1)/2^64. If u equals no c(x), then each F(x) lies beside the interval of
+Let c(x) = floor(2^64·F(x)). No F(x) is a multiple of 2^−64 (its bounds are brought closer until they show it), so
+F(x) lies strictly between c(x)/2^64 and (c(x) + 1)/2^64. If u equals no c(x), then each F(x) lies beside the interval of
 U and not within it: below it when c(x) < u, above it when c(x) > u. So x is the first integer with c(x) > u,
 whatever digits follow. If u equals some c(x), the draw is undecided, and the same is done with the number made of
 two words and floors of 2^128·F(x), then three, and so on. The words 0 and 2^64 − 1 equal c(x) for all x far out in
@@ -20,7 +20,7 @@ number of bits in a word is a parameter, so that tests run this very code where 
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -39,7 +39,7 @@ _TABLES_KEPT = 32
 _FINEST_GUIDE = 20
 
 
-class Symmetric(Protocol):
+class Symmetric(Hashable, Protocol):
     """A distribution on the integers with P(−x) = P(x) > 0, as far as inversion needs to know it; hashable."""
 
     def cumulative(self, precision: int) -> Iterator[Bounds]:

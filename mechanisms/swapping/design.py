@@ -83,7 +83,7 @@ class SwappingDesign:
             f"{_listed((*self.match, *self.swap, *self.held))}{persons}",
             multiverse=self.invariants,
             unit=self.unit,
-            changes_per_person=1 if self.persons or self.unit == "household" else None,
+            changes_per_person=None if self.unit == "person" else 1,
         )
         return Specification(flavor, theorem_1(largest_stratum, self.swap_rate))
 

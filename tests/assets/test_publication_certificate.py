@@ -22,7 +22,6 @@ from assets.publication.certificate import (
     DataVersion,
     LedgerReference,
     Randomness,
-    exact,
     to_html,
     to_json,
 )
@@ -210,7 +209,7 @@ def test_a_mechanism_without_an_evaluated_bound_states_none() -> None:
     ],
 )
 def test_an_exact_loss_is_written_without_rounding(loss: PureLoss, text: str) -> None:
-    assert exact(loss) == text
+    assert str(loss) == text
 
 
 def test_the_five_building_blocks_are_asked_and_answered() -> None:

@@ -89,7 +89,7 @@ def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
 
 def test_a_release_is_launched_from_the_ui_and_published(site: Site) -> None:
     page = site.page
-    page.goto(f"{site.address}/locations/stirred/jobs/ma1940_tenure_by_county")
+    page.goto(f"{site.address}/locations/stirred/jobs/ma1940__tenure_by_county")
     page.get_by_role("button", name="Materialize all").click()
     expect(page.get_by_text("Launched run", exact=False)).to_be_visible()
     page.goto(f"{site.address}/runs")

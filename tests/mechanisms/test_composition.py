@@ -15,7 +15,10 @@ from mechanisms.accounting.composition import (
     Loss,
     approximate_total,
     concentrated_total,
+    fits,
     pure_total,
+    stated,
+    total_like,
 )
 from mechanisms.accounting.conversions import canonne_kamath_steinke
 from mechanisms.accounting.loss import PureLoss
@@ -107,6 +110,44 @@ def test_nothing_but_pure_losses_adds_up_to_a_pure_one(other: Loss) -> None:
 def test_approximate_losses_add_up_to_no_concentrated_one() -> None:
     with pytest.raises(DoesNotCompose, match="which no ρ bounds"):
         concentrated_total([rho("1"), ApproximateLoss(epsilon(1), DELTA)])
+
+
+@given(st.lists(pure, max_size=3), st.lists(concentrated, max_size=3), st.lists(approximate, max_size=2))
+def test_a_limit_decides_in_which_kind_losses_are_added(
+    epsilons: list[Loss], rhos: list[Loss], pairs: list[Loss]
+) -> None:
+    every = [*epsilons, *rhos, *pairs]
+    assert total_like(PureLoss(), epsilons) == pure_total(epsilons)
+    assert total_like(ConcentratedLoss(), [*epsilons, *rhos]) == concentrated_total([*epsilons, *rhos])
+    assert total_like(ApproximateLoss(PureLoss(), DELTA), every) == approximate_total(every, DELTA)
+
+
+@pytest.mark.parametrize(
+    ("limit", "losses"),
+    [
+        (epsilon("1.5"), [epsilon(1), epsilon("1/2")]),
+        (rho("5/8"), [epsilon(1), rho("1/8")]),
+        (ApproximateLoss(from_rho(Fraction("0.1")), DELTA), [rho("0.04"), rho("0.06")]),
+    ],
+)
+def test_a_limit_may_be_used_up_to_the_last(limit: Loss, losses: list[Loss]) -> None:
+    """And a further 10⁻³⁰ of pure loss does not fit any more; under (ε, δ) one of 10⁻³ has to show in six decimals."""
+    assert fits(total_like(limit, losses), limit)
+    little = PureLoss(Fraction(1, 10**3) if isinstance(limit, ApproximateLoss) else Fraction(1, 10**30))
+    assert not fits(total_like(limit, [*losses, little]), limit)
+
+
+def test_losses_of_different_kinds_do_not_compare() -> None:
+    kinds: list[Loss] = [epsilon(1), rho("1"), ApproximateLoss(epsilon(1), DELTA)]
+    for total, limit in permutations(kinds, 2):
+        with pytest.raises(DoesNotCompose, match="do not compare"):
+            fits(total, limit)
+
+
+def test_a_loss_is_written_rounded_up_and_with_its_symbol() -> None:
+    assert stated(PureLoss.logarithm(2), 3) == "ε = 0.694"
+    assert stated(rho("2.514562")) == "ρ = 2.52"
+    assert stated(ApproximateLoss(epsilon("3.1"), DELTA)) == "ε = 3.10 at δ = 1/10000000000"
 
 
 # (ε, δ) ----------------------------------------------------------------------------------------------------

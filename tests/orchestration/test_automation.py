@@ -4,6 +4,7 @@ import hmac
 import itertools
 import json
 import os
+import re
 from hashlib import md5, sha1, sha256
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,21 @@ def test_every_change_is_a_run_of_its_own(watch: Watch, tmp_path: Path) -> None:
     assert len(set(keys)) == 5
 
 
+def test_a_source_put_back_to_an_earlier_state_is_launched_again(watch: Watch, tmp_path: Path) -> None:
+    """Dagster runs a run key once and never again, so the same state must not ask under the same key twice."""
+    path = tmp_path / "units.csv"
+    watch.look()
+    keys = []
+    alter(path, at=2_000_000_000)
+    earlier = path.read_bytes()
+    for content, at in ((earlier, 2_000_000_000), (earlier + b"\n", 2_000_000_001), (earlier, 2_000_000_000)):
+        path.write_bytes(content)
+        os.utime(path, (at, at))
+        watch.look()
+        keys += watch.look()
+    assert len(set(keys)) == 3
+
+
 def test_a_missing_file_is_waited_for(watch: Watch, tmp_path: Path) -> None:
     """Neither its absence nor its return as it was launches anything; its return as another file does."""
     path, aside = tmp_path / "persons.csv", tmp_path / "aside.csv"
@@ -172,11 +188,10 @@ def test_cursor_and_run_key_say_nothing_of_size_or_time(watch: Watch, tmp_path: 
         states.append([(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in paths])
         watch.look()
     kept = " ".join(watch.kept)
+    numbers = set(re.findall(r"(?<![0-9a-f])[0-9]+(?![0-9a-f])", kept))
     assert len(watch.kept) > 6, "there are cursors and run keys"
     for state in states:
-        for _, size, changed in state:
-            for number in (size, changed, changed // 10**9):
-                assert str(number) not in kept
+        assert not numbers & {str(number) for _, size, at in state for number in (size, at, at // 10**9)}
         writings = [json.dumps(state), json.dumps([list(file) for file in state]), str(state), repr(tuple(state))]
         writings += [f"{size}{changed}" for _, size, changed in state] + [str(changed) for _, _, changed in state]
         for writing, plain in itertools.product(writings, (sha256, sha1, md5)):
@@ -215,7 +230,7 @@ def house_of(root: Path) -> tuple[dg.Definitions, SwappingRelease, Any]:
 
 def test_a_release_job_makes_its_release_and_what_it_shares_and_no_other_release(tmp_path: Path) -> None:
     definitions, release, _ = house_of(tmp_path)
-    layer = definitions.resolve_job_def("village_counties").asset_layer
+    layer = definitions.resolve_job_def("village__counties").asset_layer
     stages = ("invariants", "charge", "swapped", "tables", "utility", "publication")
     shared = {dg.AssetKey(["village", "cef"]), dg.AssetKey(["ledger"]), dg.AssetKey(["village", "composition"])}
     assert layer.executable_asset_keys == {release.key(stage) for stage in stages} | shared
@@ -224,7 +239,7 @@ def test_a_release_job_makes_its_release_and_what_it_shares_and_no_other_release
 def test_the_job_carries_every_check_of_its_assets_and_none_of_another_release(tmp_path: Path) -> None:
     definitions, release, _ = house_of(tmp_path)
     checks = {f"{promise.stage}_{promise.name}" for promise in promises(release)} | {"tables_confidentiality"}
-    steps = {node.name for node in definitions.resolve_job_def("village_counties").nodes}
+    steps = {node.name for node in definitions.resolve_job_def("village__counties").nodes}
     for check in checks:
         assert any(step.endswith(f"__{check}") for step in steps), check
     assert not any("again" in step for step in steps)
@@ -232,14 +247,14 @@ def test_the_job_carries_every_check_of_its_assets_and_none_of_another_release(t
 
 def test_the_schedule_is_on_with_its_cron_expression_and_launches_the_job(tmp_path: Path) -> None:
     definitions, _, _ = house_of(tmp_path)
-    schedule = definitions.resolve_schedule_def("village_counties_schedule")
+    schedule = definitions.resolve_schedule_def("village__counties__schedule")
     assert schedule.cron_schedule == "30 4 * * 1"
-    assert schedule.job_name == "village_counties"
+    assert schedule.job_name == "village__counties"
     assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
 
 
 def test_the_sensor_is_on_and_launches_the_job(tmp_path: Path) -> None:
     definitions, _, _ = house_of(tmp_path)
-    sensor = definitions.resolve_sensor_def("village_counties_source")
-    assert sensor.job_name == "village_counties"
+    sensor = definitions.resolve_sensor_def("village__counties__source")
+    assert sensor.job_name == "village__counties"
     assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
