@@ -49,7 +49,7 @@ def _files(release: SwappingRelease) -> dg.AssetChecksDefinition:
     def files_as_published(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         event = context.instance.get_latest_materialization_event(key)
         materialization = event.asset_materialization if event else None
-        checksums = materialization.metadata[CHECKSUMS].value if materialization else None
-        return check_result(altered_files(release.folder, str(checksums)))
+        checksums = str(materialization.metadata[CHECKSUMS].value) if materialization else None
+        return check_result(altered_files(release.folder, checksums))
 
     return files_as_published

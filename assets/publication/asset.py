@@ -270,17 +270,17 @@ def _count(counted: str) -> PublishedColumn:
     return PublishedColumn("count", "integer", f"Number of {counted} after swapping")
 
 
-def altered_files(folder: Path, published_checksums: str) -> list[str]:
+def altered_files(folder: Path, published_checksums: str | None) -> list[str]:
     """Files of a publication that are missing, not as they were published, or not of it.
 
     Args:
         folder: of the publication.
-        published_checksums: the SHA-256 of `SHA256SUMS` when it was placed.
+        published_checksums: the SHA-256 of `SHA256SUMS` when it was placed; None if no record of that is at hand.
     """
     sums = folder / CHECKSUMS
     if not sums.is_file():
         return [f"{CHECKSUMS} is missing"]
-    if file_sha256(sums) != published_checksums:
+    if published_checksums and file_sha256(sums) != published_checksums:
         return [f"{CHECKSUMS} was altered"]
     listed = {name: digest for digest, name in (line.split("  ", 1) for line in sums.read_text().splitlines())}
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {CHECKSUMS}

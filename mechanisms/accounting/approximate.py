@@ -67,6 +67,10 @@ class ApproximateLoss:
     def __float__(self) -> float:
         return float(self.epsilon)
 
+    def __str__(self) -> str:
+        """ε and δ as they are written without rounding, such as `3/2 at δ = 1/10000000000`."""
+        return f"{self.epsilon} at δ = {self.delta}"
+
     def as_record(self) -> dict[str, str]:
         """The loss as text, without rounding."""
         return self.epsilon.as_record() | {"delta": str(self.delta)}

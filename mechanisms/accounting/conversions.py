@@ -38,9 +38,7 @@ def bun_steinke(loss: ConcentratedLoss, delta: Fraction, places: int = PLACES) -
     require_delta(delta)
     if loss.rho == 0:
         return ceiling(loss.rho, places)
-    digits = places + _GUARD_DIGITS
-    _, log_inverse_delta = logarithm_between(1 / delta, digits)
-    return ceiling(loss.rho + 2 * square_root_above(loss.rho * log_inverse_delta, digits), places)
+    return ceiling(bun_steinke_above(loss.rho, delta, places + _GUARD_DIGITS), places)
 
 
 def canonne_kamath_steinke(loss: ConcentratedLoss, delta: Fraction, places: int = PLACES) -> Decimal:
@@ -59,13 +57,21 @@ def canonne_kamath_steinke(loss: ConcentratedLoss, delta: Fraction, places: int 
     require_delta(delta)
     if loss.rho == 0:
         return ceiling(loss.rho, places)
-    x = _best_order_less_one(loss.rho, delta)
-    digits = places + _GUARD_DIGITS + max(0, -x.adjusted())
-    return ceiling(max(Fraction(0), _epsilon_above(loss.rho, delta, Fraction(x), digits)), places)
+    x = Fraction(_best_order_less_one(loss.rho, delta))
+    return ceiling(max(Fraction(0), canonne_kamath_steinke_above(loss.rho, delta, x, places + _GUARD_DIGITS)), places)
 
 
-def _epsilon_above(rho: Fraction, delta: Fraction, x: Fraction, digits: int) -> Fraction:
-    """A rational that is not below ε(x): exact but for the logarithms, each taken on the side that adds to it."""
+def bun_steinke_above(rho: Fraction, delta: Fraction, digits: int) -> Fraction:
+    """A rational that is not below ρ + 2√(ρL), from logarithms of `digits` significant digits."""
+    _, log_inverse_delta = logarithm_between(1 / delta, digits)
+    return rho + 2 * square_root_above(rho * log_inverse_delta, digits)
+
+
+def canonne_kamath_steinke_above(rho: Fraction, delta: Fraction, x: Fraction, digits: int) -> Fraction:
+    """A rational that is not below ε(x), from logarithms of `digits` significant digits.
+
+    Exact but for these, each of which is taken on the side that adds to ε.
+    """
     _, log_inverse_delta = logarithm_between(1 / delta, digits)
     log_order, _ = logarithm_between(1 + x, digits)
     _, log_ratio = logarithm_between(x / (1 + x), digits)

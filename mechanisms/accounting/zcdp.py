@@ -80,6 +80,10 @@ class ConcentratedLoss:
     def __float__(self) -> float:
         return float(self.rho)
 
+    def __str__(self) -> str:
+        """ρ as it is written without rounding, such as `293764/114921`."""
+        return str(self.rho)
+
     def as_record(self) -> dict[str, str]:
         """The loss as text, without rounding."""
         return {"rho": str(self.rho)}

@@ -55,7 +55,7 @@ class DiscreteGaussian:
         return inversion.sample(self, count, stream)
 
     def cumulative(self, precision: int) -> Iterator[Bounds]:
-        """Bounds of F(0), F(1), … at `precision` binary places.
+        """Bounds of F(0), F(1), … at `precision` binary places, 64 or more.
 
         With w(y) = exp(−y² / 2σ²), F(x) = 1/2 + (w(0)/2 + w(1) + … + w(x)) / Z for x >= 0.
         """

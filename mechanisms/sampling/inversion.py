@@ -9,11 +9,11 @@ rounded, digits are only read as far as they are needed.
 
 **Why one word is nearly always enough.** After one word u, all that is known is that 2^64·U lies in [u, u + 1).
 Let c(x) = floor(2^64·F(x)). No F(x) is a multiple of 2^−64 (its bounds are brought closer until they show it), so
-F(x) lies strictly between c(x)/2^64 and (c(x) + 1)/2^64. If u equals no c(x), then each F(x) lies beside the interval of
-U and not within it: below it when c(x) < u, above it when c(x) > u. So x is the first integer with c(x) > u,
-whatever digits follow. If u equals some c(x), the draw is undecided, and the same is done with the number made of
-two words and floors of 2^128·F(x), then three, and so on. The words 0 and 2^64 − 1 equal c(x) for all x far out in
-the tails, so that the tails beyond the table are nothing special.
+F(x) lies strictly between c(x)/2^64 and (c(x) + 1)/2^64. If u equals no c(x), then no F(x) is in the interval of U:
+it is below where c(x) < u, and above where c(x) > u. So x is the first integer with c(x) > u, whatever digits follow.
+If u equals some c(x), the draw is undecided, and the same is done with the number made of two words and floors of
+2^128·F(x), then three, and so on. The words 0 and 2^64 − 1 equal c(x) for all x far out in the tails, so that what is
+beyond the table is nothing special.
 
 A draw is undecided with probability of about the table's size over 2^64: for σ² = 92,416 once in 3·10^15. The
 number of bits in a word is a parameter, so that tests run this very code where it happens all the time.

@@ -11,7 +11,7 @@ import numpy as np
 
 from mechanisms.sampling.types import Words
 
-WORDS_AT_A_TIME = 1 << 17
+WORDS_AT_A_TIME = 1 << 15
 
 
 class WordSource(Protocol):

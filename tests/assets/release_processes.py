@@ -75,7 +75,6 @@ POINTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "once the swapped data are written, before they are settled": (Ledger, "settle", before),
     "once they are settled": (Ledger, "settle", after),
     "between two files of the publication": (publication, "to_html", before),
-    "before the publication is moved into place": (placement, "_replace", before),
     "once the publication is in place": (placement, "_replace", after),
 }
 

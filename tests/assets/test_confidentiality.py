@@ -119,7 +119,7 @@ def test_only_the_draws_and_the_invariants_of_this_deployment_cross() -> None:
 
 def mended(house: SmallHouse, stage: str, parent: str) -> SmallHouse:
     """The house with a further parent of one asset, as a careless hand would add it."""
-    house.definitions = house.definitions.map_asset_specs(
+    house.definitions = house.definitions.map_resolved_asset_specs(
         func=lambda spec: spec.merge_attributes(deps=[house.key(parent)]) if spec.key == house.key(stage) else spec
     )
     return house

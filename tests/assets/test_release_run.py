@@ -209,7 +209,7 @@ def odd_texts(root: Path) -> Case:
         rows,
         dataset={"units": {"path": str(root / "units.csv"), "columns": columns}},
         products=[
-            {"name": "odd", "geography": ["county"], "dimensions": [ODD_NAME], "totals": [ODD_NAME]},
+            {"name": "odd", "geography": ["county"], "dimensions": [ODD_NAME], "totals": ["county"]},
             {"name": "sizes", "dimensions": ["size", "county"], "totals": ["size", "county"]},
         ],
     )

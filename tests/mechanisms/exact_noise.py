@@ -6,7 +6,7 @@ and another way than the samplers' own, which work on binary fractions with boun
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -61,12 +61,13 @@ class Reference:
         return self.probabilities[value + self.reach] if abs(value) <= self.reach else Decimal(0)
 
     def floor(self, value: int, bits: int) -> int:
-        """floor(2^bits · F(x)), provided the decimals leave no doubt of it."""
+        """floor(2^bits · F(x)) for |x| < reach, provided the decimals leave no doubt of it."""
         with localcontext(Context(prec=DIGITS)):
             scaled = self.cumulative[value + self.reach] * (1 << bits)
             floor = int(scaled)
             doubt = Decimal(10) ** (bits // 3 + 2 - NEGLIGIBLE)
-            assert doubt < scaled - floor < 1 - doubt
+            assert floor == 0 or doubt < scaled - floor
+            assert floor == (1 << bits) - 1 or scaled - floor < 1 - doubt
         return floor
 
     def moment(self, power: int) -> Decimal:
@@ -92,33 +93,56 @@ def reference(noise: Noise) -> Reference:
         if isinstance(noise, DiscreteGaussian):
             twice = 2 * Decimal(noise.variance.numerator) / noise.variance.denominator
             reach = int((twice * NEGLIGIBLE * 3).sqrt()) + 1
-            positive = [(-(value * value) / twice).exp() for value in range(1, reach + 1)]
+            last = (-(reach * reach) / twice).exp()
+            ratio, fall = (-1 / twice).exp(), (-2 / twice).exp()
         else:
             scale = Decimal(noise.scale.numerator) / noise.scale.denominator
             reach = int(scale * NEGLIGIBLE * 3) + 1
-            positive = [(-value / scale).exp() for value in range(1, reach + 1)]
+            last = (-reach / scale).exp()
+            ratio, fall = (-1 / scale).exp(), Decimal(1)
+        positive, weight = [], Decimal(1)
+        for _ in range(reach):
+            weight *= ratio
+            ratio *= fall
+            positive.append(weight)
+        assert abs(weight / last - 1) < Decimal("1e-180")
         weights = [*reversed(positive), Decimal(1), *positive]
         total = sum(weights)
         probabilities = [weight / total for weight in weights]
         return Reference(reach, tuple(probabilities), tuple(accumulate(probabilities)))
 
 
-def quantiles(noise: Noise, words: Sequence[int], word_bits: int) -> list[int]:
-    """The definition of lazy inversion: as many draws as the words decide, in rationals, digit by digit.
+def quantiles(noise: Noise, words: Sequence[int], word_bits: int) -> list[tuple[int, int]]:
+    """The definition of lazy inversion: each draw that the words decide, and how many words were read by then.
 
     A draw is decided as soon as all numbers that begin with its digits have one quantile.
     """
     exact = reference(noise)
     with localcontext(Context(prec=DIGITS)):
         drawn, low, width = [], Decimal(0), Decimal(1)
-        for word in words:
+        for read, word in enumerate(words, start=1):
             width /= 1 << word_bits
             low += word * width
             first, last = bisect_right(exact.cumulative, low), bisect_right(exact.cumulative, low + width)
-            if first == last and first <= 2 * exact.reach:
-                drawn.append(first - exact.reach)
+            if first == last and abs(first - exact.reach) < exact.reach:
+                drawn.append((first - exact.reach, read))
                 low, width = Decimal(0), Decimal(1)
     return drawn
+
+
+def outermost(noise: Noise, draws: int) -> int:
+    """The greatest value that is expected ten times; at least 1."""
+    most = reference(noise).reach
+    while draws * reference(noise).probability(most) < 10 and most > 1:
+        most -= 1
+    return most
+
+
+def rounded_to_integers(cumulative: Callable[[NDArray[np.float64]], NDArray[np.float64]], most: int) -> Probabilities:
+    """P of a continuous distribution's values, rounded; those beyond ±most are counted as ±most."""
+    edges = np.concatenate([[-np.inf], np.arange(-most, most) + 0.5, [np.inf]])
+    chances = np.diff(cumulative(edges))
+    return {value: Fraction(chance) for value, chance in zip(range(-most, most + 1), chances.tolist(), strict=True)}
 
 
 def alarms(values: NDArray[np.int64], noise: Noise) -> set[str]:
@@ -131,9 +155,7 @@ def alarms(values: NDArray[np.int64], noise: Noise) -> set[str]:
     draws, exact = len(values), reference(noise)
     found = set()
 
-    most = exact.reach
-    while draws * exact.probability(most) < 10 and most > 1:
-        most -= 1
+    most = outermost(noise, draws)
     clipped = np.clip(values, -most, most)
     counts = np.bincount(clipped + most, minlength=2 * most + 1)
     if alarm(dict(zip(range(-most, most + 1), counts.tolist(), strict=True)), exact.fractions(most)):

@@ -150,6 +150,11 @@ def test_a_loss_is_written_rounded_up_and_with_its_symbol() -> None:
     assert stated(ApproximateLoss(epsilon("3.1"), DELTA)) == "ε = 3.10 at δ = 1/10000000000"
 
 
+def test_as_text_a_loss_is_not_rounded() -> None:
+    assert str(rho("2.514562")) == "1257281/500000"
+    assert str(ApproximateLoss(epsilon("3.1"), DELTA)) == "31/10 at δ = 1/10000000000"
+
+
 # (ε, δ) ----------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.conversions import (
+    bun_steinke,
+    bun_steinke_above,
+    canonne_kamath_steinke,
+    canonne_kamath_steinke_above,
+)
 from mechanisms.accounting.rounding import ceiling, exponential_above, logarithm_between, square_root_above
 from mechanisms.accounting.zcdp import ConcentratedLoss
 
@@ -61,6 +66,18 @@ def test_no_order_gives_less_than_the_order_that_was_searched(
         of_bun_steinke = (-decimal(delta).ln() / decimal(rho)).sqrt()
         other = of_bun_steinke * Decimal(10) ** Decimal(logarithm_of_factor)
         assert epsilon <= max(Decimal(0), by_order(rho, delta, other)) + Decimal("1.0000001e-12")
+
+
+@pytest.mark.parametrize("x", [Fraction(1, 7), Fraction(1000)])
+@given(st.fractions(Fraction(1, 100), 100, max_denominator=100), deltas, st.integers(2, 9))
+def test_both_bounds_hold_however_few_digits_the_logarithms_have(
+    x: Fraction, rho: Fraction, delta: Fraction, digits: int
+) -> None:
+    """With 40 and more, as they are used, a logarithm taken on the wrong side would not show."""
+    with localcontext(Context(prec=DIGITS)):
+        least = decimal(rho) + 2 * (decimal(rho) * -decimal(delta).ln()).sqrt()
+        assert decimal(bun_steinke_above(rho, delta, digits)) >= least
+        assert decimal(canonne_kamath_steinke_above(rho, delta, x, digits)) >= by_order(rho, delta, decimal(x))
 
 
 @given(rhos, deltas)

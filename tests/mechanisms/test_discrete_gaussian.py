@@ -16,12 +16,16 @@ from mechanisms.sampling import inversion, rejection
 from mechanisms.sampling.discrete_gaussian import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
 from tests.mechanisms.chi_square import power
-from tests.mechanisms.exact_noise import alarms, reference
+from tests.mechanisms.exact_noise import alarms, outermost, reference, rounded_to_integers
 
 KEY = b"\x03" * 32
 DRAWS = 10_000_000
 VARIANCES = ["1/10", "1", "2", "100", "92416", "3000001/3"]
-PINNED = {"2": [], "92416": [], "1099511627776": []}
+PINNED = {
+    "2": [0, 0, -2, 2, 2, 0, -1, 2],
+    "92416": [3, 23, -450, 395, 524, 1, -284, 352],
+    "1099511627776": [-424313, 335882, -1567290, 530012, -973066, 847203, 356794, 327212],
+}
 
 
 @pytest.mark.parametrize("variance", VARIANCES)
@@ -32,9 +36,9 @@ def test_ten_million_draws_pass_every_test_of_the_distribution(variance: str) ->
 
 @pytest.mark.deep
 @pytest.mark.parametrize("variance", [*VARIANCES, "1/3", "17/3", "8000"])
-def test_a_hundred_million_draws_pass_every_test_of_the_distribution(variance: str) -> None:
+def test_forty_million_draws_pass_every_test_of_the_distribution(variance: str) -> None:
     noise = DiscreteGaussian(Fraction(variance))
-    assert alarms(noise.sample(10 * DRAWS, RandomStream(KEY, "deep")), noise) == set()
+    assert alarms(noise.sample(4 * DRAWS, RandomStream(KEY, "deep")), noise) == set()
 
 
 @pytest.mark.parametrize("variance", ["1/10", "1", "2", "10"])
@@ -44,10 +48,9 @@ def test_the_same_tests_reject_a_rounded_continuous_gaussian(variance: str) -> N
     rounded = np.rint(np.random.default_rng(1).normal(0, deviation, DRAWS)).astype(np.int64)
     assert "chi-square" in alarms(rounded, noise)
 
-    exact = reference(noise).fractions()
-    edges = np.arange(-reference(noise).reach, reference(noise).reach + 2) - 0.5
-    wrong = dict(zip(sorted(exact), (Fraction(chance) for chance in np.diff(norm.cdf(edges / deviation))), strict=True))
-    assert power(wrong, exact, DRAWS) > 1 - 1e-6
+    most = outermost(noise, DRAWS)
+    wrong = rounded_to_integers(norm(scale=deviation).cdf, most)
+    assert power(wrong, reference(noise).fractions(most), DRAWS) > 1 - 1e-6
 
 
 @pytest.mark.parametrize("variance", VARIANCES[:-1])
@@ -85,7 +88,7 @@ def test_probabilities_are_those_of_the_definition(variance: str) -> None:
     noise = DiscreteGaussian(Fraction(variance))
     values = np.arange(-60, 61)
     exact = [float(reference(noise).probability(value)) for value in values.tolist()]
-    assert np.allclose(noise.probabilities(values), exact, rtol=1e-12, atol=1e-200)
+    assert np.allclose(noise.probabilities(values), exact, rtol=1e-12, atol=1e-100)
 
 
 @pytest.mark.parametrize("variance", [Fraction(0), Fraction(-1), Fraction(-1, 3)])
