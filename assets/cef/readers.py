@@ -20,7 +20,7 @@ from assets.cef.declaration import DatasetDeclaration, Reader, RecordTable
 from assets.cef.findings import Finding, SourceError
 from resources.statements import Fragment, statement
 
-MA1940_MARGINS = Path(__file__).with_name("ma1940__tenure_by_county.csv")
+MA1940_MARGINS = Path(__file__).with_name("ma1940_tenure_by_county.csv")
 """Occupied dwellings of 1940 Massachusetts by county and tenure, as published (Bailie, Gong and Meng)."""
 
 MA1940_SIZES = {
