@@ -53,7 +53,10 @@ class DiscreteLaplace:
         return inversion.sample(self, count, stream)
 
     def cumulative(self, precision: int) -> Iterator[Bounds]:
-        """Bounds of F(0), F(1), … at `precision` binary places, 64 or more: F(x) = 1 − q^(x + 1) / (1 + q) for x >= 0."""
+        """Bounds of F(0), F(1), … at `precision` binary places, 64 or more.
+
+        F(x) = 1 − q^(x + 1) / (1 + q) for x >= 0.
+        """
         one = 1 << precision
         q_low, q_high = exponential(1 / self.scale, precision)
         tail_low, tail_high = q_low * one // (one + q_low), divide_up(q_high * one, one + q_high)

@@ -16,14 +16,20 @@ import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime, tzinfo
+from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+import pandas  # noqa: F401 - DuckDB imports it at the first result; here, before the forks
+
 from assets.publication import asset as publication
 from assets.publication import placement
 from assets.swap import asset as swap
+from mechanisms.sampling.stream import RandomStream
+from mechanisms.swapping.permutation import Contingency
 from resources import chain
 from resources.ledger import Ledger
 from tests.house import TO_PUBLICATION, SmallHouse, small_house
@@ -141,9 +147,21 @@ def state(folder: Path, custody: str, *, again: bool = False) -> dict[str, Any]:
     return {"ended": ended} | json.loads(answer.read_text())
 
 
+def warm_up(folder: Path) -> None:
+    """Load what every child would load by itself, Dagster's graph and the compiled mechanism.
+
+    DuckDB, which starts threads, is left to the children.
+    """
+    house(folder).definitions.get_repository_def()
+    ones = np.arange(2, dtype=np.int32)
+    cells = Contingency(np.zeros(2, np.int32), ones, ones, np.full(2, 3))
+    swap.permute(cells, Fraction(1, 2), RandomStream(bytes(32), "warm-up"))
+
+
 def kill(folder: Path, custody: str) -> dict[str, Any]:
     """Kill a run at each point, each in a copy of one folder whose custody has its master key already."""
     start, twin = folder / "start", folder / "twin"
+    warm_up(folder / "warm")
     assert in_child(lambda: house(start, custody).run("cef", "invariants")) == 0
     shutil.copytree(start, twin)
     answers = {"undisturbed": {"healed": state(twin, custody, again=True)}}

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Context, localcontext
 from fractions import Fraction
+from itertools import count
 
 import numpy as np
 import pytest
@@ -36,9 +37,11 @@ WIDE: list[Noise] = [
 
 
 def step(noise: Noise, word_bits: int):  # type: ignore[no-untyped-def]
-    """One draw, as a walk over sequences of words."""
+    """One draw, as a walk over sequences of words; far longer than it needs, it is given up."""
+    tries = count()
 
     def one_more(words: tuple[int, ...], word: int) -> tuple[int, ...] | Finished:
+        assert next(tries) < 200_000, "too many sequences are undecided"
         try:
             return Finished(int(sample(noise, 1, ToyStream([*words, word]), word_bits)[0]))
         except OutOfWordsError:

@@ -277,3 +277,12 @@ def test_one_key_gives_the_same_draws_in_any_pieces(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(reader, "WORDS_AT_A_TIME", 7)
     stream = RandomStream(KEY, "pieces")
     assert np.array_equal(np.concatenate([noise.sample(count, stream) for count in (1, 0, 99, 900)]), whole)
+
+
+def test_no_word_is_read_in_vain() -> None:
+    """With t = 1 a draw takes as little as two words, so that one word too many would soon be missed."""
+    one_by_one = RandomStream(KEY, "few words")
+    singles = [rejection.sample(lambda choices: laplace(Fraction(1), choices), 1, one_by_one)[0] for _ in range(500)]
+    stream = RandomStream(KEY, "few words")
+    assert rejection.sample(lambda choices: laplace(Fraction(1), choices), 500, stream).tolist() == singles
+    assert stream.words(1) == one_by_one.words(1)
