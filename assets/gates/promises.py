@@ -25,7 +25,7 @@ from assets.invariants.records import (
 )
 from assets.ledger.asset import cap_problems
 from assets.release import SwappingRelease
-from assets.swap.asset import SWAPPED, can_replay, make_again, stage_decoded, stored_version
+from assets.swap.asset import SWAPPED, can_replay, make_again, stage_decoded, stage_stored, stored_version
 from assets.tabulation.tables import counted, product_names, product_values, saturated_statements
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -249,12 +249,16 @@ def _settled(house: House) -> list[str]:
     with house.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = describe_draw(session, release, house.custody)
         version = stored_version(session, release, draw)
+        # Products read the values, the settlement knows the codes: the one must say what the other does.
+        again = stage_stored(session, release, "again")
+        columns = list(session.columns(release.public(SWAPPED)))
+        shown = _said(_differing(session, release.public(SWAPPED), again, columns), "values that are not the codes'")
     settled = house.ledger.settlement(draw.draw_id)
     if settled is None:
         return [f"draw {draw.draw_id} is not settled"]
     if version != settled.output_version:
         return [f"the swapped data are not those that ledger entry {settled.sequence} settled"]
-    return []
+    return shown
 
 
 def _products(house: House) -> list[str]:

@@ -181,6 +181,11 @@ def stage_decoded(session: Session, release: SwappingRelease, table: Contingency
     return session.stage(name, "swap/decoded", cells=session.lend("cells", _columns(table)), **_value_columns(release))
 
 
+def stage_stored(session: Session, release: SwappingRelease, name: str) -> Fragment:
+    """Keep the stored codes as a temporary table of values."""
+    return session.stage(name, "swap/decoded", cells=release.public(CELLS), **_value_columns(release))
+
+
 def _columns(table: Contingency) -> pa.Table:
     return pa.table({"holding_code": table.holding, "swap_code": table.swap, "count": table.count})
 
