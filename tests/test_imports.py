@@ -19,6 +19,7 @@ MATHEMATICS = {
         "dataclasses",
         "decimal",
         "enum",
+        "bisect",
         "fractions",
         "functools",
         "itertools",

@@ -358,6 +358,11 @@ class DatasetDeclaration(dg.Model):
             raise ValueError("persons: reader ma1940 has units only")
         if self.units.key is None:
             raise ValueError("units: a column of role key is required where there are persons")
+        named = [name for name, column in self.persons.columns.items() if column.role is Role.UNIT]
+        if len(named) != 1:
+            raise ValueError(f"persons: exactly one column of role unit is required, found {len(named)}")
+        if self.persons.columns[named[0]].type is not self.units.columns[self.units.key].type:
+            raise ValueError(f"persons: column {named[0]} and the units' key {self.units.key} differ in type")
         if self.record_name == "person":
             raise ValueError("record_name: units that hold persons are not called person")
         if not self.persons.variables:
@@ -366,11 +371,6 @@ class DatasetDeclaration(dg.Model):
         shared = [name for name in self.persons.variables if name.casefold() in ours]
         if shared:
             raise ValueError(f"persons: column {shared[0]} bears the name of a column of units; rename one of them")
-        named = [name for name, column in self.persons.columns.items() if column.role is Role.UNIT]
-        if len(named) != 1:
-            raise ValueError(f"persons: exactly one column of role unit is required, found {len(named)}")
-        if self.persons.columns[named[0]].type is not self.units.columns[self.units.key].type:
-            raise ValueError(f"persons: column {named[0]} and the units' key {self.units.key} differ in type")
         return self
 
     @property

@@ -71,7 +71,13 @@ def test_where_persons_follow_their_unit_they_are_held_with_it() -> None:
 
 @pytest.mark.parametrize(
     ("unit", "persons", "changes"),
-    [("household", True, 1), ("household", False, 1), ("dwelling", True, 1), ("dwelling", False, None)],
+    [
+        ("household", True, 1),
+        ("household", False, 1),
+        ("dwelling", True, 1),
+        ("dwelling", False, 1),
+        ("person", False, None),
+    ],
 )
 def test_a_persons_change_counts_as_one_unit_where_persons_belong_to_one(
     unit: str, persons: bool, changes: int | None

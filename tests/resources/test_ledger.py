@@ -105,7 +105,13 @@ def test_a_reserved_draw_keeps_its_terms(ledger):
         with pytest.raises(LedgerError, match=f"in entry 1 with another {term}"):
             ledger.reserve(*arguments, None)
     with pytest.raises(LedgerError, match="another specification"):
-        reserve(ledger, "half", flavor=replace(HOUSEHOLDS, multiverse=("households by county",)))
+        reserve(ledger, "half", flavor=replace(HOUSEHOLDS, unit="person"))
+    assert ledger.entries() == (kept,)
+
+
+def test_a_reserved_draw_is_found_again_by_what_it_guarantees_and_not_by_its_wording(ledger):
+    kept = reserve(ledger, "half")
+    assert reserve(ledger, "half", flavor=replace(HOUSEHOLDS, domain="the same in other words")) == kept
     assert ledger.entries() == (kept,)
 
 
