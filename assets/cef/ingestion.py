@@ -56,7 +56,8 @@ def ingest(session: Session, declaration: DatasetDeclaration, root: Path, versio
             raise SourceError(findings)
         if declaration.persons is None:
             session.run("cef/drop_table", table=Table(Zone.CONFIDENTIAL, declaration.name, "persons"))
-        return session.content_version(declaration.cef_tables(), version_key)
+    # DuckDB reads committed rows on all cores, and those of a running transaction on one.
+    return session.content_version(declaration.cef_tables(), version_key)
 
 
 def _types(records: RecordTable) -> dict[str, str]:
