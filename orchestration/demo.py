@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from assets.cef.readers import MA1940_MARGINS
+from mechanisms.accounting.composition import stated
 from orchestration.definitions import house_resources
 from resources.ledger import Ledger
 
@@ -67,10 +68,11 @@ def _show_ledger(ledger: Ledger) -> None:
     entries = ledger.entries()
     print(f"\nThe ledger holds {len(entries)} entries{'' if ledger.verify() else ', intact'}:")
     for entry in entries:
-        loss = f"ε = {entry.declared().loss.rounded_up(4)}" if entry.specification else ""
+        loss = stated(entry.declared().loss, 4) if entry.specification else ""
         print(f"   {entry.sequence:>3}  {entry.recorded_at}  {entry.kind:8} {entry.dataset}/{entry.release}  {loss}")
     for dataset in dict.fromkeys(entry.dataset for entry in entries):
-        print(f"   {dataset} in total: ε = {ledger.charged(dataset).rounded_up(4)}")
+        for total in ledger.total(dataset):
+            print(f"   {dataset} in total, for changes of one {total.unit}: {stated(total.loss, 4)}")
 
 
 if __name__ == "__main__":

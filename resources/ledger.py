@@ -22,15 +22,17 @@ from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass, fields
 from decimal import Decimal
 from fractions import Fraction
-from functools import reduce
 from hashlib import sha256
-from operator import add
 from pathlib import Path
 
 from dagster import ConfigurableResource, ResourceDependency
 
+from mechanisms.accounting.approximate import ApproximateLoss
+from mechanisms.accounting.composition import DoesNotCompose, Loss, fits, stated, total_like
 from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.rounding import ceiling
 from mechanisms.accounting.specification import Specification, Total, compose
+from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources import chain
 from resources.chain import GENESIS, RESERVE, SETTLE, Entry
 from resources.custody import Custody, canonical, flush_folder
@@ -77,7 +79,7 @@ class Ledger(ConfigurableResource):
         draw_id: str,
         specification: Specification,
         commitment: str,
-        cap: Fraction | None,
+        cap: Loss | None,
     ) -> Entry:
         """Charge a draw to its dataset, before anything is drawn; charge it once, however often it is asked.
 
@@ -87,23 +89,22 @@ class Ledger(ConfigurableResource):
             draw_id: from `Custody.draw_id`.
             specification: what the draw will satisfy; its loss is the charge.
             commitment: `custody.commitment` of the draw's key.
-            cap: the most that all reservations of the dataset may add up to in ε, compared exactly; None
-                for no cap. It does not bear on a draw that has been charged already.
+            cap: the most that all reservations of the dataset may add up to, in the cap's output premetric,
+                compared exactly; None for no cap. It does not bear on a draw that has been charged already.
 
         Returns:
             The reservation: the new one, or the one that this draw already has.
 
         Raises:
-            CapExceeded: if the charge does not fit under the cap.
+            CapExceeded: if the charge does not fit under the cap, or is none in its output premetric.
             LedgerError: if the ledger is not intact, or the draw is reserved on other terms.
         """
         with self._appending() as (session, entries):
             new = chain.reservation(entries, dataset, release, draw_id, specification, commitment)
             found = chain.find(entries, RESERVE, draw_id)
             if found is None:
-                charged = _charged(entries, dataset)
-                if cap is not None and not charged + specification.loss <= PureLoss(cap):
-                    raise CapExceeded(_over(dataset, release, charged, specification.loss, cap))
+                if cap is not None:
+                    _require_room(dataset, release, _charges(entries, dataset), specification.charge, cap)
                 self._append(session, new)
                 return new
             for term in ("dataset", "release", "commitment"):
@@ -146,18 +147,20 @@ class Ledger(ConfigurableResource):
         """The settlement of a draw, if there is one. Raises LedgerError if the ledger is not intact."""
         return chain.find(self._intact(), SETTLE, draw_id)
 
-    def charged(self, dataset: str, through: int | None = None) -> PureLoss:
+    def charged(self, dataset: str, like: Loss, through: int | None = None) -> Loss:
         """The sum of a dataset's charges, settled or not: what the cap is compared with.
 
         Args:
             dataset: whose.
+            like: in whose output premetric, and at whose δ if it has one: the cap.
             through: count up to this sequence number only.
 
         Raises:
+            DoesNotCompose: if a charge is none in that output premetric.
             LedgerError: if the ledger is not intact.
         """
         entries = self._intact()
-        return _charged(entries if through is None else entries[:through], dataset)
+        return total_like(like, _charges(entries if through is None else entries[:through], dataset))
 
     def total(self, dataset: str) -> tuple[Total, ...]:
         """The composition of a dataset's reserved specifications. Raises LedgerError if the ledger is not intact."""
@@ -273,23 +276,35 @@ def _reservations(entries: Sequence[Entry], dataset: str) -> Iterator[Entry]:
     return (entry for entry in entries if entry.kind == RESERVE and entry.dataset == dataset)
 
 
-def _charged(entries: Sequence[Entry], dataset: str) -> PureLoss:
-    return reduce(add, (entry.declared().loss for entry in _reservations(entries, dataset)), PureLoss())
+def _charges(entries: Sequence[Entry], dataset: str) -> list[Loss]:
+    return [entry.declared().charge for entry in _reservations(entries, dataset)]
 
 
-def _over(dataset: str, release: str, charged: PureLoss, charge: PureLoss, cap: Fraction) -> str:
+def _require_room(dataset: str, release: str, charges: Sequence[Loss], charge: Loss, cap: Loss) -> None:
+    asked = f"dataset {dataset}: release {release} would charge {stated(charge)}, "
+    try:
+        charged, total = total_like(cap, charges), total_like(cap, [*charges, charge])
+    except DoesNotCompose as error:
+        raise CapExceeded(f"{asked}which does not count under the cap of {stated(cap)}: {error}") from None
+    if not fits(total, cap):
+        raise CapExceeded(
+            f"{asked}which does not fit under the cap of {cap} ({cap.rounded_up()}): "
+            f"{charged.rounded_up()} is charged so far and {_left(charged, cap)} remains"
+        )
+
+
+def _left(charged: Loss, cap: Loss) -> Decimal:
     # What is spent is rounded up and what is left is rounded down, so that no figure promises too much.
-    limit = PureLoss(cap)
-    left = Decimal("0.00")
-    if charged <= limit:
-        rest = PureLoss(cap - charged.rational, 1 / charged.argument)
-        above = rest.rounded_up()
-        left = above if PureLoss(Fraction(above)) <= rest else above - Decimal("0.01")
-    return (
-        f"dataset {dataset}: release {release} would charge ε = {charge.rounded_up()}, "
-        f"which does not fit under the cap of {cap} ({limit.rounded_up()}): "
-        f"{charged.rounded_up()} is charged so far and {left} remains"
-    )
+    if isinstance(charged, ConcentratedLoss) and isinstance(cap, ConcentratedLoss):
+        return max(Decimal("0.00"), -ceiling(charged.rho - cap.rho, 2))
+    one, limit = (loss.epsilon if isinstance(loss, ApproximateLoss) else loss for loss in (charged, cap))
+    assert isinstance(one, PureLoss)
+    assert isinstance(limit, PureLoss)
+    if not one <= limit:
+        return Decimal("0.00")
+    rest = PureLoss(limit.rational - one.rational, limit.argument / one.argument)
+    above = rest.rounded_up()
+    return above if PureLoss(Fraction(above)) <= rest else above - Decimal("0.01")
 
 
 def _otherwise(found: Entry, term: str) -> str:

@@ -19,6 +19,8 @@ import pyarrow.compute as pc
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.loss import PureLoss
 from resources.statements import Table, Zone
 
 Value = int | str | bool | date | Decimal
@@ -342,6 +344,11 @@ class DatasetDeclaration(dg.Model):
     cap: Cap = Field(
         description="The greatest total ε of all releases from this dataset: a number, or a fraction such as 1/2."
     )
+
+    @property
+    def limit(self) -> Loss:
+        """The cap as a loss: in the output premetric in which the releases' losses are added up under it."""
+        return PureLoss(self.cap)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -11,7 +11,8 @@ from assets.charge.draw import Draw, describe_draw
 from assets.conventions import attributes, table_schema
 from assets.release import SwappingRelease
 from assets.tabulation.tables import require_readable
-from mechanisms.swapping.loss import evaluated, smallest_attainable
+from mechanisms.accounting.composition import stated
+from mechanisms.swapping.loss import evaluated, smallest_attainable, theorem_1
 from resources.chain import Entry
 from resources.custody import Custody, commitment
 from resources.ledger import CapExceeded, Ledger
@@ -62,7 +63,7 @@ def build_charge(release: SwappingRelease) -> dg.AssetsDefinition:
             data_version=dg.DataVersion(draw.draw_id),
             metadata={
                 **{name.replace("_", " "): value for name, value in facts.items()},
-                "charged so far": f"ε = {ledger.charged(release.dataset.name).rounded_up(4)}",
+                "charged so far": stated(ledger.charged(release.dataset.name, release.dataset.limit), 4),
                 "cap": f"ε = {release.dataset.cap}",
                 "dagster/column_schema": schema,
             },
@@ -81,7 +82,7 @@ def reserve(release: SwappingRelease, draw: Draw, custody: Custody, ledger: Ledg
     committed = standing.commitment if standing else commitment(custody.draw_key(draw.draw_id, release.custody))
     try:
         return ledger.reserve(
-            release.dataset.name, release.name, draw.draw_id, draw.specification, committed, release.dataset.cap
+            release.dataset.name, release.name, draw.draw_id, draw.specification, committed, release.dataset.limit
         )
     except CapExceeded:
         custody.forget(draw.draw_id)
@@ -92,7 +93,7 @@ def charge_facts(release: SwappingRelease, draw: Draw, entry: Entry) -> dict[str
     """The charge in a row, all of it public."""
     b, swap_rate = draw.largest_stratum, release.design.swap_rate
     smallest = smallest_attainable(b) if b else (0.0, 0.0)
-    loss = draw.specification.loss
+    loss = theorem_1(b, swap_rate)
     return {
         "draw_id": draw.draw_id,
         "commitment": entry.commitment,

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from assets.cef.declaration import DatasetDeclaration
 from assets.conventions import POOL, attributes, check_result, preview, table_schema
+from mechanisms.accounting.composition import fits, stated
 from mechanisms.accounting.specification import Total
 from resources.chain import GENESIS, Entry
 from resources.ledger import Ledger, LedgerError
@@ -86,21 +87,19 @@ person's characteristics changes a {dataset.record_name}. Totals of different un
     )
     def composition(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
         totals = ledger.total(dataset.name)
-        charged = ledger.charged(dataset.name)
+        charged = ledger.charged(dataset.name, dataset.limit)
         with warehouse.session(writes=Zone.PUBLIC) as session:
             with session.transaction():
                 session.create(table, "warehouse/all", source=session.lend("totals", totals_table(totals)))
             schema = table_schema(session.columns(table), {})
-        shown = [
-            (total.unit, total.output_premetric, f"{total.loss.rounded_up(4)}", total.releases) for total in totals
-        ]
+        shown = [(total.unit, total.output_premetric, stated(total.loss, 4), total.releases) for total in totals]
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sha256(repr(totals).encode()).hexdigest()),
             metadata={
                 "ε counted against the cap": float(charged.rounded_up(4)),
                 "cap": f"ε = {dataset.cap}",
                 "charges": max((total.releases for total in totals), default=0),
-                "totals": preview(["unit", "output premetric", "ε", "charges"], shown),
+                "totals": preview(["unit", "output premetric", "loss", "charges"], shown),
                 "invariants": dg.MetadataValue.md(
                     "\n".join(f"- {words}" for words in dict.fromkeys(w for t in totals for w in t.multiverse))
                 ),
@@ -139,9 +138,9 @@ def build_composition_checks(dataset: DatasetDeclaration) -> list[dg.AssetChecks
 
 def cap_problems(dataset: DatasetDeclaration, ledger: Ledger) -> list[str]:
     """What is wrong if the charges to a dataset exceed its cap."""
-    charged = ledger.charged(dataset.name)
-    if charged.exceeds(dataset.cap):
-        return [f"charged ε = {charged.rounded_up(4)} exceeds the cap of ε = {dataset.cap}"]
+    charged = ledger.charged(dataset.name, dataset.limit)
+    if not fits(charged, dataset.limit):
+        return [f"charged {stated(charged, 4)} exceeds the cap of {stated(dataset.limit, 4)}"]
     return []
 
 
@@ -151,21 +150,21 @@ def totals_table(totals: Sequence[Total]) -> pa.Table:
         [
             ("unit", pa.string()),
             ("output_premetric", pa.string()),
-            ("epsilon", pa.float64()),
-            ("epsilon_rational", pa.string()),
-            ("epsilon_ln", pa.string()),
+            ("loss", pa.float64()),
+            *((name, pa.string()) for name in ("rational", "ln", "rho", "delta")),
             ("charges", pa.int64()),
+            ("left_out", pa.list_(pa.string())),
         ]
     )
     rows = [
         {
             "unit": total.unit,
             "output_premetric": total.output_premetric,
-            "epsilon": float(total.loss.rounded_up(4)),
-            "epsilon_rational": str(total.loss.rational),
-            "epsilon_ln": str(total.loss.argument),
+            "loss": float(total.loss.rounded_up(4)),
+            **{name: exact.get(name) for name in ("rational", "ln", "rho", "delta")},
             "charges": total.releases,
+            "left_out": list(total.left_out),
         }
-        for total in totals
+        for total, exact in ((total, total.loss.as_record()) for total in totals)
     ]
     return pa.Table.from_pylist(rows, schema=schema)

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
-from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from assets.publication.package import DataFile
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.specification import Specification
 from resources.custody import CustodyMode
 
@@ -106,8 +105,8 @@ class LedgerReference:
     sequence: int
     entry_hash: str
     recorded_at: datetime
-    total: PureLoss
-    cap: Fraction
+    total: Loss
+    cap: Loss
 
     def __post_init__(self) -> None:
         if self.recorded_at.tzinfo is None:

@@ -58,7 +58,7 @@ class ApproximateLoss:
             raise ValueError(f"a group has at least one unit, not {size}")
         rational, argument = self.epsilon.rational, self.epsilon.argument
         growth = sum(argument**times * exponential_above(rational * times, _DIGITS) for times in range(size))
-        return ApproximateLoss(self.epsilon * size, self.delta * growth)
+        return ApproximateLoss(self.epsilon.of_group(size), self.delta * growth)
 
     def rounded_up(self, places: int = 2) -> Decimal:
         """The smallest decimal with `places` places that is not below ε."""

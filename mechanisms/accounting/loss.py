@@ -7,7 +7,7 @@ Here belongs arithmetic on ε. Swapping's ε is the logarithm of a rational numb
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
-from typing import Self
+from typing import ClassVar, Self
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class PureLoss:
     Raises:
         ValueError: if the argument is not positive, or ε is negative.
     """
+
+    output_premetric: ClassVar[str] = "multiplicative distance (pure DP)"
 
     rational: Fraction = Fraction(0)
     argument: Fraction = Fraction(1)
@@ -39,9 +41,9 @@ class PureLoss:
     def __add__(self, other: "PureLoss") -> "PureLoss":
         return PureLoss(self.rational + other.rational, self.argument * other.argument)
 
-    def __mul__(self, times: int) -> "PureLoss":
-        """Group privacy: a unit that counts `times` times over loses that many times ε."""
-        return PureLoss(self.rational * times, self.argument**times)
+    def of_group(self, size: int) -> "PureLoss":
+        """Group privacy: units that count `size` times over lose that many times ε."""
+        return PureLoss(self.rational * size, self.argument**size)
 
     def __le__(self, other: "PureLoss") -> bool:
         return _sign(other.rational - self.rational, other.argument / self.argument) >= 0

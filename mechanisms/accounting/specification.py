@@ -3,13 +3,24 @@
 Source: Bailie, Gong and Meng, Section 2. Here belong values and functions over them; nothing here knows a mechanism.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import reduce
-from operator import add
+from fractions import Fraction
 from typing import Any, Self
 
+from mechanisms.accounting.approximate import ApproximateLoss
+from mechanisms.accounting.composition import NOT_CONCENTRATED, NOT_PURE, Loss, total_like
 from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.zcdp import ConcentratedLoss
+
+BOUNDED = "bounded"
+UNBOUNDED = "unbounded"
+
+DELTA = Fraction(1, 10**10)
+"""δ at which zCDP is reported as (ε, δ) unless another is asked for: the Census Bureau's."""
+
+_LOSSES: dict[str, type[Loss]] = {kind.output_premetric: kind for kind in (PureLoss, ConcentratedLoss, ApproximateLoss)}
 
 
 @dataclass(frozen=True)
@@ -24,29 +35,62 @@ class Flavor:
         changes_per_person: units that a change of one person's characteristics changes at most (a move from
             one unit to another is not meant), or None if the unit is the person.
         output_premetric: how changes of the output's distribution are measured.
+        neighbors: "bounded" if the loss is for a change of one unit, "unbounded" if for adding or removing one.
+
+    Raises:
+        ValueError: if neighbors are neither of the two.
     """
 
     domain: str
     multiverse: tuple[str, ...]
     unit: str
     changes_per_person: int | None
-    output_premetric: str = "multiplicative distance (pure DP)"
+    output_premetric: str = PureLoss.output_premetric
+    neighbors: str = BOUNDED
+
+    def __post_init__(self) -> None:
+        if self.neighbors not in (BOUNDED, UNBOUNDED):
+            raise ValueError(f"neighbors are {BOUNDED} or {UNBOUNDED}, not {self.neighbors}")
 
 
 @dataclass(frozen=True)
 class Specification:
-    """A DP flavor and its protection-loss budget (PLB), the fifth building block."""
+    """A DP flavor and its protection-loss budget (PLB), the fifth building block.
+
+    Raises:
+        ValueError: if the loss is not in the flavor's output premetric.
+    """
 
     flavor: Flavor
-    loss: PureLoss
+    loss: Loss
+
+    def __post_init__(self) -> None:
+        if self.loss.output_premetric != self.flavor.output_premetric:
+            raise ValueError(
+                f"a loss in the {self.loss.output_premetric} does not fit the flavor's output premetric, "
+                f"the {self.flavor.output_premetric}"
+            )
+
+    @property
+    def charge(self) -> Loss:
+        """What counts against a cap: the loss for a change of one unit, or of one person if that is more."""
+        return self._bounded().of_group(self.flavor.changes_per_person or 1)
+
+    def loss_for(self, unit: str) -> Loss | None:
+        """The loss for a change of one unit of some kind; None if the guarantee says nothing of such a change."""
+        if unit == self.flavor.unit:
+            return self._bounded()
+        if unit == "person" and self.flavor.changes_per_person:
+            return self._bounded().of_group(self.flavor.changes_per_person)
+        return None
+
+    def _bounded(self) -> Loss:
+        # A change is a removal and an addition. A mechanism known to lose less states that as its bounded loss.
+        return self.loss.of_group(2) if self.flavor.neighbors == UNBOUNDED else self.loss
 
     def protects_like(self, other: "Specification") -> bool:
-        """Whether both say the same of loss, unit and output premetric, in whatever words."""
-        return (self.loss, self.flavor.unit, self.flavor.output_premetric) == (
-            other.loss,
-            other.flavor.unit,
-            other.flavor.output_premetric,
-        )
+        """Whether both say the same of loss and unit, in whatever words."""
+        return _measured(self) == _measured(other)
 
     def as_record(self) -> dict[str, Any]:
         """The specification as plain values for JSON, without rounding."""
@@ -57,7 +101,12 @@ class Specification:
     def from_record(cls, record: dict[str, Any]) -> Self:
         """The inverse of `as_record`."""
         flavor = record["flavor"] | {"multiverse": tuple(record["flavor"]["multiverse"])}
-        return cls(Flavor(**flavor), PureLoss.from_record(record["loss"]))
+        return cls(Flavor(**flavor), _LOSSES[flavor["output_premetric"]].from_record(record["loss"]))
+
+
+def _measured(specification: Specification) -> tuple[Loss, str, int | None, str]:
+    flavor = specification.flavor
+    return specification.loss, flavor.unit, flavor.changes_per_person, flavor.neighbors
 
 
 @dataclass(frozen=True)
@@ -70,34 +119,74 @@ class Total:
         loss: their sum.
         releases: how many specifications went into it.
         multiverse: all invariants involved; the total holds within the universes that share every one.
+        left_out: how many specifications did not, and why, a sentence a reason.
     """
 
     unit: str
     output_premetric: str
-    loss: PureLoss
+    loss: Loss
     releases: int
     multiverse: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
 
-def compose(specifications: Iterable[Specification]) -> tuple[Total, ...]:
-    """Total losses of one dataset's releases, one a unit and output premetric.
+def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) -> tuple[Total, ...]:
+    """Total losses of one dataset's releases, one a unit and output premetric, for changes of one unit.
 
-    Losses add where unit and output premetric are the same. A guarantee for another unit counts towards
-    persons as often as one person's change changes its units (`changes_per_person`). Nothing else is added:
-    totals of different units stand side by side.
+    A guarantee for another unit counts towards persons as often as one person's change changes its units
+    (`changes_per_person`); one for added and removed units counts as a group of two. A total takes in all losses
+    that imply one in its output premetric, and says what it leaves out and why. There is one in each output
+    premetric that some release is stated in, and one in (ε, δ) beside every one in zCDP.
+
+    Args:
+        specifications: of all releases.
+        delta: what a conversion from zCDP is given of δ; releases' own δs add to it.
     """
-    parts: dict[tuple[str, str], list[tuple[PureLoss, Flavor]]] = {}
-    for specification in specifications:
-        flavor, loss = specification.flavor, specification.loss
-        parts.setdefault((flavor.unit, flavor.output_premetric), []).append((loss, flavor))
-        if flavor.unit != "person" and flavor.changes_per_person:
-            key = ("person", flavor.output_premetric)
-            parts.setdefault(key, []).append((loss * flavor.changes_per_person, flavor))
-    return tuple(
-        Total(unit, premetric, reduce(add, (loss for loss, _ in group)), len(group), _refinement(group))
-        for (unit, premetric), group in sorted(parts.items())
-    )
+    stated = list(specifications)
+    units = {specification.flavor.unit for specification in stated}
+    if any(specification.flavor.changes_per_person for specification in stated):
+        units.add("person")
+    totals = [total for unit in units for total in _totals(unit, stated, delta)]
+    return tuple(sorted(totals, key=lambda total: (total.unit, total.output_premetric)))
 
 
-def _refinement(group: Sequence[tuple[PureLoss, Flavor]]) -> tuple[str, ...]:
+def _totals(unit: str, stated: Sequence[Specification], delta: Fraction) -> Iterator[Total]:
+    counted = [(loss, each.flavor) for each in stated if (loss := each.loss_for(unit)) is not None]
+    elsewhere = [
+        f"a guarantee for one {each.flavor.unit} bounds no change of a {unit}"
+        for each in stated
+        if each.loss_for(unit) is None
+    ]
+    kinds = {type(loss) for loss, _ in counted}
+    own_deltas = sum(loss.delta for loss, _ in counted if isinstance(loss, ApproximateLoss))
+    limits: list[Loss] = [PureLoss()] if PureLoss in kinds else []
+    if ConcentratedLoss in kinds:
+        limits.append(ConcentratedLoss())
+    if kinds - {PureLoss}:
+        limits.append(ApproximateLoss(PureLoss(), delta + own_deltas))
+    for limit in limits:
+        group = [(loss, flavor) for loss, flavor in counted if _why_not(loss, limit) is None]
+        reasons = [reason for loss, _ in counted if (reason := _why_not(loss, limit))] + elsewhere
+        yield Total(
+            unit,
+            limit.output_premetric,
+            total_like(limit, [loss for loss, _ in group]),
+            len(group),
+            _refinement(group),
+            tuple(
+                f"{count} release{'s' * (count > 1)}: {reason}" for reason, count in sorted(Counter(reasons).items())
+            ),
+        )
+
+
+def _why_not(loss: Loss, limit: Loss) -> str | None:
+    """Why a loss does not count in the output premetric of a limit; None if it does."""
+    if isinstance(limit, PureLoss) and not isinstance(loss, PureLoss):
+        return NOT_PURE[type(loss)]
+    if isinstance(limit, ConcentratedLoss) and isinstance(loss, ApproximateLoss):
+        return NOT_CONCENTRATED
+    return None
+
+
+def _refinement(group: Sequence[tuple[Loss, Flavor]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(invariant for _, flavor in group for invariant in flavor.multiverse))

@@ -67,7 +67,7 @@ def massachusetts() -> Certificate:
         evaluated=swapping.evaluated(design, B),
         randomness=Randomness(CustodyMode.ESCROWED, _hash("draw"), _hash("key")),
         ledger=LedgerReference(
-            7, _hash("entry"), datetime(2026, 3, 1, 9, 30, tzinfo=UTC), specification.loss, Fraction(20)
+            7, _hash("entry"), datetime(2026, 3, 1, 9, 30, tzinfo=UTC), specification.loss, PureLoss(Fraction(20))
         ),
         data_versions=(
             DataVersion("cef", _hash("records"), keyed=True),
@@ -163,7 +163,7 @@ def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None
             "specification": replace(certificate.specification, loss=PureLoss.logarithm(5)),
             "evaluated": replace(certificate.evaluated, epsilon=3.0),  # type: ignore[type-var]
             "randomness": replace(certificate.randomness, custody=CustodyMode.EPHEMERAL),
-            "ledger": replace(certificate.ledger, cap=Fraction(41, 3)),
+            "ledger": replace(certificate.ledger, cap=PureLoss(Fraction(41, 3))),
             "data_versions": certificate.data_versions[1:],
             "code_versions": {"stirred": "9"},
             "checks": certificate.checks[1:],
@@ -252,7 +252,7 @@ def test_the_same_release_has_the_same_certificate() -> None:
 
 def test_a_time_without_a_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="time zone"):
-        LedgerReference(1, _hash("entry"), datetime(2026, 3, 1), PureLoss(), Fraction(1))
+        LedgerReference(1, _hash("entry"), datetime(2026, 3, 1), PureLoss(), PureLoss(Fraction(1)))
 
 
 def test_names_and_descriptions_are_text_and_never_markup() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mechanisms.accounting.loss import PureLoss
 from tests.house import TO_PUBLICATION, SmallHouse, small_house
 
 
@@ -74,5 +75,5 @@ def test_without_distinct_records_in_a_stratum_nothing_is_lost_and_nothing_charg
     ]
     house = small_house(tmp_path, units=units, dataset={"cap": "0.001"})
     house.run(*TO_PUBLICATION)
-    assert house.house.ledger.charged("village").rounded_up(4) == 0
+    assert house.house.ledger.charged("village", PureLoss()).rounded_up(4) == 0
     assert b"Avon,2,20" in house.published()["size_by_county.csv"]

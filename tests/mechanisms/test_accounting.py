@@ -15,8 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mechanisms.accounting.approximate import ApproximateLoss
+from mechanisms.accounting.composition import NOT_CONCENTRATED, NOT_PURE, Loss, approximate_total
 from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.specification import Flavor, Specification, compose
+from mechanisms.accounting.specification import DELTA, UNBOUNDED, Flavor, Specification, Total, compose
+from mechanisms.accounting.zcdp import ConcentratedLoss
 
 LOG = PureLoss.logarithm
 DIGITS = 150
@@ -45,7 +48,7 @@ def test_losses_are_ordered_as_their_values(one: PureLoss, other: PureLoss) -> N
 
 
 def test_equal_losses_are_equal_however_they_came_about() -> None:
-    four, twice_two, two_and_two = LOG(4), LOG(2) * 2, LOG(2) + LOG(2)
+    four, twice_two, two_and_two = LOG(4), LOG(2).of_group(2), LOG(2) + LOG(2)
     assert four == twice_two == two_and_two
     assert four <= twice_two <= four
 
@@ -63,7 +66,7 @@ TINY = Fraction(1, 10**50)
         (LOG(2), PureLoss(Fraction("0.693147180559945309417232121459"))),
         (PureLoss(Fraction(1), 1 - TINY), PureLoss(Fraction(1))),
         (PureLoss(), LOG(1 + TINY**10)),
-        (LOG(2) * 1000, LOG(2**1000 + 1)),
+        (LOG(2).of_group(1000), LOG(2**1000 + 1)),
     ],
 )
 def test_losses_closer_than_any_float_are_told_apart(less: PureLoss, more: PureLoss) -> None:
@@ -116,7 +119,7 @@ def test_sums_are_exact_in_any_order(losses: list[PureLoss]) -> None:
 
 @given(pure_losses(), st.integers(1, 9))
 def test_a_unit_that_counts_several_times_over_loses_as_often(loss: PureLoss, times: int) -> None:
-    assert loss * times == reduce(add, [loss] * times)
+    assert loss.of_group(times) == reduce(add, [loss] * times)
 
 
 @given(pure_losses())
@@ -145,16 +148,18 @@ def test_what_is_no_loss_is_refused(rational: Fraction, argument: Fraction, comp
 
 
 def spent(
-    loss: PureLoss,
+    loss: Loss,
     unit: str = "household",
     per_person: int | None = 1,
     invariants: tuple[str, ...] = ("total",),
     **more: str,
 ) -> Specification:
-    return Specification(Flavor("all files", invariants, unit, per_person, **more), loss)
+    return Specification(
+        Flavor("all files", invariants, unit, per_person, **{"output_premetric": loss.output_premetric} | more), loss
+    )
 
 
-def totals(*specifications: Specification) -> dict[tuple[str, str], tuple[PureLoss, int]]:
+def totals(*specifications: Specification) -> dict[tuple[str, str], tuple[Loss, int]]:
     return {(total.unit, total.output_premetric): (total.loss, total.releases) for total in compose(specifications)}
 
 
@@ -191,11 +196,75 @@ def test_units_without_persons_and_other_units_stand_side_by_side() -> None:
     }
 
 
-def test_losses_in_different_output_premetrics_are_never_added() -> None:
-    assert totals(spent(LOG(3), "person"), spent(LOG(5), "person", output_premetric="approximate")) == {
-        ("person", PURE): (LOG(3), 1),
-        ("person", "approximate"): (LOG(5), 1),
+CONCENTRATED, APPROXIMATE = ConcentratedLoss.output_premetric, ApproximateLoss.output_premetric
+RHO = ConcentratedLoss(Fraction(1, 2))
+PAIR = ApproximateLoss(PureLoss(Fraction(1)), Fraction(1, 10**12))
+
+
+def composed(*specifications: Specification) -> dict[tuple[str, str], Total]:
+    return {(total.unit, total.output_premetric): total for total in compose(specifications)}
+
+
+def test_each_total_takes_in_what_implies_it_and_says_what_it_leaves_out() -> None:
+    rows = composed(spent(PureLoss(Fraction(1)), "person"), spent(RHO, "person"), spent(PAIR, "person"))
+    assert {key: (row.loss, row.releases) for key, row in rows.items() if key[1] != APPROXIMATE} == {
+        ("person", PURE): (PureLoss(Fraction(1)), 1),
+        ("person", CONCENTRATED): (ConcentratedLoss(Fraction(1)), 2),
     }
+    every = rows["person", APPROXIMATE]
+    assert every.loss == approximate_total([PureLoss(Fraction(1)), RHO, PAIR], DELTA + PAIR.delta)
+    assert (every.releases, every.left_out) == (3, ())
+    assert rows["person", CONCENTRATED].left_out == (f"1 release: {NOT_CONCENTRATED}",)
+    assert rows["person", PURE].left_out == tuple(f"1 release: {NOT_PURE[type(loss)]}" for loss in (PAIR, RHO))
+
+
+def test_pure_releases_alone_have_a_pure_total_alone() -> None:
+    assert {row.output_premetric for row in compose([spent(LOG(3)), spent(LOG(5))])} == {PURE}
+
+
+def test_a_household_guarantee_in_zcdp_counts_for_persons_with_the_square() -> None:
+    rows = composed(spent(RHO, per_person=3))
+    assert rows["household", CONCENTRATED].loss == RHO
+    assert rows["person", CONCENTRATED].loss == ConcentratedLoss(Fraction(9, 2))
+
+
+def test_a_guarantee_for_added_and_removed_units_counts_as_a_group_of_two() -> None:
+    for loss, doubled in ((RHO, ConcentratedLoss(Fraction(2))), (LOG(3), LOG(9))):
+        unbounded = spent(loss, "person", neighbors=UNBOUNDED)
+        assert composed(unbounded)["person", loss.output_premetric].loss == doubled == unbounded.charge
+
+
+def test_what_says_nothing_of_a_unit_is_left_out_of_its_total_with_the_reason() -> None:
+    rows = composed(spent(LOG(3), "record", None), spent(LOG(5), "person"), spent(LOG(7)))
+    assert rows["household", PURE].left_out == (
+        "1 release: a guarantee for one person bounds no change of a household",
+        "1 release: a guarantee for one record bounds no change of a household",
+    )
+    assert rows["person", PURE].left_out == ("1 release: a guarantee for one record bounds no change of a person",)
+
+
+def test_a_charge_covers_one_person_and_one_unit() -> None:
+    assert spent(LOG(3), per_person=2).charge == LOG(9)
+    assert spent(RHO, "record", None).charge == RHO
+
+
+@pytest.mark.parametrize("loss", [LOG(3), RHO, PAIR])
+def test_a_specification_survives_json_whatever_its_loss(loss: Loss) -> None:
+    specification = spent(loss)
+    assert Specification.from_record(json.loads(json.dumps(specification.as_record()))) == specification
+
+
+def test_a_specification_written_before_neighbors_were_stated_is_bounded() -> None:
+    record = spent(LOG(3)).as_record()
+    del record["flavor"]["neighbors"]
+    assert Specification.from_record(record) == spent(LOG(3))
+
+
+def test_a_loss_in_another_premetric_than_the_flavor_says_is_refused() -> None:
+    with pytest.raises(ValueError, match="output premetric"):
+        Specification(Flavor("all files", (), "person", 1, output_premetric=PURE), RHO)
+    with pytest.raises(ValueError, match="neighbors"):
+        Flavor("all files", (), "person", 1, neighbors="some")
 
 
 def test_a_total_holds_within_all_invariants_involved_and_no_others() -> None:

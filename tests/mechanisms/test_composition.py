@@ -182,7 +182,7 @@ def test_two_losses_that_trade_epsilon_for_delta_do_not_compare() -> None:
 @given(st.builds(ApproximateLoss, pure, st.just(Fraction(1, 10**80))), st.integers(1, 5))
 def test_a_group_loses_as_much_epsilon_and_more_delta(loss: ApproximateLoss, size: int) -> None:
     of_group = loss.of_group(size)
-    assert of_group.epsilon == loss.epsilon * size
+    assert of_group.epsilon == loss.epsilon.of_group(size)
     growth = sum(math.exp(times * float(loss.epsilon)) for times in range(size))
     assert float(of_group.delta) == pytest.approx(float(loss.delta) * growth, rel=1e-9)
 

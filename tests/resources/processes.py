@@ -61,7 +61,9 @@ def charge_and_draw(folder: Path, mode: CustodyMode) -> None:
     draw_id = keys.draw_id({"release": "half"})
     if book.settlement(draw_id) is None:
         seal = commitment(keys.draw_key(draw_id, mode))
-        book.reserve("ma1940", "half", draw_id, Specification(FLAVOR, PureLoss.logarithm(2)), seal, Fraction(1))
+        book.reserve(
+            "ma1940", "half", draw_id, Specification(FLAVOR, PureLoss.logarithm(2)), seal, PureLoss(Fraction(1))
+        )
         drawn = commitment(b"noise" + keys.open_key(draw_id, mode))
         with store.session(writes=Zone.PUBLIC) as session:
             keep(session, DRAWN, drawn)
@@ -179,7 +181,7 @@ def _reserve(book: Ledger, dataset: str, release: str) -> str:
     seal = commitment(book.custody.draw_key(draw_id, CustodyMode.ESCROWED))
     specification = Specification(FLAVOR, PureLoss.logarithm(2))
     try:
-        return str(book.reserve(dataset, release, draw_id, specification, seal, Fraction(1)).sequence)
+        return str(book.reserve(dataset, release, draw_id, specification, seal, PureLoss(Fraction(1))).sequence)
     except CapExceeded:
         return "cap exceeded"
 

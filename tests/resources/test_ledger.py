@@ -14,8 +14,10 @@ import dagster as dg
 import duckdb
 import pytest
 
+from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.specification import Flavor, Specification
+from mechanisms.accounting.specification import UNBOUNDED, Flavor, Specification
+from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.chain import GENESIS, Entry
 from resources.custody import Custody, CustodyMode, commitment
 from resources.ledger import CapExceeded, Ledger, LedgerError
@@ -25,6 +27,7 @@ from resources.warehouse import Warehouse
 PROCESSES = Path(__file__).with_name("processes.py")
 HOUSEHOLDS = Flavor("all households", ("households by county", "tenure by county"), "household", 1)
 PERSONS = Flavor("all persons", ("persons by county",), "person", 1)
+ADDED_PERSONS = replace(PERSONS, neighbors=UNBOUNDED)
 LN2 = PureLoss.logarithm(2)
 
 
@@ -49,11 +52,20 @@ def rational(value):
     return PureLoss(Fraction(value))
 
 
+def limit(cap):
+    """A cap, where it is a number, is one on ε."""
+    return PureLoss(cap) if isinstance(cap, Fraction) else cap
+
+
+def specified(flavor, loss):
+    return Specification(replace(flavor, output_premetric=loss.output_premetric), loss)
+
+
 def reserve(ledger, release, loss=LN2, cap=None, dataset="ma1940", flavor=HOUSEHOLDS):
     """Charge a draw of its own to a release."""
     draw_id = ledger.custody.draw_id({"dataset": dataset, "release": release})
     seal = commitment(ledger.custody.draw_key(draw_id, CustodyMode.ESCROWED))
-    return ledger.reserve(dataset, release, draw_id, Specification(flavor, loss), seal, cap)
+    return ledger.reserve(dataset, release, draw_id, specified(flavor, loss), seal, limit(cap))
 
 
 def run(*arguments):
@@ -70,7 +82,7 @@ def test_a_ledger_that_nobody_wrote_is_empty_and_stays_unmade(ledger, tmp_path):
     assert ledger.reservation("0" * 64) is None
     assert ledger.settlement("0" * 64) is None
     assert ledger.total("ma1940") == ()
-    assert ledger.charged("ma1940") == PureLoss()
+    assert ledger.charged("ma1940", PureLoss()) == PureLoss()
     assert not list(tmp_path.iterdir())
 
 
@@ -89,7 +101,7 @@ def test_a_draw_is_reserved_and_settled_once_however_often_it_is_asked(ledger):
     assert ledger.entries() == (reserved, settled)
     assert ledger.reservation(reserved.draw_id) == reserved
     assert ledger.settlement(reserved.draw_id) == settled
-    assert ledger.charged("ma1940") == LN2
+    assert ledger.charged("ma1940", PureLoss()) == LN2
     assert ledger.verify() == ()
 
 
@@ -133,8 +145,10 @@ def test_a_charge_counts_whether_it_is_settled_or_not(ledger):
     reserve(ledger, "second", rational(1), cap=Fraction(2))
     with pytest.raises(CapExceeded):
         reserve(ledger, "third", rational("1/10"), cap=Fraction(2))
-    assert ledger.charged("ma1940") == rational(2)
-    assert [ledger.charged("ma1940", through=sequence) for sequence in range(4)] == [rational(n) for n in (0, 1, 1, 2)]
+    assert ledger.charged("ma1940", PureLoss()) == rational(2)
+    assert [ledger.charged("ma1940", PureLoss(), through=sequence) for sequence in range(4)] == [
+        rational(n) for n in (0, 1, 1, 2)
+    ]
 
 
 def test_datasets_do_not_share_a_budget(ledger):
@@ -142,8 +156,8 @@ def test_datasets_do_not_share_a_budget(ledger):
     reserve(ledger, "half", rational(1), cap=Fraction(1), dataset="ma1950")
     assert [entry.dataset for entry in ledger.entries()] == ["ma1940", "ma1950"]
     assert [entry.sequence for entry in ledger.entries("ma1950")] == [2]
-    assert ledger.charged("ma1950") == rational(1)
-    assert ledger.charged("ma1960") == PureLoss()
+    assert ledger.charged("ma1950", PureLoss()) == rational(1)
+    assert ledger.charged("ma1960", PureLoss()) == PureLoss()
 
 
 def test_totals_are_the_composition_of_what_is_reserved(ledger):
@@ -170,7 +184,7 @@ def test_a_cap_is_compared_exactly(ledger, tmp_path):
         reserve(ledger, "second", LN2, cap=below)
     assert len(ledger.entries()) == 1
     reserve(ledger, "second", LN2, cap=above)
-    assert ledger.charged("ma1940") == PureLoss.logarithm(4)
+    assert ledger.charged("ma1940", PureLoss()) == PureLoss.logarithm(4)
 
 
 def test_rational_losses_may_use_up_a_cap_to_the_last(ledger):
@@ -181,6 +195,48 @@ def test_rational_losses_may_use_up_a_cap_to_the_last(ledger):
     with pytest.raises(CapExceeded):
         reserve(ledger, "more", rational(Fraction(1, 10**30)), cap=Fraction(6, 10))
     assert len(ledger.entries()) == 4
+
+
+def test_a_cap_in_zcdp_holds_pure_and_concentrated_charges_to_the_last(ledger):
+    cap = ConcentratedLoss(Fraction(5, 8))
+    reserve(ledger, "pure", rational(1), cap=cap)
+    reserve(ledger, "noise", ConcentratedLoss(Fraction(1, 8)), cap=cap)
+    assert ledger.charged("ma1940", cap) == cap
+    with pytest.raises(CapExceeded) as caught:
+        reserve(ledger, "more", ConcentratedLoss(Fraction(1, 10**30)), cap=cap)
+    assert str(caught.value) == (
+        "dataset ma1940: release more would charge ρ = 0.01, which does not fit under the cap of 5/8 (0.63): "
+        "0.63 is charged so far and 0.00 remains"
+    )
+    assert len(ledger.entries()) == 2
+
+
+def test_a_cap_in_epsilon_and_delta_holds_charges_of_every_kind(ledger):
+    cap = ApproximateLoss(rational("7.5"), Fraction(1, 10**10))
+    reserve(ledger, "pure", rational("1/2"), cap=cap)
+    reserve(ledger, "noise", ConcentratedLoss(Fraction(1, 2)), cap=cap)
+    charged = ledger.charged("ma1940", cap)
+    assert (str(charged.rounded_up(6)), charged.delta) == ("7.339330", cap.delta)
+    with pytest.raises(CapExceeded, match=r"cap of 15/2 at δ = 1/10000000000 \(7\.50\): 7\.34 .* 0\.16 remains"):
+        reserve(ledger, "failing", ApproximateLoss(rational("0.2"), Fraction(1, 10**11)), cap=cap)
+    reserve(ledger, "failing", ApproximateLoss(rational("0.1"), Fraction(1, 10**14)), cap=cap)
+    assert {total.output_premetric for total in ledger.total("ma1940")} == {
+        kind.output_premetric for kind in (PureLoss, ConcentratedLoss, ApproximateLoss)
+    }
+
+
+def test_a_charge_that_is_none_in_the_caps_premetric_is_refused_with_the_reason(ledger):
+    with pytest.raises(CapExceeded, match=r"under the cap of ε = 1\.00: ρ-zCDP .* no ε holds without a δ"):
+        reserve(ledger, "noise", ConcentratedLoss(Fraction(1, 10)), cap=rational(1))
+    assert ledger.entries() == ()
+
+
+def test_a_cap_counts_what_a_change_of_one_person_loses(ledger):
+    reserve(ledger, "half", rational(1), cap=rational(2), flavor=replace(HOUSEHOLDS, changes_per_person=2))
+    with pytest.raises(CapExceeded):
+        reserve(ledger, "more", rational("1/100"), cap=rational(2))
+    with pytest.raises(CapExceeded):
+        reserve(ledger, "added", rational("1.1"), cap=rational(2), dataset="ma1950", flavor=ADDED_PERSONS)
 
 
 def test_a_refusal_says_what_is_charged_what_is_asked_and_what_remains(ledger):
@@ -264,7 +320,7 @@ def test_a_run_killed_in_the_middle_of_a_write_is_taken_up_again(tmp_path):
 def test_processes_that_charge_at_once_do_not_overspend(tmp_path, turn):
     answers = run("race", tmp_path, "distinct", "5")
     assert sorted(answers) == ["1"] + 4 * ["cap exceeded"]
-    assert house(tmp_path).charged("ma1940") == LN2
+    assert house(tmp_path).charged("ma1940", PureLoss()) == LN2
     assert house(tmp_path).verify() == ()
 
 
@@ -309,7 +365,7 @@ def assert_refused(ledger):
         lambda: reserve(ledger, "first"),
         lambda: ledger.settle("0" * 64, "v"),
         lambda: ledger.reservation("0" * 64),
-        lambda: ledger.charged("ma1940"),
+        lambda: ledger.charged("ma1940", PureLoss()),
     ):
         with pytest.raises(LedgerError, match="not intact"):
             use()
