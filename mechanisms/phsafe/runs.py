@@ -1,0 +1,171 @@
+"""What PHSafe counts: population groups, levels of them, and the nine runs with their basis cells.
+
+Here belong the names and numbers that the runs, their output files and the finished tables share. Which records
+belong to which cell is said in SQL (`sql/measurement`), what a run costs in `design`.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+
+class Geography(StrEnum):
+    """A geographic summary level."""
+
+    NATION = "nation"
+    STATE = "state"
+
+
+class Iterations(StrEnum):
+    """A set of race and ethnicity iterations that exclude one another: no record belongs to two of them."""
+
+    ALL = "*"
+    RACE = "A-G"
+    ETHNICITY = "H,I"
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The iteration codes of the set."""
+        return _CODES[self]
+
+
+_CODES = {
+    Iterations.ALL: ("*",),
+    Iterations.RACE: ("A", "B", "C", "D", "E", "F", "G"),
+    Iterations.ETHNICITY: ("H", "I"),
+}
+
+ITERATIONS = {
+    "*": "Total population",
+    "A": "White alone",
+    "B": "Black or African American alone",
+    "C": "American Indian and Alaska Native alone",
+    "D": "Asian alone",
+    "E": "Native Hawaiian and Other Pacific Islander alone",
+    "F": "Some Other Race alone",
+    "G": "Two or More Races",
+    "H": "Hispanic or Latino",
+    "I": "White alone, not Hispanic or Latino",
+}
+"""Iteration codes and what they stand for (Section 2.2)."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A population group level: every region of a geographic level with every iteration of a set (Section 2.3)."""
+
+    geography: Geography
+    iterations: Iterations
+
+    @property
+    def name(self) -> str:
+        """Such as `nation_A-G`, as budgets are declared."""
+        return f"{self.geography.value}_{self.iterations.value}"
+
+
+LEVELS = tuple(Level(geography, iterations) for geography in Geography for iterations in Iterations)
+"""All six population group levels, the nation's first."""
+
+
+class Iterated(StrEnum):
+    """Whose race and ethnicity puts a record into an iteration."""
+
+    HOUSEHOLDER = "householder"
+    PERSON = "person"
+    NOBODY = "nobody"
+    """The run has the iteration `*` only."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One of PHSafe's independent queries (Algorithms 1 and 2).
+
+    Attributes:
+        name: such as `PH1_num`.
+        counts: "persons" joined with their units under a truncation threshold, or "units".
+        iterated: whose race and ethnicity is meant.
+        cells: numbers of the basis cells: every record counted is in exactly one.
+    """
+
+    name: str
+    counts: str
+    iterated: Iterated
+    cells: tuple[int, ...]
+
+    @property
+    def joins(self) -> bool:
+        """Whether the run counts persons, and so truncates and joins."""
+        return self.counts == "persons"
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """The population group levels that the run may be released for."""
+        if self.iterated is Iterated.NOBODY:
+            return tuple(level for level in LEVELS if level.iterations is Iterations.ALL)
+        return LEVELS
+
+    def stability(self, truncation: int | None) -> int:
+        """Δ: records that adding or removing one person changes at most: 2τ + 2 joined (Lemma 6), or 2 units.
+
+        Args:
+            truncation: τ, persons kept of each unit; None for a run that counts units.
+        """
+        if self.joins != (truncation is not None):
+            raise ValueError(f"{self.name} counts {self.counts}, so its truncation is not {truncation}")
+        return 2 if truncation is None else 2 * truncation + 2
+
+
+RUNS = (
+    Run("PH1_num", "persons", Iterated.HOUSEHOLDER, (2, 3)),
+    Run("PH1_denom", "units", Iterated.HOUSEHOLDER, (1,)),
+    Run("PH2", "persons", Iterated.NOBODY, (3, 4, 6, 7, 9, 10, 12, 13)),
+    Run("PH3", "persons", Iterated.PERSON, (2, 4, 5, 6, 7, 9, 10)),
+    Run("PH4", "persons", Iterated.HOUSEHOLDER, (2, 3)),
+    Run("PH5_denom", "units", Iterated.HOUSEHOLDER, (1,)),
+    Run("PH6", "persons", Iterated.NOBODY, (*range(3, 7), *range(8, 12), *range(13, 17), *range(18, 22))),
+    Run("PH7", "persons", Iterated.HOUSEHOLDER, (2, 3, 4)),
+    Run("PH8_denom", "units", Iterated.HOUSEHOLDER, (2, 3)),
+)
+"""The nine runs, in the order of the tables they serve."""
+
+RUN = {run.name: run for run in RUNS}
+"""The runs by name."""
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A measurement file that is put together from another's: it costs nothing, being post-processing (Section 6.4.1).
+
+    Attributes:
+        name: such as `PH8_num`.
+        source: the run it is made from.
+        cells: by cell of the file, the cells of the source that are added up.
+    """
+
+    name: str
+    source: str
+    cells: dict[int, tuple[int, ...]]
+
+
+DERIVED = (
+    Derived("PH5_num", "PH4", {2: (2,), 3: (3,)}),
+    Derived("PH8_num", "PH7", {2: (2, 3), 3: (4,)}),
+)
+"""The two files that complete the eleven of production."""
+
+PUERTO_RICO = "72"
+"""FIPS code of Puerto Rico, which is released by itself and has no nation level (Section 6.6)."""
+
+STATES = {
+    "01": "Alabama", "02": "Alaska", "04": "Arizona", "05": "Arkansas", "06": "California", "08": "Colorado",
+    "09": "Connecticut", "10": "Delaware", "11": "District of Columbia", "12": "Florida", "13": "Georgia",
+    "15": "Hawaii", "16": "Idaho", "17": "Illinois", "18": "Indiana", "19": "Iowa", "20": "Kansas",
+    "21": "Kentucky", "22": "Louisiana", "23": "Maine", "24": "Maryland", "25": "Massachusetts",
+    "26": "Michigan", "27": "Minnesota", "28": "Mississippi", "29": "Missouri", "30": "Montana",
+    "31": "Nebraska", "32": "Nevada", "33": "New Hampshire", "34": "New Jersey", "35": "New Mexico",
+    "36": "New York", "37": "North Carolina", "38": "North Dakota", "39": "Ohio", "40": "Oklahoma",
+    "41": "Oregon", "42": "Pennsylvania", "44": "Rhode Island", "45": "South Carolina", "46": "South Dakota",
+    "47": "Tennessee", "48": "Texas", "49": "Utah", "50": "Vermont", "51": "Virginia", "53": "Washington",
+    "54": "West Virginia", "55": "Wisconsin", "56": "Wyoming", "72": "Puerto Rico",
+}  # fmt: skip
+"""FIPS codes of the states, the District of Columbia and Puerto Rico."""
