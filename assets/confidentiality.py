@@ -11,7 +11,7 @@ import dagster as dg
 from dagster._check import CheckError
 from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
 
-from assets.conventions import CROSSING, DRAW, INVARIANT, STAGE, ZONE
+from assets.conventions import CROSSING, DRAW, INVARIANT, KEYED, STAGE, ZONE
 from resources.statements import Zone
 
 
@@ -54,9 +54,10 @@ def leaks(nodes: Mapping[str, Node], publication: dg.AssetKey) -> list[str]:
     """What is wrong with the paths that end in a publication; empty if nothing is.
 
     Every ancestor must state its zone. No path may lead from a confidential asset to the publication but
-    through an asset that crosses as an invariant or as a draw, and a draw must have a charge among its
-    parents. A publication without any confidential ancestor beyond a crossing is not vouched for either:
-    then the graph is not the whole one.
+    through an asset that crosses as an invariant, as a draw or with a keyed version. A draw must have a charge
+    among its parents, and nothing but a charge crosses with a keyed version. A publication without any
+    confidential ancestor beyond a draw or an invariant is not vouched for either: then the graph is not the whole
+    one.
     """
     problems = []
     crossed = False
@@ -80,6 +81,8 @@ def leaks(nodes: Mapping[str, Node], publication: dg.AssetKey) -> list[str]:
         elif node.tags.get(CROSSING) in (DRAW, INVARIANT):
             crossed = True
             problems += _uncharged(key, node, nodes)
+        elif node.tags.get(CROSSING) == KEYED:
+            problems += _unlike_a_charge(key, node)
         else:
             open_paths += [(*path, parent) for parent in node.parents]
     if not crossed:
@@ -91,4 +94,10 @@ def _uncharged(key: str, node: Node, nodes: Mapping[str, Node]) -> list[str]:
     stages = {nodes[parent].tags.get(STAGE) for parent in node.parents if parent in nodes}
     if node.tags[CROSSING] == DRAW and "charge" not in stages:
         return [f"{key} draws without a charge among its parents"]
+    return []
+
+
+def _unlike_a_charge(key: str, node: Node) -> list[str]:
+    if node.tags.get(STAGE) != "charge":
+        return [f"{key} crosses with a keyed version and is no charge"]
     return []

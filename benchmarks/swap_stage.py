@@ -10,10 +10,12 @@ from pathlib import Path
 
 from assets.cef.declaration import DatasetDeclaration
 from assets.charge.asset import reserve
-from assets.charge.draw import describe_draw
+from assets.charge.drawing import make_draw
 from assets.invariants.asset import write_invariants
-from assets.release import SwappingRelease
-from assets.swap.asset import SWAPPED, make_draw
+from assets.swap.cells import SWAPPED
+from assets.swap.draw import describe_draw
+from assets.swap.method import Swapping
+from assets.swap.release import SwappingRelease
 from benchmarks.processes import measured
 from benchmarks.result import Result
 from orchestration.components.permutation_swapping import SwappingDeclaration, build_release
@@ -66,7 +68,7 @@ def prepare(home: str) -> None:
 def swap(home: str, run: int) -> None:
     """The swap stage."""
     warehouse, custody, ledger = _house(home)
-    make_draw(_release(home, run), warehouse, custody, ledger)
+    make_draw(Swapping(_release(home, run)), warehouse, custody, ledger)
 
 
 def decode(home: str, run: int) -> None:

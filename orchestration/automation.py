@@ -14,11 +14,11 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 
 from assets.cef.readers import source_path
 from assets.ledger.asset import LEDGER_KEY
-from assets.release import SwappingRelease
+from assets.release import Release
 from resources.custody import Custody
 
 
-def release_job(release: SwappingRelease) -> UnresolvedAssetJobDefinition:
+def release_job(release: Release) -> UnresolvedAssetJobDefinition:
     """The job that makes a release from its source to its publication, `<dataset>__<release>`."""
     shared = [release.dataset_key("cef"), LEDGER_KEY, release.dataset_key("composition")]
     return dg.define_asset_job(
@@ -29,7 +29,7 @@ def release_job(release: SwappingRelease) -> UnresolvedAssetJobDefinition:
 
 
 def release_schedule(
-    release: SwappingRelease,
+    release: Release,
     job: UnresolvedAssetJobDefinition,
     cron: str,
 ) -> dg.ScheduleDefinition:
@@ -44,7 +44,7 @@ def release_schedule(
 
 
 def source_sensor(
-    release: SwappingRelease,
+    release: Release,
     job: UnresolvedAssetJobDefinition,
     root: Path,
 ) -> dg.SensorDefinition:

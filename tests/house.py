@@ -21,12 +21,13 @@ from assets.cef.declaration import DatasetDeclaration
 from assets.charge.asset import build_charge
 from assets.confidentiality import nodes_of
 from assets.gates.asset import build_gates
-from assets.gates.promises import House
 from assets.invariants.asset import build_invariants
 from assets.ledger.asset import build_composition, build_composition_checks, build_ledger
+from assets.method import House
 from assets.publication.asset import build_publication
-from assets.release import SwappingRelease
 from assets.swap.asset import build_swapped
+from assets.swap.method import Swapping
+from assets.swap.release import SwappingRelease
 from assets.tabulation.asset import build_tables
 from assets.utility.asset import build_utility
 from orchestration.components.permutation_swapping import SwappingDeclaration, build_release
@@ -97,7 +98,7 @@ class SmallHouse:
     """A dataset, a release, their assets and resources, all below one folder."""
 
     root: Path
-    house: House
+    house: House[SwappingRelease]
     definitions: dg.Definitions
     instance: dg.DagsterInstance
 
@@ -246,6 +247,7 @@ def small_house(
         write_csv(root / "persons.csv", members(rows) if persons is True else persons)
     declared = small_dataset(root, with_persons=bool(persons), **(dataset or {}))
     release = small_release(declared, root, **changes)
+    method = Swapping(release)
     warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
     custody = Custody(folder=str(root / "custody"), variable="STIRRED_TEST_MASTER_KEY")
     ledger = Ledger(warehouse=warehouse, custody=custody)
@@ -254,15 +256,15 @@ def small_house(
         assets=[
             cef,
             build_invariants(release),
-            build_charge(release),
-            build_swapped(release),
+            build_charge(method),
+            build_swapped(method),
             build_tables(release),
             *build_utility(release),
-            build_publication(release),
+            build_publication(method),
             build_composition(declared),
             build_ledger([release.key("charge")], [release.key("swapped")]),
         ],
-        asset_checks=[*cef_checks, *build_composition_checks(declared), *build_gates(release)],
+        asset_checks=[*cef_checks, *build_composition_checks(declared), *build_gates(method)],
         resources={"warehouse": warehouse, "custody": custody, "ledger": ledger},
         jobs=[
             dg.define_asset_job("release", selection=dg.AssetSelection.all()),
@@ -270,5 +272,5 @@ def small_house(
         ],
         executor=dg.in_process_executor,
     )
-    house = House(release, warehouse, custody, ledger, nodes_of(definitions.resolve_asset_graph()))
+    house = House(method, warehouse, custody, ledger, nodes_of(definitions.resolve_asset_graph()))
     return SmallHouse(root, house, definitions, dg.DagsterInstance.ephemeral())

@@ -1,18 +1,19 @@
 """The asset `charge`: reserve the release's loss in the ledger, and commit to its randomness.
 
-Here belongs the stage. What is charged follows from the invariants alone; over the dataset's cap the stage
-fails, and nothing downstream of it runs.
+Here belongs the stage, for every kind of release. What is charged follows from public tables alone; over the dataset's
+cap the stage fails, and nothing downstream of it runs.
 """
+
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
-from assets.charge.draw import Draw, describe_draw
-from assets.conventions import attributes, table_schema
-from assets.release import SwappingRelease
-from assets.tabulation.tables import require_readable
+from assets.charge.draw import Draw
+from assets.conventions import attributes, preview, table_schema
+from assets.method import Method
+from assets.release import Release
 from mechanisms.accounting.composition import stated
-from mechanisms.swapping.loss import evaluated, smallest_attainable, theorem_1
 from resources.chain import Entry
 from resources.custody import Custody, commitment
 from resources.ledger import CapExceeded, Ledger
@@ -26,53 +27,48 @@ _COLUMNS = {
     "commitment": "SHA-256 of the draw's key",
     "ledger_entry": "Number of the reservation in the ledger",
     "ledger_hash": "Hash of the reservation",
-    "swap_rate": "p, the probability with which a record is selected",
-    "strata": "Number of strata",
-    "largest_stratum": "b, the largest stratum with two distinct records; 0 if there is none",
-    "epsilon_exact": "ε by Theorem 1, exact",
-    "epsilon": "ε by Theorem 1, rounded up",
-    "epsilon_evaluated": "ε from the ratio in the proof of Theorem 1, for information",
-    "smallest_epsilon": "The smallest ε attainable for b at any swap rate",
-    "smallest_epsilon_at_swap_rate": "The swap rate that attains it",
 }
 
 
-def build_charge(release: SwappingRelease) -> dg.AssetsDefinition:
+def build_charge(method: Method[Any, Any]) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "charge"]`."""
+    release = method.release
 
     @dg.asset(
         key=release.key("charge"),
-        deps=[release.key("invariants")],
+        deps=[release.key(method.charge_follows)],
         group_name=release.schema,
-        description=_description(release),
+        description=_description(method),
         code_version=CODE_VERSION,
-        **attributes("charge", Zone.PUBLIC, {"duckdb", "ledger"}),
+        **attributes("charge", Zone.PUBLIC, {"duckdb", "ledger"}, crossing=method.charge_crossing),
     )
     def charge(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
-            require_readable(session, release)
-            draw = describe_draw(session, release, custody)
+            method.require_chargeable(session)
+            draw = method.describe(session, custody)
         entry = reserve(release, draw, custody, ledger)
-        facts = charge_facts(release, draw, entry)
+        facts = charge_facts(method, draw, entry)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             session.create(
                 release.public("charge"), "warehouse/all", source=session.lend("facts", pa.Table.from_pylist([facts]))
             )
-            schema = table_schema(session.columns(release.public("charge")), {}, _COLUMNS)
+            schema = table_schema(session.columns(release.public("charge")), {}, _COLUMNS | dict(method.charge_columns))
+        lines = draw.specification.lines
         return dg.MaterializeResult(
             data_version=dg.DataVersion(draw.draw_id),
             metadata={
                 **{name.replace("_", " "): value for name, value in facts.items()},
-                "charged so far": stated(ledger.charged(release.dataset.name, release.dataset.limit), 4),
-                "cap": f"ε = {release.dataset.cap}",
+                "charged so far": stated(ledger.charged(release.dataset.name, release.dataset.cap), 4),
+                "cap": stated(release.dataset.cap, 4),
                 "dagster/column_schema": schema,
-            },
+            }
+            | ({"lines": preview(["line", "loss"], [(line.label, str(line.loss)) for line in lines])} if lines else {}),
         )
 
     return charge
 
 
-def reserve(release: SwappingRelease, draw: Draw, custody: Custody, ledger: Ledger) -> Entry:
+def reserve(release: Release, draw: Draw, custody: Custody, ledger: Ledger) -> Entry:
     """Reserve a draw's loss, or find the reservation it already has.
 
     Raises:
@@ -82,40 +78,29 @@ def reserve(release: SwappingRelease, draw: Draw, custody: Custody, ledger: Ledg
     committed = standing.commitment if standing else commitment(custody.draw_key(draw.draw_id, release.custody))
     try:
         return ledger.reserve(
-            release.dataset.name, release.name, draw.draw_id, draw.specification, committed, release.dataset.limit
+            release.dataset.name, release.name, draw.draw_id, draw.specification, committed, release.dataset.cap
         )
     except CapExceeded:
         custody.forget(draw.draw_id)
         raise
 
 
-def charge_facts(release: SwappingRelease, draw: Draw, entry: Entry) -> dict[str, str | int | float]:
+def charge_facts(method: Method[Any, Any], draw: Draw, entry: Entry) -> dict[str, str | int | float]:
     """The charge in a row, all of it public."""
-    b, swap_rate = draw.largest_stratum, release.design.swap_rate
-    smallest = smallest_attainable(b) if b else (0.0, 0.0)
-    loss = theorem_1(b, swap_rate)
     return {
         "draw_id": draw.draw_id,
         "commitment": entry.commitment,
         "ledger_entry": entry.sequence,
         "ledger_hash": entry.hash,
-        "swap_rate": str(swap_rate),
-        "strata": draw.strata,
-        "largest_stratum": b,
-        "epsilon_exact": str(loss),
-        "epsilon": float(loss.rounded_up(4)),
-        "epsilon_evaluated": evaluated(b, swap_rate),
-        "smallest_epsilon": round(smallest[0], 4),
-        "smallest_epsilon_at_swap_rate": round(smallest[1], 6),
+        **method.charge_facts(draw),
     }
 
 
-def _description(release: SwappingRelease) -> str:
-    return f"""Reserves the protection loss of the draw in the ledger, before anything is drawn (Theorem 1):
+def _description(method: Method[Any, Any]) -> str:
+    return f"""Reserves the protection loss of the draw in the ledger, before anything is drawn.
 
-    ε = ln(b + 1) − ln o   for 0 < p ≤ √(b+1) / (√(b+1) + 1),   else ln o;   o = p / (1 − p)
+{method.charge_description()}
 
-p = {release.design.swap_rate} is the swap rate; b is the largest stratum that holds two distinct records, an
-invariant. The draw is named by an HMAC of all it depends on, and its randomness is committed to by the SHA-256
-of its key. Materializing again with nothing changed finds the same reservation and charges nothing. Over the
-dataset's cap of ε = {release.dataset.cap} this asset fails, and nothing is drawn."""
+The draw is named by an HMAC of all it depends on, and its randomness is committed to by the SHA-256 of its key.
+Materializing again with nothing changed finds the same reservation and charges nothing. Over the dataset's cap of
+{stated(method.release.dataset.cap, 4)} this asset fails, and nothing is drawn."""

@@ -3,14 +3,16 @@
 Here belongs wrapping promises as blocking Dagster checks. What is promised belongs in `promises`.
 """
 
+from typing import Any
+
 import dagster as dg
 
 from assets.confidentiality import deployed_graph, nodes_of
 from assets.conventions import POOL, check_result
-from assets.gates.promises import House, Promise, promises
+from assets.method import House, Method, Promise
 from assets.publication.asset import altered_files
 from assets.publication.package import CHECKSUMS
-from assets.release import SwappingRelease
+from assets.release import Release
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.warehouse import Warehouse
@@ -19,26 +21,26 @@ SHARED_STAGES = {"cef", "composition"}
 """Stages of the dataset: their checks are the dataset's, not a release's."""
 
 
-def build_gates(release: SwappingRelease) -> list[dg.AssetChecksDefinition]:
+def build_gates(method: Method[Any, Any]) -> list[dg.AssetChecksDefinition]:
     """A blocking check for every promise a release makes of its own, and one for the files once published."""
-    own = [promise for promise in promises(release) if promise.stage not in SHARED_STAGES]
-    return [*(_gate(release, promise) for promise in own), _files(release)]
+    own = [promise for promise in method.promises() if promise.stage not in SHARED_STAGES]
+    return [*(_gate(method, promise) for promise in own), _files(method.release)]
 
 
-def _gate(release: SwappingRelease, promise: Promise) -> dg.AssetChecksDefinition:
+def _gate(method: Method[Any, Any], promise: Promise[Any]) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=release.key(promise.stage), name=promise.name, description=promise.words, blocking=True, pool=POOL
+        asset=method.release.key(promise.stage), name=promise.name, description=promise.words, blocking=True, pool=POOL
     )
     def gate(
         context: dg.AssetCheckExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.AssetCheckResult:
-        house = House(release, warehouse, custody, ledger, nodes_of(deployed_graph(context)))
+        house = House(method, warehouse, custody, ledger, nodes_of(deployed_graph(context)))
         return check_result(promise.broken(house))
 
     return gate
 
 
-def _files(release: SwappingRelease) -> dg.AssetChecksDefinition:
+def _files(release: Release) -> dg.AssetChecksDefinition:
     key = release.key("publication")
 
     @dg.asset_check(

@@ -21,7 +21,7 @@ from assets.invariants.records import (
     stage_records,
     swap_variables,
 )
-from assets.release import SwappingRelease
+from assets.swap.release import SwappingRelease
 from resources.custody import Custody
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -113,7 +113,7 @@ def write_invariants(session: Session, release: SwappingRelease, version_key: by
         names = composition_statement(release, records)
         session.create(release.public(COMPOSITIONS), "invariants/compositions", **names)
     version = cells_version(read_contingency(session, release, records), version_key)
-    session.create(release.public(RECORDS), "invariants/version", {"version": version})
+    session.create(release.public(RECORDS), "warehouse/label", {"text": version}, column="version")
 
 
 def _description(release: SwappingRelease) -> str:

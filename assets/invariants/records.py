@@ -11,16 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from assets.release import SwappingRelease
+from assets.charge.draw import StaleInputError
+from assets.swap.release import SwappingRelease
 from mechanisms.swapping.permutation import Contingency
 from resources.statements import Fragment, Table
 from resources.warehouse import Session
 
 HOLDING, SWAPPING, COMPOSITIONS, RECORDS = "invariant_holding", "invariant_swap", "invariant_persons", "records"
-
-
-class StaleInvariantsError(Exception):
-    """The stored invariants are not those of the CEF as it is now."""
 
 
 def stage_records(session: Session, release: SwappingRelease) -> Fragment | Table:
@@ -65,12 +62,12 @@ def read_contingency(session: Session, release: SwappingRelease, records: Fragme
     """The contingency table of the records, in the codes of the stored invariants.
 
     Raises:
-        StaleInvariantsError: if a record has values that the stored invariants do not know.
+        StaleInputError: if a record has values that the stored invariants do not know.
     """
     table = as_contingency(session.arrow("swap/contingency", records=records, **codebooks(release)))
     (expected,) = session.row("warehouse/count", table=records)
     if table.count.sum() != expected:
-        raise StaleInvariantsError(
+        raise StaleInputError(
             f"{release.schema}: the CEF has changed since the invariants were computed; materialize them again"
         )
     return table

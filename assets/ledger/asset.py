@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from assets.cef.declaration import DatasetDeclaration
 from assets.conventions import POOL, attributes, check_result, preview, table_schema
-from mechanisms.accounting.composition import fits, stated
+from mechanisms.accounting.composition import DoesNotCompose, fits, stated
 from mechanisms.accounting.specification import Total
 from resources.chain import GENESIS, Entry
 from resources.ledger import Ledger, LedgerError
@@ -78,28 +78,32 @@ def build_composition(dataset: DatasetDeclaration) -> dg.AssetsDefinition:
         group_name=dataset.name,
         description=f"""What all releases from {dataset.name} lose together.
 
-Losses in the multiplicative distance (pure DP) add up, ε₁ + ε₂ + …, within the universes that share all
-invariants involved. A guarantee for {dataset.record_name}s counts towards persons as often as a change of one
-person's characteristics changes a {dataset.record_name}. Totals of different units stand side by side. The cap of
-ε = {dataset.cap} is the one place where every charge is counted, whatever its unit: an upper bound.""",
+One total a unit and output premetric, within the universes that share all invariants involved: pure ε adds up; zCDP
+adds up in ρ, and a pure ε counts as ε²/2 in it; both count in (ε, δ). What a total leaves out it says, with the
+reason; totals that do not compose stand side by side. A guarantee for {dataset.record_name}s counts towards persons as
+often as a change of one person's characteristics changes a {dataset.record_name}. The cap of {stated(dataset.cap, 4)}
+is the one place where every charge is counted, whatever its unit: an upper bound.""",
         code_version=CODE_VERSION,
         **attributes("composition", Zone.PUBLIC, {"duckdb", "ledger"}),
     )
     def composition(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
         totals = ledger.total(dataset.name)
-        charged = ledger.charged(dataset.name, dataset.limit)
+        counted = cap_problems(dataset, ledger) or [stated(ledger.charged(dataset.name, dataset.cap), 4)]
         with warehouse.session(writes=Zone.PUBLIC) as session:
             with session.transaction():
                 session.create(table, "warehouse/all", source=session.lend("totals", totals_table(totals)))
             schema = table_schema(session.columns(table), {})
-        shown = [(total.unit, total.output_premetric, stated(total.loss, 4), total.releases) for total in totals]
+        shown = [
+            (each.unit, each.output_premetric, stated(each.loss, 4), each.releases, "; ".join(each.left_out) or "–")
+            for each in totals
+        ]
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sha256(repr(totals).encode()).hexdigest()),
             metadata={
-                "ε counted against the cap": float(charged.rounded_up(4)),
-                "cap": f"ε = {dataset.cap}",
+                "counted against the cap": "; ".join(counted),
+                "cap": stated(dataset.cap, 4),
                 "charges": max((total.releases for total in totals), default=0),
-                "totals": preview(["unit", "output premetric", "loss", "charges"], shown),
+                "totals": preview(["unit", "output premetric", "loss", "charges", "left out"], shown),
                 "invariants": dg.MetadataValue.md(
                     "\n".join(f"- {words}" for words in dict.fromkeys(w for t in totals for w in t.multiverse))
                 ),
@@ -138,9 +142,12 @@ def build_composition_checks(dataset: DatasetDeclaration) -> list[dg.AssetChecks
 
 def cap_problems(dataset: DatasetDeclaration, ledger: Ledger) -> list[str]:
     """What is wrong if the charges to a dataset exceed its cap."""
-    charged = ledger.charged(dataset.name, dataset.limit)
-    if not fits(charged, dataset.limit):
-        return [f"charged {stated(charged, 4)} exceeds the cap of {stated(dataset.limit, 4)}"]
+    try:
+        charged = ledger.charged(dataset.name, dataset.cap)
+    except DoesNotCompose as error:
+        return [f"a charge does not count under the cap of {stated(dataset.cap, 4)}: {error}"]
+    if not fits(charged, dataset.cap):
+        return [f"charged {stated(charged, 4)} exceeds the cap of {stated(dataset.cap, 4)}"]
     return []
 
 

@@ -4,7 +4,6 @@ Here belongs the stage. It asks every promise again, on the tables as they are n
 another run, or before somebody touched a table, vouches for nothing.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from importlib.metadata import version
 from itertools import groupby
@@ -14,16 +13,13 @@ from typing import Any
 import dagster as dg
 import duckdb
 
-from assets.cef.declaration import Column
-from assets.charge.draw import Draw, describe_draw
+from assets.charge.draw import Draw
 from assets.confidentiality import deployed_graph, nodes_of
 from assets.conventions import attributes, preview
-from assets.gates.promises import House, promises
-from assets.publication import swapping
+from assets.method import House, Method
 from assets.publication.certificate import (
     Certificate,
     Check,
-    DataVersion,
     LedgerReference,
     Randomness,
     to_html,
@@ -32,18 +28,14 @@ from assets.publication.certificate import (
 from assets.publication.package import (
     CHECKSUMS,
     DataFile,
-    PublishedColumn,
-    PublishedTable,
     checksums,
     data_package,
     file_sha256,
     write_data_files,
 )
 from assets.publication.placement import placed
-from assets.release import SwappingRelease
-from assets.tabulation.declaration import Product
-from assets.tabulation.tables import HOUSEHOLD_TYPES, SATURATED, published_tables
-from mechanisms.swapping import permutation
+from assets.release import Release
+from mechanisms.accounting.composition import symbol
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Zone
@@ -52,13 +44,14 @@ from resources.warehouse import Session, Warehouse
 CODE_VERSION = "1"
 
 
-def build_publication(release: SwappingRelease) -> dg.AssetsDefinition:
+def build_publication(method: Method[Any, Any]) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "publication"]`."""
+    release = method.release
 
     @dg.asset(
         key=release.key("publication"),
         deps=[
-            *(release.key(stage) for stage in ("invariants", "charge", "swapped", "tables")),
+            *(release.key(stage) for stage in method.publishes_from),
             release.dataset_key("composition"),
         ],
         group_name=release.schema,
@@ -69,14 +62,14 @@ def build_publication(release: SwappingRelease) -> dg.AssetsDefinition:
     def publication(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
-        house = House(release, warehouse, custody, ledger, nodes_of(deployed_graph(context)))
+        house = House(method, warehouse, custody, ledger, nodes_of(deployed_graph(context)))
         certificate, sums = publish(house)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sums),
             metadata={
                 "folder": dg.MetadataValue.path(str(release.folder)),
                 "certificate": dg.MetadataValue.path(str(release.folder / "certificate.html")),
-                "ε": float(certificate.specification.loss.rounded_up(4)),
+                symbol(certificate.specification.loss): float(certificate.specification.loss.rounded_up(4)),
                 "draw id": certificate.randomness.draw_id,
                 "randomness commitment": certificate.randomness.commitment,
                 "ledger entry": certificate.ledger.sequence,
@@ -94,7 +87,7 @@ def build_publication(release: SwappingRelease) -> dg.AssetsDefinition:
     return publication
 
 
-def publish(house: House) -> tuple[Certificate, str]:
+def publish(house: House[Any]) -> tuple[Certificate, str]:
     """Ask every promise, then write the release's files and place them.
 
     Returns:
@@ -105,7 +98,7 @@ def publish(house: House) -> tuple[Certificate, str]:
             nothing is published and what was published before stays.
     """
     release = house.release
-    tables = published(release)
+    tables = house.method.tables()
     with house.warehouse.session(reads=[Zone.PUBLIC]) as session:
         asked = _state(house, session)
     passed = require_promises(house)
@@ -132,7 +125,7 @@ def publish(house: House) -> tuple[Certificate, str]:
     return certificate, file_sha256(release.folder / CHECKSUMS)
 
 
-def require_promises(house: House) -> tuple[Check, ...]:
+def require_promises(house: House[Any]) -> tuple[Check, ...]:
     """All promises as passed checks, asked stage by stage.
 
     Raises:
@@ -140,7 +133,7 @@ def require_promises(house: House) -> tuple[Check, ...]:
             and are not asked.
     """
     kept: list[Check] = []
-    for _, group in groupby(promises(house.release), lambda promise: promise.stage):
+    for _, group in groupby(house.method.promises(), lambda promise: promise.stage):
         broken = []
         for promise in group:
             broken += [f"{promise.stage}: {promise.name}: {problem}" for problem in promise.broken(house)]
@@ -150,20 +143,20 @@ def require_promises(house: House) -> tuple[Check, ...]:
     return tuple(kept)
 
 
-def _refusal(house: House, broken: list[str]) -> dg.Failure:
+def _refusal(house: House[Any], broken: list[str]) -> dg.Failure:
     words = f"{house.release.schema} is not published, because promises are broken:\n" + "\n".join(broken)
     return dg.Failure(description=words, allow_retries=False)
 
 
-def _state(house: House, session: Session) -> tuple[Draw, str]:
-    draw = describe_draw(session, house.release, house.custody)
-    return draw, session.content_version(published_tables(house.release))
+def _state(house: House[Any], session: Session) -> tuple[Draw, str]:
+    draw = house.method.describe(session, house.custody)
+    return draw, session.content_version([table.table for table in house.method.tables()])
 
 
-def certify(house: House, session: Session, passed: tuple[Check, ...], files: tuple[DataFile, ...]) -> Certificate:
+def certify(house: House[Any], session: Session, passed: tuple[Check, ...], files: tuple[DataFile, ...]) -> Certificate:
     """The certificate of a release as it is now."""
     release, dataset = house.release, house.release.dataset
-    draw = describe_draw(session, release, house.custody)
+    draw = house.method.describe(session, house.custody)
     entry, settled = house.ledger.reservation(draw.draw_id), house.ledger.settlement(draw.draw_id)
     if entry is None or settled is None:
         raise dg.Failure(f"{release.schema}: the charge disappeared from the ledger")
@@ -175,99 +168,20 @@ def certify(house: House, session: Session, passed: tuple[Check, ...], files: tu
         release=release.name,
         release_title=release.title,
         release_description=release.description,
-        mechanism=swapping.MECHANISM,
-        mechanism_version=str(permutation.VERSION),
-        parameters=swapping.parameters(release.design, draw.largest_stratum, draw.strata),
+        statement=house.method.statement(draw, settled.output_version or ""),
         specification=entry.declared(),
-        loss_source=swapping.LOSS_SOURCE,
-        evaluated=swapping.evaluated(release.design, draw.largest_stratum),
         randomness=Randomness(release.custody, draw.draw_id, entry.commitment),
         ledger=LedgerReference(
             entry.sequence,
             entry.hash,
             datetime.fromisoformat(entry.recorded_at),
-            house.ledger.charged(dataset.name, dataset.limit, through=entry.sequence),
-            dataset.limit,
+            house.ledger.charged(dataset.name, dataset.cap, through=entry.sequence),
+            dataset.cap,
         ),
-        data_versions=_data_versions(draw, settled.output_version or ""),
         code_versions={"stirred": version("stirred"), "duckdb": duckdb.__version__},
         checks=passed,
         products=files,
     )
-
-
-def _data_versions(draw: Draw, swapped: str) -> tuple[DataVersion, ...]:
-    return (
-        DataVersion("confidential records", draw.records_version, keyed=True),
-        DataVersion("margin of the holding variables", draw.holding_version, keyed=False),
-        DataVersion("margin of match and swap variables", draw.swap_version, keyed=False),
-        DataVersion("swapped data", swapped, keyed=False),
-    )
-
-
-def published(release: SwappingRelease) -> list[PublishedTable]:
-    """What is published of a release: its products, and the saturated contingency table."""
-    unit = release.design.unit
-    tables = [_published_product(release, product) for product in release.products]
-    household_type = PublishedColumn(
-        "household_type", "integer", f"Number of the {unit}'s kind: its persons are listed"
-    )
-    types = (household_type,) if release.has_persons_following else ()
-    tables.append(
-        PublishedTable(
-            SATURATED,
-            "Saturated contingency table",
-            f"How many swapped {unit}s there are with each combination of values that occurs.",
-            release.public(SATURATED),
-            (*types, *(_column(name, column) for name, column in release.variables.items()), _count(f"{unit}s")),
-            (*(column.name for column in types), *release.variables),
-        )
-    )
-    if types:
-        variables = release.person_variables
-        tables.append(
-            PublishedTable(
-                HOUSEHOLD_TYPES,
-                f"Persons by kind of {unit}",
-                f"The persons in each {unit} of a kind; how many {unit}s there are of it, {SATURATED} says.",
-                release.public(HOUSEHOLD_TYPES),
-                (
-                    household_type,
-                    *(_column(name, column) for name, column in variables.items()),
-                    PublishedColumn("persons", "integer", f"Number of such persons in each {unit} of the kind"),
-                ),
-                ("household_type", *variables),
-            )
-        )
-    return tables
-
-
-def _published_product(release: SwappingRelease, product: Product) -> PublishedTable:
-    variables = release.variables_of(product)
-    counted = "persons" if product.of == "persons" else f"{release.design.unit}s"
-    columns = [
-        _column(name, variables[name], product.total_label if name in product.totals else "")
-        for name in product.columns
-    ]
-    return PublishedTable(
-        product.name,
-        product.title or product.name,
-        product.description,
-        release.public(product.table),
-        (*columns, _count(counted)),
-        product.columns,
-    )
-
-
-def _column(name: str, column: Column, total: str = "") -> PublishedColumn:
-    values: Mapping[Any, str] = {code: column.labels.get(code, "") for code in column.codes}
-    if total and values:
-        values = {str(code): label for code, label in values.items()} | {total: "All values together"}
-    return PublishedColumn(name, column.type.value, column.description, values, not column.nullable, total)
-
-
-def _count(counted: str) -> PublishedColumn:
-    return PublishedColumn("count", "integer", f"Number of {counted} after swapping")
 
 
 def altered_files(folder: Path, published_checksums: str | None) -> list[str]:
@@ -291,7 +205,7 @@ def altered_files(folder: Path, published_checksums: str | None) -> list[str]:
     ]
 
 
-def _description(release: SwappingRelease) -> str:
+def _description(release: Release) -> str:
     return f"""{release.description}
 
 Written to `{release.dataset.name}/{release.name}` under the folder of publications, whole or not at all: each

@@ -18,11 +18,13 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from assets.publication.package import DataFile
-from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.composition import Loss, stated, symbol
 from mechanisms.accounting.specification import Specification
+from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.custody import CustodyMode
 
 PLACES = 4
+LINE_PLACES = 6
 
 _CUSTODY = {
     CustodyMode.ESCROWED: "The custodian can derive the draw's key again, and so replay the draw for an audit.",
@@ -30,8 +32,8 @@ _CUSTODY = {
 }
 
 _INVARIANTS = (
-    "The loss ε does not cover the invariants. They are published exactly and so stand outside the protection "
-    "that ε measures: ε compares only data sets that agree on every one of them, and losses under different "
+    "The loss does not cover the invariants. They are published exactly and so stand outside the protection "
+    "that it measures: it compares only data sets that agree on every one of them, and losses under different "
     "invariants do not compare."
 )
 
@@ -68,6 +70,21 @@ class EvaluatedLoss:
 
     epsilon: float
     meaning: str
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """The same protection, stated otherwise.
+
+    Attributes:
+        label: how.
+        value: the loss as it is written.
+        source: what it follows from.
+    """
+
+    label: str
+    value: str
+    source: str
 
 
 @dataclass(frozen=True)
@@ -129,6 +146,31 @@ class DataVersion:
 
 
 @dataclass(frozen=True)
+class Statement:
+    """What a mechanism has to say of itself.
+
+    Attributes:
+        mechanism: what protects the data, in words.
+        mechanism_version: raised when the same stream would give other output.
+        parameters: in order.
+        loss_source: the theorem that gives the loss.
+        data_versions: of the inputs and outputs.
+        remark: a sentence to add to what the loss means, or "".
+        evaluated: a bound reported beside the loss, or None.
+        equivalents: other statements of the same protection.
+    """
+
+    mechanism: str
+    mechanism_version: str
+    parameters: tuple[Parameter, ...]
+    loss_source: str
+    data_versions: tuple[DataVersion, ...]
+    remark: str = ""
+    evaluated: EvaluatedLoss | None = None
+    equivalents: tuple[Equivalent, ...] = ()
+
+
+@dataclass(frozen=True)
 class Check:
     """A blocking check that the release passed."""
 
@@ -148,15 +190,10 @@ class Certificate:
         release: the release's name.
         release_title: its name in words.
         release_description: what is published, for a reader.
-        mechanism: what protects the data, in words.
-        mechanism_version: raised when the same stream would give other output.
-        parameters: what the mechanism states about itself, in order.
+        statement: what the mechanism says of itself.
         specification: the five building blocks; its loss is the one charged.
-        loss_source: the theorem that gives the loss.
-        evaluated: a bound reported beside it, or None.
         randomness: of the draw.
         ledger: the charge.
-        data_versions: of the inputs and outputs.
         code_versions: by name of program or library.
         checks: all that were passed.
         products: the data files.
@@ -169,22 +206,17 @@ class Certificate:
     release: str
     release_title: str
     release_description: str
-    mechanism: str
-    mechanism_version: str
-    parameters: tuple[Parameter, ...]
+    statement: Statement
     specification: Specification
-    loss_source: str
-    evaluated: EvaluatedLoss | None
     randomness: Randomness
     ledger: LedgerReference
-    data_versions: tuple[DataVersion, ...]
     code_versions: Mapping[str, str]
     checks: tuple[Check, ...]
     products: tuple[DataFile, ...]
 
     def as_record(self) -> dict[str, Any]:
         """The certificate as plain values for JSON: exact numbers as text, with their roundings beside them."""
-        flavor, loss = self.specification.flavor, self.specification.loss
+        flavor, loss, statement = self.specification.flavor, self.specification.loss, self.statement
         return {
             "dataset": {
                 "name": self.dataset,
@@ -198,15 +230,15 @@ class Certificate:
                 "description": self.release_description,
             },
             "mechanism": {
-                "name": self.mechanism,
-                "version": self.mechanism_version,
+                "name": statement.mechanism,
+                "version": statement.mechanism_version,
                 "parameters": [
                     {
                         "label": parameter.label,
                         "value": list(parameter.value) if isinstance(parameter.value, tuple) else parameter.value,
                         "note": parameter.note,
                     }
-                    for parameter in self.parameters
+                    for parameter in statement.parameters
                 ],
             },
             "specification": _building_blocks(self.specification),
@@ -214,10 +246,16 @@ class Certificate:
             "loss": {
                 "exact": str(loss),
                 "rounded_up": str(loss.rounded_up(PLACES)),
-                "source": self.loss_source,
-                "meaning": _meaning(flavor.unit),
-                "evaluated": self.evaluated
-                and {"rounded_up": _rounded_up(self.evaluated.epsilon), "meaning": self.evaluated.meaning},
+                "symbol": symbol(loss),
+                "source": statement.loss_source,
+                "meaning": _meaning(self.specification, statement.remark),
+                "evaluated": statement.evaluated
+                and {"rounded_up": _rounded_up(statement.evaluated.epsilon), "meaning": statement.evaluated.meaning},
+                "equivalents": [asdict(equivalent) for equivalent in statement.equivalents],
+                "lines": [
+                    {"label": line.label, "exact": str(line.loss), "rounded_up": str(line.loss.rounded_up(LINE_PLACES))}
+                    for line in self.specification.lines
+                ],
             },
             "randomness": {
                 "custody": self.randomness.custody.value,
@@ -230,10 +268,10 @@ class Certificate:
                 "sequence": self.ledger.sequence,
                 "entry_hash": self.ledger.entry_hash,
                 "recorded_at": self.ledger.recorded_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-                "total_rounded_up": str(self.ledger.total.rounded_up(PLACES)),
-                "cap": str(self.ledger.cap),
+                "total": stated(self.ledger.total, PLACES),
+                "cap": f"{symbol(self.ledger.cap)} = {self.ledger.cap}",
             },
-            "data_versions": {"versions": [asdict(version) for version in self.data_versions], "note": _VERSIONS},
+            "data_versions": {"versions": [asdict(version) for version in statement.data_versions], "note": _VERSIONS},
             "code_versions": dict(sorted(self.code_versions.items())),
             "checks": [asdict(check) for check in self.checks],
             "products": [
@@ -296,17 +334,24 @@ def _building_blocks(specification: Specification) -> list[dict[str, Any]]:
         {
             "block": "Protection-loss budget",
             "question": "How much protection is afforded?",
-            "answer": f"ε = {loss}, at most {loss.rounded_up(PLACES)}; the smaller, the more protection",
+            "answer": f"{symbol(loss)} = {loss}, at most {loss.rounded_up(PLACES)}; the smaller, the more protection",
         },
     ]
 
 
-def _meaning(unit: str) -> str:
+def _meaning(specification: Specification, remark: str) -> str:
+    unit, loss = specification.flavor.unit, specification.loss
+    agree = "If two possible data sets agree on every invariant and differ in"
+    if isinstance(loss, ConcentratedLoss):
+        return (
+            f"{agree} k {unit}s, the Rényi divergence of order α between the outcomes under one and under the other "
+            "is at most k²ρα, for every α > 1 and in both directions (zero-concentrated differential privacy). "
+            f"{remark}"
+        ).rstrip()
     return (
-        f"If two possible data sets agree on every invariant and differ in k {unit}s, no outcome of the mechanism "
-        f"is more than exp(kε) times as probable under one as under the other. Data sets that agree on the invariants "
-        f"and differ at all differ in at least two {unit}s."
-    )
+        f"{agree} k {unit}s, no outcome of the mechanism is more than exp(kε) times as probable under one as under the "
+        f"other. {remark}"
+    ).rstrip()
 
 
 def _sentence(text: str) -> str:

@@ -83,6 +83,7 @@ class PublishedTable:
         table: where it is in the warehouse.
         columns: all its columns, in the order in which they are published.
         primary_key: the columns that tell its rows apart.
+        delimiter: what separates the columns in CSV.
 
     Raises:
         ValueError: if the name could not be a file's, or a key column is not among the columns.
@@ -94,6 +95,7 @@ class PublishedTable:
     table: Table
     columns: tuple[PublishedColumn, ...]
     primary_key: tuple[str, ...]
+    delimiter: str = ","
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", self.name):
@@ -157,6 +159,7 @@ def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedT
             order=order,
             path=literal(csv),
             missing=literal(missing),
+            delimiter=literal(published.delimiter),
         )
         session.run(
             "publication/write_parquet", table=published.table, columns=names, order=order, path=literal(parquet)
@@ -253,7 +256,13 @@ def _resource(published: PublishedTable, file: DataFile) -> dict[str, Any]:
         "profile": "tabular-data-resource",
         "mediatype": "text/csv",
         "encoding": "utf-8",
-        "dialect": {"delimiter": ",", "lineTerminator": "\n", "quoteChar": '"', "doubleQuote": True, "header": True},
+        "dialect": {
+            "delimiter": published.delimiter,
+            "lineTerminator": "\n",
+            "quoteChar": '"',
+            "doubleQuote": True,
+            "header": True,
+        },
         "schema": {
             "fields": [_field(column) for column in published.columns],
             "primaryKey": list(published.primary_key),

@@ -7,7 +7,7 @@ many tables there are.
 import dagster as dg
 
 from assets.conventions import attributes, lineage, table_schema
-from assets.release import SwappingRelease
+from assets.swap.release import SwappingRelease
 from assets.tabulation.tables import published_tables, write_tables
 from resources.statements import Zone
 from resources.warehouse import Warehouse

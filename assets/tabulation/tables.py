@@ -7,8 +7,8 @@ confidential zone, the same functions serve `assets.utility`.
 from typing import Any
 
 from assets.invariants.records import COMPOSITIONS, HOLDING, SWAPPING
-from assets.release import SwappingRelease
-from assets.swap.asset import SWAPPED
+from assets.swap.cells import SWAPPED
+from assets.swap.release import SwappingRelease
 from assets.tabulation.declaration import Product
 from resources.statements import Fragment, Table
 from resources.warehouse import Session

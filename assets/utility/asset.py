@@ -12,10 +12,11 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.charge.draw import describe_draw
 from assets.conventions import attributes, preview
-from assets.release import DeclarationError, Experiment, SwappingRelease
-from assets.swap.asset import SWAPPED
+from assets.release import DeclarationError
+from assets.swap.cells import SWAPPED
+from assets.swap.draw import describe_draw
+from assets.swap.release import Experiment, SwappingRelease
 from assets.utility.charts import epsilon_against_swap_rate, mape_boxplots
 from assets.utility.errors import experiment_errors, product_errors
 from resources.custody import Custody, CustodyMode

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from assets.invariants.records import read_contingency, stage_records
-from assets.release import Experiment, SwappingRelease
-from assets.swap.asset import stage_decoded
+from assets.swap.cells import stage_decoded
+from assets.swap.release import Experiment, SwappingRelease
 from assets.tabulation.declaration import Product
 from assets.tabulation.tables import counted, product_names
 from mechanisms.sampling.stream import RandomStream

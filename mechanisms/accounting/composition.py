@@ -122,6 +122,10 @@ def fits(total: Loss, limit: Loss) -> bool:
 
 def stated(loss: Loss, places: int = 2) -> str:
     """A loss as it is written for a reader, rounded up: `ε = 0.70`, `ρ = 2.52` or `ε = 3.10 at δ = 1/10000000000`."""
-    symbol = "ρ" if isinstance(loss, ConcentratedLoss) else "ε"
     at_delta = f" at δ = {loss.delta}" if isinstance(loss, ApproximateLoss) else ""
-    return f"{symbol} = {loss.rounded_up(places)}{at_delta}"
+    return f"{symbol(loss)} = {loss.rounded_up(places)}{at_delta}"
+
+
+def symbol(loss: Loss) -> str:
+    """The letter that a loss of this kind is written with."""
+    return "ρ" if isinstance(loss, ConcentratedLoss) else "ε"

@@ -54,17 +54,38 @@ class Flavor:
 
 
 @dataclass(frozen=True)
+class Line:
+    """A part of a release's loss: what one of its independent measurements costs.
+
+    Attributes:
+        label: which.
+        loss: its part.
+    """
+
+    label: str
+    loss: Loss
+
+
+@dataclass(frozen=True)
 class Specification:
     """A DP flavor and its protection-loss budget (PLB), the fifth building block.
 
+    Attributes:
+        flavor: the first four.
+        loss: the PLB.
+        lines: the parts that the loss is the sum of; empty if it is not divided.
+
     Raises:
-        ValueError: if the loss is not in the flavor's output premetric.
+        ValueError: if the loss is not in the flavor's output premetric, or not the sum of its lines.
     """
 
     flavor: Flavor
     loss: Loss
+    lines: tuple[Line, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.lines and total_like(self.loss, [line.loss for line in self.lines]) != self.loss:
+            raise ValueError("the lines of a specification do not add up to its loss")
         if self.loss.output_premetric != self.flavor.output_premetric:
             raise ValueError(
                 f"a loss in the {self.loss.output_premetric} does not fit the flavor's output premetric, "
@@ -89,24 +110,27 @@ class Specification:
         return self.loss.of_group(2) if self.flavor.neighbors == UNBOUNDED else self.loss
 
     def protects_like(self, other: "Specification") -> bool:
-        """Whether both say the same of loss and unit, in whatever words."""
+        """Whether both say the same of loss, lines and unit, in whatever words."""
         return _measured(self) == _measured(other)
 
     def as_record(self) -> dict[str, Any]:
         """The specification as plain values for JSON, without rounding."""
         flavor = asdict(self.flavor) | {"multiverse": list(self.flavor.multiverse)}
-        return {"flavor": flavor, "loss": self.loss.as_record()}
+        lines = [{"label": line.label, "loss": line.loss.as_record()} for line in self.lines]
+        return {"flavor": flavor, "loss": self.loss.as_record()} | ({"lines": lines} if lines else {})
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
         """The inverse of `as_record`."""
         flavor = record["flavor"] | {"multiverse": tuple(record["flavor"]["multiverse"])}
-        return cls(Flavor(**flavor), _LOSSES[flavor["output_premetric"]].from_record(record["loss"]))
+        kind = _LOSSES[flavor["output_premetric"]]
+        lines = tuple(Line(line["label"], kind.from_record(line["loss"])) for line in record.get("lines", []))
+        return cls(Flavor(**flavor), kind.from_record(record["loss"]), lines)
 
 
-def _measured(specification: Specification) -> tuple[Loss, str, int | None, str]:
+def _measured(specification: Specification) -> tuple[Loss, tuple[Line, ...], str, int | None, str]:
     flavor = specification.flavor
-    return specification.loss, flavor.unit, flavor.changes_per_person, flavor.neighbors
+    return specification.loss, specification.lines, flavor.unit, flavor.changes_per_person, flavor.neighbors
 
 
 @dataclass(frozen=True)

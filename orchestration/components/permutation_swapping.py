@@ -20,8 +20,10 @@ from assets.charge.asset import build_charge
 from assets.gates.asset import build_gates
 from assets.invariants.asset import build_invariants
 from assets.publication.asset import build_publication
-from assets.release import DeclarationError, Experiment, SwappingRelease
+from assets.release import DeclarationError
 from assets.swap.asset import build_swapped
+from assets.swap.method import Swapping
+from assets.swap.release import Experiment, SwappingRelease
 from assets.tabulation.asset import build_tables
 from assets.tabulation.declaration import Product
 from assets.utility.asset import build_utility
@@ -136,17 +138,17 @@ class PermutationSwapping(dg.Component, dg.Resolvable):
         release = build_release(
             self.declaration, datasets, Path(os.environ.get("STIRRED_PUBLISHED", root / "published"))
         )
-        job = release_job(release)
+        method, job = Swapping(release), release_job(release)
         return dg.Definitions(
             assets=[
                 build_invariants(release),
-                build_charge(release),
-                build_swapped(release),
+                build_charge(method),
+                build_swapped(method),
                 build_tables(release),
                 *build_utility(release),
-                build_publication(release),
+                build_publication(method),
             ],
-            asset_checks=build_gates(release),
+            asset_checks=build_gates(method),
             jobs=[job],
             schedules=[release_schedule(release, job, self.declaration.schedule)] if self.declaration.schedule else [],
             sensors=[source_sensor(release, job, root)] if self.declaration.watch_source else [],

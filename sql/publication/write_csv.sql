@@ -5,4 +5,4 @@ COPY (SELECT {{ columns | ids }} FROM {{ table }} ORDER BY
 
 {% endfor %}
 )
-TO {{ path }} (FORMAT csv, HEADER true, DELIMITER ',', QUOTE '"', ESCAPE '"', NULLSTR {{ missing }})
+TO {{ path }} (FORMAT csv, HEADER true, DELIMITER {{ delimiter }}, QUOTE '"', ESCAPE '"', NULLSTR {{ missing }})

@@ -27,7 +27,7 @@ import pandas  # noqa: F401 - DuckDB imports it at the first result; here, befor
 
 from assets.publication import asset as publication
 from assets.publication import placement
-from assets.swap import asset as swap
+from assets.swap import cells as swap
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency
 from resources import chain

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from assets.cef.declaration import Column, DatasetDeclaration, exact_fraction
+from mechanisms.accounting.loss import PureLoss
 
 KEY = {"type": "integer", "role": "key"}
 UNIT = {"type": "integer", "role": "unit"}
@@ -138,7 +139,7 @@ def test_the_cef_orders_columns_by_role_first() -> None:
     ],
 )
 def test_a_cap_is_the_number_that_was_written(written: Any, meant: Fraction) -> None:
-    assert declare(cap=written).cap == meant
+    assert declare(cap=written).cap == PureLoss(meant)
 
 
 @given(st.decimals(min_value=0, max_value=1000, places=6))

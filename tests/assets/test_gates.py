@@ -14,8 +14,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from assets.gates.promises import promises
-from assets.swap import asset as swap
+from assets.swap import cells as swap
 from mechanisms.swapping.permutation import Contingency
 from resources.custody import CustodyMode
 from tests.house import TO_PUBLICATION, UNITS, SmallHouse, small_house
@@ -274,8 +273,8 @@ BROKEN = [
     Broken(a_record_too_many, {*MARGINS, *DRAW, *PRODUCTS}),
     Broken(two_records_exchanged, {*DRAW, *PRODUCTS}),
     Broken(another_draws_output, {*DRAW, *PRODUCTS}),
-    Broken(a_table_in_place_of_the_view, {*DRAW, *PRODUCTS}),
-    Broken(a_label_of_another_draw, {"settled"}),
+    Broken(a_table_in_place_of_the_view, {"values_as_drawn", *PRODUCTS}),
+    Broken(a_label_of_another_draw, DRAW),
     Broken(in_a_product, PRODUCTS),
     Broken(in_the_saturated_table, PRODUCTS),
     Broken(in_a_total, PRODUCTS),
@@ -291,8 +290,8 @@ BROKEN = [
 
 def first_broken(house: SmallHouse, broken: set[str]) -> set[str]:
     """The broken promises of the first stage that breaks one: later stages rest on it, and are not asked."""
-    stages = [promise.stage for promise in promises(house.release) if promise.name in broken]
-    return {promise.name for promise in promises(house.release) if promise.stage == stages[0]} & broken
+    stages = [promise.stage for promise in house.house.method.promises() if promise.name in broken]
+    return {promise.name for promise in house.house.method.promises() if promise.stage == stages[0]} & broken
 
 
 def refuses_to_publish(house: SmallHouse, broken: set[str], says: str, *stages: str) -> None:
@@ -300,7 +299,7 @@ def refuses_to_publish(house: SmallHouse, broken: set[str], says: str, *stages: 
     before, ledger = house.published(), house.ledger
     refusal = house.refusal(*(stages or ("publication",)))
     assert refusal.startswith("village__counties__publication:")
-    named = {promise.name for promise in promises(house.release) if f"{promise.name}: " in refusal}
+    named = {promise.name for promise in house.house.method.promises() if f"{promise.name}: " in refusal}
     assert (says and says in refusal) or named == first_broken(house, broken)
     assert house.published() == before != {}
     assert list(house.release.folder.parent.iterdir()) == [house.release.folder], "nothing is left half-way"
@@ -336,7 +335,7 @@ def test_a_smaller_epsilon_cannot_be_had_by_altering_the_invariants(
 
 def test_every_promise_is_broken_by_one_of_these(escrowed: SmallHouse) -> None:
     """Two of the others are broken by a changed declaration, below; `confidentiality` has a module of its own."""
-    names = {promise.name for promise in promises(escrowed.release)}
+    names = {promise.name for promise in escrowed.house.method.promises()}
     assert names - {"within_cap", "values_in_domain", "confidentiality"} <= set().union(
         *(case.promises for case in BROKEN)
     )
@@ -345,7 +344,7 @@ def test_every_promise_is_broken_by_one_of_these(escrowed: SmallHouse) -> None:
 
 def test_every_promise_is_a_blocking_check_of_its_stage(escrowed: SmallHouse) -> None:
     graph = escrowed.definitions.resolve_asset_graph()
-    for promise in promises(escrowed.release):
+    for promise in escrowed.house.method.promises():
         (key,) = (key for key in graph.asset_check_keys if key.name == promise.name)
         assert key.asset_key.path[-1] == promise.stage
         assert graph.get(key).blocking
@@ -358,14 +357,21 @@ def test_tables_made_anew_from_altered_swapped_data_do_not_pass_either(escrowed:
     refuses_to_publish(house, DRAW, "", "tables", "publication")
 
 
-@pytest.mark.parametrize("alter", [two_records_exchanged, another_draws_output, a_table_in_place_of_the_view])
-def test_without_a_replay_the_settlement_tells_altered_swapped_data(
-    ephemeral: SmallHouse, alter: Tampering, tmp_path: Path
+@pytest.mark.parametrize(
+    ("alter", "promise"),
+    [
+        (two_records_exchanged, "settled"),
+        (another_draws_output, "settled"),
+        (a_table_in_place_of_the_view, "values_as_drawn"),
+    ],
+)
+def test_without_a_replay_altered_swapped_data_are_told_all_the_same(
+    ephemeral: SmallHouse, alter: Tampering, promise: str, tmp_path: Path
 ) -> None:
     house = taken_on(ephemeral, tmp_path)
     alter(house)
-    assert house.failed_checks() == {"settled", *PRODUCTS}
-    refuses_to_publish(house, {"settled"}, "", "tables", "publication")
+    assert house.failed_checks() == {promise, *PRODUCTS}
+    refuses_to_publish(house, {promise}, "", "tables", "publication")
 
 
 def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(

@@ -15,8 +15,8 @@ from assets.cef.declaration import DatasetDeclaration
 from assets.cef.ingestion import ingest
 from assets.invariants.asset import write_invariants
 from assets.invariants.records import read_contingency, stage_records
-from assets.release import SwappingRelease
-from assets.swap.asset import stage_decoded
+from assets.swap.cells import stage_decoded
+from assets.swap.release import SwappingRelease
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, permute
 from orchestration.components.dataset import Dataset

@@ -15,18 +15,22 @@ from typing import Any
 import pytest
 
 from assets.publication import certificate as certificate_module
-from assets.publication import swapping
 from assets.publication.certificate import (
     Certificate,
     Check,
     DataVersion,
+    Equivalent,
     LedgerReference,
     Randomness,
+    Statement,
     to_html,
     to_json,
 )
 from assets.publication.package import DataFile
+from assets.swap import statement as swapping
 from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.specification import Line, Specification
+from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.swapping.design import SwappingDesign
 from resources.custody import CustodyMode
 
@@ -59,20 +63,23 @@ def massachusetts() -> Certificate:
         release_title="Tenure by county, Massachusetts 1940",
         release_description="How many dwellings in each county were owned and how many were rented, after half of "
         "the households on average had their county swapped.",
-        mechanism=swapping.MECHANISM,
-        mechanism_version="1",
-        parameters=swapping.parameters(design, B, 12),
+        statement=Statement(
+            mechanism=swapping.MECHANISM,
+            mechanism_version="1",
+            parameters=swapping.parameters(design, B, 12),
+            loss_source=swapping.LOSS_SOURCE,
+            data_versions=(
+                DataVersion("cef", _hash("records"), keyed=True),
+                DataVersion("invariants", _hash("invariants"), keyed=False),
+                DataVersion("swapped", _hash("swapped"), keyed=False),
+            ),
+            remark="They differ in at least two households.",
+            evaluated=swapping.evaluated(design, B),
+        ),
         specification=specification,
-        loss_source=swapping.LOSS_SOURCE,
-        evaluated=swapping.evaluated(design, B),
         randomness=Randomness(CustodyMode.ESCROWED, _hash("draw"), _hash("key")),
         ledger=LedgerReference(
             7, _hash("entry"), datetime(2026, 3, 1, 9, 30, tzinfo=UTC), specification.loss, PureLoss(Fraction(20))
-        ),
-        data_versions=(
-            DataVersion("cef", _hash("records"), keyed=True),
-            DataVersion("invariants", _hash("invariants"), keyed=False),
-            DataVersion("swapped", _hash("swapped"), keyed=False),
         ),
         code_versions={"stirred": "0.1.0", "swapping": "1", "duckdb": "1.5.6", "dagster": "1.13.27"},
         checks=(
@@ -155,24 +162,33 @@ def test_the_page_states_every_fact_of_the_record() -> None:
 def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None:
     """Each text is changed in turn: a field that the record or the page forgets would leave them as they were."""
     certificate = massachusetts()
-    changes: dict[str, Any] = (
-        {name: f"{name} told apart" for name, value in vars(certificate).items() if isinstance(value, str)}
-        | {
-            "synthetic": False,
-            "parameters": certificate.parameters[:-1],
-            "specification": replace(certificate.specification, loss=PureLoss.logarithm(5)),
-            "evaluated": replace(certificate.evaluated, epsilon=3.0),  # type: ignore[type-var]
-            "randomness": replace(certificate.randomness, custody=CustodyMode.EPHEMERAL),
-            "ledger": replace(certificate.ledger, cap=PureLoss(Fraction(41, 3))),
-            "data_versions": certificate.data_versions[1:],
-            "code_versions": {"stirred": "9"},
-            "checks": certificate.checks[1:],
-            "products": certificate.products[1:],
-        }
-    )
-    assert changes.keys() == vars(certificate).keys()
-    for name, value in changes.items():
-        changed = replace(certificate, **{name: value})
+    changes: dict[str, Any] = {
+        name: f"{name} told apart" for name, value in vars(certificate).items() if isinstance(value, str)
+    } | {
+        "synthetic": False,
+        "specification": replace(certificate.specification, loss=PureLoss.logarithm(5)),
+        "randomness": replace(certificate.randomness, custody=CustodyMode.EPHEMERAL),
+        "ledger": replace(certificate.ledger, cap=PureLoss(Fraction(41, 3))),
+        "code_versions": {"stirred": "9"},
+        "checks": certificate.checks[1:],
+        "products": certificate.products[1:],
+    }
+    statement = certificate.statement
+    said: dict[str, Any] = {
+        name: f"{name} told apart" for name, value in vars(statement).items() if isinstance(value, str)
+    } | {
+        "parameters": statement.parameters[:-1],
+        "data_versions": statement.data_versions[1:],
+        "evaluated": replace(statement.evaluated, epsilon=3.0),  # type: ignore[type-var]
+        "equivalents": (Equivalent("(ε, δ)", "ε = 20", "Lemma 7"),),
+    }
+    assert changes.keys() | {"statement"} == vars(certificate).keys()
+    assert said.keys() == vars(statement).keys()
+    variants = [(name, replace(certificate, **{name: value})) for name, value in changes.items()]
+    variants += [
+        (name, replace(certificate, statement=replace(statement, **{name: value}))) for name, value in said.items()
+    ]
+    for name, changed in variants:
         assert to_json(changed) != to_json(certificate), name
         assert to_html(changed) != to_html(certificate), name
         assert _missing(changed) == []
@@ -188,13 +204,15 @@ def test_the_loss_of_massachusetts_is_stated_exactly_and_never_rounded_down() ->
 
 def test_an_evaluated_bound_is_rounded_up() -> None:
     certificate = massachusetts()
-    assert certificate.evaluated is not None
-    changed = replace(certificate, evaluated=replace(certificate.evaluated, epsilon=1.00001))
+    assert certificate.statement.evaluated is not None
+    evaluated = replace(certificate.statement.evaluated, epsilon=1.00001)
+    changed = replace(certificate, statement=replace(certificate.statement, evaluated=evaluated))
     assert changed.as_record()["loss"]["evaluated"]["rounded_up"] == "1.0001"
 
 
 def test_a_mechanism_without_an_evaluated_bound_states_none() -> None:
-    certificate = replace(massachusetts(), evaluated=None)
+    certificate = massachusetts()
+    certificate = replace(certificate, statement=replace(certificate.statement, evaluated=None))
     assert certificate.as_record()["loss"]["evaluated"] is None
     assert "as evaluated" not in _page(certificate).text
 
@@ -212,6 +230,24 @@ def test_an_exact_loss_is_written_without_rounding(loss: PureLoss, text: str) ->
     assert str(loss) == text
 
 
+def test_a_loss_in_zcdp_is_written_in_rho_with_its_lines_and_meaning() -> None:
+    certificate = massachusetts()
+    lines = (
+        Line("PH2 nation_*", ConcentratedLoss(Fraction(1, 8))),
+        Line("PH2 state_*", ConcentratedLoss(Fraction(3, 8))),
+    )
+    flavor = replace(certificate.specification.flavor, output_premetric=ConcentratedLoss.output_premetric)
+    specification = Specification(flavor, ConcentratedLoss(Fraction(1, 2)), lines)
+    ledger = replace(certificate.ledger, total=specification.loss, cap=ConcentratedLoss(Fraction(20)))
+    certificate = replace(certificate, specification=specification, ledger=ledger)
+    assert _missing(certificate) == []
+    text = _page(certificate).text
+    assert "ρ = 0.5000" in text
+    assert "ε charged" not in text
+    assert "k²ρα" in text
+    assert [line["exact"] for line in certificate.as_record()["loss"]["lines"]] == ["1/8", "3/8"]
+
+
 def test_the_five_building_blocks_are_asked_and_answered() -> None:
     blocks = massachusetts().as_record()["specification"]
     assert [block["question"].split()[0] for block in blocks] == ["Who", "Where", "What", "How", "How"]
@@ -220,7 +256,7 @@ def test_the_five_building_blocks_are_asked_and_answered() -> None:
 
 
 def test_the_page_says_that_the_loss_does_not_cover_the_invariants() -> None:
-    assert "ε does not cover the invariants" in _page(massachusetts()).text
+    assert "loss does not cover the invariants" in _page(massachusetts()).text
 
 
 def test_only_a_synthetic_dataset_is_labelled_so() -> None:
@@ -263,7 +299,12 @@ def test_names_and_descriptions_are_text_and_never_markup() -> None:
         **{name: hostile for name, value in vars(certificate).items() if isinstance(value, str)},
         checks=(Check(hostile, hostile),),
         code_versions={hostile: hostile},
-        data_versions=(DataVersion(hostile, hostile, keyed=False),),
+        statement=replace(
+            certificate.statement,
+            **{name: hostile for name, value in vars(certificate.statement).items() if isinstance(value, str)},
+            data_versions=(DataVersion(hostile, hostile, keyed=False),),
+            equivalents=(Equivalent(hostile, hostile, hostile),),
+        ),
         products=(replace(certificate.products[0], title=hostile, path=hostile),),
     )
     page = _page(certificate)

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from assets.gates.promises import promises
 from tests.house import small_house, write_csv
 
 
@@ -26,7 +25,7 @@ def test_the_replay_makes_no_draw_that_is_not_charged(tmp_path: Path) -> None:
     changed[0]["tenure"] = "own" if changed[0]["tenure"] == "rent" else "rent"
     write_csv(tmp_path / "units.csv", changed)
     house.run("cef", "invariants")
-    (replay,) = (promise for promise in promises(house.release) if promise.name == "replay")
+    (replay,) = (promise for promise in house.house.method.promises() if promise.name == "replay")
     (said,) = replay.broken(house.house)
     assert "not charged" in said
     assert "differing" not in said

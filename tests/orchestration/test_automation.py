@@ -15,12 +15,12 @@ import pytest
 from assets.cef.asset import build_cef
 from assets.charge.asset import build_charge
 from assets.gates.asset import build_gates
-from assets.gates.promises import promises
 from assets.invariants.asset import build_invariants
 from assets.ledger.asset import build_composition, build_composition_checks, build_ledger
 from assets.publication.asset import build_publication
-from assets.release import SwappingRelease
 from assets.swap.asset import build_swapped
+from assets.swap.method import Swapping
+from assets.swap.release import SwappingRelease
 from assets.tabulation.asset import build_tables
 from assets.utility.asset import build_utility
 from orchestration.automation import release_job, release_schedule, source_sensor
@@ -208,8 +208,10 @@ def house_of(root: Path) -> tuple[dg.Definitions, SwappingRelease, Any]:
     dataset = small_dataset(root)
     one, other = small_release(dataset, root), small_release(dataset, root, name="again")
     cef, *checks = build_cef(dataset, root)
-    builders = (build_invariants, build_charge, build_swapped, build_tables, build_publication)
-    assets = [build(release) for release in (one, other) for build in builders]
+    assets = [build(release) for release in (one, other) for build in (build_invariants, build_tables)]
+    methods = Swapping(one), Swapping(other)
+    gates = [gate for method in methods for gate in build_gates(method)]
+    assets += [build(method) for method in methods for build in (build_charge, build_swapped, build_publication)]
     utility = [asset for release in (one, other) for asset in build_utility(release)]
     ledger = build_ledger(
         [release.key("charge") for release in (one, other)], [release.key("swapped") for release in (one, other)]
@@ -218,7 +220,7 @@ def house_of(root: Path) -> tuple[dg.Definitions, SwappingRelease, Any]:
     custody = Custody(folder=str(root / "custody"))
     definitions = dg.Definitions(
         assets=[cef, *assets, *utility, ledger, build_composition(dataset)],
-        asset_checks=[*checks, *build_composition_checks(dataset), *build_gates(one), *build_gates(other)],
+        asset_checks=[*checks, *build_composition_checks(dataset), *gates],
         jobs=[job],
         schedules=[release_schedule(one, job, "30 4 * * 1")],
         sensors=[source_sensor(one, job, root)],
@@ -238,7 +240,9 @@ def test_a_release_job_makes_its_release_and_what_it_shares_and_no_other_release
 
 def test_the_job_carries_every_check_of_its_assets_and_none_of_another_release(tmp_path: Path) -> None:
     definitions, release, _ = house_of(tmp_path)
-    checks = {f"{promise.stage}_{promise.name}" for promise in promises(release)} | {"tables_confidentiality"}
+    checks = {f"{promise.stage}_{promise.name}" for promise in Swapping(release).promises()} | {
+        "tables_confidentiality"
+    }
     steps = {node.name for node in definitions.resolve_job_def("village__counties").nodes}
     for check in checks:
         assert any(step.endswith(f"__{check}") for step in steps), check

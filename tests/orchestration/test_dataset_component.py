@@ -13,6 +13,7 @@ from dagster_shared.yaml_utils import safe_load_yaml
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
+from mechanisms.accounting.loss import PureLoss
 from orchestration.components import Dataset
 from orchestration.definitions import house_resources
 from resources.statements import Zone
@@ -67,7 +68,7 @@ def test_a_sound_declaration_means_what_it_says(monkeypatch: pytest.MonkeyPatch)
     assert complaints(safe_load_yaml(TOWN)) == []
     declaration = Dataset.resolve_from_yaml(TOWN).declaration
     assert declaration.title == "1940"
-    assert declaration.cap == Fraction(1, 2)
+    assert declaration.cap == PureLoss(Fraction(1, 2))
     assert declaration.units.path == "/elsewhere/households.csv"
     county = declaration.units.columns["county"]
     assert county.codes == ("01", "1"), "a quoted code stays a text"

@@ -21,7 +21,8 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from assets.cef.declaration import DatasetDeclaration
-from assets.release import DeclarationError, SwappingRelease
+from assets.release import DeclarationError
+from assets.swap.release import SwappingRelease
 from orchestration.components import PermutationSwapping
 from orchestration.components.permutation_swapping import SwappingDeclaration, build_release
 from resources.custody import CustodyMode

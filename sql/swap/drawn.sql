@@ -1,1 +1,0 @@
-SELECT draw_id FROM {{ table }}

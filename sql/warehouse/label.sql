@@ -1,0 +1,1 @@
+SELECT $text AS {{ column | id }}

@@ -1,0 +1,1 @@
+SELECT {{ column | id }} FROM {{ table }}
