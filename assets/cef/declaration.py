@@ -11,7 +11,7 @@ from datetime import date
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import dagster as dg
 import pyarrow as pa
@@ -19,8 +19,11 @@ import pyarrow.compute as pc
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from assets.cef.structure import Structure
+from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.statements import Table, Zone
 
 Value = int | str | bool | date | Decimal
@@ -95,6 +98,9 @@ _GivenValues = Annotated[
 ]
 
 
+_Text = Annotated[str, Field(min_length=1)]
+
+
 class Column(dg.Model):
     """One column of a table: its type, its role and its domain.
 
@@ -113,6 +119,9 @@ class Column(dg.Model):
     type: ColumnType = Field(description="integer, string, boolean, date or decimal.")
     role: Role = Field(Role.CHARACTERISTIC, description="key, unit, geography or characteristic.")
     description: str = Field("", description="What the column says, for the data dictionary.")
+    source: _Text | SkipJsonSchema[None] = Field(
+        None, description="The column's name in the source, if it is another there."
+    )
     values: _GivenValues | SkipJsonSchema[None] = Field(
         None, description="The codes that may occur: a list, or a mapping of each code to its label."
     )
@@ -226,19 +235,23 @@ class RecordTable(dg.Model):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    path: str | SkipJsonSchema[None] = Field(
-        None, min_length=1, description="The source file, absolute or from the project's root."
+    path: _Text | SkipJsonSchema[None] = Field(
+        None, description="The source file, absolute or from the project's root."
+    )
+    geography_path: _Text | SkipJsonSchema[None] = Field(
+        None,
+        description="A second source file, which has the columns of role geography, a record for each key.",
     )
     columns: Annotated[dict[str, Column], Field(min_length=1)] = Field(
-        description="The columns to take from the source, by their names in it; others are left out."
+        description="The columns to take from the source, by their names; others are left out."
     )
 
     @field_validator("columns")
     @classmethod
     def _check_names(cls, columns: dict[str, Column]) -> dict[str, Column]:
         seen: dict[str, str] = {}
-        for name in columns:
-            if not name or "\x00" in name:
+        for name, column in columns.items():
+            if not name or "\x00" in f"{name}{column.source}":
                 raise ValueError("a column's name is not empty and holds no NUL character")
             other = seen.setdefault(name.casefold(), name)
             if other != name:
@@ -249,6 +262,10 @@ class RecordTable(dg.Model):
     def _check_key(self) -> Self:
         if len(self._having(Role.KEY)) > 1:
             raise ValueError(f"more than one key: {', '.join(self._having(Role.KEY))}")
+        if self.geography_path is not None:
+            for required in (Role.KEY, Role.GEOGRAPHY):
+                if not self._having(required):
+                    raise ValueError(f"geography_path: a column of role {required.value} is required")
         return self
 
     def _having(self, role: Role) -> list[str]:
@@ -275,6 +292,17 @@ class RecordTable(dg.Model):
         first = [name for name in (self.key, self.unit) if name is not None]
         return {name: self.columns[name] for name in first} | self.variables
 
+    @property
+    def places(self) -> dict[str, Column]:
+        """The columns that `geography_path` has; none where there is no such file."""
+        if self.geography_path is None:
+            return {}
+        return {name: column for name, column in self.stored.items() if column.role is Role.GEOGRAPHY}
+
+    def name_in_source(self, column: str) -> str:
+        """What the source calls a column."""
+        return self.columns[column].source or column
+
 
 class Reader(StrEnum):
     """Where the records come from."""
@@ -282,6 +310,22 @@ class Reader(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     MA1940 = "ma1940"
+    SYNTHETIC_CENSUS = "synthetic_census"
+    """What `assets.cef.synthetic` makes up; a declaration of its own kind."""
+
+    @property
+    def built_in(self) -> bool:
+        """Whether the records come from no file."""
+        return self in (Reader.MA1940, Reader.SYNTHETIC_CENSUS)
+
+
+DatasetName = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$",
+        description="The dataset's name: small letters, digits and single underscores, a letter first.",
+    ),
+]
 
 
 def exact_fraction(value: object) -> Fraction:
@@ -310,16 +354,48 @@ def exact_fraction(value: object) -> Fraction:
         raise wrong from None
 
 
-def _positive(value: Fraction) -> Fraction:
-    if value <= 0:
-        raise ValueError("the cap is greater than 0")
-    return value
+def _loss(value: object) -> Loss:
+    """A cap as the loss it stands for: in the output premetric in which the releases' losses are added up under it."""
+    match value:
+        case PureLoss() | ConcentratedLoss() | ApproximateLoss():
+            return value
+        case {"rho": rho, **others} if not others:
+            return ConcentratedLoss(_positive(rho))
+        case {"epsilon": epsilon, "delta": delta, **others} if not others:
+            return ApproximateLoss(PureLoss(_positive(epsilon)), exact_fraction(delta))
+        case Mapping():
+            raise ValueError("the cap is a number (ε), {rho: …} or {epsilon: …, delta: …}")
+    return PureLoss(_positive(value))
 
+
+def _positive(value: object) -> Fraction:
+    number = exact_fraction(value)
+    if number <= 0:
+        raise ValueError("the cap is greater than 0")
+    return number
+
+
+_NUMBER = {"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": _FRACTION}
 
 Cap = Annotated[
-    Fraction,
-    BeforeValidator(lambda value: _positive(exact_fraction(value))),
-    WithJsonSchema({"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": _FRACTION}),
+    Loss,
+    BeforeValidator(_loss),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _NUMBER,
+                *(
+                    {
+                        "type": "object",
+                        "properties": dict.fromkeys(names, _NUMBER),
+                        "required": list(names),
+                        "additionalProperties": False,
+                    }
+                    for names in (("rho",), ("epsilon", "delta"))
+                ),
+            ]
+        }
+    ),
 ]
 
 
@@ -328,37 +404,42 @@ class DatasetDeclaration(dg.Model):
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
-    name: str = Field(
-        pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$",
-        description="The dataset's name: small letters, digits and single underscores, a letter first.",
-    )
+    structure: ClassVar[Structure | None] = None
+    """What records must satisfy together, where the layout of the dataset is one that says so."""
+
+    name: DatasetName
     title: str = Field(min_length=1, description="The dataset's name in words.")
     description: str = Field("", description="Where the records come from and what they are.")
     synthetic: bool = Field(
         False, description="Whether the records are made up or public, so that experiments may draw on them."
     )
-    reader: Reader = Field(description="csv, parquet, or the built-in ma1940.")
+    reader: Annotated[Reader, WithJsonSchema({"enum": ["csv", "parquet", "ma1940"]})] = Field(
+        description="csv, parquet, or the built-in ma1940."
+    )
     record_name: str = Field("unit", min_length=1, description="A unit in words, such as household.")
     units: RecordTable = Field(description="The table of units, one record each.")
     persons: RecordTable | SkipJsonSchema[None] = Field(None, description="The table of persons, each in one unit.")
     cap: Cap = Field(
-        description="The greatest total ε of all releases from this dataset: a number, or a fraction such as 1/2."
+        description="The most that all releases from this dataset may lose together: ε as a number or a fraction "
+        "such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: 1/10000000000}."
     )
 
-    @property
-    def limit(self) -> Loss:
-        """The cap as a loss: in the output premetric in which the releases' losses are added up under it."""
-        return PureLoss(self.cap)
+    @field_validator("reader")
+    @classmethod
+    def _check_reader(cls, reader: Reader) -> Reader:
+        if reader is Reader.SYNTHETIC_CENSUS:
+            raise ValueError("a synthetic census is declared by the component SyntheticCensus")
+        return reader
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.units.unit is not None:
             raise ValueError(f"units: column {self.units.unit} has role unit, which is for persons")
         for table, records in self.tables.items():
-            if self.reader is not Reader.MA1940 and records.path is None:
+            if not self.reader.built_in and records.path is None:
                 raise ValueError(f"{table}: path is required with reader {self.reader.value}")
-            if self.reader is Reader.MA1940 and records.path is not None:
-                raise ValueError(f"{table}: reader ma1940 is built in and takes no path")
+            if self.reader.built_in and (records.path or records.geography_path) is not None:
+                raise ValueError(f"{table}: reader {self.reader.value} is built in and takes no path")
         if self.persons is None:
             return self
         if self.reader is Reader.MA1940:
