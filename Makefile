@@ -20,6 +20,7 @@ test-deep: $(READY) ## the slow statistical ones too
 	@$(BIN)/pytest -n auto --dist loadfile
 
 bench: $(READY)     ## ratios against peers and limits, written to benchmarks/results.json
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-bench.lock
 	@$(BIN)/python -m benchmarks
 
 lint: $(READY)
@@ -27,9 +28,12 @@ lint: $(READY)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-lock:               ## re-resolve requirements.lock (needs uv)
-	uv pip compile --quiet pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
-		--no-strip-extras --no-header --no-annotate -o requirements.lock
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header \
+	--no-annotate
+
+lock:               ## re-resolve both lock files (needs uv); peers that only the benchmarks need have their own
+	$(LOCK) pyproject.toml --extra dev -o requirements.lock
+	echo opendp | $(LOCK) - -c requirements.lock -o requirements-bench.lock
 
 clean:              ## remove the environment, not the data under var/ and published/
 	rm -rf $(VENV)

@@ -11,7 +11,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import cef_validation, release_job, swap_stage
+from benchmarks import cef_validation, release_job, samplers, swap_stage
 from benchmarks.result import Result
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -21,17 +21,17 @@ def main() -> int:
     """Measure, print and write; returns 1 if a limit is exceeded."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     results: list[Result] = []
-    for module in (swap_stage, release_job, cef_validation):
+    for module in (samplers, swap_stage, release_job, cef_validation):
         print(f"{module.__name__} ...", file=sys.stderr, flush=True)
         results += module.measure()
     print(f"\n{machine}\n")
-    print(f"{'measurement':72}{'ours':>12}{'other':>12}{'ratio':>8}{'limit':>8}")
+    print(f"{'measurement':72}{'ours':>12}{'other':>12}{'ratio':>10}{'limit':>8}")
     for result in results:
         print(
-            f"{result.name:72}{result.ours:>12,.2f}{result.other:>12,.2f}{result.ratio:>8.2f}{result.limit:>8.2f}"
+            f"{result.name:72}{result.ours:>12,.2f}{result.other:>12,.2f}{result.ratio:>10.4g}{result.limit:>8.3g}"
             f"{'' if result.kept else '  exceeded'}"
         )
-    records = [asdict(result) | {"ratio": round(result.ratio, 4), "machine": machine} for result in results]
+    records = [asdict(result) | {"ratio": float(f"{result.ratio:.4g}"), "machine": machine} for result in results]
     RESULTS.write_text(json.dumps(records, indent=2, ensure_ascii=False) + "\n")
     return 0 if all(result.kept for result in results) else 1
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import dagster as dg
 
 from assets.ledger.asset import build_ledger
-from orchestration.components.permutation_swapping import PermutationSwapping
+from orchestration.components.release import ReleaseComponent
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.warehouse import Warehouse
@@ -40,9 +40,9 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
         tree: the loaded `defs` folder.
         home: where databases and keys lie.
     """
-    releases = [component.declaration for component in tree.get_all_components(PermutationSwapping)]
-    charges = [dg.AssetKey([release.dataset, release.name, "charge"]) for release in releases]
-    draws = [dg.AssetKey([release.dataset, release.name, "swapped"]) for release in releases]
+    releases = [component for component in tree.get_all_components(ReleaseComponent) if component.charges]
+    charges = [component.key("charge") for component in releases]
+    draws = [component.key(component.draws) for component in releases]
     return dg.Definitions.merge(
         tree.build_defs(),
         dg.Definitions(

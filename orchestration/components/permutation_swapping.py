@@ -4,7 +4,6 @@ Here belongs how YAML becomes a release. What a release must satisfy belongs in 
 stages work in their rooms, how it is scheduled in `orchestration.automation`.
 """
 
-import os
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Annotated
 
 import dagster as dg
 from dagster._utils.schedules import is_valid_cron_string
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.declaration import DatasetDeclaration, exact_fraction
@@ -29,8 +28,13 @@ from assets.tabulation.declaration import Product
 from assets.utility.asset import build_utility
 from mechanisms.swapping.design import DesignError, SwappingDesign
 from mechanisms.swapping.loss import odds
-from orchestration.automation import release_job, release_schedule, source_sensor
-from orchestration.components.dataset import Dataset
+from orchestration.components.release import (
+    ReleaseComponent,
+    automated,
+    dataset_of,
+    declared_datasets,
+    published_folder,
+)
 from resources.custody import CustodyMode
 
 
@@ -108,50 +112,29 @@ class SwappingDeclaration(dg.Model):
 
 
 @dataclass
-class PermutationSwapping(dg.Component, dg.Resolvable):
+class PermutationSwapping(ReleaseComponent):
     """A release by the Permutation Swapping Algorithm, with its ε from Theorem 1 and all its checks."""
 
-    declaration: SwappingDeclaration
-
-    @classmethod
-    def model(cls) -> type[BaseModel]:
-        """The attributes as `dg check yaml` holds them: the declaration itself."""
-        return SwappingDeclaration
-
-    @classmethod
-    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> "PermutationSwapping":
-        """The component of a declaration, taken as it is written."""
-        return cls(SwappingDeclaration.model_validate(model))
-
-    @classmethod
-    def get_spec(cls) -> dg.ComponentTypeSpec:
-        return dg.ComponentTypeSpec(
-            owners=["team:disclosure-avoidance"], produces=["asset", "asset_check", "job", "schedule", "sensor"]
-        )
+    declared_by = SwappingDeclaration
+    draws = "swapped"
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The release's assets, checks and job, and its schedule and sensor if declared."""
-        datasets = {
-            item.declaration.name: item.declaration for item in context.component_tree.get_all_components(Dataset)
-        }
-        root = context.project_root
-        release = build_release(
-            self.declaration, datasets, Path(os.environ.get("STIRRED_PUBLISHED", root / "published"))
-        )
-        method, job = Swapping(release), release_job(release)
-        return dg.Definitions(
-            assets=[
-                build_invariants(release),
-                build_charge(method),
-                build_swapped(method),
-                build_tables(release),
-                *build_utility(release),
-                build_publication(method),
-            ],
-            asset_checks=build_gates(method),
-            jobs=[job],
-            schedules=[release_schedule(release, job, self.declaration.schedule)] if self.declaration.schedule else [],
-            sensors=[source_sensor(release, job, root)] if self.declaration.watch_source else [],
+        release = build_release(self.declaration, declared_datasets(context), published_folder(context))
+        method = Swapping(release)
+        return dg.Definitions.merge(
+            dg.Definitions(
+                assets=[
+                    build_invariants(release),
+                    build_charge(method),
+                    build_swapped(method),
+                    build_tables(release),
+                    *build_utility(release),
+                    build_publication(method),
+                ],
+                asset_checks=build_gates(method),
+            ),
+            automated(release, self.declaration, context.project_root),
         )
 
 
@@ -164,13 +147,7 @@ def build_release(
         DeclarationError: where the declaration contradicts itself or the dataset.
     """
     name = f"release {declaration.dataset}/{declaration.name}"
-    dataset = datasets.get(declaration.dataset)
-    if dataset is None:
-        raise DeclarationError(
-            f"{name}: dataset: there is no dataset {declaration.dataset}; declared are {', '.join(sorted(datasets))}"
-        )
-    if declaration.watch_source and not any(table.path for table in dataset.tables.values()):
-        raise DeclarationError(f"{name}: watch_source: {dataset.name} is built in and has no source file to watch")
+    dataset = dataset_of(declaration, datasets)
     unit = declaration.unit or dataset.record_name
     if unit not in {dataset.record_name, *(["person"] if dataset.persons else [])}:
         raise DeclarationError(f"{name}: unit: {dataset.name} has no records called {unit}")

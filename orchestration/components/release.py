@@ -1,0 +1,93 @@
+"""What the components of all releases share: how Dagster sees them, and how they find their dataset.
+
+Here belongs what does not depend on the mechanism. What a kind of release declares, and the assets it becomes, belong
+in its own module.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import dagster as dg
+from pydantic import BaseModel
+
+from assets.cef.declaration import DatasetDeclaration
+from assets.release import DeclarationError, Release
+from orchestration.automation import release_job, release_schedule, source_sensor
+from orchestration.components.dataset import Dataset
+
+
+@dataclass
+class ReleaseComponent(dg.Component, dg.Resolvable):
+    """A release, declared in YAML by the fields of its kind's declaration."""
+
+    declaration: Any
+
+    declared_by: ClassVar[type[BaseModel]]
+    """The declaration's fields, `name`, `dataset`, `title`, `schedule` and `watch_source` among them."""
+
+    draws: ClassVar[str]
+    """The stage that draws."""
+
+    @classmethod
+    def model(cls) -> type[BaseModel]:
+        """The attributes as `dg check yaml` holds them: the declaration itself."""
+        return cls.declared_by
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> "ReleaseComponent":
+        """The component of a declaration, taken as it is written."""
+        return cls(cls.declared_by.model_validate(model))
+
+    @classmethod
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        return dg.ComponentTypeSpec(
+            owners=["team:disclosure-avoidance"], produces=["asset", "asset_check", "job", "schedule", "sensor"]
+        )
+
+    @property
+    def charges(self) -> bool:
+        """Whether there is a draw and a charge at all."""
+        return True
+
+    def key(self, stage: str) -> dg.AssetKey:
+        """The asset key of a stage of the release."""
+        return dg.AssetKey([self.declaration.dataset, self.declaration.name, stage])
+
+
+def declared_datasets(context: dg.ComponentLoadContext) -> dict[str, DatasetDeclaration]:
+    """All datasets of the deployment, by name."""
+    return {item.declaration.name: item.declaration for item in context.component_tree.get_all_components(Dataset)}
+
+
+def published_folder(context: dg.ComponentLoadContext) -> Path:
+    """Where publications are placed."""
+    return Path(os.environ.get("STIRRED_PUBLISHED", context.project_root / "published"))
+
+
+def dataset_of(declaration: Any, datasets: dict[str, DatasetDeclaration]) -> DatasetDeclaration:
+    """The dataset that a release is declared to be made from.
+
+    Raises:
+        DeclarationError: if there is none of that name, or it has no source file to watch though it is to be watched.
+    """
+    name = f"release {declaration.dataset}/{declaration.name}"
+    dataset = datasets.get(declaration.dataset)
+    if dataset is None:
+        raise DeclarationError(
+            f"{name}: dataset: there is no dataset {declaration.dataset}; declared are {', '.join(sorted(datasets))}"
+        )
+    if declaration.watch_source and not any(table.path for table in dataset.tables.values()):
+        raise DeclarationError(f"{name}: watch_source: {dataset.name} is built in and has no source file to watch")
+    return dataset
+
+
+def automated(release: Release, declaration: Any, root: Path) -> dg.Definitions:
+    """The release's job, and its schedule and sensor if declared."""
+    job = release_job(release)
+    return dg.Definitions(
+        jobs=[job],
+        schedules=[release_schedule(release, job, declaration.schedule)] if declaration.schedule else [],
+        sensors=[source_sensor(release, job, root)] if declaration.watch_source else [],
+    )
