@@ -1,0 +1,100 @@
+"""Exact counts and noisy measurements in the warehouse: written, read back, and drawn again.
+
+Here belongs the way between the tables and `noise`. When a draw is made belongs in `assets.charge.drawing`.
+"""
+
+import pyarrow as pa
+
+from assets.charge.draw import StaleInputError
+from assets.measurement.counts import grid_counts
+from assets.measurement.draw import COUNTS_VERSION, PHSafeDraw
+from assets.measurement.join import joined_counts, write_truncation_report
+from assets.measurement.noise import draw_noise, measured, measurements_version, require_grid
+from assets.measurement.release import PHSafeRelease
+from resources.custody import Custody
+from resources.statements import Fragment, Table, Zone
+from resources.warehouse import Made, Session, Warehouse
+
+JOINED, REPORT, COUNTS = "truncated_join", "truncation_report", "counts"
+MEASUREMENTS, DRAWN = "noisy_measurements", "draw"
+
+
+def truncation(release: PHSafeRelease) -> dict[str, int | None]:
+    """τ of each run that is released; None for runs of units."""
+    return {run.name: release.design.truncation(run) for run, _, _ in release.design.released}
+
+
+def join_made(session: Session, release: PHSafeRelease) -> Made:
+    """How the truncated join is made from the CEF."""
+    return joined_counts(session, release.dataset, release.design.states, truncation(release))
+
+
+def counts_made(session: Session, release: PHSafeRelease) -> Made:
+    """How the exact counts are made from the truncated join."""
+    released = {(run.name, level) for run, level, _ in release.design.released}
+    return grid_counts(session, release.confidential(JOINED), release.design.states, released)
+
+
+def write_join(session: Session, release: PHSafeRelease) -> None:
+    """Write the truncated join, counted, and what truncation leaves out."""
+    name, values, names = join_made(session, release)
+    session.create(release.confidential(JOINED), name, values, **names)
+    thresholds = truncation(release)
+    if any(threshold is not None for threshold in thresholds.values()):
+        report = release.confidential(REPORT)
+        write_truncation_report(session, release.dataset, report, release.design.states, thresholds)
+
+
+def write_exact_counts(session: Session, release: PHSafeRelease) -> None:
+    """Write the exact counts of all that is released."""
+    name, values, names = counts_made(session, release)
+    session.create(release.confidential(COUNTS), name, values, **names)
+
+
+def counts_version(session: Session, release: PHSafeRelease, custody: Custody) -> str:
+    """The keyed version of the stored exact counts."""
+    return session.content_version([release.confidential(COUNTS)], custody.version_key())
+
+
+def publish_version(warehouse: Warehouse, release: PHSafeRelease, version: str) -> None:
+    """Write the keyed version of the counts, which names the draw, where the charge can see it."""
+    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+        session.create(release.public(COUNTS_VERSION), "warehouse/label", {"text": version}, column="version")
+
+
+def drawn_measurements(session: Session, release: PHSafeRelease, draw: PHSafeDraw, custody: Custody) -> pa.Table:
+    """The draw's output, from the exact counts and the draw's key: the same whenever it is made.
+
+    Raises:
+        StaleInputError: if the exact counts are not the ones that were charged.
+        CustodyError: if the draw's key is gone.
+    """
+    if counts_version(session, release, custody) != draw.counts_version:
+        raise StaleInputError(
+            f"{release.schema}: the exact counts have changed since they were charged; materialize charge again"
+        )
+    counts = in_order(session, release.confidential(COUNTS))
+    require_grid(counts, release.design)
+    key = custody.open_key(draw.draw_id, release.custody)
+    return measured(counts, release.design, draw_noise(release.design, key))
+
+
+def write_measurements(session: Session, release: PHSafeRelease, draw: PHSafeDraw, measurements: pa.Table) -> None:
+    """Store measurements, and the draw they are of."""
+    lent = session.lend("drawn", measurements)
+    session.create(release.public(MEASUREMENTS), "measurement/in_order", table=lent)
+    session.create(release.public(DRAWN), "warehouse/label", {"text": draw.draw_id}, column="draw_id")
+
+
+def stored_version(session: Session, release: PHSafeRelease, draw: PHSafeDraw) -> str | None:
+    """The content hash of the stored measurements; None unless their label says that they are this draw's."""
+    if not session.columns(release.public(DRAWN)):
+        return None
+    if session.rows("warehouse/labelled", table=release.public(DRAWN), column="draw_id") != [(draw.draw_id,)]:
+        return None
+    return measurements_version(in_order(session, release.public(MEASUREMENTS)))
+
+
+def in_order(session: Session, table: Table | Fragment) -> pa.Table:
+    """Counts or measurements as an Arrow table, in the order in which noise is drawn."""
+    return session.arrow("measurement/in_order", table=table)

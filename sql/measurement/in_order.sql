@@ -1,0 +1,2 @@
+FROM {{ table }}
+ORDER BY draw_order
