@@ -4,7 +4,6 @@ Here belongs the stage. Both compare with the truth and are confidential; their 
 only where the dataset is synthetic. The chart of ε against p knows invariants only.
 """
 
-from base64 import b64encode
 from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
@@ -13,6 +12,7 @@ import dagster as dg
 import pyarrow as pa
 
 from assets.conventions import attributes, preview
+from assets.pictures import picture
 from assets.release import DeclarationError
 from assets.swap.cells import SWAPPED
 from assets.swap.draw import describe_draw
@@ -66,7 +66,7 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
             b = describe_draw(session, release, custody).largest_stratum
         metadata: dict[str, Any] = {
             "table": str(table),
-            "ε against swap rate": _picture(
+            "ε against swap rate": picture(
                 epsilon_against_swap_rate(STRATA, (b, release.design.swap_rate) if b else None)
             ),
         }
@@ -114,13 +114,9 @@ def _experiment(release: SwappingRelease, experiment: Experiment) -> dg.AssetsDe
             data_version=dg.DataVersion(version),
             metadata={
                 "table": str(table),
-                "MAPE against swap rate": _picture(mape_boxplots(errors, title)),
+                "MAPE against swap rate": picture(mape_boxplots(errors, title)),
                 "draws": len(rows),
             },
         )
 
     return experiment_asset
-
-
-def _picture(png: bytes) -> dg.MarkdownMetadataValue:
-    return dg.MetadataValue.md(f"![chart](data:image/png;base64,{b64encode(png).decode()})")

@@ -7,29 +7,16 @@ bytes. They are drawn for a width of 720 pixels, at one and a half times as many
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from io import BytesIO
-from textwrap import fill
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from assets.pictures import BLUE, INK, PALE_BLUE, QUIET, VERMILION, blank, png
 from mechanisms.swapping.loss import theorem_1
 
-_DOTS_PER_INCH = 150
-_WIDTH = 7.2
-_TITLE_LETTERS = 58
-_TITLE_LINE = 0.24
-_INK = "#1d2530"
-_QUIET = "#5b6573"
-_BLUE = "#0072b2"
-_PALE_BLUE = "#cfe3f1"
-_VERMILION = "#d55e00"
-_GRID = "#e3e7ec"
 _LOWEST_RATE = 0.005
 
 
@@ -56,16 +43,16 @@ def mape_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> byt
     counts = sorted({len(draws) for draws in percent})
     drawn = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
     remark = f"{drawn} draw{'s' if counts[-1] > 1 else ''} at each swap rate; above each box its median"
-    figure, axes = _blank(title, remark, height=4.2)
+    figure, axes = blank(title, remark, height=4.2)
     axes.boxplot(
         percent,
         widths=0.5,
         patch_artist=True,
-        boxprops={"facecolor": _PALE_BLUE, "edgecolor": _BLUE, "linewidth": 1},
-        medianprops={"color": _VERMILION, "linewidth": 1.4},
-        whiskerprops={"color": _BLUE, "linewidth": 1},
-        capprops={"color": _BLUE, "linewidth": 1},
-        flierprops={"marker": "o", "markersize": 3.5, "markerfacecolor": "none", "markeredgecolor": _BLUE},
+        boxprops={"facecolor": PALE_BLUE, "edgecolor": BLUE, "linewidth": 1},
+        medianprops={"color": VERMILION, "linewidth": 1.4},
+        whiskerprops={"color": BLUE, "linewidth": 1},
+        capprops={"color": BLUE, "linewidth": 1},
+        flierprops={"marker": "o", "markersize": 3.5, "markerfacecolor": "none", "markeredgecolor": BLUE},
     )
     for position, draws in enumerate(percent, start=1):
         axes.annotate(
@@ -76,14 +63,14 @@ def mape_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> byt
             ha="center",
             va="bottom",
             fontsize=10,
-            color=_INK,
+            color=INK,
         )
     axes.set_xticks(range(1, len(rates) + 1), [_percent(rate) for rate in rates])
     axes.set_ylim(0, 1.14 * max(draws.max() for draws in percent) or 1)
     axes.yaxis.set_major_formatter("{x:g}%")
     axes.set_xlabel("Swap rate p")
     axes.set_ylabel("Mean absolute percentage error (MAPE)")
-    return _png(figure)
+    return png(figure)
 
 
 def epsilon_against_swap_rate(strata: Sequence[int], marked: tuple[int, Fraction] | None) -> bytes:
@@ -109,12 +96,12 @@ def epsilon_against_swap_rate(strata: Sequence[int], marked: tuple[int, Fraction
         "b: the largest stratum with two distinct records. ◇: the smallest ε attainable for b.\n"
         "Different b come with different invariants, under which values of ε do not compare."
     )
-    figure, axes = _blank("Protection loss by swap rate and largest stratum", remark, height=5.4)
+    figure, axes = blank("Protection loss by swap rate and largest stratum", remark, height=5.4)
     rates = np.linspace(_LOWEST_RATE, 1 - 1e-4, 4000)
     top = float(_epsilon(sizes[-1], rates).max())
     for rate, words in ((0.05, "p = 5%"), (0.5, "p = 50%")):
-        axes.axvline(rate, color=_QUIET, linestyle=":", linewidth=1.2, zorder=1)
-        axes.text(rate, 0.985, f" {words}", transform=axes.get_xaxis_transform(), va="top", fontsize=10, color=_QUIET)
+        axes.axvline(rate, color=QUIET, linestyle=":", linewidth=1.2, zorder=1)
+        axes.text(rate, 0.985, f" {words}", transform=axes.get_xaxis_transform(), va="top", fontsize=10, color=QUIET)
     colors = colormaps["viridis"](np.linspace(0.0, 0.72, len(sizes)))
     for size, color in zip(sizes, colors, strict=True):
         axes.plot(rates, _epsilon(size, rates), color=color, linewidth=1.8, zorder=2)
@@ -140,7 +127,7 @@ def epsilon_against_swap_rate(strata: Sequence[int], marked: tuple[int, Fraction
     axes.xaxis.set_major_formatter(lambda rate, _: f"{100 * rate:.0f}%")
     axes.set_xlabel("Swap rate p")
     axes.set_ylabel("Protection loss ε (Theorem 1)")
-    return _png(figure)
+    return png(figure)
 
 
 def _epsilon(largest_stratum: int, rates: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -149,50 +136,13 @@ def _epsilon(largest_stratum: int, rates: NDArray[np.float64]) -> NDArray[np.flo
     return np.maximum(np.log(largest_stratum + 1) - log_odds, log_odds)
 
 
-def _blank(title: str, remark: str, height: float) -> tuple[Figure, Axes]:
-    title = fill(title, _TITLE_LETTERS)
-    height += _TITLE_LINE * title.count("\n")
-    figure = Figure(figsize=(_WIDTH, height), dpi=_DOTS_PER_INCH, facecolor="white")
-    figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    # A dataset's own words are no formula, whatever dollar signs they hold.
-    lines = remark.count("\n") + 1
-    axes.set_title(
-        title,
-        loc="left",
-        pad=9 + 13 * lines,
-        fontsize=13,
-        fontweight="bold",
-        color=_INK,
-        parse_math=False,
-    )
-    axes.annotate(
-        remark,
-        (0, 1),
-        xycoords="axes fraction",
-        xytext=(0, 8),
-        textcoords="offset points",
-        fontsize=10,
-        color=_QUIET,
-    )
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(_QUIET)
-    axes.tick_params(labelsize=10.5, colors=_INK)
-    axes.xaxis.label.set(size=11.5, color=_INK)
-    axes.yaxis.label.set(size=11.5, color=_INK)
-    axes.grid(axis="y", color=_GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    return figure, axes
-
-
 def _write_on_line(axes: Axes, size: int) -> None:
     axes.text(
         0.25,
         float(_epsilon(size, np.array([0.25]))[0]),
         f"b = {size:,}",
         fontsize=10,
-        color=_INK,
+        color=INK,
         ha="center",
         va="center",
         zorder=3,
@@ -209,7 +159,7 @@ def _mark(axes: Axes, size: int, rate: Fraction) -> float:
         epsilon,
         marker="o",
         markersize=9,
-        color=_VERMILION,
+        color=VERMILION,
         markeredgecolor="white",
         clip_on=False,
         zorder=5,
@@ -222,9 +172,9 @@ def _mark(axes: Axes, size: int, rate: Fraction) -> float:
         ha="right",
         va="center",
         fontsize=10.5,
-        color=_INK,
-        bbox={"facecolor": "white", "edgecolor": _VERMILION, "boxstyle": "round,pad=0.35"},
-        arrowprops={"arrowstyle": "-", "color": _VERMILION, "shrinkB": 6, "linewidth": 1.2},
+        color=INK,
+        bbox={"facecolor": "white", "edgecolor": VERMILION, "boxstyle": "round,pad=0.35"},
+        arrowprops={"arrowstyle": "-", "color": VERMILION, "shrinkB": 6, "linewidth": 1.2},
         zorder=6,
     )
     return epsilon
@@ -232,9 +182,3 @@ def _mark(axes: Axes, size: int, rate: Fraction) -> float:
 
 def _percent(rate: Fraction) -> str:
     return f"{float(100 * rate):g}%"
-
-
-def _png(figure: Figure) -> bytes:
-    content = BytesIO()
-    figure.savefig(content, format="png", metadata={"Software": None}, pil_kwargs={"optimize": True})
-    return content.getvalue()

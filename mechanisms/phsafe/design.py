@@ -1,0 +1,358 @@
+"""A PHSafe design: what is released of which run, under which truncation and budgets, and the guarantee it gives.
+
+Here belong a design's rules, its losses line by line, and the words of its DP specification. How margins of error and
+budgets follow from each other belongs in `margins`, what the runs count in `runs`. Source: Sexton et al., Section 5 and
+Table 10.
+
+Budgets are for unbounded neighbors (one person added or removed); what is charged is the loss for bounded ones (one
+person's record changed in any way). Why that is twice as much and not four times, as in general: a changed record
+touches at most two units, the one that the person leaves and the one that is joined. Of each, at most τ joined records
+leave their cells and at most τ enter cells (of a run that counts units: one and one). With a and b the counts that
+leave and enter, none of them negative and at most 2τ in sum each, the squared L2 distance is
+|b − a|² = |a|² + |b|² − 2a·b <= |a|² + |b|² <= 2(2τ)² < 2Δ², whichever cells the records are in: no two changes line up
+in one cell to make 4Δ². For units it is 2·2² = 2Δ². So bounded ρ is 2ρ (Theorems 3 and 4). The L1 distance is at most
+4τ < 2Δ, for units 4 = 2Δ, so bounded ε is 2ε, which is also group privacy of two.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.specification import BOUNDED, UNBOUNDED, Flavor, Line, Specification
+from mechanisms.phsafe.margins import Noise
+from mechanisms.phsafe.runs import PUERTO_RICO, RUN, RUNS, STATES, Geography, Iterations, Level, Run
+from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+
+BOUNDED_FACTOR = 2
+"""What a budget for unbounded neighbors is multiplied by for bounded ones, ρ and ε alike."""
+
+LARGEST_BUDGET = 1000
+"""Noise of a greater budget would be no protection: at ρ = 1000 and Δ = 2 it is 0 but for one draw in e^250."""
+
+LARGEST_DENOMINATOR = 10**12
+"""Of a budget: enough for any that is written by hand."""
+
+LARGEST_TRUNCATION = 99_999
+"""Persons that a unit of the production layout holds at most."""
+
+MULTIVERSE = ("whether a block has a housing unit or not",)
+"""The invariants of every PHSafe release, in words."""
+
+_OUTPUT = {Noise.GAUSSIAN: "zCDP", Noise.LAPLACE: "pure DP"}
+
+
+class DesignError(ValueError):
+    """A PHSafe design that cannot be carried out; the message names run, field, level and rule."""
+
+
+class Released(NamedTuple):
+    """What is measured with noise of its own: a run at a level, with its budget for unbounded neighbors."""
+
+    run: Run
+    level: Level
+    budget: Fraction
+
+    @property
+    def label(self) -> str:
+        """Such as `PH1_num nation_A-G`."""
+        return f"{self.run.name} {self.level.name}"
+
+
+@dataclass(frozen=True)
+class RunDesign:
+    """What is declared of one run.
+
+    Attributes:
+        truncation: τ, persons kept of each unit; None for a run that counts units.
+        budgets: by name of level, ρ or ε for unbounded neighbors; a level with 0 or left out is not released.
+    """
+
+    truncation: int | None = None
+    budgets: Mapping[str, Fraction] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PHSafeDesign:
+    """Which population groups are released, with which noise.
+
+    Attributes:
+        states: FIPS codes of the states, or that of Puerto Rico alone.
+        noise: the distribution, and so whether budgets are ρ (zCDP) or ε (pure DP).
+        runs: by name, what is declared of each; a run left out is not released.
+
+    Raises:
+        DesignError: for a state unknown, given twice, or given with Puerto Rico; a run or level that does not exist; a
+            truncation missing, out of place or out of range; a budget out of range; a level of the nation for Puerto
+            Rico; or if nothing is released.
+    """
+
+    states: tuple[str, ...]
+    noise: Noise
+    runs: Mapping[str, RunDesign]
+
+    def __post_init__(self) -> None:
+        self._check_states()
+        for name, run in self.runs.items():
+            if name not in RUN:
+                raise DesignError(f"runs: there is no run {name}; runs are {', '.join(RUN)}")
+            require_truncation(RUN[name], run.truncation)
+            for level in run.budgets:
+                level_of(RUN[name], "budget", level)
+        for released in self.released:
+            self._check_budget(released)
+        if not self.released:
+            raise DesignError("runs: nothing is released, as no level has a budget above 0")
+
+    def _check_states(self) -> None:
+        if not self.states:
+            raise DesignError("states: at least one state is released")
+        for code, times in Counter(self.states).items():
+            if code not in STATES:
+                raise DesignError(f"states: {code} is not the FIPS code of a state, the District of Columbia or {_PR}")
+            if times > 1:
+                raise DesignError(f"states: {code} is given {times} times")
+        if PUERTO_RICO in self.states and len(self.states) > 1:
+            raise DesignError(
+                f"states: {_PR} is released by itself, with a budget of its own; it cannot be in one design with states"
+            )
+
+    def _check_budget(self, released: Released) -> None:
+        run, level, budget = released
+        field_name = f"runs: {run.name}: budget: {level.name}"
+        if budget < 0:
+            raise DesignError(f"{field_name}: a budget is not negative, and this one is {budget}")
+        if budget > LARGEST_BUDGET:
+            raise DesignError(
+                f"{field_name}: {self.noise.symbol} = {float(budget):g} leaves hardly any noise; the most is "
+                f"{LARGEST_BUDGET}"
+            )
+        if budget.denominator > LARGEST_DENOMINATOR:
+            raise DesignError(f"{field_name}: a budget's denominator is at most a trillion")
+        if level.geography is Geography.NATION and not self.nation:
+            raise DesignError(f"{field_name}: {_PR} has no levels of the nation")
+
+    @property
+    def nation(self) -> bool:
+        """Whether there are levels of the nation: for states, and not for Puerto Rico."""
+        return PUERTO_RICO not in self.states
+
+    @cached_property
+    def released(self) -> tuple[Released, ...]:
+        """All that is measured, in the order of runs and levels."""
+        return tuple(
+            Released(run, level, budget)
+            for run in RUNS
+            if run.name in self.runs
+            for level in run.levels
+            if (budget := self.runs[run.name].budgets.get(level.name, Fraction(0))) != 0
+        )
+
+    def truncation(self, run: Run) -> int | None:
+        """τ of a run, or None if it counts units.
+
+        Raises:
+            KeyError: if the design has no such run.
+        """
+        return self.runs[run.name].truncation
+
+    def stability(self, run: Run) -> int:
+        """Δ of a run: records of its query that one person added or removed changes at most."""
+        return run.stability(self.truncation(run))
+
+    def noise_of(self, run: Run, level: Level) -> DiscreteGaussian | DiscreteLaplace:
+        """The noise of every count of a run at a level: σ² = Δ²/2ρ, or scale Δ/ε.
+
+        Raises:
+            KeyError: if it is not released.
+        """
+        return self.noise.distribution(self.stability(run), self._budgets[run.name, level.name])
+
+    @cached_property
+    def _budgets(self) -> dict[tuple[str, str], Fraction]:
+        return {(run.name, level.name): budget for run, level, budget in self.released}
+
+    def groups(self, level: Level) -> int:
+        """How many population groups a level has: regions times iterations."""
+        regions = len(self.states) if level.geography is Geography.STATE else 1
+        return regions * len(level.iterations.codes)
+
+    @property
+    def unbounded_lines(self) -> tuple[Line, ...]:
+        """By run and level, the loss for one person added or removed."""
+        return self._lines(1)
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """By run and level, the loss for one person's record changed, which is charged."""
+        return self._lines(BOUNDED_FACTOR)
+
+    def _lines(self, factor: int) -> tuple[Line, ...]:
+        return tuple(Line(each.label, self.noise.loss(factor * each.budget)) for each in self.released)
+
+    @cached_property
+    def unbounded(self) -> Loss:
+        """The loss of the whole release for one person added or removed: Σρ or Σε."""
+        return self.noise.loss(self._total)
+
+    @cached_property
+    def bounded(self) -> Loss:
+        """The loss of the whole release for one person's record changed: 2Σρ (Theorems 3 and 4) or 2Σε."""
+        return self.noise.loss(BOUNDED_FACTOR * self._total)
+
+    @property
+    def _total(self) -> Fraction:
+        return sum((each.budget for each in self.released), Fraction())
+
+    def specification(self, dataset: str) -> Specification:
+        """The DP specification that is charged: for bounded neighbors, with a line for each run and level.
+
+        Args:
+            dataset: its name, for the domain.
+        """
+        return Specification(self._flavor(dataset, BOUNDED), self.bounded, self.lines)
+
+    def unbounded_specification(self, dataset: str) -> Specification:
+        """The same guarantee as it is stated for one person added or removed."""
+        return Specification(self._flavor(dataset, UNBOUNDED), self.unbounded, self.unbounded_lines)
+
+    def _flavor(self, dataset: str, neighbors: str) -> Flavor:
+        return Flavor(
+            domain=f"all possible files of persons with the variables of {dataset}, each in a housing unit or group "
+            "quarters, with the units and what follows from the persons in them",
+            multiverse=MULTIVERSE,
+            unit="person",
+            changes_per_person=None,
+            output_premetric=self.bounded.output_premetric,
+            neighbors=neighbors,
+        )
+
+    def as_record(self) -> dict[str, Any]:
+        """The design as plain values, exact, in an order of its own: equal for designs that release the same."""
+        return {
+            "noise": self.noise.value,
+            "states": sorted(self.states),
+            "runs": {
+                run.name: {
+                    "truncation": self.truncation(run),
+                    "budgets": {level.name: str(budget) for other, level, budget in self.released if other is run},
+                }
+                for run in dict.fromkeys(each.run for each in self.released)
+            },
+        }
+
+
+_PR = STATES[PUERTO_RICO]
+
+
+def require_truncation(run: Run, truncation: int | None) -> None:
+    """Refuse a truncation threshold that does not suit a run.
+
+    Raises:
+        DesignError: if a run of persons has none or one out of range, or a run of units has one.
+    """
+    where = f"runs: {run.name}: truncation"
+    if not run.joins and truncation is not None:
+        raise DesignError(f"{where}: {run.name} counts units, of which there are none to truncate; leave it out")
+    if run.joins and truncation is None:
+        raise DesignError(f"{where}: {run.name} counts persons, and needs a truncation threshold")
+    if truncation is not None and not 1 <= truncation <= LARGEST_TRUNCATION:
+        raise DesignError(
+            f"{where}: a truncation threshold lies between 1 and {LARGEST_TRUNCATION:,} persons, not at {truncation:,}"
+        )
+
+
+def level_of(run: Run, field_name: str, name: str) -> Level:
+    """The level of a run by its name.
+
+    Raises:
+        DesignError: if the run has no such level.
+    """
+    for level in run.levels:
+        if level.name == name:
+            return level
+    levels = ", ".join(level.name for level in run.levels)
+    raise DesignError(f"runs: {run.name}: {field_name}: there is no level {name}; levels of {run.name} are {levels}")
+
+
+def run_design(
+    name: str,
+    noise: Noise,
+    truncation: int | None,
+    budgets: Mapping[str, Fraction],
+    margins: Mapping[str, Fraction],
+) -> RunDesign:
+    """A run of which some levels have a budget and others a target for their 90% margin of error.
+
+    Args:
+        name: of the run.
+        noise: the distribution.
+        truncation: τ, or None for a run that counts units.
+        budgets: by level, ρ or ε.
+        margins: by level, the margin's target.
+
+    Raises:
+        DesignError: if the run or a level does not exist, the truncation does not suit the run, a level has both a
+            budget and a target, or there is no budget for a target.
+    """
+    if name not in RUN:
+        raise DesignError(f"runs: there is no run {name}; runs are {', '.join(RUN)}")
+    run = RUN[name]
+    require_truncation(run, truncation)
+    found = dict(budgets)
+    for level, margin in margins.items():
+        level_of(run, "moe", level)
+        if level in budgets:
+            raise DesignError(f"runs: {name}: {level}: a level has a budget or an moe target, not both")
+        try:
+            found[level] = noise.budget(run.stability(truncation), margin)
+        except ValueError as error:
+            raise DesignError(f"runs: {name}: moe: {level}: {error}") from None
+    return RunDesign(truncation, found)
+
+
+PRODUCTION_TRUNCATION = {"PH1_num": 10, "PH2": 10, "PH3": 6, "PH4": 10, "PH6": 6, "PH7": 10}
+"""τ of the 2020 Census (Table 10)."""
+
+
+def production_margin(run: Run, level: Level) -> int:
+    """The target for the 90% margin of error in the 2020 Census (Table 10)."""
+    if level.geography is Geography.NATION:
+        return 500
+    if level.iterations is not Iterations.RACE:
+        return 200
+    return 20 if run.name == "PH3" else 68
+
+
+def production(states: Sequence[str], noise: Noise = Noise.GAUSSIAN) -> PHSafeDesign:
+    """The design of the 2020 Census for some states, or for Puerto Rico without the levels of the nation.
+
+    With discrete Gaussian noise it is the design of Table 10, budget for budget; with discrete Laplace noise, what the
+    same truncation and the same margins take in pure DP.
+
+    Raises:
+        DesignError: if the states do not go together.
+    """
+    left_out = {Geography.NATION} if PUERTO_RICO in states else set()
+    return PHSafeDesign(
+        tuple(states),
+        noise,
+        {
+            run.name: run_design(
+                run.name,
+                noise,
+                PRODUCTION_TRUNCATION.get(run.name),
+                {},
+                {
+                    level.name: Fraction(production_margin(run, level))
+                    for level in run.levels
+                    if level.geography not in left_out
+                },
+            )
+            for run in RUNS
+        },
+    )

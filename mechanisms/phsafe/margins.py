@@ -1,0 +1,162 @@
+"""Margins of error: what a budget buys in accuracy, and what accuracy costs in budget.
+
+Here belongs the arithmetic between a budget (ρ or ε, exact and for unbounded neighbors), the sensitivity Δ of a query
+and the 90% margin of error of one noisy count. Which query has which Δ and which budget belongs in `design`.
+
+A margin m means that noise is beyond ±m in at most one draw of ten. For the discrete Gaussian it is planned as m = z·σ
+with σ² = Δ²/2ρ, as for the continuous one; the exact margin is a whole number beside it. The factor z is 1.645, with
+which the table of production budgets was made (Sexton et al., Table 10); the formula printed in the paper (Corollary 2)
+has 1.64, which gives budgets 0.6% smaller. For the discrete Laplace of scale Δ/ε the margin is the exact one in either
+direction.
+"""
+
+import math
+from collections.abc import Callable
+from enum import StrEnum
+from fractions import Fraction
+from functools import lru_cache
+from itertools import count
+
+from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.fixed_point import exponential
+
+Z = Fraction(1645, 1000)
+"""The normal distribution's 95% quantile, to the three decimals that production used."""
+
+BEYOND = Fraction(1, 10)
+"""The share of draws beyond a margin of error."""
+
+PLACES = 6
+"""Decimals of a budget that is worked out from a margin, as in Sexton et al., Table 10."""
+
+LARGEST_SEARCHED_VARIANCE = 2**28
+"""Up to here the exact margin of a discrete Gaussian, which is searched for step by step, takes tenths of a second."""
+
+_PRECISION = 192
+_UNIT = Fraction(1, 10**PLACES)
+_LOGARITHM_OF_20 = 3
+
+
+class Noise(StrEnum):
+    """The distribution of the noise, and with it the output premetric."""
+
+    GAUSSIAN = "gaussian"
+    """Discrete Gaussian; budgets are ρ under zCDP."""
+    LAPLACE = "laplace"
+    """Discrete Laplace; budgets are ε under pure DP."""
+
+    @property
+    def symbol(self) -> str:
+        """ρ or ε."""
+        return "ρ" if self is Noise.GAUSSIAN else "ε"
+
+    def loss(self, budget: Fraction) -> Loss:
+        """A budget as a protection loss."""
+        return ConcentratedLoss(budget) if self is Noise.GAUSSIAN else PureLoss(budget)
+
+    def distribution(self, stability: int, budget: Fraction) -> DiscreteGaussian | DiscreteLaplace:
+        """The noise of one count: of variance Δ²/2ρ, or of scale Δ/ε.
+
+        Args:
+            stability: Δ, records that one person added or removed changes at most.
+            budget: ρ or ε, greater than 0.
+        """
+        if self is Noise.GAUSSIAN:
+            return DiscreteGaussian(Fraction(stability**2) / (2 * budget))
+        return DiscreteLaplace(Fraction(stability) / budget)
+
+    def margin(self, stability: int, budget: Fraction) -> float:
+        """The 90% margin of error that a budget buys: z·Δ/√(2ρ), or the exact one of the discrete Laplace."""
+        if self is Noise.GAUSSIAN:
+            return math.sqrt(Z**2 * stability**2 / (2 * budget))
+        return float(_laplace_margin(Fraction(stability) / budget))
+
+    def budget(self, stability: int, margin: Fraction) -> Fraction:
+        """The budget that a 90% margin of error takes, in millionths.
+
+        ρ = (z²/2)·Δ²/m², to the nearest millionth (half to even): so every row of the production table comes out. ε is
+        the least number of millionths with which the exact margin is not above m.
+
+        Args:
+            stability: Δ, records that one person added or removed changes at most.
+            margin: m, greater than 0.
+
+        Raises:
+            ValueError: if the margin is not positive, or ρ would round to 0.
+        """
+        if margin <= 0:
+            raise ValueError("a margin of error is greater than 0")
+        if self is Noise.LAPLACE:
+            return _laplace_budget(stability, math.floor(margin))
+        budget = round(Z**2 / 2 * stability**2 / margin**2 / _UNIT) * _UNIT
+        if not budget:
+            raise ValueError(
+                f"a margin of {float(margin):g} takes a ρ that rounds to 0 at {PLACES} decimals; "
+                "ask for a smaller margin, or give the budget itself"
+            )
+        return budget
+
+
+@lru_cache(maxsize=1024)
+def exact_margin(noise: DiscreteGaussian | DiscreteLaplace) -> int | None:
+    """The least m with P(|X| <= m) >= 0.9, decided with certain bounds.
+
+    For the discrete Gaussian, m is certain to cover 0.9; a smaller one could do so only if its probability were within
+    2^-150 of it.
+
+    Returns:
+        m, or None for a discrete Gaussian with σ² above `LARGEST_SEARCHED_VARIANCE`.
+    """
+    if isinstance(noise, DiscreteLaplace):
+        return _laplace_margin(noise.scale)
+    if noise.variance > LARGEST_SEARCHED_VARIANCE:
+        return None
+    # P(|X| <= m) = 2 F(m) - 1, as the distribution is symmetric.
+    wanted = 1 - BEYOND / 2
+    for value, (low, _) in enumerate(noise.cumulative(_PRECISION)):
+        if low * wanted.denominator >= wanted.numerator << _PRECISION:
+            return value
+    raise AssertionError("a cumulative distribution has no end")
+
+
+def _laplace_margin(scale: Fraction) -> int:
+    return _least(lambda value: _seldom_beyond(value, scale))
+
+
+def _laplace_budget(stability: int, margin: int) -> Fraction:
+    # q^(m + 1) <= 1/20 is enough, and exp(-3) is below 1/20.
+    enough = math.ceil(Fraction(_LOGARITHM_OF_20 * stability, margin + 1) / _UNIT)
+    fewest = _least(lambda fewer: _seldom_beyond(margin, stability / ((fewer + 1) * _UNIT)), enough)
+    return (fewest + 1) * _UNIT
+
+
+def _seldom_beyond(value: int, scale: Fraction) -> bool:
+    """Whether P(|X| > value) <= 1/10 for the discrete Laplace: 20·q^(value + 1) <= 1 + q with q = exp(-1/t).
+
+    Decided by bounds of growing precision. Equality cannot occur: exp of different rational numbers other than 0 are
+    linearly independent over the rationals (Lindemann), and for value = 0 it would make exp(-1/t) rational.
+    """
+    for precision in (64 << doubling for doubling in count()):
+        one = 1 << precision
+        low, high = exponential(1 / scale, precision)
+        power_low, power_high = exponential((value + 1) / scale, precision)
+        if 2 * power_high <= BEYOND * (one + low):
+            return True
+        if 2 * power_low > BEYOND * (one + high):
+            return False
+    raise AssertionError("the precision has no end")
+
+
+def _least(holds: Callable[[int], bool], enough: int = 1) -> int:
+    """The least whole number from 0 on at which something holds that holds at every greater one too."""
+    while not holds(enough):
+        enough *= 2
+    low, high = -1, enough
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

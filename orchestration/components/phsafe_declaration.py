@@ -1,0 +1,215 @@
+"""An S-DHC release by PHSafe as it is declared in YAML, and the design that it declares.
+
+Here belong the fields, their domains and how `dg check yaml` sees them. What a design must satisfy belongs in
+`mechanisms.phsafe.design`, the component with its assets in `phsafe`.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from fractions import Fraction
+from typing import Annotated, Any, Literal, get_args
+
+import dagster as dg
+from dagster._utils.schedules import is_valid_cron_string
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
+from pydantic.json_schema import SkipJsonSchema
+
+from assets.cef.declaration import exact_fraction
+from assets.release import DeclarationError
+from mechanisms.accounting.specification import DELTA
+from mechanisms.phsafe.design import DesignError, PHSafeDesign, RunDesign, production, run_design
+from mechanisms.phsafe.margins import Noise
+from resources.custody import CustodyMode
+
+Product = Literal["PH1", "PH2", "PH3", "PH4", "PH5", "PH6", "PH7", "PH8"]
+"""A finished table."""
+
+
+class Definition(StrEnum):
+    """The definition of DP, and with it the noise."""
+
+    ZCDP = "zcdp"
+    PURE = "pure"
+
+    @property
+    def noise(self) -> Noise:
+        """Discrete Gaussian or discrete Laplace."""
+        return Noise.GAUSSIAN if self is Definition.ZCDP else Noise.LAPLACE
+
+
+class Interval(StrEnum):
+    """Which 90% credible interval is published."""
+
+    SHORTEST = "shortest"
+    EQUAL_TAILED = "equal_tailed"
+
+
+def _budget(value: object) -> Fraction:
+    if isinstance(value, int | float) and value < 0:
+        raise ValueError(f"{value} is negative; a budget is a number from 0 on, or a fraction such as 1/100")
+    return exact_fraction(value)
+
+
+def _margin(value: object) -> Fraction:
+    margin = exact_fraction(value)
+    if margin <= 0:
+        raise ValueError("a margin of error is greater than 0; leave the level out, or give it the budget 0")
+    return margin
+
+
+def _delta(value: object) -> Fraction:
+    # YAML reads 1e-10, without a point, as text.
+    by_exponent = isinstance(value, str) and re.fullmatch(_EXPONENT_TEXT, value, re.ASCII)
+    delta = Fraction(value) if isinstance(value, str) and by_exponent else exact_fraction(value)
+    if not 0 < delta < 1:
+        raise ValueError("δ lies strictly between 0 and 1")
+    return delta
+
+
+def _state(value: object) -> object:
+    if isinstance(value, int):
+        raise ValueError(f"{value} is a number; write a state's FIPS code in quotes, with both of its digits")
+    return value
+
+
+_STATE_TEXT = r"^[0-9]{2}$"
+_EXPONENT_TEXT = r"[1-9](\.[0-9]+)?[eE]-[0-9]{1,3}"
+_NUMBER_TEXT = r"^[0-9]+(\.[0-9]+|/0*[1-9][0-9]*)?$"
+_POSITIVE_TEXT = r"^(0*[1-9][0-9]*(\.[0-9]+|/0*[1-9][0-9]*)?|0+\.[0-9]*[1-9][0-9]*)$"
+_PROPER_TEXT = r"^(0+\.[0-9]*[1-9][0-9]*|0*[1-9][0-9]*/0*[1-9][0-9]*|" + _EXPONENT_TEXT + ")$"
+
+
+def _schema(number: dict[str, Any], text: str, description: str) -> WithJsonSchema:
+    return WithJsonSchema(
+        {
+            "anyOf": [{"type": "number", **number}, {"type": "string", "pattern": text}],
+            "description": description,
+        }
+    )
+
+
+Budget = Annotated[
+    Fraction,
+    BeforeValidator(_budget),
+    _schema({"minimum": 0}, _NUMBER_TEXT, "ρ, or ε with noise: pure, for one person added or removed; 0: not released"),
+]
+Margin = Annotated[
+    Fraction,
+    BeforeValidator(_margin),
+    _schema({"exclusiveMinimum": 0}, _POSITIVE_TEXT, "the 90% margin of error of one count, in persons or units"),
+]
+Delta = Annotated[
+    Fraction,
+    BeforeValidator(_delta),
+    _schema({"exclusiveMinimum": 0, "exclusiveMaximum": 1}, _PROPER_TEXT, "strictly between 0 and 1"),
+]
+State = Annotated[str, Field(pattern=_STATE_TEXT), BeforeValidator(_state)]
+Truncation = Annotated[
+    int | None, Field(strict=True, ge=1), WithJsonSchema({"type": "integer", "minimum": 1, "title": "Truncation"})
+]
+
+
+class RunDeclaration(dg.Model):
+    """One run: its truncation threshold, and for each level that is released a budget or a margin of error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    truncation: Truncation = Field(
+        None,
+        description="Persons kept of each unit; runs that count units (PH1_denom, PH5_denom, PH8_denom) have none.",
+    )
+    budget: dict[str, Budget] = Field(
+        default_factory=dict, description="By level, such as state_A-G: ρ, or ε with noise: pure."
+    )
+    moe: dict[str, Margin] = Field(
+        default_factory=dict, description="By level: the 90% margin of error, from which the budget follows."
+    )
+
+
+def _kind_of_runs(value: object) -> str:
+    return "runs" if isinstance(value, Mapping) else "production"
+
+
+Runs = Annotated[
+    Annotated[Literal["production"], Tag("production")] | Annotated[dict[str, RunDeclaration], Tag("runs")],
+    Discriminator(_kind_of_runs),
+]
+
+
+class PHSafeDeclaration(dg.Model):
+    """A release of the Supplemental Demographic and Housing Characteristics File (S-DHC), as it is declared."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$",
+        description="The release's name: small letters, digits and single underscores, a letter first.",
+    )
+    dataset: str = Field(description="The name of the dataset it is made from.")
+    title: str = Field(min_length=1, description="The release's name in words.")
+    description: str = Field("", description="What is published, for a reader.")
+    states: Annotated[list[State], Field(min_length=1)] = Field(
+        description="FIPS codes in quotes, such as '06', of the states that make the nation; or of Puerto Rico alone."
+    )
+    noise: Definition = Field(
+        Definition.ZCDP, description="zcdp: discrete Gaussian, budgets are ρ; pure: discrete Laplace, budgets are ε."
+    )
+    runs: Runs = Field(
+        "production",
+        description="production: the truncation and the margins of error of the 2020 Census. Otherwise by run; runs "
+        "left out are not released.",
+    )
+    delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
+    products: Annotated[list[Product], Field(min_length=1)] = Field(
+        default_factory=lambda: list(get_args(Product)), description="The finished tables to publish: all, by default."
+    )
+    interval: Interval = Field(
+        Interval.SHORTEST,
+        description="The 90% credible interval of a count: the shortest; or equal_tailed, which never contains 0.",
+    )
+    private: bool = Field(
+        True,
+        description="Whether there is a draw and a publication. If not, on a synthetic dataset only, the release ends "
+        "in confidential tables of exact counts, for tuning.",
+    )
+    custody: CustodyMode = Field(
+        CustodyMode.ESCROWED,
+        description="escrowed: the draw can be replayed under custody; ephemeral: its key is thrown away.",
+    )
+    schedule: str | SkipJsonSchema[None] = Field(None, description="A cron expression (UTC) on which it is made again.")
+    watch_source: bool = Field(False, description="Whether a changed source file launches the release's job.")
+
+    @field_validator("schedule")
+    @classmethod
+    def _check_schedule(cls, schedule: str | None) -> str | None:
+        if schedule is not None and not is_valid_cron_string(schedule):
+            raise ValueError(f"{schedule!r} is not a cron expression such as '0 6 1 * *'")
+        return schedule
+
+    @field_validator("products")
+    @classmethod
+    def _check_products(cls, products: list[str]) -> list[str]:
+        twice = sorted({name for name in products if products.count(name) > 1})
+        if twice:
+            raise ValueError(f"{', '.join(twice)}: a product is declared once")
+        return products
+
+
+def phsafe_design(declaration: PHSafeDeclaration) -> PHSafeDesign:
+    """The design of a declaration, its states in ascending order.
+
+    Raises:
+        DeclarationError: where no design can be what is declared; the message names release, field and rule.
+    """
+    noise, states = declaration.noise.noise, tuple(sorted(declaration.states))
+    try:
+        if isinstance(declaration.runs, str):
+            return production(states, noise)
+        return PHSafeDesign(states, noise, {name: _run(name, noise, run) for name, run in declaration.runs.items()})
+    except DesignError as error:
+        raise DeclarationError(f"release {declaration.dataset}/{declaration.name}: {error}") from None
+
+
+def _run(name: str, noise: Noise, run: RunDeclaration) -> RunDesign:
+    return run_design(name, noise, run.truncation, run.budget, run.moe)
