@@ -20,7 +20,7 @@ POOL = "warehouse"
 ZONE, STAGE, CROSSING = "zone", "stage", "crossing"
 """Tag keys: where an asset's data may be seen, which room made it, and why it may leave the confidential zone."""
 
-INVARIANT, DRAW, KEYED = "invariant", "draw", "keyed version"
+INVARIANT, DRAW, KEYED = "invariant", "draw", "keyed-version"
 """Values of the crossing tag: a declared invariant, a mechanism's draw under a charge, and what takes in nothing of
 confidential data but a version that is keyed under the custody."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from assets.cef.readers import source_path
+from assets.cef.readers import source_paths
 from assets.ledger.asset import LEDGER_KEY
 from assets.release import Release
 from resources.custody import Custody
@@ -53,7 +53,7 @@ def source_sensor(
     A file still being copied is not read half-way. The files' sizes and times, which say something of what is
     in them, are kept under a keyed hash.
     """
-    paths = [path for table in release.dataset.tables.values() if (path := source_path(table, root))]
+    paths = source_paths(release.dataset, root)
 
     @dg.sensor(
         name=f"{release.schema}__source",

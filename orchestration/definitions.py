@@ -40,7 +40,8 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
         tree: the loaded `defs` folder.
         home: where databases and keys lie.
     """
-    releases = [component for component in tree.get_all_components(ReleaseComponent) if component.charges]
+    components = tree.get_all_components(ReleaseComponent)  # type: ignore[type-abstract]
+    releases = [component for component in components if component.charges]
     charges = [component.key("charge") for component in releases]
     draws = [component.key(component.draws) for component in releases]
     return dg.Definitions.merge(

@@ -1,18 +1,19 @@
-"""The CEF as a Dagster asset with its blocking check.
+"""The CEF as a Dagster asset with its blocking checks.
 
 Here belongs what Dagster is told about the CEF. How it is made belongs in `ingestion`, what it must satisfy
 in `validation`.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import dagster as dg
 
 from assets.cef.declaration import Column, DatasetDeclaration, Role
-from assets.cef.findings import SourceError
+from assets.cef.findings import Finding, SourceError
 from assets.cef.ingestion import ingest
-from assets.cef.readers import source_path
-from assets.cef.validation import cef_findings
+from assets.cef.readers import source_paths
+from assets.cef.validation import cef_findings, form_findings, structure_findings, structure_offenders
 from assets.conventions import POOL, attributes
 from resources.custody import Custody
 from resources.statements import Zone
@@ -23,7 +24,7 @@ CODE_VERSION = "1"
 
 
 def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefinition | dg.AssetChecksDefinition]:
-    """The asset `[dataset, "cef"]` and its check "schema and keys".
+    """The asset `[dataset, "cef"]`, its check `schema_and_keys`, and `structure` if its layout has rules of its own.
 
     Args:
         root: the folder that relative source paths start from.
@@ -47,7 +48,7 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
                 raise dg.Failure(description=str(error), allow_retries=False) from None
             metadata: dict[str, dg.MetadataValue] = {
                 "dagster/column_schema": dg.MetadataValue.table_schema(column_schema(declaration)),
-                "source": dg.MetadataValue.text(", ".join(_source_names(declaration, root))),
+                "source": dg.MetadataValue.text(_source_names(declaration, root)),
             }
             if declaration.synthetic:
                 units, *persons = (session.count(table) for table in declaration.cef_tables())
@@ -69,16 +70,42 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
     def schema_and_keys(warehouse: Warehouse) -> dg.AssetCheckResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
             findings = cef_findings(session, declaration)
-        return dg.AssetCheckResult(
-            passed=not findings,
-            description="\n".join(str(finding) for finding in findings) or None,
-            metadata={
-                "broken rules": len(findings),
-                **{finding.promise: finding.rows for finding in findings if finding.rows is not None},
-            },
+        return _check_result(
+            findings, {finding.promise: finding.rows for finding in findings if finding.rows is not None}
         )
 
-    return [cef, schema_and_keys]
+    return [cef, schema_and_keys, *([_build_structure(declaration, key)] if declaration.structure else [])]
+
+
+def _build_structure(declaration: DatasetDeclaration, key: dg.AssetKey) -> dg.AssetChecksDefinition:
+    """The check of the rules that the records of the layout keep together."""
+
+    @dg.asset_check(
+        asset=key,
+        name="structure",
+        description="The stored records keep the rules of their layout, each shown with its number of offenders.",
+        blocking=True,
+        pool=POOL,
+    )
+    def structure(warehouse: Warehouse) -> dg.AssetCheckResult:
+        with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            if findings := form_findings(session, declaration):
+                return _check_result(findings, {})
+            offenders = structure_offenders(session, declaration)
+        return _check_result(
+            structure_findings(offenders),
+            {Finding(rule.table, rule.offence, rule.column).promise: rows for rule, rows in offenders.items()},
+        )
+
+    return structure
+
+
+def _check_result(findings: Sequence[Finding], counts: Mapping[str, int]) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        passed=not findings,
+        description="\n".join(str(finding) for finding in findings) or None,
+        metadata={"broken rules": len(findings), **counts},
+    )
 
 
 def describe(declaration: DatasetDeclaration) -> str:
@@ -141,6 +168,6 @@ def column_schema(declaration: DatasetDeclaration) -> dg.TableSchema:
     )
 
 
-def _source_names(declaration: DatasetDeclaration, root: Path) -> list[str]:
-    paths = [source_path(records, root) for records in declaration.tables.values()]
-    return [path.name if path else f"built-in {declaration.reader.value}" for path in paths]
+def _source_names(declaration: DatasetDeclaration, root: Path) -> str:
+    paths = source_paths(declaration, root)
+    return ", ".join(path.name for path in paths) or f"built-in {declaration.reader.value}"

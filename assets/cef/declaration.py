@@ -299,10 +299,6 @@ class RecordTable(dg.Model):
             return {}
         return {name: column for name, column in self.stored.items() if column.role is Role.GEOGRAPHY}
 
-    def name_in_source(self, column: str) -> str:
-        """What the source calls a column."""
-        return self.columns[column].source or column
-
 
 class Reader(StrEnum):
     """Where the records come from."""
@@ -382,18 +378,13 @@ Cap = Annotated[
     BeforeValidator(_loss),
     WithJsonSchema(
         {
-            "anyOf": [
-                _NUMBER,
-                *(
-                    {
-                        "type": "object",
-                        "properties": dict.fromkeys(names, _NUMBER),
-                        "required": list(names),
-                        "additionalProperties": False,
-                    }
-                    for names in (("rho",), ("epsilon", "delta"))
-                ),
-            ]
+            **_NUMBER,
+            "type": ["number", "string", "object"],
+            "properties": dict.fromkeys(("rho", "epsilon", "delta"), _NUMBER),
+            "additionalProperties": False,
+            "minProperties": 1,
+            "maxProperties": 2,
+            "dependentRequired": {"epsilon": ["delta"], "delta": ["epsilon"]},
         }
     ),
 ]

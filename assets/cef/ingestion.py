@@ -5,14 +5,42 @@ Here belongs the order of the steps: open, read, write, judge, and keep or undo.
 """
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assets.cef.declaration import DatasetDeclaration, RecordTable
+from assets.cef.declaration import Column, DatasetDeclaration, RecordTable
 from assets.cef.findings import Finding, SourceError
-from assets.cef.readers import Source, open_source, unreadable
-from assets.cef.validation import key_findings, row_findings, unit_findings
-from resources.statements import Table, Zone
+from assets.cef.readers import Source, in_source, open_geography, open_source, unreadable
+from assets.cef.validation import (
+    NULL,
+    REPEATED_KEY,
+    key_findings,
+    row_findings,
+    structure_findings,
+    structure_offenders,
+    unit_findings,
+)
+from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, WarehouseError
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A source that was read through once.
+
+    Attributes:
+        state: of its file, before it was read.
+        ill_typed: per column, the values that are not of its type.
+    """
+
+    source: Source
+    state: tuple[int, int] | None
+    ill_typed: Counter[str]
+
+    def finding(self, column: str, rule: str, rows: int) -> Finding:
+        """A finding about a column, by its name in the source."""
+        return Finding(self.source.label, rule, in_source(column, self.source.columns[column]), rows)
 
 
 def ingest(session: Session, declaration: DatasetDeclaration, root: Path, version_key: bytes) -> str:
@@ -30,27 +58,38 @@ def ingest(session: Session, declaration: DatasetDeclaration, root: Path, versio
         SourceError: with everything that is wrong with the source; the tables stay as they were.
     """
     findings: list[Finding] = []
-    sources: dict[str, Source] = {}
-    ill_typed: dict[str, Counter[str]] = {}
-    states = {}
+    sources: dict[str, list[_Opened]] = {}
     for name, records in declaration.tables.items():
-        try:
-            sources[name] = open_source(declaration, records, root)
-            states[name] = sources[name].state()
-            ill_typed[name] = _count_ill_typed(session, sources[name], records)
-        except SourceError as error:
-            sources.pop(name, None)
-            findings += error.findings
+        openers = (open_source, open_geography) if records.geography_path else (open_source,)
+        opened = []
+        for opener in openers:
+            try:
+                opened.append(_read_through(session, opener(declaration, name, root)))
+            except SourceError as error:
+                findings += error.findings
+        findings += [
+            one.finding(column, f"not of type {one.source.columns[column].type.value}", rows)
+            for one in opened
+            for column, rows in one.ill_typed.items()
+            if rows
+        ]
+        if len(opened) == len(openers):
+            sources[name] = opened
     with session.transaction():
         for table, (name, records) in zip(declaration.cef_tables(), declaration.tables.items(), strict=True):
             if name in sources:
-                findings += _write(session, table, records, sources[name], ill_typed[name])
+                findings += _write(session, table, records, *sources[name])
         if len(sources) == len(declaration.tables) == 2:
-            findings += unit_findings(session, declaration, sources["persons"].label)
+            judged = [
+                *unit_findings(session, declaration, "persons"),
+                *structure_findings(structure_offenders(session, declaration)),
+            ]
+            findings += [_at_source(finding, sources[finding.place]) for finding in judged]
         findings += [
-            Finding(source.label, "changed while it was read")
-            for name, source in sources.items()
-            if source.state() != states[name]
+            Finding(one.source.label, "changed while it was read")
+            for opened in sources.values()
+            for one in opened
+            if one.source.state() != one.state
         ]
         if findings:
             raise SourceError(findings)
@@ -60,15 +99,16 @@ def ingest(session: Session, declaration: DatasetDeclaration, root: Path, versio
     return session.content_version(declaration.cef_tables(), version_key)
 
 
-def _types(records: RecordTable) -> dict[str, str]:
-    return {name: column.type.value for name, column in records.stored.items()}
+def _types(columns: Mapping[str, Column]) -> dict[str, str]:
+    return {name: column.type.value for name, column in columns.items()}
 
 
-def _count_ill_typed(session: Session, source: Source, records: RecordTable) -> Counter[str]:
-    """The values of each column that are not of its type; reads the whole source."""
+def _read_through(session: Session, source: Source) -> _Opened:
+    """Count the values of each column that are not of its type; reads the whole source."""
+    state = source.state()
     try:
         records_in_source, *counts = session.row(
-            "cef/count_ill_typed", source.values, relation=source.relation, columns=_types(records)
+            "cef/count_ill_typed", source.values, relation=source.relation, columns=_types(source.columns)
         )
     except WarehouseError as error:
         if "OutOfMemory" in str(error):
@@ -76,19 +116,78 @@ def _count_ill_typed(session: Session, source: Source, records: RecordTable) -> 
         raise SourceError([unreadable(source.label, source.kind)]) from None
     if not records_in_source:
         raise SourceError([Finding(source.label, "holds no records")])
-    return Counter(dict(zip(records.stored, counts, strict=True)))
+    return _Opened(source, state, Counter(dict(zip(source.columns, counts, strict=True))))
 
 
 def _write(
-    session: Session, table: Table, records: RecordTable, source: Source, ill_typed: Counter[str]
+    session: Session, table: Table, records: RecordTable, main: _Opened, geography: _Opened | None = None
 ) -> list[Finding]:
-    session.create(table, "cef/typed", source.values, relation=source.relation, columns=_types(records))
-    return [
-        *(
-            Finding(source.label, f"not of type {records.columns[column].type.value}", column, rows)
-            for column, rows in ill_typed.items()
-            if rows
-        ),
-        *row_findings(session, table, records, source.label, ill_typed),
-        *key_findings(session, table, records, source.label),
+    # What stands as NULL in the table for a reason that a finding of its own says.
+    explained = Counter(main.ill_typed)
+    findings: list[Finding] = []
+    source = main.source
+    types = _types({name: column for name, column in records.stored.items() if name in source.columns})
+    if geography is None:
+        session.create(table, "cef/typed", source.values, relation=source.relation, columns=types)
+    else:
+        places = session.stage(
+            "places",
+            "cef/typed",
+            geography.source.values,
+            relation=geography.source.relation,
+            columns=_types(geography.source.columns),
+        )
+        (repeated,) = session.row("cef/count_repeated_keys", key=records.key, table=places)
+        session.create(
+            table,
+            "cef/typed_with_places",
+            source.values,
+            relation=source.relation,
+            columns=types,
+            places=places,
+            repeated=repeated,
+            key=records.key,
+            stored=list(records.stored),
+            located=list(records.places),
+        )
+        if repeated:
+            findings.append(geography.finding(str(records.key), REPEATED_KEY, repeated))
+        disagreements, placeless = _compare(session, table, str(records.key), main, geography, places)
+        findings += disagreements
+        explained += Counter({name: geography.ill_typed[name] + placeless for name in records.places})
+    judged = [
+        *row_findings(session, table, records, table.name, explained),
+        *key_findings(session, table, records, table.name),
     ]
+    opened = [main] if geography is None else [main, geography]
+    return findings + [_at_source(finding, opened) for finding in judged]
+
+
+def _compare(
+    session: Session, table: Table, key: str, main: _Opened, geography: _Opened, places: Fragment
+) -> tuple[list[Finding], int]:
+    """Where a source and its geography file disagree, and how many records were given no place."""
+    shared = [name for name in geography.source.columns if name in main.source.columns and name != key]
+    unplaced, unnamed, unfilled, keyless, *differing = session.row(
+        "cef/compare_places", records=table, places=places, key=key, shared=shared
+    )
+    said = [
+        main.finding(key, f"record without one in {geography.source.label}", unplaced),
+        geography.finding(key, f"record without one in {main.source.label}", unfilled),
+        geography.finding(key, NULL, keyless - geography.ill_typed[key]),
+        *(
+            geography.finding(name, f"differs from {main.source.label}", rows)
+            for name, rows in zip(shared, differing, strict=True)
+        ),
+    ]
+    return [finding for finding in said if finding.rows], unplaced + unnamed
+
+
+def _at_source(finding: Finding, opened: list[_Opened]) -> Finding:
+    """A finding about a table of the CEF as one about the source that the table's column comes from."""
+    for one in opened:
+        if finding.column in one.source.columns:
+            return replace(
+                finding, place=one.source.label, column=in_source(finding.column, one.source.columns[finding.column])
+            )
+    return replace(finding, place=opened[0].source.label)

@@ -1,4 +1,5 @@
-"""Where records come from: CSV and Parquet files, and 1940 Massachusetts rebuilt from its published margins.
+"""Where records come from: CSV and Parquet files, 1940 Massachusetts rebuilt from its published margins, and censuses
+that are made up.
 
 Here belongs opening a source as a relation of text columns; every reader ends there, so that types are read
 by one set of rules (`sql/cef/typed_column.sql`) whatever the source. Judging the rows belongs in
@@ -16,8 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.cef.declaration import DatasetDeclaration, Reader, RecordTable
+from assets.cef.declaration import Column, DatasetDeclaration, Reader, RecordTable, Role
 from assets.cef.findings import Finding, SourceError
+from assets.cef.synthetic import SyntheticCensusDeclaration, synthetic_relation
 from resources.statements import Fragment, statement
 
 MA1940_MARGINS = Path(__file__).with_name("ma1940_tenure_by_county.csv")
@@ -52,13 +54,15 @@ class Source:
     Attributes:
         label: how messages and metadata name it: the file's name.
         kind: what it must be to be read.
-        relation: a subquery whose columns are the declared ones, as text.
+        columns: the columns it has of the table, by their names in the CEF.
+        relation: a subquery of these columns, as text.
         values: what is bound in the relation.
         path: the file, if there is one.
     """
 
     label: str
     kind: str
+    columns: Mapping[str, Column]
     relation: Fragment
     values: Mapping[str, Any] = field(default_factory=dict)
     path: Path | None = None
@@ -71,27 +75,62 @@ class Source:
         return status.st_size, status.st_mtime_ns
 
 
-def source_path(records: RecordTable, root: Path) -> Path | None:
+def _source_path(records: RecordTable, root: Path) -> Path | None:
     """The source file of a table; None for a built-in source."""
     return None if records.path is None else root / records.path
 
 
-def open_source(declaration: DatasetDeclaration, records: RecordTable, root: Path) -> Source:
-    """Open the source of one table.
+def source_paths(declaration: DatasetDeclaration, root: Path) -> list[Path]:
+    """All source files of a dataset; none for a built-in source."""
+    return [
+        root / path
+        for records in declaration.tables.values()
+        for path in (records.path, records.geography_path)
+        if path is not None
+    ]
+
+
+def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
+    """Open the source of a table: of all its columns, but for those that its geography file has.
 
     Args:
-        records: a table of the declaration.
+        table: `units` or `persons`.
         root: the folder that relative paths start from.
 
     Raises:
         SourceError: if the file is missing, is not what the reader expects, or lacks a declared column.
     """
-    path = source_path(records, root)
-    if path is None:
-        return _open_ma1940(records)
+    records = declaration.tables[table]
+    path = _source_path(records, root)
+    if path is not None:
+        columns = {name: column for name, column in records.columns.items() if name not in records.places}
+        return _open_file(declaration.reader, path, columns)
+    if isinstance(declaration, SyntheticCensusDeclaration):
+        return _open_synthetic_census(declaration, table)
+    return _open_ma1940(records)
+
+
+def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
+    """Open the geography file of a table: its key, its geography, and whatever else it tells again.
+
+    Args:
+        table: one whose `geography_path` is declared.
+        root: the folder that relative paths start from.
+
+    Raises:
+        SourceError: as `open_source` does.
+    """
+    records = declaration.tables[table]
+    required = {name: column for name, column in records.columns.items() if column.role in (Role.KEY, Role.GEOGRAPHY)}
+    return _open_file(declaration.reader, root / str(records.geography_path), required, records.columns)
+
+
+def _open_file(
+    reader: Reader, path: Path, required: Mapping[str, Column], optional: Mapping[str, Column] | None = None
+) -> Source:
     if not path.is_file():
         raise SourceError([Finding(path.name, "there is no such file")])
-    kind, header, relation = _FILES[declaration.reader]
+    kind, header, relation = _FILES[reader]
     try:
         names = header(path)
     except (OSError, UnicodeError, csv.Error, pa.ArrowException):
@@ -99,8 +138,16 @@ def open_source(declaration: DatasetDeclaration, records: RecordTable, root: Pat
     if any("\n" in name or "\r" in name for name in names):
         # DuckDB would take the break in the name for the end of a row and lose rows without a word.
         raise SourceError([Finding(path.name, "line break in the name of a column")])
-    _require_columns(path.name, records, names)
-    return Source(path.name, kind, relation(records, names), {"path": _without_wildcards(path)}, path)
+    columns = dict(required) | {
+        name: column for name, column in (optional or {}).items() if in_source(name, column) in names
+    }
+    sources = _require_columns(path.name, columns, names)
+    return Source(path.name, kind, columns, relation(sources, names), {"path": _without_wildcards(path)}, path)
+
+
+def in_source(name: str, column: Column) -> str:
+    """What a column is called in its source."""
+    return column.source or name
 
 
 def unreadable(label: str, kind: str) -> Finding:
@@ -108,15 +155,18 @@ def unreadable(label: str, kind: str) -> Finding:
     return Finding(label, f"not a readable {kind}")
 
 
-def _require_columns(label: str, records: RecordTable, names: Sequence[str]) -> None:
+def _require_columns(label: str, columns: Mapping[str, Column], names: Sequence[str]) -> dict[str, str]:
+    """What each column is called in the source, after a look that it is there, once."""
+    sources = {name: in_source(name, column) for name, column in columns.items()}
     folded = Counter(name.casefold() for name in names)
     findings = [
-        Finding(label, "missing column" if name not in names else "more than one column of that name", name)
-        for name in records.columns
-        if name not in names or folded[name.casefold()] > 1
+        Finding(label, "missing column" if source not in names else "more than one column of that name", source)
+        for source in sources.values()
+        if source not in names or folded[source.casefold()] > 1
     ]
     if findings:
         raise SourceError(findings)
+    return sources
 
 
 def _without_wildcards(path: Path) -> str:
@@ -129,8 +179,8 @@ def _csv_header(path: Path) -> list[str]:
         return next(csv.reader(lines, strict=True), [])
 
 
-def _csv_relation(records: RecordTable, names: Sequence[str]) -> Fragment:
-    positions = {name: f"c{names.index(name)}" for name in records.columns}
+def _csv_relation(sources: Mapping[str, str], names: Sequence[str]) -> Fragment:
+    positions = {name: f"c{names.index(source)}" for name, source in sources.items()}
     return Fragment(statement("cef/read_csv", {"columns": positions, "width": len(names)}))
 
 
@@ -138,13 +188,13 @@ def _parquet_header(path: Path) -> list[str]:
     return list(pq.read_schema(path).names)
 
 
-def _parquet_relation(records: RecordTable, names: Sequence[str]) -> Fragment:
-    return Fragment(statement("cef/read_parquet", {"columns": list(records.columns)}))
+def _parquet_relation(sources: Mapping[str, str], names: Sequence[str]) -> Fragment:
+    return Fragment(statement("cef/read_parquet", {"columns": sources}))
 
 
 _FILES: Mapping[
     Reader,
-    tuple[str, Callable[[Path], list[str]], Callable[[RecordTable, Sequence[str]], Fragment]],
+    tuple[str, Callable[[Path], list[str]], Callable[[Mapping[str, str], Sequence[str]], Fragment]],
 ] = {
     Reader.CSV: (
         "CSV file (UTF-8, separated by commas, every row as long as the header, quotes closed)",
@@ -157,15 +207,23 @@ _FILES: Mapping[
 
 def _open_ma1940(records: RecordTable) -> Source:
     label = "the built-in source ma1940"
-    _require_columns(label, records, ("serial", "state", "county", "persons_per_household", "tenure"))
+    names = ("serial", "state", "county", "persons_per_household", "tenure")
+    sources = _require_columns(label, records.columns, names)
     bounds = dict(zip(MA1940_SIZES, accumulate(MA1940_SIZES.values()), strict=True))
     relation = statement(
         "cef/ma1940",
         {
-            "columns": list(records.columns),
+            "columns": sources,
             "bounds": bounds,
             "dwellings": sum(MA1940_SIZES.values()),
             "stride": MA1940_STRIDE,
         },
     )
-    return Source(label, "built-in source", Fragment(relation), {"margins": str(MA1940_MARGINS)})
+    return Source(label, "built-in source", records.columns, Fragment(relation), {"margins": str(MA1940_MARGINS)})
+
+
+def _open_synthetic_census(declaration: SyntheticCensusDeclaration, table: str) -> Source:
+    columns = declaration.tables[table].columns
+    relation, values = synthetic_relation(declaration, table)
+    text = statement("cef/as_text", {"columns": list(columns), "relation": relation})
+    return Source(f"the synthetic {table}", "built-in source", columns, Fragment(text), values)

@@ -1,12 +1,12 @@
 """Holding records to their declaration, and saying how many break which rule.
 
-Here belong the rules of rows (pandera, in batches), of keys and of stored tables (SQL). Every finding is a
-count; no value of a record leaves this module. What is then done about findings belongs in `ingestion` and
-`asset`.
+Here belong the rules of rows (pandera, in batches), of keys, of a layout's structure and of stored tables (SQL).
+Every finding is a count; no value of a record leaves this module. Findings name tables and columns of the CEF; what
+is then done about them belongs in `ingestion` and `asset`.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -17,6 +17,7 @@ from pandera.errors import SchemaErrorReason, SchemaErrors
 
 from assets.cef.declaration import Column, ColumnType, DatasetDeclaration, RecordTable, whole
 from assets.cef.findings import Finding
+from assets.cef.structure import Rule
 from resources.statements import Table
 from resources.warehouse import Session
 
@@ -128,24 +129,52 @@ def unit_findings(session: Session, declaration: DatasetDeclaration, place: str)
     return [Finding(place, rule, declaration.persons.unit or "", orphans)] if orphans else []
 
 
+def structure_offenders(session: Session, declaration: DatasetDeclaration) -> dict[Rule, int]:
+    """How many records break each rule of the layout's structure; empty for a layout without one.
+
+    Args:
+        session: one that sees both tables, with the declared columns.
+    """
+    structure = declaration.structure
+    if structure is None:
+        return {}
+    addresses = dict(zip(declaration.tables, declaration.cef_tables(), strict=True))
+    (offenders,) = session.arrow(structure.statement, **addresses).to_pylist()
+    return {rule: offenders[name] for name, rule in structure.rules.items()}
+
+
+def structure_findings(offenders: Mapping[Rule, int]) -> list[Finding]:
+    """The rules of a structure that are broken."""
+    return [Finding(rule.table, rule.offence, rule.column, rows) for rule, rows in offenders.items() if rows]
+
+
+def form_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
+    """The stored tables whose columns or types are not the declared ones."""
+    return [
+        Finding(table.name, "columns or types are not as declared")
+        for table, records in zip(declaration.cef_tables(), declaration.tables.values(), strict=True)
+        if list(session.columns(table).items())
+        != [(name, column.type.stored) for name, column in records.stored.items()]
+    ]
+
+
 def cef_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
     """What is wrong with the stored CEF: columns, types, nulls, keys, persons' units.
 
     Args:
         session: one that reads the confidential zone.
     """
-    findings = []
+    findings = form_findings(session, declaration)
+    malformed = {finding.place for finding in findings}
     for table, records in zip(declaration.cef_tables(), declaration.tables.values(), strict=True):
-        declared = {name: column.type.stored for name, column in records.stored.items()}
-        if list(session.columns(table).items()) != list(declared.items()):
-            findings.append(Finding(table.name, "columns or types are not as declared"))
+        if table.name in malformed:
             continue
         required = [name for name, column in records.stored.items() if not column.nullable]
         nulls = session.row("cef/count_nulls", columns=required, table=table) if required else ()
         findings += [Finding(table.name, NULL, name, rows) for name, rows in zip(required, nulls, strict=True) if rows]
         findings += key_findings(session, table, records, table.name)
     # Persons can be looked for in their units only where both tables are what they should be.
-    if all(finding.column for finding in findings):
+    if not malformed:
         findings += unit_findings(session, declaration, "persons")
     return findings
 

@@ -11,6 +11,7 @@ from assets.measurement.join import PERSON_COLUMNS, UNIT_COLUMNS
 from assets.release import Release
 from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.estimation import Interval
+from mechanisms.phsafe.tables import SHELL, SHELLS
 
 _INTEGERS = {"MAFID", "QAGE"}
 """Columns that are stored as integers; all others that the runs read are texts."""
@@ -52,7 +53,19 @@ class PHSafeRelease(Release):
                     self.refuse(f"{of}: column {name} is not stored as {stored}, as in the production layout")
         if units.key != "MAFID" or persons.unit != "MAFID":
             self.refuse("dataset: units and persons are not joined by MAFID, as in the production layout")
+        for name in self.products:
+            if name not in available_products(self.design):
+                runs = " and ".join(SHELL[name].runs)
+                self.refuse(f"products: {name} is made from {runs}, which are not released together at any level")
         if not 0 < self.delta < 1:
             self.refuse(f"delta: {self.delta} does not lie strictly between 0 and 1")
         if not self.private and not self.dataset.synthetic:
             self.refuse("private: exact counts are for tuning on a dataset declared synthetic only")
+
+
+def available_products(design: PHSafeDesign) -> tuple[str, ...]:
+    """The finished tables that a design's runs allow: all runs of a table are released for a common level."""
+    levels: dict[str, set[str]] = {}
+    for run, level, _ in design.released:
+        levels.setdefault(run.name, set()).add(level.name)
+    return tuple(shell.name for shell in SHELLS if set.intersection(*(levels.get(run, set()) for run in shell.runs)))

@@ -1,6 +1,9 @@
 """The kinds of things a deployment declares in YAML, each with the asset graph that it becomes."""
 
+from orchestration.components.census_dataset import CensusDataset
 from orchestration.components.dataset import Dataset
 from orchestration.components.permutation_swapping import PermutationSwapping
+from orchestration.components.phsafe import PHSafe
+from orchestration.components.synthetic_census import SyntheticCensus
 
-__all__ = ["Dataset", "PermutationSwapping"]
+__all__ = ["CensusDataset", "Dataset", "PHSafe", "PermutationSwapping", "SyntheticCensus"]

@@ -34,7 +34,12 @@ class Dataset(dg.Component, dg.Resolvable):
         if not isinstance(model, DatasetDeclaration):
             raise TypeError(f"a dataset is declared by a DatasetDeclaration, not by a {type(model).__name__}")
         tables = {
-            name: records.model_copy(update={"path": context.resolve_value(records.path, as_type=str)})
+            name: records.model_copy(
+                update={
+                    path: context.resolve_value(getattr(records, path), as_type=str)
+                    for path in ("path", "geography_path")
+                }
+            )
             for name, records in model.tables.items()
         }
         return cls(model.model_copy(update=tables))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from fractions import Fraction
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import dagster as dg
 from dagster._utils.schedules import is_valid_cron_string
@@ -19,6 +19,7 @@ from assets.cef.declaration import exact_fraction
 from assets.release import DeclarationError
 from mechanisms.accounting.specification import DELTA
 from mechanisms.phsafe.design import DesignError, PHSafeDesign, RunDesign, production, run_design
+from mechanisms.phsafe.estimation import Interval
 from mechanisms.phsafe.margins import Noise
 from resources.custody import CustodyMode
 
@@ -36,13 +37,6 @@ class Definition(StrEnum):
     def noise(self) -> Noise:
         """Discrete Gaussian or discrete Laplace."""
         return Noise.GAUSSIAN if self is Definition.ZCDP else Noise.LAPLACE
-
-
-class Interval(StrEnum):
-    """Which 90% credible interval is published."""
-
-    SHORTEST = "shortest"
-    EQUAL_TAILED = "equal_tailed"
 
 
 def _budget(value: object) -> Fraction:
@@ -161,8 +155,8 @@ class PHSafeDeclaration(dg.Model):
         "left out are not released.",
     )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
-    products: Annotated[list[Product], Field(min_length=1)] = Field(
-        default_factory=lambda: list(get_args(Product)), description="The finished tables to publish: all, by default."
+    products: Annotated[list[Product], Field(min_length=1)] | SkipJsonSchema[None] = Field(
+        None, description="The finished tables to publish, PH1 to PH8; all that the released runs allow if not given."
     )
     interval: Interval = Field(
         Interval.SHORTEST,
@@ -189,8 +183,8 @@ class PHSafeDeclaration(dg.Model):
 
     @field_validator("products")
     @classmethod
-    def _check_products(cls, products: list[str]) -> list[str]:
-        twice = sorted({name for name in products if products.count(name) > 1})
+    def _check_products(cls, products: list[str] | None) -> list[str] | None:
+        twice = sorted({name for name in products or () if (products or ()).count(name) > 1})
         if twice:
             raise ValueError(f"{', '.join(twice)}: a product is declared once")
         return products

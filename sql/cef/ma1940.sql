@@ -34,4 +34,9 @@ dwellings AS (
         tenure
     FROM numbered
 )
-SELECT {{ columns | ids }} FROM dwellings
+SELECT
+    {% for name, source in columns.items() %}
+    {{ source | id }} AS {{ name | id }}{% if not loop.last %},{% endif %}
+
+    {% endfor %}
+FROM dwellings

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from assets.cef.declaration import Column, DatasetDeclaration, exact_fraction
+from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.zcdp import ConcentratedLoss
 
 KEY = {"type": "integer", "role": "key"}
 UNIT = {"type": "integer", "role": "unit"}
@@ -140,6 +142,29 @@ def test_the_cef_orders_columns_by_role_first() -> None:
 )
 def test_a_cap_is_the_number_that_was_written(written: Any, meant: Fraction) -> None:
     assert declare(cap=written).cap == PureLoss(meant)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ({"rho": 5}, ConcentratedLoss(Fraction(5))),
+        ({"rho": "2.514562"}, ConcentratedLoss(Fraction(2514562, 10**6))),
+        (
+            {"epsilon": 20, "delta": "1/10000000000"},
+            ApproximateLoss(PureLoss(Fraction(20)), Fraction(1, 10**10)),
+        ),
+    ],
+)
+def test_a_cap_may_be_in_any_output_premetric(written: Any, meant: Any) -> None:
+    assert declare(cap=written).cap == meant
+
+
+@pytest.mark.parametrize(
+    "written", [{}, {"rho": 0}, {"rho": 1, "delta": 0.5}, {"epsilon": 1}, {"epsilon": 1, "delta": 1}]
+)
+def test_a_cap_that_is_no_loss_is_refused(written: Any) -> None:
+    with pytest.raises(ValueError, match="cap"):
+        declare(cap=written)
 
 
 @given(st.decimals(min_value=0, max_value=1000, places=6))

@@ -1,0 +1,201 @@
+"""The production layout of the decennial census: persons, units and their geography.
+
+Here belong its columns with their codes, and what persons and units must satisfy together. How the files are read
+belongs in `readers`, how a synthetic census in this layout is made up in `synthetic`.
+
+A unit is a housing unit or group quarters. A housing unit without persons is vacant; one with persons is a
+household, one of whom is its householder.
+"""
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any, ClassVar
+
+from assets.cef.declaration import Column, DatasetDeclaration, RecordTable
+from assets.cef.structure import Rule, Structure
+from mechanisms.phsafe.runs import STATES
+
+_RACES = ("White", "Black", "American Indian and Alaska Native", "Asian", "Pacific Islander", "Some Other Race")
+_COMBINED = [races for size in range(1, len(_RACES) + 1) for races in combinations(_RACES, size)]
+
+RACES = {
+    f"{number:02}": f"{races[0]} alone" if len(races) == 1 else "; ".join(races)
+    for number, races in enumerate(_COMBINED, 1)
+}
+"""The 63 race codes: six races, then their combinations, those of two first."""
+
+HISPANIC = {"1": "Not Hispanic or Latino", "2": "Hispanic or Latino"}
+
+RELATIONSHIPS = {
+    "20": "Householder",
+    "21": "Opposite-sex husband/wife/spouse",
+    "22": "Opposite-sex unmarried partner",
+    "23": "Same-sex husband/wife/spouse",
+    "24": "Same-sex unmarried partner",
+    "25": "Biological son or daughter",
+    "26": "Adopted son or daughter",
+    "27": "Stepson or stepdaughter",
+    "28": "Brother or sister",
+    "29": "Father or mother",
+    "30": "Grandchild",
+    "31": "Parent-in-law",
+    "32": "Son-in-law or daughter-in-law",
+    "33": "Other relative",
+    "34": "Roommate or housemate",
+    "35": "Foster child",
+    "36": "Other nonrelative",
+    "37": "In institutional group quarters",
+    "38": "In noninstitutional group quarters",
+}
+
+NOWHERE = "Not in universe: vacant or group quarters"
+
+_HOUSEHOLD_TYPES = {
+    "1": "Married couple household",
+    "2": "Other family household: male householder",
+    "3": "Other family household: female householder",
+    "4": "Nonfamily household: male householder, living alone",
+    "5": "Nonfamily household: male householder, not living alone",
+    "6": "Nonfamily household: female householder, living alone",
+    "7": "Nonfamily household: female householder, not living alone",
+}
+_HOUSEHOLD_TYPES_2 = {
+    "01": "Married couple household with own children under 18",
+    "02": "Married couple household without own children under 18",
+    "03": "Cohabiting couple household with own children under 18",
+    "04": "Cohabiting couple household without own children under 18",
+    **{
+        f"{first + number:02}": f"{sex} householder, no spouse or partner present: {company}"
+        for first, sex in ((5, "Female"), (9, "Male"))
+        for number, company in enumerate(
+            (
+                "living alone",
+                "with own children under 18",
+                "with relatives, without own children under 18",
+                "only nonrelatives present",
+            )
+        )
+    },
+}
+_COUPLES = {
+    "1": "Opposite-sex married couple",
+    "2": "Same-sex married couple",
+    "3": "Opposite-sex unmarried partners",
+    "4": "Same-sex unmarried partners",
+    "5": "All other households",
+}
+_TENURES = {
+    "1": "Owned with a mortgage or loan",
+    "2": "Owned free and clear",
+    "3": "Rented",
+    "4": "Occupied without payment of rent",
+}
+_REGIONS = {"1": "Northeast", "2": "Midwest", "3": "South", "4": "West", "9": "Puerto Rico"}
+_DIVISIONS = {
+    "0": "Puerto Rico",
+    "1": "New England",
+    "2": "Middle Atlantic",
+    "3": "East North Central",
+    "4": "West North Central",
+    "5": "South Atlantic",
+    "6": "East South Central",
+    "7": "West South Central",
+    "8": "Mountain",
+    "9": "Pacific",
+}
+
+
+def _column(kind: str, description: str, **others: Any) -> Column:
+    return Column.model_validate({"type": kind, "description": description, **others})
+
+
+def _codes(values: Mapping[str, str], description: str, **others: Any) -> Column:
+    return _column("string", description, values=dict(values), **others)
+
+
+def _digits(number: int, description: str) -> Column:
+    return _column("string", description, role="geography", pattern=f"[0-9]{{{number}}}")
+
+
+def _count(highest: int, description: str) -> Column:
+    return _column("integer", description, minimum=0, maximum=highest)
+
+
+UNIT_COLUMNS = {
+    "MAFID": _column("integer", "Identifier of the unit.", role="key"),
+    "RTYPE": _codes({"2": "Housing unit", "4": "Group quarters"}, "Type of unit."),
+    "FINAL_POP": _count(99999, "Persons in the unit."),
+    "NPF": _count(99999, "Persons in the householder's family, the householder among them; 0 without a family."),
+    "HHSPAN": _codes({"0": NOWHERE, **HISPANIC}, "Hispanic origin of the householder."),
+    "HHRACE": _codes({"00": NOWHERE, **RACES}, "Race of the householder."),
+    "TEN": _codes({"0": NOWHERE, **_TENURES}, "Tenure."),
+    "HHT": _codes({"0": NOWHERE, **_HOUSEHOLD_TYPES}, "Type of household."),
+    "HHT2": _codes({"00": NOWHERE, **_HOUSEHOLD_TYPES_2}, "Type of household, with cohabiting couples."),
+    "CPLT": _codes({"0": NOWHERE, **_COUPLES}, "Type of couple."),
+    "TABBLKST": _codes(STATES, "State (FIPS).", role="geography"),
+    "TABBLKCOU": _digits(3, "County (FIPS), within the state."),
+    "TABTRACTCE": _digits(6, "Census tract, within the county."),
+    "TABBLKGRPCE": _digits(1, "Block group, within the tract."),
+    "TABBLK": _digits(4, "Block, within the tract."),
+    "REGIONCE": _codes(_REGIONS, "Census region.", role="geography"),
+    "DIVISIONCE": _codes(_DIVISIONS, "Census division.", role="geography"),
+    "PLACEFP": _digits(5, "Place (FIPS), within the state; 99999 for none."),
+    "AIANNHCE": _digits(4, "American Indian, Alaska Native or Native Hawaiian area; 9999 for none."),
+}
+"""The columns of `units`: those of units.csv, then those of geo.csv."""
+
+PERSON_COLUMNS = {
+    "MAFID": _column("integer", "The unit the person lives in.", role="unit"),
+    "PERSON_RTYPE": _codes(
+        {"3": "In a housing unit", "5": "In group quarters"}, "Where the person lives.", source="RTYPE"
+    ),
+    "QAGE": _count(115, "Age in years."),
+    "CENHISP": _codes(HISPANIC, "Hispanic origin."),
+    "CENRACE": _codes(RACES, "Race."),
+    "RELSHIP": _codes(RELATIONSHIPS, "Relationship to the householder."),
+}
+"""The columns of `persons`."""
+
+STRUCTURE = Structure(
+    "cef/census_structure",
+    {
+        "persons_housed": Rule(
+            "persons", "PERSON_RTYPE", "3 in group quarters (RTYPE 4) or 5 in a housing unit (RTYPE 2)"
+        ),
+        "relationships_housed": Rule(
+            "persons", "RELSHIP", "37 or 38 in a housing unit (RTYPE 2) or another in group quarters (RTYPE 4)"
+        ),
+        "population": Rule("units", "FINAL_POP", "not the number of the unit's persons"),
+        "householder": Rule("units", "MAFID", "occupied housing unit without exactly one householder (RELSHIP 20)"),
+        "couple": Rule("units", "MAFID", "more than one spouse or partner (RELSHIP 21 to 24)"),
+        "family": Rule("units", "NPF", "not the number of persons in the householder's family"),
+        "hispanic": Rule("units", "HHSPAN", "not the householder's CENHISP, or not 0 where nobody is householder"),
+        "race": Rule("units", "HHRACE", "not the householder's CENRACE, or not 00 where nobody is householder"),
+        "tenure": Rule("units", "TEN", "0 in an occupied housing unit, or not 0 in a vacant one or in group quarters"),
+        "household_type": Rule("units", "HHT", "not what FINAL_POP and the persons' RELSHIP make it"),
+        "household_type_2": Rule("units", "HHT2", "not what FINAL_POP and the persons' RELSHIP and QAGE make it"),
+        "couple_type": Rule("units", "CPLT", "not what FINAL_POP and the persons' RELSHIP make it"),
+        "sex": Rule("units", "HHT2", "another sex of the householder than in HHT"),
+    },
+)
+"""The rules that persons and units keep together.
+
+What codes follow from a household's persons is judged only where it has one householder and at most one spouse or
+partner: otherwise it is an offender already, and what would follow is not defined.
+"""
+
+
+class CensusDeclaration(DatasetDeclaration):
+    """A dataset in the production layout, which is held to the layout's structure as well."""
+
+    structure: ClassVar[Structure | None] = STRUCTURE
+
+
+def census_units(path: str | None = None, geography_path: str | None = None) -> RecordTable:
+    """The table of units, from its two files; from none for a built-in source."""
+    return RecordTable(path=path, geography_path=geography_path, columns=UNIT_COLUMNS)
+
+
+def census_persons(path: str | None = None) -> RecordTable:
+    """The table of persons, from its file; from none for a built-in source."""
+    return RecordTable(path=path, geography_path=None, columns=PERSON_COLUMNS)

@@ -1,0 +1,90 @@
+"""A synthetic census as files in the production layout: persons, units and geo, as CSV or Parquet.
+
+Here belong writing the files and the command line, `python -m assets.cef.sample FOLDER --households 1000 --states 01`.
+How the census is made up belongs in `synthetic`.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from assets.cef.census import PERSON_COLUMNS, UNIT_COLUMNS
+from assets.cef.declaration import Column, Role
+from assets.cef.readers import in_source
+from assets.cef.synthetic import SEED, SyntheticPopulation, synthetic_names
+from resources.statements import literal
+from resources.warehouse import Warehouse
+
+
+def _fields(columns: dict[str, Column], first: Sequence[str]) -> dict[str, str]:
+    """What each column is called in a file, by its name in the CEF; `first` come before the others."""
+    return {name: in_source(name, columns[name]) for name in dict.fromkeys([*first, *columns])}
+
+
+_PLACES = {name: column for name, column in UNIT_COLUMNS.items() if column.role is Role.GEOGRAPHY}
+_FILES = {
+    "persons": ("persons", _fields(PERSON_COLUMNS, ("PERSON_RTYPE", "MAFID"))),
+    "units": (
+        "units",
+        _fields({name: column for name, column in UNIT_COLUMNS.items() if name not in _PLACES}, ("RTYPE", "MAFID")),
+    ),
+    "geo": (
+        "units",
+        _fields({name: UNIT_COLUMNS[name] for name in ("RTYPE", "MAFID", *_PLACES)}, ()),
+    ),
+}
+"""The three files: the table of the CEF that each is cut from, and its columns."""
+
+
+def write_sample(
+    folder: Path, population: SyntheticPopulation, file_format: Literal["csv", "parquet"] = "csv"
+) -> list[Path]:
+    """Write a synthetic census as `persons`, `units` and `geo`, rows in order, so that the same parameters give
+    the same files.
+
+    Args:
+        folder: where the files go; it is made if it is not there.
+
+    Returns:
+        The three paths.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    with tempfile.TemporaryDirectory(prefix="stirred-sample-") as home, Warehouse(folder=home).session() as session:
+        for name, (table, columns) in _FILES.items():
+            rows = session.stage(
+                name,
+                f"cef/synthetic_{table}",
+                {"seed": population.seed},
+                **synthetic_names(population),
+                columns=list(columns),
+            )
+            paths.append(folder / f"{name}.{file_format}")
+            session.run(f"cef/write_{file_format}", rows=rows, columns=columns, path=literal(paths[-1]))
+            session.run("cef/drop_table", table=rows)
+    return paths
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write a sample as the command line says, or say what is wrong with it."""
+    parser = argparse.ArgumentParser(prog="python -m assets.cef.sample", description=__doc__)
+    parser.add_argument("folder", type=Path, help="where persons, units and geo are written")
+    parser.add_argument("--households", type=int, default=1000, help="how many households (default: 1000)")
+    parser.add_argument("--states", nargs="+", default=["01"], help="FIPS codes (default: 01)")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"another seed, another census (default: {SEED})")
+    parser.add_argument("--format", choices=["csv", "parquet"], default="csv", help="of the files (default: csv)")
+    given = parser.parse_args(arguments)
+    try:
+        population = SyntheticPopulation(seed=given.seed, households=given.households, states=given.states)
+    except ValidationError as error:
+        parser.error("; ".join(f"{'.'.join(map(str, line['loc']))}: {line['msg']}" for line in error.errors()))
+    for path in write_sample(given.folder, population, given.format):
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

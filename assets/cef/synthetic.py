@@ -1,0 +1,206 @@
+"""A census that is made up: any number of households in any states, in the production layout.
+
+Here belong its parameters, how many units of which kind each state has, and writing it. How a household is composed
+is said in `sql/cef/synthetic_plan.sql` and the two statements that include it. Everything follows from the parameters
+by MD5 and arithmetic, so that the same ones give the same records on any machine.
+
+The figures are plausible, and no more than that: nothing was fitted to a census but the sizes of the states.
+"""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import gcd
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import dagster as dg
+from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+
+from assets.cef.census import CensusDeclaration, census_persons, census_units
+from assets.cef.declaration import Reader
+from mechanisms.phsafe.runs import STATES
+from resources.statements import Fragment, statement
+from resources.warehouse import Session
+
+STATES_2020 = Path(__file__).with_name("states_2020.csv")
+"""Region, division and resident population of each state by the 2020 Census, from its apportionment and PL 94-171
+tables."""
+
+SEED = 2020
+
+_VACANT_EVERY = 9
+"""Occupied housing units for each vacant one: a tenth of all housing units is vacant."""
+_QUARTERS_EVERY = 520
+"""Households for each group quarters: with the sizes of `synthetic_plan.sql`, 2.5% of all persons live in one."""
+_BLOCK_GROUP_UNITS = 500
+"""Housing units of a block group, on average: it has 25 blocks."""
+_TRACT_BLOCK_GROUPS = 3
+_COUNTY_TRACTS = 20
+_MOST_COUNTIES = 500
+"""County codes are the odd numbers of three digits."""
+
+
+class SyntheticPopulation(dg.Model):
+    """What a synthetic census is made from."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seed: int = Field(SEED, ge=0, lt=2**63, description="Another seed gives another census of the same size.")
+    households: int = Field(
+        ge=1,
+        le=200_000_000,
+        description="How many households there are; vacant housing units and group quarters come on top.",
+    )
+    states: Annotated[
+        list[str],
+        WithJsonSchema({"type": "array", "items": {"enum": list(STATES)}, "minItems": 1, "uniqueItems": True}),
+    ] = Field(description="FIPS codes of the states; households are divided by their population in 2020.")
+
+    @field_validator("states")
+    @classmethod
+    def _check_states(cls, states: list[str]) -> list[str]:
+        unknown = [state for state in states if state not in STATES]
+        if unknown:
+            raise ValueError(f"{', '.join(unknown)}: not a FIPS code of a state such as '01', in quotes")
+        if not states:
+            raise ValueError("name at least one state")
+        if len(set(states)) < len(states):
+            raise ValueError("a state is named twice")
+        return sorted(states)
+
+    @model_validator(mode="after")
+    def _check_households(self) -> Self:
+        if self.households < len(self.states):
+            raise ValueError(f"households: {len(self.states)} states need a household each")
+        return self
+
+
+class SyntheticCensusDeclaration(CensusDeclaration):
+    """A dataset whose records are a synthetic census; always marked as synthetic."""
+
+    population: SyntheticPopulation
+
+    @field_validator("reader")
+    @classmethod
+    def _check_reader(cls, reader: Reader) -> Reader:
+        if reader is not Reader.SYNTHETIC_CENSUS:
+            raise ValueError("a synthetic census is read from nowhere")
+        return reader
+
+    @model_validator(mode="after")
+    def _check_synthetic(self) -> Self:
+        if not self.synthetic:
+            raise ValueError("a synthetic census is declared synthetic")
+        return self
+
+
+def synthetic_census(population: SyntheticPopulation, **described: Any) -> SyntheticCensusDeclaration:
+    """The declaration of a synthetic census.
+
+    Args:
+        described: what the dataset declares of itself: `name`, `cap`, and `title` or `description` if wanted.
+    """
+    names = [STATES[state] for state in population.states]
+    where = " and ".join(names) if len(names) <= 2 else f"{len(names)} states"
+    described["title"] = described.get("title") or f"Synthetic census of {where}"
+    made_up = (
+        f"A made-up census of {population.households:,} households in {len(population.states)} "
+        f"state{'' if len(population.states) == 1 else 's'} (seed {population.seed}): no record is about a real person."
+    )
+    described["description"] = "\n\n".join(text for text in (described.get("description"), made_up) if text)
+    return SyntheticCensusDeclaration(
+        **described,
+        synthetic=True,
+        reader=Reader.SYNTHETIC_CENSUS,
+        record_name="unit",
+        units=census_units(),
+        persons=census_persons(),
+        population=population,
+    )
+
+
+@dataclass(frozen=True)
+class _State:
+    """Numbers of units and places of one state; its units are numbered from `first`."""
+
+    fips: int
+    region: int
+    division: int
+    first: int
+    households: int
+    vacant: int
+    units: int
+    stride: int
+    """Coprime to `units`: multiples of it, modulo `units`, number the units in another order."""
+    block_groups: int
+    tracts: int
+    counties: int
+
+
+def _states(population: SyntheticPopulation) -> list[_State]:
+    with STATES_2020.open(newline="") as lines:
+        known = {row["state"]: {name: int(number) for name, number in row.items()} for row in csv.DictReader(lines)}
+    rows = [known[state] for state in population.states]
+    states: list[_State] = []
+    for row, households in zip(rows, _divided(population.households, [row["population"] for row in rows]), strict=True):
+        vacant = round(households / _VACANT_EVERY)
+        units = households + vacant + round(households / _QUARTERS_EVERY)
+        block_groups = -(-(households + vacant) // _BLOCK_GROUP_UNITS)
+        tracts = -(-block_groups // _TRACT_BLOCK_GROUPS)
+        states.append(
+            _State(
+                fips=row["state"],
+                region=row["region"],
+                division=row["division"],
+                first=states[-1].first + states[-1].units if states else 0,
+                households=households,
+                vacant=vacant,
+                units=units,
+                stride=next(stride for stride in range(units * 5 // 8 + 1, 2 * units + 2) if gcd(stride, units) == 1),
+                block_groups=block_groups,
+                tracts=tracts,
+                counties=min(_MOST_COUNTIES, -(-tracts // _COUNTY_TRACTS)),
+            )
+        )
+    return states
+
+
+def _divided(total: int, weights: Sequence[int]) -> list[int]:
+    """Divide a total into positive whole numbers, one each and the rest by weight, largest remainders first."""
+    rest = total - len(weights)
+    shares = [rest * weight // sum(weights) for weight in weights]
+    remainders = [rest * weight % sum(weights) for weight in weights]
+    for place in sorted(range(len(weights)), key=lambda place: -remainders[place])[: rest - sum(shares)]:
+        shares[place] += 1
+    return [1 + share for share in shares]
+
+
+def synthetic_names(population: SyntheticPopulation) -> dict[str, Any]:
+    """What the placeholders of the statements `cef/synthetic_*` stand for, beside their columns."""
+    states = _states(population)
+    return {"states": [asdict(state) for state in states], "units": states[-1].first + states[-1].units}
+
+
+def synthetic_relation(declaration: SyntheticCensusDeclaration, table: str) -> tuple[Fragment, dict[str, Any]]:
+    """A table of the census as a subquery of its stored columns, and the values bound in it."""
+    names = synthetic_names(declaration.population) | {"columns": list(declaration.tables[table].stored)}
+    return Fragment(statement(f"cef/synthetic_{table}", names)), {"seed": declaration.population.seed}
+
+
+def write(session: Session, declaration: SyntheticCensusDeclaration) -> None:
+    """Write the tables of a synthetic census as they are made, without the pass through validation.
+
+    For benchmarks and tests; a dataset's asset validates what it writes (`ingestion`).
+
+    Args:
+        session: one that writes the confidential zone.
+    """
+    for table, (name, records) in zip(declaration.cef_tables(), declaration.tables.items(), strict=True):
+        session.create(
+            table,
+            f"cef/synthetic_{name}",
+            {"seed": declaration.population.seed},
+            **synthetic_names(declaration.population),
+            columns=list(records.stored),
+        )

@@ -1,0 +1,66 @@
+"""A dataset in the production layout of the census as a Dagster component: three files become the asset of its CEF.
+
+Here belongs how YAML becomes the declaration. The layout itself belongs in `assets.cef.census`.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import dagster as dg
+from pydantic import BaseModel, ConfigDict, Field
+
+from assets.cef.census import CensusDeclaration, census_persons, census_units
+from assets.cef.declaration import Cap, DatasetDeclaration, DatasetName, Reader
+from orchestration.components.dataset import Dataset
+
+_described = DatasetDeclaration.model_fields
+
+
+class CensusAttributes(dg.Model):
+    """A dataset in the production layout, as it is declared."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    name: DatasetName
+    title: str = Field(min_length=1, description=_described["title"].description)
+    description: str = Field("", description=_described["description"].description)
+    synthetic: bool = Field(False, description=_described["synthetic"].description)
+    cap: Cap = Field(description=_described["cap"].description)
+    format: Literal["csv", "parquet"] = Field(description="csv or parquet, all three files alike.")
+    persons: str = Field(min_length=1, description="The file of persons, absolute or from the project's root.")
+    units: str = Field(min_length=1, description="The file of units.")
+    geo: str = Field(min_length=1, description="The file that tells where each unit lies.")
+
+
+@dataclass
+class CensusDataset(Dataset):
+    """A census in the production layout: persons, units and their geography, held to every rule of the layout.
+
+    Paths may hold template variables such as `{{ env.CEF_FOLDER }}`; everything else is taken as it is written.
+    """
+
+    @classmethod
+    def model(cls) -> type[BaseModel]:
+        """The attributes as `dg check yaml` holds them."""
+        return CensusAttributes
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> "CensusDataset":
+        """The component of what was declared, with the paths' template variables filled in."""
+        declared = CensusAttributes.model_validate(model)
+        persons, units, geo = (
+            context.resolve_value(path, as_type=str) for path in (declared.persons, declared.units, declared.geo)
+        )
+        return cls(
+            CensusDeclaration(
+                name=declared.name,
+                title=declared.title,
+                description=declared.description,
+                synthetic=declared.synthetic,
+                cap=declared.cap,
+                reader=Reader(declared.format),
+                record_name="unit",
+                units=census_units(units, geo),
+                persons=census_persons(persons),
+            )
+        )

@@ -1,0 +1,84 @@
+-- The offenders of each rule of the census layout, in one row. What a NULL would decide is left to the rule
+-- against NULLs.
+WITH
+members AS (
+    SELECT
+        MAFID,
+        count(*) AS persons,
+        count(*) FILTER (WHERE PERSON_RTYPE = '3') AS housed,
+        count(*) FILTER (WHERE PERSON_RTYPE = '5') AS quartered,
+        count(*) FILTER (WHERE RELSHIP IN ('37', '38')) AS residents,
+        count(*) FILTER (WHERE RELSHIP BETWEEN '20' AND '36') AS related,
+        count(*) FILTER (WHERE RELSHIP = '20') AS householders,
+        count(*) FILTER (WHERE RELSHIP IN ('21', '23')) AS spouses,
+        count(*) FILTER (WHERE RELSHIP IN ('22', '24')) AS partners,
+        count(*) FILTER (WHERE RELSHIP BETWEEN '25' AND '33') AS relatives,
+        count(*) FILTER (WHERE RELSHIP BETWEEN '25' AND '27' AND QAGE < 18) AS own_children,
+        max(RELSHIP) FILTER (WHERE RELSHIP BETWEEN '21' AND '24') AS couple,
+        max(CENHISP) FILTER (WHERE RELSHIP = '20') AS householder_hispanic,
+        max(CENRACE) FILTER (WHERE RELSHIP = '20') AS householder_race
+    FROM {{ persons }}
+    GROUP BY MAFID
+),
+households AS (
+    SELECT
+        unit.*,
+        members.* EXCLUDE (MAFID, persons, householders),
+        coalesce(persons, 0) AS persons,
+        coalesce(householders, 0) AS householders,
+        RTYPE = '2' AND FINAL_POP > 0 AS occupied,
+        coalesce(members.householders = 1 AND spouses + partners <= 1, false) AS defined
+    FROM {{ units }} AS unit
+    LEFT JOIN members ON members.MAFID = unit.MAFID
+)
+SELECT
+    coalesce(sum(CASE RTYPE WHEN '2' THEN quartered WHEN '4' THEN housed END), 0)::BIGINT AS persons_housed,
+    coalesce(sum(CASE RTYPE WHEN '2' THEN residents WHEN '4' THEN related END), 0)::BIGINT AS relationships_housed,
+    count(*) FILTER (WHERE FINAL_POP <> persons) AS population,
+    count(*) FILTER (WHERE RTYPE = '2' AND (occupied OR persons > 0) AND householders <> 1) AS householder,
+    count(*) FILTER (WHERE RTYPE = '2' AND spouses + partners > 1) AS couple,
+    count(*) FILTER (WHERE NOT CASE
+        WHEN NOT occupied THEN NPF = 0
+        WHEN NOT defined THEN true
+        WHEN spouses + relatives > 0 THEN NPF = 1 + spouses + relatives
+        ELSE NPF = 0
+    END) AS family,
+    count(*) FILTER (WHERE NOT CASE
+        WHEN NOT occupied THEN HHSPAN = '0'
+        WHEN NOT defined THEN HHSPAN <> '0'
+        ELSE HHSPAN = householder_hispanic
+    END) AS hispanic,
+    count(*) FILTER (WHERE NOT CASE
+        WHEN NOT occupied THEN HHRACE = '00'
+        WHEN NOT defined THEN HHRACE <> '00'
+        ELSE HHRACE = householder_race
+    END) AS race,
+    count(*) FILTER (WHERE occupied = (TEN = '0')) AS tenure,
+    count(*) FILTER (WHERE NOT CASE
+        WHEN NOT occupied THEN HHT = '0'
+        WHEN NOT defined THEN HHT <> '0'
+        WHEN spouses > 0 THEN HHT = '1'
+        WHEN relatives > 0 THEN HHT IN ('2', '3')
+        WHEN persons = 1 THEN HHT IN ('4', '6')
+        ELSE HHT IN ('5', '7')
+    END) AS household_type,
+    count(*) FILTER (WHERE NOT CASE
+        WHEN NOT occupied THEN HHT2 = '00'
+        WHEN NOT defined THEN HHT2 <> '00'
+        WHEN spouses > 0 THEN HHT2 = CASE WHEN own_children > 0 THEN '01' ELSE '02' END
+        WHEN partners > 0 THEN HHT2 = CASE WHEN own_children > 0 THEN '03' ELSE '04' END
+        WHEN own_children > 0 THEN HHT2 IN ('06', '10')
+        WHEN relatives > 0 THEN HHT2 IN ('07', '11')
+        WHEN persons = 1 THEN HHT2 IN ('05', '09')
+        ELSE HHT2 IN ('08', '12')
+    END) AS household_type_2,
+    count(*) FILTER (WHERE NOT CASE
+        WHEN NOT occupied THEN CPLT = '0'
+        WHEN NOT defined THEN CPLT <> '0'
+        ELSE CPLT = CASE couple WHEN '21' THEN '1' WHEN '23' THEN '2' WHEN '22' THEN '3' WHEN '24' THEN '4' ELSE '5' END
+    END) AS couple_type,
+    count(*) FILTER (
+        WHERE HHT IN ('2', '4', '5') AND HHT2 BETWEEN '05' AND '08'
+            OR HHT IN ('3', '6', '7') AND HHT2 BETWEEN '09' AND '12'
+    ) AS sex
+FROM households

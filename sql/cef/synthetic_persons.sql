@@ -1,0 +1,113 @@
+-- The persons of a synthetic census in the production layout: in each household the householder first, then the
+-- spouse or partner, the children, the other relatives and those not related.
+{% include "cef/synthetic_plan.sql" %}
+,
+numbered_person AS (
+    SELECT
+        mafid, kind, form, couple, age, children, youngest, relatives, quarters, mixture,
+        is_hispanic, race, is_other_hispanic, other_race, combination,
+        number, position,
+        position - 1 - partners AS child,
+        position - 1 - partners - children AS relative,
+        md5_number($seed::VARCHAR || ':person:' || number || ':' || position) AS digest
+    FROM (SELECT *, unnest(range(persons)) AS position FROM composed)
+),
+drawn_person AS (
+    SELECT
+        *,
+        (digest & 18446744073709551615)::UBIGINT AS draw,
+        (draw & 65535) / 65536 AS years_draw,
+        ((draw >> 16) & 65535) / 65536 AS relation_draw,
+        ((draw >> 32) & 65535) / 65536 AS likeness_draw,
+        (draw >> 48) / 65536 AS years_draw_2
+    FROM numbered_person
+),
+related AS (
+    SELECT
+        *,
+        CASE
+            WHEN kind = 'quarters' THEN CASE WHEN quarters IN ('nursing', 'correctional') THEN 37 ELSE 38 END
+            WHEN position = 0 THEN 20
+            WHEN child < 0 THEN couple
+            WHEN relative < 0 THEN CASE WHEN relation_draw < 0.93 THEN 25 WHEN relation_draw < 0.955 THEN 26 ELSE 27 END
+            WHEN relative < relatives AND age >= 50 THEN CASE
+                WHEN relation_draw < 0.50 THEN 30
+                WHEN relation_draw < 0.60 THEN 28
+                WHEN relation_draw < 0.72 THEN 32
+                WHEN relation_draw < 0.85 AND relative < 2 AND age < 75 THEN 29
+                ELSE 33
+            END
+            WHEN relative < relatives THEN CASE
+                WHEN relation_draw < 0.35 AND relative < 2 AND age >= 25 THEN 29
+                WHEN relation_draw < 0.50 AND relative < 2 AND form = 'married' THEN 31
+                WHEN relation_draw < 0.75 THEN 28
+                ELSE 33
+            END
+            WHEN relation_draw < 0.80 THEN 34
+            WHEN relation_draw < 0.85 THEN 35
+            ELSE 36
+        END AS relationship
+    FROM drawn_person
+),
+aged AS (
+    SELECT
+        *,
+        CASE relationship
+            WHEN 20 THEN age
+            WHEN 28 THEN greatest(1, age - 8 + 16 * years_draw)
+            WHEN 29 THEN least(108, age + 18 + 18 * years_draw)
+            WHEN 30 THEN least(30, age - 38) * years_draw
+            WHEN 31 THEN least(108, age + 18 + 18 * years_draw)
+            WHEN 32 THEN greatest(18, age - 32 + 10 * years_draw)
+            WHEN 33 THEN 85 * years_draw
+            WHEN 34 THEN 18 + 50 * years_draw * years_draw_2
+            WHEN 35 THEN 18 * years_draw
+            WHEN 36 THEN 18 + 55 * years_draw
+            WHEN 37 THEN CASE quarters WHEN 'nursing' THEN 55 + 46 * (1 - years_draw * years_draw_2) ELSE 18 + 50 * years_draw * years_draw_2 END
+            WHEN 38 THEN CASE quarters WHEN 'college' THEN 18 + 6 * years_draw ELSE 90 * years_draw END
+            -- Spouses and partners are near in age, each child is up to three years older than the one before.
+            ELSE CASE
+                WHEN relationship IN (21, 22, 23, 24) THEN greatest(18, age - 6 + 6 * years_draw + 6 * years_draw_2)
+                ELSE least(age - 15, youngest + 3 * child - CASE child WHEN 0 THEN 0 ELSE floor(3 * years_draw) END)
+            END
+        END AS years,
+        -- Whether the person is like the householder (0), like the other (1), or of several races (2).
+        CASE
+            WHEN kind = 'quarters' OR relationship = 20 THEN 0
+            WHEN likeness_draw < CASE WHEN child < 0 THEN 0.85 WHEN relative < relatives THEN 0.92 ELSE 0.55 END THEN 0
+            WHEN child < 0 OR relative >= relatives OR likeness_draw < 0.96 THEN 1
+            ELSE 2
+        END AS likeness
+    FROM related
+),
+person AS (
+    SELECT
+        mafid AS MAFID,
+        CASE kind WHEN 'quarters' THEN '5' ELSE '3' END AS PERSON_RTYPE,
+        floor(years)::BIGINT AS QAGE,
+        CASE
+            WHEN kind = 'quarters' THEN relation_draw < hispanic
+            WHEN likeness = 1 THEN is_other_hispanic
+            ELSE is_hispanic
+        END AS is_person_hispanic,
+        CASE WHEN is_person_hispanic THEN '2' ELSE '1' END AS CENHISP,
+        CASE
+            WHEN kind = 'quarters' THEN CASE
+                WHEN likeness_draw < white THEN 1
+                WHEN likeness_draw < black THEN 2
+                WHEN likeness_draw < aian THEN 3
+                WHEN likeness_draw < asian THEN 4
+                WHEN likeness_draw < nhpi THEN 5
+                WHEN likeness_draw < other THEN 6
+                ELSE combination
+            END
+            WHEN likeness = 1 THEN other_race
+            WHEN likeness = 2 THEN combination
+            ELSE race
+        END AS person_race,
+        lpad(person_race::VARCHAR, 2, '0') AS CENRACE,
+        relationship::VARCHAR AS RELSHIP
+    FROM aged
+    JOIN mixture USING (mixture)
+)
+SELECT {{ columns | ids }} FROM person

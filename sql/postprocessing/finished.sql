@@ -1,0 +1,18 @@
+-- A finished table: its estimates, with regions, iterations and cells in words.
+SELECT
+    region_type,
+    region_id,
+    iteration_code,
+    regions.name AS region,
+    iterations.name AS iteration,
+    cell,
+    cells.label,
+    {% for column in ("estimate", "lower", "upper") %}
+    {{ column | id }}::{{ type }} AS {{ column | id }},
+    {% endfor %}
+    margin_of_error
+FROM {{ estimates }} AS estimates
+JOIN {{ regions }} AS regions USING (region_id)
+JOIN {{ iterations }} AS iterations USING (iteration_code)
+JOIN {{ cells }} AS cells USING (cell)
+WHERE estimates.table_name = $table_name

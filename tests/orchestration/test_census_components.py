@@ -1,0 +1,201 @@
+"""A census in YAML: what `dg check yaml` refuses, and what a declaration means."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+from dagster.components.testing import create_defs_folder_sandbox
+from dagster_shared.yaml_utils import safe_load_yaml
+from jsonschema import Draft202012Validator
+from pydantic import ValidationError
+
+from assets.cef.sample import write_sample
+from assets.cef.synthetic import SyntheticPopulation
+from orchestration.components import CensusDataset, Dataset, PermutationSwapping, SyntheticCensus
+from orchestration.definitions import house_resources
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "datasets.md"
+
+FILES = """
+name: census
+title: A census
+cap: {rho: 5}
+format: csv
+persons: "{{ env.CENSUS_FOLDER }}/persons.csv"
+units: "{{ env.CENSUS_FOLDER }}/units.csv"
+geo: files/geo.csv
+"""
+MADE_UP = """
+name: made_up
+cap: 10
+households: 400
+states: ["01", "72"]
+"""
+
+
+def complaints(component: type[Dataset], attributes: Any) -> list[str]:
+    """What `dg check yaml` says: it holds the attributes to the JSON schema of the component."""
+    model = component.get_model_cls()
+    assert model is not None
+    validator = Draft202012Validator(model.model_json_schema())
+    return [f"{'.'.join(map(str, error.path))}: {error.message}" for error in validator.iter_errors(attributes)]
+
+
+def without(name: str) -> Callable[[dict[str, Any]], object]:
+    return lambda attributes: attributes.pop(name)
+
+
+def with_(name: str, value: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda attributes: attributes.update({name: value})
+
+
+@pytest.mark.parametrize(
+    ("component", "text", "change", "complaint"),
+    [
+        (CensusDataset, FILES, with_("reader", "csv"), "'reader' was unexpected"),
+        (CensusDataset, FILES, with_("format", "ma1940"), "format: 'ma1940' is not one of"),
+        (CensusDataset, FILES, with_("geo", ""), "geo: '' should be non-empty"),
+        (CensusDataset, FILES, with_("synthetic", "perhaps"), "synthetic: 'perhaps' is not of type 'boolean'"),
+        (CensusDataset, FILES, with_("name", "The_Census"), "name: 'The_Census' does not match"),
+        *((CensusDataset, FILES, without(name), f"'{name}' is a required property") for name in yaml.safe_load(FILES)),
+        (SyntheticCensus, MADE_UP, with_("synthetic", False), "'synthetic' was unexpected"),
+        (SyntheticCensus, MADE_UP, with_("households", 0), "households: 0 is less than the minimum of 1"),
+        (SyntheticCensus, MADE_UP, with_("states", []), "states: [] should be non-empty"),
+        (SyntheticCensus, MADE_UP, with_("states", ["03"]), "states.0: '03' is not one of"),
+        (SyntheticCensus, MADE_UP, with_("states", ["01", "01"]), "has non-unique elements"),
+        (SyntheticCensus, MADE_UP, with_("seed", -1), "seed: -1 is less than the minimum of 0"),
+        *(
+            (SyntheticCensus, MADE_UP, without(name), f"'{name}' is a required property")
+            for name in yaml.safe_load(MADE_UP)
+        ),
+    ],
+)
+def test_the_check_of_yaml_names_the_field_and_the_rule(
+    component: type[Dataset], text: str, change: Callable[[dict[str, Any]], object], complaint: str
+) -> None:
+    attributes = yaml.safe_load(text)
+    assert complaints(component, attributes) == []
+    change(attributes)
+    found = complaints(component, attributes)
+    assert len(found) == 1
+    assert complaint in found[0]
+
+
+def test_the_declarations_mean_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CENSUS_FOLDER", "/elsewhere")
+    read = CensusDataset.resolve_from_yaml(FILES).declaration
+    assert not read.synthetic
+    assert read.reader.value == "csv"
+    assert read.units.path == "/elsewhere/units.csv"
+    assert read.units.geography_path == "files/geo.csv"
+    assert read.persons is not None
+    assert read.persons.path == "/elsewhere/persons.csv"
+    made_up = SyntheticCensus.resolve_from_yaml(MADE_UP).declaration
+    assert made_up.synthetic
+    assert made_up.title == "Synthetic census of Alabama and Puerto Rico"
+    assert "(seed 2020)" in made_up.description
+    assert read.record_name == made_up.record_name == "unit"
+    assert {name: table.columns for name, table in read.tables.items()} == {
+        name: table.columns for name, table in made_up.tables.items()
+    }
+
+
+def test_a_rule_between_fields_is_refused_on_loading() -> None:
+    with pytest.raises(ValidationError, match="2 states need a household each"):
+        SyntheticCensus.resolve_from_yaml(MADE_UP.replace("400", "1"))
+
+
+def test_both_components_become_the_same_cef_and_releases_find_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One census read from its files and the same made up, with a release by swapping on each."""
+    monkeypatch.setenv("CENSUS_FOLDER", str(tmp_path))
+    write_sample(tmp_path, SyntheticPopulation(seed=2020, households=400, states=["01", "72"]))
+    release = {
+        "name": "counties",
+        "title": "Tenure by county",
+        "match": ["TABBLKST", "FINAL_POP"],
+        "swap": ["TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"],
+        "swap_rate": "1/10",
+    }
+    files = {**yaml.safe_load(FILES), "geo": str(tmp_path / "geo.csv")}
+    with create_defs_folder_sandbox() as sandbox:
+        for name, component, attributes in (
+            ("read", CensusDataset, files),
+            ("made_up", SyntheticCensus, yaml.safe_load(MADE_UP)),
+            ("read_release", PermutationSwapping, {**release, "dataset": "census"}),
+            ("made_up_release", PermutationSwapping, {**release, "dataset": "made_up"}),
+        ):
+            sandbox.scaffold_component(
+                component_cls=component,
+                defs_path=name,
+                defs_yaml_contents={
+                    "type": f"orchestration.components.{component.__name__}",
+                    "attributes": attributes,
+                },
+            )
+        with sandbox.build_all_defs() as definitions:
+            resources = house_resources(tmp_path / "var")
+            graph = dg.Definitions.merge(definitions, dg.Definitions(resources=resources)).resolve_asset_graph()
+            for dataset in ("census", "made_up"):
+                key = dg.AssetKey([dataset, "cef"])
+                assert {check.name for check in graph.asset_check_keys if check.asset_key == key} == {
+                    "schema_and_keys",
+                    "structure",
+                }
+                assert graph.has(dg.AssetKey([dataset, "composition"]))
+                assert graph.has(dg.AssetKey([dataset, "counties", "charge"]))
+                told = graph.get(key).description or ""
+                assert ("**Synthetic**" in told) == (dataset == "made_up")
+                assert ("**Confidential**" in told) == (dataset == "census")
+            result = dg.materialize(
+                [*(definitions.assets or []), *(definitions.asset_checks or [])],
+                selection=dg.AssetSelection.assets(["census", "cef"], ["made_up", "cef"]),
+                resources=resources,
+            )
+    assert result.success
+    assert all(evaluation.passed for evaluation in result.get_asset_check_evaluations())
+    warehouse = resources["warehouse"]
+    assert isinstance(warehouse, Warehouse)
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        versions = {
+            session.content_version(component.resolve_from_yaml(text).declaration.cef_tables())
+            for component, text in ((CensusDataset, FILES), (SyntheticCensus, MADE_UP))
+        }
+    assert len(versions) == 1
+
+
+def test_the_examples_of_the_documentation_pass_the_check_of_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CEF_FOLDER", "/elsewhere")
+    blocks = [block.split("```")[0] for block in DOCS.read_text(encoding="utf-8").split("```yaml\n")[1:]]
+    components = {
+        f"orchestration.components.{component.__name__}": component
+        for component in (CensusDataset, Dataset, SyntheticCensus)
+    }
+    documents = [safe_load_yaml(block) for block in blocks]
+    assert {document["type"] for document in documents} == set(components)
+    for document in documents:
+        component = components[document["type"]]
+        assert complaints(component, document["attributes"]) == []
+        assert component.resolve_from_yaml(yaml.safe_dump(document["attributes"])).declaration
+
+
+def test_the_path_of_a_geography_file_may_hold_a_template_variable_in_any_dataset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TOWN_FOLDER", "/elsewhere")
+    columns = {
+        "serial": {"type": "integer", "role": "key"},
+        "county": {"type": "string", "role": "geography", "pattern": "[0-9]{3}"},
+    }
+    path = "{{ env.TOWN_FOLDER }}/places.csv"
+    units = {"path": "units.csv", "geography_path": path, "columns": columns}
+    attributes = {"name": "town", "title": "A town", "reader": "csv", "cap": 1, "units": units}
+    assert complaints(Dataset, attributes) == []
+    declared = Dataset.resolve_from_yaml(yaml.safe_dump(attributes)).declaration
+    assert declared.units.geography_path == "/elsewhere/places.csv"
