@@ -8,6 +8,8 @@ from typing import Any
 
 from assets.charge.draw import Draw
 from assets.method import Method
+from assets.release import Release
+from mechanisms.accounting.composition import stated
 from resources.chain import Entry
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -81,3 +83,14 @@ def make_again(method: Method[Any, Any], session: Session, draw: Draw, custody: 
     """
     require_charge(method, draw, ledger)
     return method.make(session, draw, custody)
+
+
+def draw_metadata(release: Release, draw: Draw, entry: Entry) -> dict[str, str | int]:
+    """What a drawing asset shows of its draw."""
+    return {
+        "draw id": draw.draw_id,
+        "randomness commitment": entry.commitment,
+        "ledger entry": entry.sequence,
+        "loss": stated(draw.specification.loss, 6),
+        "custody": release.custody.value,
+    }

@@ -5,7 +5,7 @@ Here belong the stages from the CEF to the draw. What each does belongs in `join
 
 import dagster as dg
 
-from assets.charge.drawing import make_draw
+from assets.charge.drawing import draw_metadata, make_draw
 from assets.conventions import DRAW, attributes, preview, public_table_metadata, table_schema
 from assets.measurement.draw import PHSafeDraw
 from assets.measurement.measurements import (
@@ -20,7 +20,6 @@ from assets.measurement.measurements import (
 )
 from assets.measurement.release import PHSafeRelease
 from assets.method import Method
-from mechanisms.accounting.composition import stated
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Table, Zone
@@ -121,11 +120,7 @@ def build_noisy_measurements(method: Method[PHSafeRelease, PHSafeDraw]) -> dg.As
             data_version=dg.DataVersion(version),
             metadata={
                 **metadata,
-                "draw id": draw.draw_id,
-                "randomness commitment": entry.commitment,
-                "ledger entry": entry.sequence,
-                "loss": stated(draw.specification.loss, 6),
-                "custody": release.custody.value,
+                **draw_metadata(release, draw, entry),
                 "dagster/column_schema": schema,
             },
         )

@@ -35,10 +35,12 @@ Here = House[PHSafeRelease]
 
 
 def phsafe_promises(release: PHSafeRelease) -> tuple[Promise[PHSafeRelease], ...]:
-    """All promises of a release, in the order of its stages."""
+    """All promises of a release, in the order of its stages; one that draws nothing has those up to its counts."""
+    if not release.private:
+        return (*cef_promises(), *_counting_promises())
     return (
         *cef_promises(),
-        *counting_promises(),
+        *_counting_promises(),
         *charge_promises(),
         Promise(
             "counts_as_charged",
@@ -70,8 +72,7 @@ def phsafe_promises(release: PHSafeRelease) -> tuple[Promise[PHSafeRelease], ...
     )
 
 
-def counting_promises() -> list[Promise[PHSafeRelease]]:
-    """What the confidential counts keep, drawn for or not."""
+def _counting_promises() -> list[Promise[PHSafeRelease]]:
     return [
         Promise("join_of_the_cef", "truncated_join", "The truncated join is that of the CEF as it is.", _join),
         Promise("counts_of_the_join", "counts", "The exact counts are those of the truncated join.", _counts),

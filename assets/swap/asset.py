@@ -5,7 +5,7 @@ Here belongs the stage. The permutation itself is `mechanisms.swapping.permutati
 
 import dagster as dg
 
-from assets.charge.drawing import make_draw
+from assets.charge.drawing import draw_metadata, make_draw
 from assets.conventions import DRAW, attributes, lineage, public_table_metadata, table_schema
 from assets.method import Method
 from assets.swap.cells import SWAPPED
@@ -42,11 +42,7 @@ def build_swapped(method: Method[SwappingRelease, SwappingDraw]) -> dg.AssetsDef
             data_version=dg.DataVersion(version),
             metadata={
                 **metadata,
-                "draw id": draw.draw_id,
-                "randomness commitment": entry.commitment,
-                "ledger entry": entry.sequence,
-                "ε": float(draw.specification.loss.rounded_up(4)),
-                "custody": release.custody.value,
+                **draw_metadata(release, draw, entry),
                 "dagster/column_schema": table_schema(columns, release.variables, _OWN_COLUMNS),
                 "dagster/column_lineage": lineage(
                     {name: [(cef, name)] for name in columns if name in release.variables}

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import dagster as dg
-from dagster._utils.schedules import is_valid_cron_string
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.declaration import DatasetDeclaration, exact_fraction
@@ -30,12 +29,12 @@ from mechanisms.swapping.design import DesignError, SwappingDesign
 from mechanisms.swapping.loss import odds
 from orchestration.components.release import (
     ReleaseComponent,
+    ReleaseDeclaration,
     automated,
     dataset_of,
     declared_datasets,
     published_folder,
 )
-from resources.custody import CustodyMode
 
 
 def _swap_rate(value: object) -> Fraction:
@@ -71,18 +70,9 @@ class ExperimentDeclaration(dg.Model):
     draws: int = Field(20, ge=1, le=1000, description="Independent draws at each swap rate.")
 
 
-class SwappingDeclaration(dg.Model):
+class SwappingDeclaration(ReleaseDeclaration):
     """A release by permutation swapping, as it is declared."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-
-    name: str = Field(
-        pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$",
-        description="The release's name: small letters, digits and single underscores, a letter first.",
-    )
-    dataset: str = Field(description="The name of the dataset it is made from.")
-    title: str = Field(min_length=1, description="The release's name in words.")
-    description: str = Field("", description="What is published, for a reader.")
     unit: str | SkipJsonSchema[None] = Field(
         None,
         description="What is swapped: the dataset's record_name (the default), or person where units have persons.",
@@ -93,22 +83,9 @@ class SwappingDeclaration(dg.Model):
     swap: Annotated[list[str], Field(min_length=1)] = Field(description="The variables that are swapped.")
     swap_rate: SwapRate = Field(description="The probability with which a record is selected: a fraction such as 1/2.")
     products: list[Product] = Field(default_factory=list, description="The tables to publish.")
-    custody: CustodyMode = Field(
-        CustodyMode.ESCROWED,
-        description="escrowed: the draw can be replayed under custody; ephemeral: its key is thrown away.",
-    )
-    schedule: str | SkipJsonSchema[None] = Field(None, description="A cron expression (UTC) on which it is made again.")
-    watch_source: bool = Field(False, description="Whether a changed source file launches the release's job.")
     experiment: ExperimentDeclaration | SkipJsonSchema[None] = Field(
         None, description="Draws that compare swap rates, on a synthetic dataset."
     )
-
-    @field_validator("schedule")
-    @classmethod
-    def _check_schedule(cls, schedule: str | None) -> str | None:
-        if schedule is not None and not is_valid_cron_string(schedule):
-            raise ValueError(f"{schedule!r} is not a cron expression such as '0 6 1 * *'")
-        return schedule
 
 
 @dataclass

@@ -79,7 +79,7 @@ def build_release(
         published=published,
         design=design,
         delta=declaration.delta,
-        products=tuple(declaration.products if declaration.products else available_products(design)),
+        products=tuple(declaration.products) or available_products(design),
         interval=declaration.interval,
         private=declaration.private,
     )

@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 import dagster as dg
-from dagster._utils.schedules import is_valid_cron_string
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
@@ -21,7 +20,7 @@ from mechanisms.accounting.specification import DELTA
 from mechanisms.phsafe.design import DesignError, PHSafeDesign, RunDesign, production, run_design
 from mechanisms.phsafe.estimation import Interval
 from mechanisms.phsafe.margins import Noise
-from resources.custody import CustodyMode
+from orchestration.components.release import ReleaseDeclaration
 
 Product = Literal["PH1", "PH2", "PH3", "PH4", "PH5", "PH6", "PH7", "PH8"]
 """A finished table."""
@@ -131,18 +130,9 @@ Runs = Annotated[
 ]
 
 
-class PHSafeDeclaration(dg.Model):
+class PHSafeDeclaration(ReleaseDeclaration):
     """A release of the Supplemental Demographic and Housing Characteristics File (S-DHC), as it is declared."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-
-    name: str = Field(
-        pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$",
-        description="The release's name: small letters, digits and single underscores, a letter first.",
-    )
-    dataset: str = Field(description="The name of the dataset it is made from.")
-    title: str = Field(min_length=1, description="The release's name in words.")
-    description: str = Field("", description="What is published, for a reader.")
     states: Annotated[list[State], Field(min_length=1)] = Field(
         description="FIPS codes in quotes, such as '06', of the states that make the nation; or of Puerto Rico alone."
     )
@@ -155,8 +145,9 @@ class PHSafeDeclaration(dg.Model):
         "left out are not released.",
     )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
-    products: Annotated[list[Product], Field(min_length=1)] | SkipJsonSchema[None] = Field(
-        None, description="The finished tables to publish, PH1 to PH8; all that the released runs allow if not given."
+    products: list[Product] = Field(
+        default_factory=list,
+        description="The finished tables to publish, PH1 to PH8; all that the released runs allow if none is named.",
     )
     interval: Interval = Field(
         Interval.SHORTEST,
@@ -167,24 +158,11 @@ class PHSafeDeclaration(dg.Model):
         description="Whether there is a draw and a publication. If not, on a synthetic dataset only, the release ends "
         "in confidential tables of exact counts, for tuning.",
     )
-    custody: CustodyMode = Field(
-        CustodyMode.ESCROWED,
-        description="escrowed: the draw can be replayed under custody; ephemeral: its key is thrown away.",
-    )
-    schedule: str | SkipJsonSchema[None] = Field(None, description="A cron expression (UTC) on which it is made again.")
-    watch_source: bool = Field(False, description="Whether a changed source file launches the release's job.")
-
-    @field_validator("schedule")
-    @classmethod
-    def _check_schedule(cls, schedule: str | None) -> str | None:
-        if schedule is not None and not is_valid_cron_string(schedule):
-            raise ValueError(f"{schedule!r} is not a cron expression such as '0 6 1 * *'")
-        return schedule
 
     @field_validator("products")
     @classmethod
-    def _check_products(cls, products: list[str] | None) -> list[str] | None:
-        twice = sorted({name for name in products or () if (products or ()).count(name) > 1})
+    def _check_products(cls, products: list[Product]) -> list[Product]:
+        twice = sorted({name for name in products if products.count(name) > 1})
         if twice:
             raise ValueError(f"{', '.join(twice)}: a product is declared once")
         return products

@@ -10,12 +10,42 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import dagster as dg
-from pydantic import BaseModel
+from dagster._utils.schedules import is_valid_cron_string
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.declaration import DatasetDeclaration
 from assets.release import DeclarationError, Release
 from orchestration.automation import release_job, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
+from resources.custody import CustodyMode
+
+
+class ReleaseDeclaration(dg.Model):
+    """The fields that every kind of release declares."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$",
+        description="The release's name: small letters, digits and single underscores, a letter first.",
+    )
+    dataset: str = Field(description="The name of the dataset it is made from.")
+    title: str = Field(min_length=1, description="The release's name in words.")
+    description: str = Field("", description="What is published, for a reader.")
+    custody: CustodyMode = Field(
+        CustodyMode.ESCROWED,
+        description="escrowed: the draw can be replayed under custody; ephemeral: its key is thrown away.",
+    )
+    schedule: str | SkipJsonSchema[None] = Field(None, description="A cron expression (UTC) on which it is made again.")
+    watch_source: bool = Field(False, description="Whether a changed source file launches the release's job.")
+
+    @field_validator("schedule")
+    @classmethod
+    def _check_schedule(cls, schedule: str | None) -> str | None:
+        if schedule is not None and not is_valid_cron_string(schedule):
+            raise ValueError(f"{schedule!r} is not a cron expression such as '0 6 1 * *'")
+        return schedule
 
 
 @dataclass
@@ -24,8 +54,8 @@ class ReleaseComponent(dg.Component, dg.Resolvable):
 
     declaration: Any
 
-    declared_by: ClassVar[type[BaseModel]]
-    """The declaration's fields, `name`, `dataset`, `title`, `schedule` and `watch_source` among them."""
+    declared_by: ClassVar[type[ReleaseDeclaration]]
+    """The fields of the declaration."""
 
     draws: ClassVar[str]
     """The stage that draws."""
@@ -66,7 +96,7 @@ def published_folder(context: dg.ComponentLoadContext) -> Path:
     return Path(os.environ.get("STIRRED_PUBLISHED", context.project_root / "published"))
 
 
-def dataset_of(declaration: Any, datasets: dict[str, DatasetDeclaration]) -> DatasetDeclaration:
+def dataset_of(declaration: ReleaseDeclaration, datasets: dict[str, DatasetDeclaration]) -> DatasetDeclaration:
     """The dataset that a release is declared to be made from.
 
     Raises:
@@ -83,7 +113,7 @@ def dataset_of(declaration: Any, datasets: dict[str, DatasetDeclaration]) -> Dat
     return dataset
 
 
-def automated(release: Release, declaration: Any, root: Path) -> dg.Definitions:
+def automated(release: Release, declaration: ReleaseDeclaration, root: Path) -> dg.Definitions:
     """The release's job, and its schedule and sensor if declared."""
     job = release_job(release)
     return dg.Definitions(

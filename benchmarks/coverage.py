@@ -1,0 +1,280 @@
+"""How often the 90% intervals of statistical post-processing cover the truth: `python -m benchmarks.coverage`.
+
+Here belong the coverage over repeated draws at a given truth, its charts and its figures for `docs/post-processing.md`.
+Nothing is simulated. For counts, every value of the noise is tried, with its probability. For averages, the noise of
+numerator and denominator is divided into equally likely parts, each represented by its median, and all pairs are tried.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from assets.pictures import BLUE, GRID, QUIET, VERMILION, blank, png
+from mechanisms.phsafe.averages import MOST_PERSONS, estimate_averages, log_on_ray
+from mechanisms.phsafe.design import production_margin
+from mechanisms.phsafe.estimation import Estimates, Interval, estimate_counts
+from mechanisms.phsafe.margins import Noise
+from mechanisms.phsafe.runs import RUNS
+from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+Floats: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
+OneCell: TypeAlias = DiscreteGaussian | DiscreteLaplace
+
+NEGLIGIBLE = 1e-12
+PARTS = 200
+DEVIATIONS = 10
+"""Truths are compared from 0 to so many standard deviations of the noise."""
+
+
+class Draws:
+    """The distribution of the noise of a sum of basis cells, by convolution of the exact probabilities of one."""
+
+    def __init__(self, one: OneCell, cells: int) -> None:
+        tail = 9 if isinstance(one, DiscreteGaussian) else 25
+        reach = int(tail * float(one.exact_variance) ** 0.5) + 3
+        single = one.probabilities(np.arange(-reach, reach + 1))
+        chances = single
+        for _ in range(cells - 1):
+            chances = np.convolve(chances, single)
+        kept = np.flatnonzero(chances > NEGLIGIBLE / len(chances))
+        self.chances: Floats = chances[kept[0] : kept[-1] + 1] / chances[kept].sum()
+        self.values: Integers = np.arange(len(self.chances)) - len(self.chances) // 2
+        self.variance = cells * float(one.exact_variance)
+
+    def medians(self, parts: int) -> Integers:
+        """The medians of so many equally likely parts."""
+        return self.values[np.searchsorted(self.chances.cumsum(), (np.arange(parts) + 0.5) / parts)]
+
+
+def of_counts(estimator: Callable[[Integers], Estimates], draws: Draws, truths: Integers) -> Floats:
+    """The probability that the interval covers, at each of some true counts; exact but for tails below 10⁻¹²."""
+    first = truths.min() + draws.values[0]
+    found = estimator(np.arange(first, truths.max() + draws.values[-1] + 1))
+
+    def at(truth: int) -> float:
+        start = truth + draws.values[0] - first
+        noisy = slice(start, start + len(draws.values))
+        return float(draws.chances[(found.lower[noisy] <= truth) & (truth <= found.upper[noisy])].sum())
+
+    return np.array([at(truth) for truth in truths.tolist()])
+
+
+def of_averages(
+    estimator: Callable[[Integers, Integers], Estimates],
+    draws: tuple[Draws, Draws],
+    truth: tuple[int, int],
+    parts: int = PARTS,
+) -> float:
+    """The probability that the interval covers, at a true numerator and denominator; good to about 0.2 points."""
+    above, below = (one.medians(parts) + true for one, true in zip(draws, truth, strict=True))
+    found = estimator(*(pairs.ravel() for pairs in np.meshgrid(above, below)))
+    average = truth[0] / truth[1]
+    return float(np.mean((found.lower <= average) & (average <= found.upper)))
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """A kind of average in the finished tables.
+
+    Attributes:
+        name: which ones they are.
+        cells: how many basis cells are added up in numerator and denominator.
+        least: the least plausible average.
+        averages: some true ones.
+    """
+
+    name: str
+    cells: tuple[int, int]
+    least: int
+    averages: tuple[float, ...]
+
+    def draws(self, one: OneCell) -> tuple[Draws, Draws]:
+        """The noise of numerator and denominator, if the noise of each basis cell is this."""
+        above, below = (Draws(one, cells) for cells in self.cells)
+        return above, below
+
+    def estimator(self, draws: tuple[Draws, Draws], noise: Noise) -> Callable[[Integers, Integers], Estimates]:
+        """What post-processing makes of a noisy numerator and denominator."""
+        above, below = draws
+        return lambda numerator, denominator: estimate_averages(
+            numerator, above.variance, denominator, below.variance, self.least, noise=noise
+        )
+
+    def truths(self, average: float, deviations: Sequence[float], draws: tuple[Draws, Draws]) -> list[tuple[int, int]]:
+        """Numerators and denominators, of whole persons and households, near an average."""
+        denominators = [max(1, round(each * draws[1].variance ** 0.5)) for each in deviations]
+        return [(round(average * denominator), denominator) for denominator in denominators]
+
+
+QUOTIENTS = (
+    Quotient("persons per household (PH1, owners in PH8)", (2, 1), 1, (1.0, 1.2, 1.5, 2.5, 3.2)),
+    Quotient("persons per family (PH5)", (2, 1), 2, (2.0, 2.3, 3.1, 4.0)),
+    Quotient("persons of an age per household or family (PH1, PH5)", (1, 1), 0, (0.0, 0.3, 0.6, 1.0, 2.0)),
+    Quotient("persons per household (PH8)", (3, 2), 1, (1.0, 1.5, 2.5, 3.2)),
+    Quotient("persons per household of renters (PH8)", (1, 1), 1, (1.0, 1.5, 2.5, 3.2)),
+)
+"""The averages of PH1, PH5 and PH8."""
+
+MARGINS = tuple(sorted({production_margin(run, level) for run in RUNS for level in run.levels}))
+"""The margins of error that the 2020 Census was planned with."""
+
+SUMS = (1, 2, 3, 4, 7, 8, 16)
+"""How many basis cells the counts of the finished tables are the sum of."""
+
+
+def noise_for(margin: int, noise: Noise = Noise.GAUSSIAN, stability: int = 22) -> OneCell:
+    """The noise of one basis cell that a margin of error takes."""
+    return noise.distribution(stability, noise.budget(stability, Fraction(margin)))
+
+
+def true_counts(draws: Draws) -> Integers:
+    """The true counts that are compared: all of them, or a thousand evenly spaced."""
+    return np.unique(np.linspace(0, DEVIATIONS * draws.variance**0.5, 1001).astype(np.int64))
+
+
+def _counts(noise: Noise) -> None:
+    print(f"\nCounts, discrete {noise.value}, true counts from 0 to {DEVIATIONS}σ")
+    for margin in MARGINS:
+        for cells in SUMS:
+            draws = Draws(noise_for(margin, noise), cells)
+            truths = true_counts(draws)
+            found = of_counts(_count_estimator(draws, cells, noise, Interval.SHORTEST), draws, truths)
+            places = truths / draws.variance**0.5
+            print(
+                f"margin {margin:3}, {cells:2} cells: least {found.min():.4f} at {places[found.argmin()]:.2f}σ, "
+                f"most {found.max():.4f} at {places[found.argmax()]:.2f}σ, at 0 {found[0]:.4f}"
+            )
+
+
+def _count_estimator(draws: Draws, cells: int, noise: Noise, interval: Interval) -> Callable[[Integers], Estimates]:
+    return lambda noisy: estimate_counts(noisy, draws.variance, cells, noise, interval)
+
+
+def _averages(noise: Noise) -> dict[tuple[Quotient, float], list[float]]:
+    deviations = _deviations()
+    one = noise_for(200, noise)
+    print(f"\nAverages, discrete {noise.value}, margin 200, denominators of 1 and {deviations[1]:g}σ to {DEVIATIONS}σ")
+    curves = {}
+    for quotient in QUOTIENTS:
+        draws = quotient.draws(one)
+        estimator = quotient.estimator(draws, noise)
+        for average in quotient.averages:
+            truths = quotient.truths(average, deviations, draws)
+            found = [of_averages(estimator, draws, truth) for truth in truths]
+            curves[quotient, average] = found
+            print(
+                f"{quotient.name}, {average}: least {min(found):.4f} at {deviations[np.argmin(found)]:g}σ, "
+                f"most {max(found):.4f} at {deviations[np.argmax(found)]:g}σ, at {DEVIATIONS}σ {found[-1]:.4f}"
+            )
+    return curves
+
+
+def _deviations() -> list[float]:
+    return np.arange(0, DEVIATIONS + 0.125, 0.25).tolist()
+
+
+def shortest_credible(
+    numerator: Integers, denominator: Integers, variances: tuple[float, float], least: float, most: float
+) -> Estimates:
+    """The shortest 90% credible interval under a flat prior on plausible pairs, for comparison.
+
+    It begins at one of 801 averages, evenly spaced in the angle; what is estimated is the middle.
+    """
+    stretch = (variances[1] / variances[0]) ** 0.5
+    edges = np.linspace(np.arctan(least * stretch), np.arctan(most * stretch), 801)
+    above, below = numerator / variances[0] ** 0.5, denominator / variances[1] ** 0.5
+    turn = (edges[1:] + edges[:-1]) / 2 - np.arctan2(above, below)[:, None]
+    weight = log_on_ray(np.hypot(above, below)[:, None] * np.cos(turn))
+    below_edge = np.exp(weight - weight.max(axis=1, keepdims=True)).cumsum(axis=1)
+    below_edge = np.pad(below_edge / below_edge[:, -1:], ((0, 0), (1, 0)))
+    averages = np.tan(edges) / stretch
+    lower, upper = np.empty(len(numerator)), np.empty(len(numerator))
+    for row, share in enumerate(below_edge):
+        end = np.interp(share + 0.9, share, averages, right=np.inf)
+        start = int((end - averages).argmin())
+        lower[row], upper[row] = averages[start], end[start]
+    return Estimates((lower + upper) / 2, lower, upper)
+
+
+def _credible(parts: int = 60) -> dict[float, list[float]]:
+    quotient, deviations = QUOTIENTS[0], _deviations()
+    draws = quotient.draws(noise_for(200))
+    variances = draws[0].variance, draws[1].variance
+
+    def estimator(numerator: Integers, denominator: Integers) -> Estimates:
+        return shortest_credible(numerator, denominator, variances, quotient.least, MOST_PERSONS)
+
+    curves = {}
+    print("\nShortest credible interval of persons per household, for comparison")
+    for average in (1.0, 1.5, 2.5):
+        truths = quotient.truths(average, deviations, draws)
+        curves[average] = [of_averages(estimator, draws, truth, parts) for truth in truths]
+        until = [found for each, found in zip(deviations, curves[average], strict=True) if each <= 1.5]
+        print(f"{average}: up to 1.5σ least {min(until):.3f}, most {max(until):.3f}")
+    return curves
+
+
+def _chart_of_counts() -> bytes:
+    draws = Draws(noise_for(200), 1)
+    truths = true_counts(draws)
+    remark = "Discrete Gaussian noise with a margin of error of 200, exact.\nShaded: 86% to 95%."
+    figure, axes = blank("Coverage of the 90% intervals of counts", remark, height=4.4)
+    axes.axhspan(86, 95, color=GRID, zorder=0)
+    for interval, color, words in (
+        (Interval.EQUAL_TAILED, VERMILION, "equal-tailed"),
+        (Interval.SHORTEST, BLUE, "shortest"),
+    ):
+        found = of_counts(_count_estimator(draws, 1, Noise.GAUSSIAN, interval), draws, truths)
+        axes.plot(truths / draws.variance**0.5, 100 * found, color=color, linewidth=1.6, label=words)
+    return _finished(figure, axes, "True count, in standard deviations of its noise", (0, 100))
+
+
+def _chart_of_averages(curves: dict[tuple[Quotient, float], list[float]], credible: dict[float, list[float]]) -> bytes:
+    remark = (
+        "Discrete Gaussian noise with a margin of error of 200 in every cell, 40,000 equally likely pairs.\n"
+        "Every line an average in the tables with a certain truth. Shaded: 86% to 96%."
+    )
+    figure, axes = blank("Coverage of the 90% intervals of averages", remark, height=5.0)
+    axes.axhspan(86, 96, color=GRID, zorder=0)
+    for number, found in enumerate(credible.values()):
+        label = "1, 1.5 and 2.5 persons per household, shortest credible" if not number else None
+        axes.plot(_deviations(), 100 * np.array(found), color=VERMILION, linewidth=1.2, linestyle="--", label=label)
+    for number, found in enumerate(curves.values()):
+        label = "all averages, as published" if not number else None
+        axes.plot(_deviations(), 100 * np.array(found), color=BLUE, linewidth=1.0, alpha=0.7, label=label)
+    return _finished(figure, axes, "True denominator, in standard deviations of its noise", (80, 101))
+
+
+def _finished(figure: Figure, axes: Axes, words: str, limits: tuple[float, float]) -> bytes:
+    axes.axhline(90, color=QUIET, linewidth=0.8, linestyle=":")
+    axes.set_xlim(0, DEVIATIONS)
+    axes.set_ylim(*limits)
+    axes.yaxis.set_major_formatter("{x:g}%")
+    axes.set_xlabel(words)
+    axes.set_ylabel("Draws in which the interval covers")
+    axes.legend(loc="lower right" if limits[0] == 0 else "upper right", frameon=False, fontsize=10)
+    return png(figure)
+
+
+def main() -> None:
+    """Print the figures and draw the charts in `docs`."""
+    for noise in Noise:
+        _counts(noise)
+    (DOCS / "coverage-counts.png").write_bytes(_chart_of_counts())
+    curves = {noise: _averages(noise) for noise in Noise}
+    (DOCS / "coverage-averages.png").write_bytes(_chart_of_averages(curves[Noise.GAUSSIAN], _credible()))
+
+
+if __name__ == "__main__":
+    main()
