@@ -67,9 +67,6 @@ class Promise(Generic[R]):
 class Method(ABC, Generic[R, D]):
     """How one release is charged, drawn, checked and published."""
 
-    stage: ClassVar[str]
-    """The stage that draws."""
-
     draws_from: ClassVar[Sequence[Zone]]
     """The zones that a draw is made from, public ones among them."""
 

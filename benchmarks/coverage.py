@@ -242,16 +242,16 @@ def _chart_of_counts() -> bytes:
 
 def _chart_of_averages(curves: dict[tuple[Quotient, float], list[float]], credible: dict[float, list[float]]) -> bytes:
     remark = (
-        "Discrete Gaussian noise with a margin of error of 200 in every cell, 40,000 equally likely pairs.\n"
-        "Every line an average in the tables with a certain truth. Shaded: 86% to 96%."
+        "Discrete Gaussian noise with a margin of error of 200 in every cell.\n"
+        "A line for each kind of average and each true one. Shaded: 86% to 96%."
     )
     figure, axes = blank("Coverage of the 90% intervals of averages", remark, height=5.0)
     axes.axhspan(86, 96, color=GRID, zorder=0)
     for number, found in enumerate(credible.values()):
-        label = "1, 1.5 and 2.5 persons per household, shortest credible" if not number else None
+        label = "1, 1.5 and 2.5 persons per household: shortest credible interval" if not number else None
         axes.plot(_deviations(), 100 * np.array(found), color=VERMILION, linewidth=1.2, linestyle="--", label=label)
     for number, found in enumerate(curves.values()):
-        label = "all averages, as published" if not number else None
+        label = "all averages: the interval that is published" if not number else None
         axes.plot(_deviations(), 100 * np.array(found), color=BLUE, linewidth=1.0, alpha=0.7, label=label)
     return _finished(figure, axes, "True denominator, in standard deviations of its noise", (80, 101))
 
@@ -263,7 +263,7 @@ def _finished(figure: Figure, axes: Axes, words: str, limits: tuple[float, float
     axes.yaxis.set_major_formatter("{x:g}%")
     axes.set_xlabel(words)
     axes.set_ylabel("Draws in which the interval covers")
-    axes.legend(loc="lower right" if limits[0] == 0 else "upper right", frameon=False, fontsize=10)
+    axes.legend(loc="lower right", frameon=False, fontsize=10)
     return png(figure)
 
 

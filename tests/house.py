@@ -1,6 +1,7 @@
 """A small house for tests: a dataset and a release on it, in files of their own, run through real Dagster.
 
-Here belongs what several tests build on. Everything is real: CSV files, DuckDB files, a Dagster instance.
+Here belongs what the tests of all kinds of release build on, and the house of a release by permutation swapping; that
+of an S-DHC release belongs in `phsafe_house`. Everything is real: CSV files, DuckDB files, a Dagster instance.
 """
 
 import csv
@@ -8,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 from unittest.mock import patch
 
 import dagster as dg
@@ -23,8 +24,9 @@ from assets.confidentiality import nodes_of
 from assets.gates.asset import build_gates
 from assets.invariants.asset import build_invariants
 from assets.ledger.asset import build_composition, build_composition_checks, build_ledger
-from assets.method import House
+from assets.method import House, Method
 from assets.publication.asset import build_publication
+from assets.release import Release
 from assets.swap.asset import build_swapped
 from assets.swap.method import Swapping
 from assets.swap.release import SwappingRelease
@@ -93,17 +95,20 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         writer.writerows(rows)
 
 
+R = TypeVar("R", bound=Release)
+
+
 @dataclass
-class SmallHouse:
+class SmallHouse(Generic[R]):
     """A dataset, a release, their assets and resources, all below one folder."""
 
     root: Path
-    house: House[SwappingRelease]
+    house: House[R]
     definitions: dg.Definitions
     instance: dg.DagsterInstance
 
     @property
-    def release(self) -> SwappingRelease:
+    def release(self) -> R:
         return self.house.release
 
     def run(self, *stages: str, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
@@ -188,6 +193,24 @@ class SmallHouse:
             yield connection
 
 
+def first_broken(house: SmallHouse[Any], broken: set[str]) -> set[str]:
+    """The broken promises of the first stage that breaks one: later stages rest on it, and are not asked."""
+    stages = [promise.stage for promise in house.house.method.promises() if promise.name in broken]
+    return {promise.name for promise in house.house.method.promises() if promise.stage == stages[0]} & broken
+
+
+def refuses_to_publish(house: SmallHouse[Any], broken: set[str], says: str, *stages: str) -> None:
+    """The publication is not made, says which promises are broken and no others, and stays as it was."""
+    before, ledger = house.published(), house.ledger
+    refusal = house.refusal(*(stages or ("publication",)))
+    assert refusal.startswith(f"{house.release.schema}__publication:")
+    named = {promise.name for promise in house.house.method.promises() if f"{promise.name}: " in refusal}
+    assert (says and says in refusal) or named == first_broken(house, broken)
+    assert house.published() == before != {}
+    assert list(house.release.folder.parent.iterdir()) == [house.release.folder], "nothing is left half-way"
+    assert house.ledger == ledger
+
+
 # The stages that a publication needs; without the pictures of `utility` a run takes half as long.
 TO_PUBLICATION = ("cef", "invariants", "charge", "swapped", "tables", "ledger", "composition", "publication")
 
@@ -205,6 +228,26 @@ def small_dataset(root: Path, *, with_persons: bool = False, **changes: Any) -> 
     if with_persons:
         declared["persons"] = {"path": str(root / "persons.csv"), "columns": PERSONS}
     return DatasetDeclaration.model_validate(declared | changes)
+
+
+def furnished(root: Path, method: Method[R, Any], *definitions: dg.Definitions) -> SmallHouse[R]:
+    """A house of what was declared, with resources below its folder, and the jobs that `SmallHouse` runs."""
+    warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
+    custody = Custody(folder=str(root / "custody"), variable="STIRRED_TEST_MASTER_KEY")
+    ledger = Ledger(warehouse=warehouse, custody=custody)
+    whole = dg.Definitions.merge(
+        *definitions,
+        dg.Definitions(
+            resources={"warehouse": warehouse, "custody": custody, "ledger": ledger},
+            jobs=[
+                dg.define_asset_job("release", selection=dg.AssetSelection.all()),
+                dg.define_asset_job("checks", selection=dg.AssetSelection.all_asset_checks()),
+            ],
+            executor=dg.in_process_executor,
+        ),
+    )
+    house = House(method, warehouse, custody, ledger, nodes_of(whole.resolve_asset_graph()))
+    return SmallHouse(root, house, whole, dg.DagsterInstance.ephemeral())
 
 
 def small_release(dataset: DatasetDeclaration, root: Path, **changes: Any) -> SwappingRelease:
@@ -230,7 +273,7 @@ def small_house(
     dataset: Mapping[str, Any] | None = None,
     units: Sequence[Mapping[str, Any]] | None = None,
     **changes: Any,
-) -> SmallHouse:
+) -> SmallHouse[SwappingRelease]:
     """A small house whose source files are written; nothing has run yet.
 
     Args:
@@ -248,9 +291,6 @@ def small_house(
     declared = small_dataset(root, with_persons=bool(persons), **(dataset or {}))
     release = small_release(declared, root, **changes)
     method = Swapping(release)
-    warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
-    custody = Custody(folder=str(root / "custody"), variable="STIRRED_TEST_MASTER_KEY")
-    ledger = Ledger(warehouse=warehouse, custody=custody)
     cef, *cef_checks = build_cef(declared, root)
     definitions = dg.Definitions(
         assets=[
@@ -265,12 +305,5 @@ def small_house(
             build_ledger([release.key("charge")], [release.key("swapped")]),
         ],
         asset_checks=[*cef_checks, *build_composition_checks(declared), *build_gates(method)],
-        resources={"warehouse": warehouse, "custody": custody, "ledger": ledger},
-        jobs=[
-            dg.define_asset_job("release", selection=dg.AssetSelection.all()),
-            dg.define_asset_job("checks", selection=dg.AssetSelection.all_asset_checks()),
-        ],
-        executor=dg.in_process_executor,
     )
-    house = House(method, warehouse, custody, ledger, nodes_of(definitions.resolve_asset_graph()))
-    return SmallHouse(root, house, definitions, dg.DagsterInstance.ephemeral())
+    return furnished(root, method, definitions)

@@ -94,7 +94,7 @@ def ingest(session: Session, declaration: DatasetDeclaration, root: Path, versio
         if findings:
             raise SourceError(findings)
         if declaration.persons is None:
-            session.run("cef/drop_table", table=Table(Zone.CONFIDENTIAL, declaration.name, "persons"))
+            session.run("warehouse/drop_table", table=Table(Zone.CONFIDENTIAL, declaration.name, "persons"))
     # DuckDB reads committed rows on all cores, and those of a running transaction on one.
     return session.content_version(declaration.cef_tables(), version_key)
 

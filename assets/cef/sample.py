@@ -65,7 +65,7 @@ def write_sample(
             )
             paths.append(folder / f"{name}.{file_format}")
             session.run(f"cef/write_{file_format}", rows=rows, columns=columns, path=literal(paths[-1]))
-            session.run("cef/drop_table", table=rows)
+            session.run("warehouse/drop_table", table=rows)
     return paths
 
 

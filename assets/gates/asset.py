@@ -22,9 +22,10 @@ SHARED_STAGES = {"cef", "composition"}
 
 
 def build_gates(method: Method[Any, Any]) -> list[dg.AssetChecksDefinition]:
-    """A blocking check for every promise a release makes of its own, and one for the files once published."""
+    """A blocking check for every promise a release makes of its own, and one for the files, if any are published."""
     own = [promise for promise in method.promises() if promise.stage not in SHARED_STAGES]
-    return [*(_gate(method, promise) for promise in own), _files(method.release)]
+    publishes = any(promise.stage == "charge" for promise in own)
+    return [*(_gate(method, promise) for promise in own), *([_files(method.release)] if publishes else [])]
 
 
 def _gate(method: Method[Any, Any], promise: Promise[Any]) -> dg.AssetChecksDefinition:

@@ -15,7 +15,7 @@ from assets.cef.declaration import DatasetDeclaration
 from assets.conventions import POOL, attributes, check_result, preview, table_schema
 from mechanisms.accounting.composition import DoesNotCompose, fits, stated
 from mechanisms.accounting.specification import Total
-from resources.chain import GENESIS, Entry
+from resources.chain import GENESIS, RESERVE, Entry
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
@@ -102,7 +102,7 @@ is the one place where every charge is counted, whatever its unit: an upper boun
             metadata={
                 "counted against the cap": "; ".join(counted),
                 "cap": stated(dataset.cap, 4),
-                "charges": max((total.releases for total in totals), default=0),
+                "charges": sum(entry.kind == RESERVE and entry.dataset == dataset.name for entry in ledger.entries()),
                 "totals": preview(["unit", "output premetric", "loss", "charges", "left out"], shown),
                 "invariants": dg.MetadataValue.md(
                     "\n".join(f"- {words}" for words in dict.fromkeys(w for t in totals for w in t.multiverse))

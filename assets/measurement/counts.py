@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
-from mechanisms.phsafe.runs import RUN, RUNS, Geography, Level
+from mechanisms.phsafe.runs import RUN, RUNS, Level
 from resources.statements import Table
 from resources.warehouse import Made, Session
 
@@ -46,9 +46,15 @@ def grid_counts(
     for name, level in released:
         if name not in RUN or level not in RUN[name].levels:
             raise ValueError(f"there is no run {name} for level {level.name}")
-    regions = {Geography.NATION: ("USA", ["1"]), Geography.STATE: ("STATE", sorted(set(states)))}
     grid = [
-        (run.name, level.name, *regions[level.geography], list(level.iterations.codes), list(run.cells))
+        (
+            run.name,
+            level.name,
+            level.geography.region_type,
+            list(level.regions(states)),
+            list(level.iterations.codes),
+            list(run.cells),
+        )
         for run in RUNS
         for level in run.levels
         if (run.name, level) in released

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from assets.charge.draw import Draw
 from assets.measurement.release import PHSafeRelease
+from mechanisms.phsafe import noise
 from resources.custody import Custody
 from resources.warehouse import Session
 
-MECHANISM, VERSION = "PHSafe", 1
-"""The version is raised when the same stream would give other output."""
-
+MECHANISM = "PHSafe"
 COUNTS_VERSION = "counts_version"
 
 
@@ -38,7 +37,7 @@ def describe_draw(session: Session, release: PHSafeRelease, custody: Custody) ->
             "stage": "noisy_measurements",
             "partition": None,
             "mechanism": MECHANISM,
-            "version": VERSION,
+            "version": noise.VERSION,
             "parameters": release.design.as_record() | {"custody": release.custody.value},
             "inputs": {"counts": version},
         }

@@ -6,11 +6,13 @@ Here belongs the way between the tables and `noise`. When a draw is made belongs
 import pyarrow as pa
 
 from assets.charge.draw import StaleInputError
-from assets.measurement.counts import grid_counts
+from assets.measurement.counts import grid_counts, write_counts
 from assets.measurement.draw import COUNTS_VERSION, PHSafeDraw
-from assets.measurement.join import joined_counts, write_truncation_report
-from assets.measurement.noise import draw_noise, measured, measurements_version, require_grid
+from assets.measurement.join import joined_counts, write_truncated_join, write_truncation_report
+from assets.measurement.noise import measured, measurements_version, require_grid
 from assets.measurement.release import PHSafeRelease
+from mechanisms.phsafe.noise import draw_noise
+from mechanisms.phsafe.runs import Level
 from resources.custody import Custody
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Made, Session, Warehouse
@@ -31,24 +33,28 @@ def join_made(session: Session, release: PHSafeRelease) -> Made:
 
 def counts_made(session: Session, release: PHSafeRelease) -> Made:
     """How the exact counts are made from the truncated join."""
-    released = {(run.name, level) for run, level, _ in release.design.released}
-    return grid_counts(session, release.confidential(JOINED), release.design.states, released)
+    return grid_counts(session, release.confidential(JOINED), release.design.states, _released(release))
+
+
+def _released(release: PHSafeRelease) -> set[tuple[str, Level]]:
+    return {(run.name, level) for run, level, _ in release.design.released}
 
 
 def write_join(session: Session, release: PHSafeRelease) -> None:
     """Write the truncated join, counted, and what truncation leaves out."""
-    name, values, names = join_made(session, release)
-    session.create(release.confidential(JOINED), name, values, **names)
-    thresholds = truncation(release)
+    states, thresholds = release.design.states, truncation(release)
+    write_truncated_join(session, release.dataset, release.confidential(JOINED), states, thresholds)
+    report = release.confidential(REPORT)
     if any(threshold is not None for threshold in thresholds.values()):
-        report = release.confidential(REPORT)
-        write_truncation_report(session, release.dataset, report, release.design.states, thresholds)
+        write_truncation_report(session, release.dataset, report, states, thresholds)
+    else:
+        session.run("warehouse/drop_table", table=report)
 
 
 def write_exact_counts(session: Session, release: PHSafeRelease) -> None:
     """Write the exact counts of all that is released."""
-    name, values, names = counts_made(session, release)
-    session.create(release.confidential(COUNTS), name, values, **names)
+    joined, target = release.confidential(JOINED), release.confidential(COUNTS)
+    write_counts(session, joined, target, release.design.states, _released(release))
 
 
 def counts_version(session: Session, release: PHSafeRelease, custody: Custody) -> str:

@@ -20,6 +20,7 @@ from assets.postprocessing.published import published_tables
 from assets.publication.certificate import Statement
 from assets.publication.package import PublishedTable
 from mechanisms.accounting.composition import symbol
+from mechanisms.phsafe.margins import Noise
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Session
@@ -28,7 +29,6 @@ from resources.warehouse import Session
 class PHSafeMethod(Method[PHSafeRelease, PHSafeDraw]):
     """How a PHSafe release is charged, drawn, checked and published."""
 
-    stage = "noisy_measurements"
     draws_from = (Zone.CONFIDENTIAL, Zone.PUBLIC)
     charge_follows = "counts"
     charge_crossing = KEYED
@@ -55,10 +55,12 @@ class PHSafeMethod(Method[PHSafeRelease, PHSafeDraw]):
         }
 
     def charge_description(self) -> str:
+        gaussian = self.release.design.noise is Noise.GAUSSIAN
         letter = symbol(self.release.design.bounded)
+        source = "Theorems 3 and 4 of Sexton et al." if gaussian else "group privacy of two"
         return f"""All runs are charged together, with a line for each run and level. Budgets are declared for one
 person added or removed (unbounded neighbors); what is charged is the loss for one person's record changed (bounded),
-2Σ{letter} over runs and levels (Theorems 3 and 4 of Sexton et al.). Nothing of it depends on the data but the draw's
+2Σ{letter} over runs and levels ({source}). Nothing of it depends on the data but the draw's
 name, which a keyed version of the exact counts enters into."""
 
     def stored_version(self, session: Session, draw: PHSafeDraw) -> str | None:

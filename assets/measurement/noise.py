@@ -1,7 +1,6 @@
-"""The draw: noise for every count of a release, from the draw's own key.
+"""Cells and their noise as tables: which cells a design releases, and measurements with what is known of their noise.
 
-Here belongs the way between the counts' table and the samplers. Which noise belongs to which count is the design's to
-say, how it is sampled `mechanisms.sampling`'s.
+Here belongs the way between Arrow tables and the mechanism's arrays. The noise itself is `mechanisms.phsafe.noise`.
 """
 
 from collections.abc import Iterator
@@ -15,8 +14,7 @@ from numpy.typing import NDArray
 
 from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.margins import Noise
-from mechanisms.phsafe.runs import Geography, Level, Run
-from mechanisms.sampling.stream import RandomStream
+from mechanisms.phsafe.runs import Level, Run
 
 DISTRIBUTIONS = {Noise.GAUSSIAN: "Discrete Gaussian", Noise.LAPLACE: "Discrete Laplace"}
 """Names of the noise distributions in the published measurements."""
@@ -41,6 +39,10 @@ def require_grid(counts: pa.Table, design: PHSafeDesign) -> None:
         GridError: if rows are missing, too many or out of order.
     """
     expected = grid(design)
+    if not all(pa.types.is_integer(counts.schema.field(name).type) for name in ("data_cell", "count")):
+        raise GridError("cells and counts are not integers")
+    if counts["count"].null_count:
+        raise GridError(f"{counts['count'].null_count:,} cells have no count")
     for name in expected.column_names:
         if (
             not counts[name]
@@ -55,8 +57,7 @@ def grid(design: PHSafeDesign) -> pa.Table:
     """The cells that a design releases, in the order of their noise: by run, level, region, iteration and cell."""
     parts = []
     for run, level, _ in design.released:
-        nation = level.geography is Geography.NATION
-        regions, codes, cells = ["1"] if nation else sorted(design.states), sorted(level.iterations.codes), run.cells
+        regions, codes, cells = level.regions(design.states), sorted(level.iterations.codes), run.cells
         size = len(regions) * len(codes) * len(cells)
         parts.append(
             pa.table(
@@ -64,7 +65,7 @@ def grid(design: PHSafeDesign) -> pa.Table:
                     "run": pa.repeat(run.name, size),
                     "level": pa.repeat(level.name, size),
                     "region_id": pa.array(np.repeat(np.array(regions, object), len(codes) * len(cells)), pa.string()),
-                    "region_type": pa.repeat("USA" if nation else "STATE", size),
+                    "region_type": pa.repeat(level.geography.region_type, size),
                     "iteration_code": pa.array(
                         np.tile(np.repeat(np.array(codes, object), len(cells)), len(regions)), pa.string()
                     ),
@@ -82,21 +83,6 @@ def slices(cells: pa.Table, design: PHSafeDesign) -> Iterator[tuple[Run, Level, 
         size = design.groups(level) * len(run.cells)
         yield run, level, cells.slice(start, size)
         start += size
-
-
-def draw_noise(design: PHSafeDesign, key: bytes) -> NDArray[np.int64]:
-    """The noise of all counts in the order in which the design releases them; shape (cells,).
-
-    Every run and level has a stream of its own, so that no other has a part in its noise.
-    """
-    return np.concatenate(
-        [
-            design.noise_of(run, level).sample(
-                design.groups(level) * len(run.cells), RandomStream(key, f"PHSafe {run.name} {level.name}")
-            )
-            for run, level, _ in design.released
-        ]
-    )
 
 
 def measured(counts: pa.Table, design: PHSafeDesign, noise: NDArray[np.int64]) -> pa.Table:

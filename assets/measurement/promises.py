@@ -24,11 +24,12 @@ from assets.measurement.measurements import (
     in_order,
     join_made,
 )
-from assets.measurement.noise import DISTRIBUTIONS, GridError, draw_noise, require_grid, slices, variance_of
+from assets.measurement.noise import DISTRIBUTIONS, GridError, require_grid, slices, variance_of
 from assets.measurement.release import PHSafeRelease
 from assets.method import House, Promise
 from assets.postprocessing.promises import finished_promises
-from mechanisms.sampling.goodness import fit
+from mechanisms.phsafe.noise import draw_noise
+from mechanisms.sampling.goodness import misfits
 from resources.statements import Zone
 
 Here = House[PHSafeRelease]
@@ -116,8 +117,6 @@ def _grid_problems(release: PHSafeRelease, cells: pa.Table) -> list[str]:
         require_grid(cells, release.design)
     except GridError as error:
         return [str(error)]
-    if cells.schema.field("count").type != pa.int64() or cells["count"].null_count:
-        return ["a count is not an integer"]
     return []
 
 
@@ -156,10 +155,11 @@ def _noise(house: Here) -> list[str]:
     if release.can_replay and house.ledger.reservation(draw.draw_id) is not None:
         again = draw_noise(release.design, house.custody.open_key(draw.draw_id, release.custody))
         problems += said(int((noise != again).sum()), "measurements that are not count and noise")
-    start, drawn = 0, []
+    start, drawn = 0, {}
     for run, level, part in slices(measurements, release.design):
-        drawn.append((noise[start : start + len(part)], release.design.noise_of(run, level)))
+        drawn[f"{run.name} {level.name}"] = (
+            noise[start : start + len(part)],
+            release.design.noise_of(run, level),
+        )
         start += len(part)
-    if fit(drawn).alarm:
-        problems.append("the noise does not have the declared distribution")
-    return problems
+    return problems + [f"the noise does not have the declared distribution: {name}" for name in misfits(drawn)]

@@ -11,6 +11,7 @@ from assets.measurement.join import PERSON_COLUMNS, UNIT_COLUMNS
 from assets.release import Release
 from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.estimation import Interval
+from mechanisms.phsafe.runs import RUN
 from mechanisms.phsafe.tables import SHELL, SHELLS
 
 _INTEGERS = {"MAFID", "QAGE"}
@@ -57,6 +58,13 @@ class PHSafeRelease(Release):
             if name not in available_products(self.design):
                 runs = " and ".join(SHELL[name].runs)
                 self.refuse(f"products: {name} is made from {runs}, which are not released together at any level")
+            for cell in SHELL[name].cells:
+                truncation = self.design.truncation(RUN[cell.counted.run])
+                if truncation is not None and truncation < cell.least:
+                    self.refuse(
+                        f"products: {name}: {cell.counted.run} keeps at most {truncation} persons of a unit, but an "
+                        f"average of {name} is at least {cell.least}"
+                    )
         if not 0 < self.delta < 1:
             self.refuse(f"delta: {self.delta} does not lie strictly between 0 and 1")
         if not self.private and not self.dataset.synthetic:

@@ -3,15 +3,17 @@
 Here belong words and figures for readers. The mathematics belongs in `mechanisms.phsafe` and `mechanisms.accounting`.
 """
 
-from assets.measurement.draw import MECHANISM, VERSION, PHSafeDraw
+from assets.measurement.draw import MECHANISM, PHSafeDraw
 from assets.measurement.noise import DISTRIBUTIONS
 from assets.measurement.release import PHSafeRelease
 from assets.publication.certificate import DataVersion, Equivalent, Parameter, Statement
-from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.composition import symbol
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.phsafe import noise
+from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.margins import Noise
-from mechanisms.phsafe.runs import STATES
+from mechanisms.phsafe.runs import STATES, Geography
 
 PLACES = 4
 
@@ -33,7 +35,7 @@ def phsafe_statement(release: PHSafeRelease, draw: PHSafeDraw, output_version: s
     """
     return Statement(
         mechanism=f"{MECHANISM}: truncated join, and noise for every count",
-        mechanism_version=str(VERSION),
+        mechanism_version=str(noise.VERSION),
         parameters=_parameters(release),
         loss_source=LOSS_SOURCE[release.design.noise],
         data_versions=(
@@ -49,9 +51,10 @@ def equivalents(release: PHSafeRelease) -> tuple[Equivalent, ...]:
     """The guarantee for unbounded and bounded neighbors, and in zCDP each as (ε, δ) by both conversions."""
     unbounded, bounded = release.design.unbounded, release.design.bounded
     added, changed = "one person added or removed (unbounded)", "one person's record changed (bounded)"
-    source = "The sum over all runs and levels. Sexton et al., Theorems 1 and 2"
+    theorems = " Sexton et al., Theorems 1 and 2" if release.design.noise is Noise.GAUSSIAN else ""
+    source = f"The sum over all runs and levels.{theorems}"
     stated = [
-        Equivalent(f"{_symbol(unbounded)} for {added}", f"{unbounded}, rounded up {unbounded.rounded_up(6)}", source)
+        Equivalent(f"{symbol(unbounded)} for {added}", f"{unbounded}, rounded up {unbounded.rounded_up(6)}", source)
     ]
     for loss, neighbors in ((unbounded, added), (bounded, changed)):
         if isinstance(loss, ConcentratedLoss):
@@ -69,10 +72,6 @@ def equivalents(release: PHSafeRelease) -> tuple[Equivalent, ...]:
     return tuple(stated)
 
 
-def _symbol(loss: Loss) -> str:
-    return "ρ" if isinstance(loss, ConcentratedLoss) else "ε"
-
-
 def _parameters(release: PHSafeRelease) -> tuple[Parameter, ...]:
     design = release.design
     runs = tuple(dict.fromkeys(run for run, _, _ in design.released))
@@ -83,7 +82,7 @@ def _parameters(release: PHSafeRelease) -> tuple[Parameter, ...]:
         for run in runs
     )
     return (
-        Parameter("Regions", (*(["the nation"] if design.nation else []), *(STATES[code] for code in design.states))),
+        _regions(design),
         Parameter("Noise", DISTRIBUTIONS[design.noise], "Drawn exactly, for every run, region, iteration and cell."),
         Parameter(
             "Truncation and stability",
@@ -93,8 +92,16 @@ def _parameters(release: PHSafeRelease) -> tuple[Parameter, ...]:
         ),
         Parameter(
             "Intervals",
-            f"90%, {release.interval.value.replace('_', ' ')}",
-            "Credible intervals of the finished tables, given the noisy measurements alone; they say nothing of what "
-            "truncation leaves out.",
+            f"90%; of counts the {release.interval.value.replace('_', '-')} credible ones",
+            "Given the noisy measurements alone; they say nothing of what truncation leaves out. An average's interval "
+            "holds the averages compatible with both its measurements.",
         ),
     )
+
+
+def _regions(design: PHSafeDesign) -> Parameter:
+    names = tuple(STATES[code] for code in design.states)
+    nation = ("the nation",) if Geography.NATION.region_type in design.region_types else ()
+    if Geography.STATE.region_type in design.region_types:
+        return Parameter("Regions", (*nation, *names))
+    return Parameter("Regions", nation, f"The nation is {', '.join(names)}.")

@@ -23,8 +23,8 @@ _COLUMNS = {
     "level": "Population group level",
     "cell": "Number of the table's cell",
     "estimate": "What the measurements say the count or average is",
-    "lower": "Lower end of the 90% credible interval",
-    "upper": "Upper end of the 90% credible interval",
+    "lower": "Lower end of the 90% interval",
+    "upper": "Upper end of the 90% interval",
     "margin_of_error": "90% margin of error; of an average, half the interval's width",
 }
 
@@ -64,9 +64,9 @@ def build_tables(release: PHSafeRelease) -> dg.AssetsDefinition:
         deps=[release.key("noisy_measurements"), release.key("postprocessed")],
         group_name=release.schema,
         description=(
-            "The finished tables "
-            + ", ".join(f"{name} ({SHELL[name].title})" for name in release.products)
-            + "; and the measurements in the production format, "
+            "The finished tables: "
+            + (", ".join(f"{name} ({SHELL[name].title})" for name in release.products) or "none")
+            + ". And the measurements in the production format: "
             + ", ".join(measured_files(release.design))
             + ". PH5_num is PH4, and PH8_num is made from PH7. Public data only."
         ),
@@ -121,7 +121,7 @@ def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
 
 def _first_rows(session: Session, release: PHSafeRelease) -> dict[str, dg.MarkdownMetadataValue]:
     """The finished tables of the widest region, whole, for the asset's page."""
-    region = "1" if release.design.nation else release.design.states[0]
+    region = min(release.design.regions)
     shown = {}
     for name in release.products:
         rows = session.rows(
@@ -146,7 +146,8 @@ def _description(release: PHSafeRelease) -> str:
     return f"""What the noisy measurements say about every cell of the finished tables.
 
 A table's margins are sums of measured cells, whose variances add up. A count's posterior under a flat prior on
-0, 1, 2, … is P(y | noisy) ∝ P(noise = noisy − y): the estimate is its mean, rounded, and the interval its 90% credible
-set ({kind}). An average comes from numerator and denominator jointly, both restricted to plausible values: a household
-has at least one person, a family at least two. Nothing is ever negative or infinite. Only public measurements are read,
-so nothing more is charged."""
+0, 1, 2, … is P(y | noisy) ∝ P(noise = noisy − y): the estimate is its mean, rounded, and the interval its {kind} set of
+90%. An average comes from numerator and denominator jointly, both restricted to plausible values: a household has at
+least one person, a family at least two. Its interval holds the averages that are compatible with both measurements, so
+that it covers the true one in about 90% of draws. Nothing is ever negative or infinite. Only public measurements are
+read, so nothing more is charged."""

@@ -117,7 +117,7 @@ def _rows(shell: Shell, level: Level, cell: Cell, measured: _Measured) -> pa.Tab
 
 def _average(cell: Cell, counted: _Sums, per: _Sums, design: PHSafeDesign) -> Estimates:
     # No unit has more persons in the numerator than its run's truncation keeps.
-    most = max(design.truncation(RUN[cell.counted.run]) or 0, cell.least)
+    most = design.truncation(RUN[cell.counted.run]) or 0
     return estimate_averages(counted.noisy, counted.variance, per.noisy, per.variance, cell.least, most, design.noise)
 
 

@@ -8,7 +8,7 @@ from assets.measurement.release import PHSafeRelease
 from assets.parameters.asset import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
 from assets.postprocessing.tables import finished_table, measured_files, measured_table
 from assets.publication.package import PublishedColumn, PublishedTable
-from mechanisms.phsafe.runs import ITERATIONS, STATES
+from mechanisms.phsafe.runs import ITERATIONS, NATION_ID, STATES
 from mechanisms.phsafe.tables import SHELL, Shell
 
 PIPE = "|"
@@ -28,12 +28,12 @@ def published_tables(release: PHSafeRelease) -> list[PublishedTable]:
 def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
     number = "decimal" if shell.averages else "integer"
     unit = "average" if shell.averages else "count"
-    kind = release.interval.value.replace("_", "-")
+    kind = "" if shell.averages else f"{release.interval.value.replace('_', '-')} credible "
     return PublishedTable(
         shell.name.lower(),
         f"{shell.name}: {shell.title}",
-        f"Universe: {shell.universe}. Estimates from the noisy measurements, with 90% credible intervals ({kind}); "
-        "what truncation leaves out is not in them. Post-processing: it costs nothing more.",
+        f"Universe: {shell.universe}. Estimates from the noisy measurements, with 90% {kind}intervals; what truncation "
+        "leaves out is not in them. Post-processing: it costs nothing more.",
         finished_table(release, shell.name),
         (
             *_group(release),
@@ -44,14 +44,14 @@ def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
             ),
             PublishedColumn("label", "string", "The cell in words, under the cells it is a part of"),
             PublishedColumn("estimate", number, f"The {unit}, given the measurements"),
-            PublishedColumn("lower", number, "Lower end of the 90% credible interval"),
-            PublishedColumn("upper", number, "Upper end of the 90% credible interval"),
+            PublishedColumn("lower", number, "Lower end of the 90% interval"),
+            PublishedColumn("upper", number, "Upper end of the 90% interval"),
             PublishedColumn(
                 "margin_of_error",
                 "decimal",
                 "90% margin of error of the noise in the count before post-processing: 1.645 standard deviations"
                 if not shell.averages
-                else "Half the width of the 90% credible interval",
+                else "Half the width of the 90% interval",
             ),
         ),
         ("region_type", "region_id", "iteration_code", "cell"),
@@ -59,13 +59,14 @@ def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
 
 
 def _group(release: PHSafeRelease) -> tuple[PublishedColumn, ...]:
-    regions = {code: STATES[code] for code in sorted(release.design.states)}
-    if release.design.nation:
-        regions = {"1": "The nation"} | regions
+    design = release.design
+    regions = {code: name for code, name in ({NATION_ID: "The nation"} | STATES).items() if code in design.regions}
+    types = {name: words for name, words in _REGION_TYPES.items() if name in design.region_types}
+    codes = {code: words for code, words in ITERATIONS.items() if code in design.iterations}
     return (
-        PublishedColumn("region_type", "string", "Geographic level", _REGION_TYPES),
+        PublishedColumn("region_type", "string", "Geographic level", types),
         PublishedColumn("region_id", "string", "1 for the nation, or the state's FIPS code", regions),
-        PublishedColumn("iteration_code", "string", "Race and ethnicity iteration", ITERATIONS),
+        PublishedColumn("iteration_code", "string", "Race and ethnicity iteration", codes),
     )
 
 

@@ -26,7 +26,6 @@ from resources.warehouse import Session
 class Swapping(Method[SwappingRelease, SwappingDraw]):
     """How a swapping release is charged, drawn, checked and published."""
 
-    stage = "swapped"
     draws_from = (Zone.CONFIDENTIAL, Zone.PUBLIC)
     charge_follows = "invariants"
     publishes_from = ("invariants", "charge", "swapped", "tables")

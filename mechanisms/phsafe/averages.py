@@ -110,7 +110,8 @@ def estimate_averages(
 def _seen_from_the_middle(above: Floats, below: Floats, first: Floats, last: Floats) -> tuple[Floats, Floats]:
     """How far the noisy pair is from the tip, and its angle to the middle of the sector, within ±π."""
     turn = np.arctan2(above, below) - (first + last) / 2
-    return np.hypot(above, below), (turn + np.pi) % (2 * np.pi) - np.pi
+    # Where the denominator is all but exact, angles are tiny: a remainder modulo 2π would leave no digit of them.
+    return np.hypot(above, below), np.where(turn < -np.pi, turn + 2 * np.pi, turn)
 
 
 def _outside(turn: Floats, half: Floats) -> Floats:

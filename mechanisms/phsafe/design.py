@@ -37,13 +37,14 @@ LARGEST_BUDGET = 1000
 LARGEST_DENOMINATOR = 10**12
 """Of a budget: enough for any that is written by hand."""
 
+LARGEST_VARIANCE = 10**18
+"""Of one count's noise: σ is then a billion, more than there are persons in any census but two."""
+
 LARGEST_TRUNCATION = 99_999
 """Persons that a unit of the production layout holds at most."""
 
 MULTIVERSE = ("whether a block has a housing unit or not",)
 """The invariants of every PHSafe release, in words."""
-
-_OUTPUT = {Noise.GAUSSIAN: "zCDP", Noise.LAPLACE: "pure DP"}
 
 
 class DesignError(ValueError):
@@ -133,6 +134,11 @@ class PHSafeDesign:
             )
         if budget.denominator > LARGEST_DENOMINATOR:
             raise DesignError(f"{field_name}: a budget's denominator is at most a trillion")
+        if self.noise.distribution(self.stability(run), budget).exact_variance > LARGEST_VARIANCE:
+            raise DesignError(
+                f"{field_name}: {self.noise.symbol} = {float(budget):g} at Δ = {self.stability(run)} makes noise of a "
+                f"variance above {LARGEST_VARIANCE:g}, which drowns any count"
+            )
         if level.geography is Geography.NATION and not self.nation:
             raise DesignError(f"{field_name}: {_PR} has no levels of the nation")
 
@@ -176,10 +182,24 @@ class PHSafeDesign:
     def _budgets(self) -> dict[tuple[str, str], Fraction]:
         return {(run.name, level.name): budget for run, level, budget in self.released}
 
+    @cached_property
+    def regions(self) -> frozenset[str]:
+        """Identifiers of the regions that something is released for."""
+        return frozenset(region for _, level, _ in self.released for region in level.regions(self.states))
+
+    @cached_property
+    def region_types(self) -> frozenset[str]:
+        """Types of these regions, `USA` and `STATE`."""
+        return frozenset(level.geography.region_type for _, level, _ in self.released)
+
+    @cached_property
+    def iterations(self) -> frozenset[str]:
+        """Codes of the iterations that something is released for."""
+        return frozenset(code for _, level, _ in self.released for code in level.iterations.codes)
+
     def groups(self, level: Level) -> int:
         """How many population groups a level has: regions times iterations."""
-        regions = len(self.states) if level.geography is Geography.STATE else 1
-        return regions * len(level.iterations.codes)
+        return len(level.regions(self.states)) * len(level.iterations.codes)
 
     @property
     def unbounded_lines(self) -> tuple[Line, ...]:

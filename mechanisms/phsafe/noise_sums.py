@@ -100,7 +100,7 @@ class NoiseSum:
         if self.noise is Noise.LAPLACE:
             last = self.weights[-2:] if self.reach else np.array([1.0, _LEAST_WEIGHT])
             return np.full(places.shape, -math.log(last[1] / last[0]))
-        return (2.0 * places + 1) / (2 * self.cells * self._parameter)
+        return np.asarray((2.0 * places + 1) / (2 * self.cells * self._parameter), dtype=np.float64)
 
     @property
     def _one(self) -> float:
@@ -130,10 +130,10 @@ class NoiseSum:
     def _convolved_gaussian(self, most: int) -> Floats:
         places = np.arange(-most, most + 1, dtype=np.float64)
         one = np.exp(-np.square(places) / (2 * self._parameter))
-        summed: Floats = one
+        summed = one
         for _ in range(self.cells - 1):
-            summed = np.convolve(summed, one).astype(np.float64)
-        return summed[len(summed) // 2 :][: most + 1]
+            summed = np.convolve(summed, one)
+        return np.asarray(summed[len(summed) // 2 :][: most + 1], dtype=np.float64)
 
 
 def _gaussian_variance(parameter: float) -> float:

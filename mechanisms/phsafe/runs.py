@@ -4,6 +4,7 @@ Here belong the names and numbers that the runs, their output files and the fini
 belong to which cell is said in SQL (`sql/measurement`), what a run costs in `design`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -14,6 +15,11 @@ class Geography(StrEnum):
 
     NATION = "nation"
     STATE = "state"
+
+    @property
+    def region_type(self) -> str:
+        """How its regions are marked in the measurements."""
+        return "USA" if self is Geography.NATION else "STATE"
 
 
 class Iterations(StrEnum):
@@ -56,6 +62,10 @@ class Level:
 
     geography: Geography
     iterations: Iterations
+
+    def regions(self, states: Sequence[str]) -> tuple[str, ...]:
+        """Identifiers of the level's regions in ascending order: the nation's, or the states' FIPS codes."""
+        return (NATION_ID,) if self.geography is Geography.NATION else tuple(sorted(states))
 
     @property
     def name(self) -> str:
@@ -152,6 +162,9 @@ DERIVED = (
     Derived("PH8_num", "PH7", {2: (2, 3), 3: (4,)}),
 )
 """The two files that complete the eleven of production."""
+
+NATION_ID = "1"
+"""The nation's identifier among the regions."""
 
 PUERTO_RICO = "72"
 """FIPS code of Puerto Rico, which is released by itself and has no nation level (Section 6.6)."""

@@ -6,7 +6,7 @@ Here belong the table shells (Sexton et al., Tables 1 to 8) as values. What the 
 
 from dataclasses import dataclass
 
-from mechanisms.phsafe.runs import DERIVED, RUN, Iterated
+from mechanisms.phsafe.runs import DERIVED, RUN
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,6 @@ class Shell:
     def averages(self) -> bool:
         """Whether its cells are averages."""
         return self.cells[0].per is not None
-
-    @property
-    def iterated(self) -> bool:
-        """Whether it is repeated by race and ethnicity."""
-        return RUN[self.cells[0].counted.run].iterated is not Iterated.NOBODY
 
 
 def _counts(run: str, *rows: tuple[int, str, int, tuple[int, ...]]) -> tuple[Cell, ...]:

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 
 import dagster as dg
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
-from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.declaration import exact_fraction
 from assets.release import DeclarationError
@@ -151,7 +150,7 @@ class PHSafeDeclaration(ReleaseDeclaration):
     )
     interval: Interval = Field(
         Interval.SHORTEST,
-        description="The 90% credible interval of a count: the shortest; or equal_tailed, which never contains 0.",
+        description="The 90% credible interval of counts: the shortest, or equal_tailed, which hardly ever holds 0.",
     )
     private: bool = Field(
         True,

@@ -17,7 +17,7 @@ import pytest
 from assets.swap import cells as swap
 from mechanisms.swapping.permutation import Contingency
 from resources.custody import CustodyMode
-from tests.house import TO_PUBLICATION, UNITS, SmallHouse, small_house
+from tests.house import TO_PUBLICATION, UNITS, SmallHouse, refuses_to_publish, small_house
 
 Tampering = Callable[[SmallHouse], None]
 
@@ -286,24 +286,6 @@ BROKEN = [
     Broken(the_ledger_thrown_away, {"charge_present", *DRAW}),
     Broken(the_ledger_of_another_house, {"charge_present", *DRAW}),
 ]
-
-
-def first_broken(house: SmallHouse, broken: set[str]) -> set[str]:
-    """The broken promises of the first stage that breaks one: later stages rest on it, and are not asked."""
-    stages = [promise.stage for promise in house.house.method.promises() if promise.name in broken]
-    return {promise.name for promise in house.house.method.promises() if promise.stage == stages[0]} & broken
-
-
-def refuses_to_publish(house: SmallHouse, broken: set[str], says: str, *stages: str) -> None:
-    """The publication is not made, says which promises are broken and no others, and stays as it was."""
-    before, ledger = house.published(), house.ledger
-    refusal = house.refusal(*(stages or ("publication",)))
-    assert refusal.startswith("village__counties__publication:")
-    named = {promise.name for promise in house.house.method.promises() if f"{promise.name}: " in refusal}
-    assert (says and says in refusal) or named == first_broken(house, broken)
-    assert house.published() == before != {}
-    assert list(house.release.folder.parent.iterdir()) == [house.release.folder], "nothing is left half-way"
-    assert house.ledger == ledger
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.alter.__name__)

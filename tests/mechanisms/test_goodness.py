@@ -8,7 +8,7 @@ from scipy.stats import chi2
 
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
-from mechanisms.sampling.goodness import FALSE_ALARM, Fit, fit
+from mechanisms.sampling.goodness import FALSE_ALARM, Fit, fit, misfits
 from mechanisms.sampling.stream import RandomStream
 
 GAUSSIANS = [DiscreteGaussian(Fraction(variance)) for variance in (1, 100, 92_402)]
@@ -38,11 +38,30 @@ def test_wrong_noise_is_stopped(wrong: str) -> None:
     assert fit([(drawn, noise)]).alarm
 
 
+def test_one_level_without_noise_is_told_among_many_with() -> None:
+    """42 counts of 612; pooled with the others its statistic stays below the threshold."""
+    drawn = {
+        f"level {place}": (noise.sample(57, STREAM), noise) for place, noise in enumerate([*GAUSSIANS, *LAPLACES] * 2)
+    }
+    assert misfits(drawn) == []
+    silent = drawn | {"silent": (np.zeros(42, np.int64), DiscreteGaussian(Fraction(92_402)))}
+    assert misfits(silent) == ["silent"]
+
+
+@pytest.mark.parametrize("variance", [Fraction(1, 25), Fraction(1, 20), Fraction(1, 16), Fraction(1, 4)])
+def test_noise_that_is_nearly_always_0_raises_no_false_alarm(variance: Fraction) -> None:
+    """Bins that expect hardly a draw are no bins: 2,000 repetitions would alarm dozens of times if they were."""
+    noise = DiscreteGaussian(variance)
+    draws = noise.sample(2_000 * 200, STREAM).reshape(2_000, 200)
+    assert not any(fit([(row, noise)]).alarm for row in draws)
+
+
 def test_the_threshold_is_at_or_above_the_quantile_of_its_false_alarm_rate() -> None:
-    for bins in range(2, 11):
-        found = fit([(np.zeros(10 * bins, np.int64), DiscreteGaussian(Fraction(100)))])
-        assert found.bins == bins
-        assert chi2.isf(FALSE_ALARM, bins - 1) <= found.threshold <= 1.6 * chi2.isf(FALSE_ALARM, bins - 1)
+    for count in (30, 45, 60, 200):
+        found = fit([(np.zeros(count, np.int64), DiscreteGaussian(Fraction(92_402)))])
+        assert found.bins >= 2
+        quantile = chi2.isf(FALSE_ALARM, found.bins - 1)
+        assert quantile <= found.threshold <= 1.6 * quantile
 
 
 def test_too_few_draws_are_not_judged() -> None:

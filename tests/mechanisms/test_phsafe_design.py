@@ -262,3 +262,9 @@ def test_a_run_that_does_not_follow_from_what_is_given_is_refused(
 def test_a_run_takes_budgets_for_some_levels_and_margins_for_others() -> None:
     run = run_design("PH3", Noise.GAUSSIAN, 6, {"nation_*": Fraction(1, 7)}, {"state_A-G": Fraction(20)})
     assert run == RunDesign(6, {"nation_*": Fraction(1, 7), "state_A-G": Fraction(662_976, 10**6)})
+
+
+@pytest.mark.parametrize("noise", Noise)
+def test_noise_that_could_not_be_written_down_is_refused_before_it_is_charged(noise: Noise) -> None:
+    with pytest.raises(DesignError, match="PH2: budget: state_\\*: .* variance above"):
+        design(noise=noise, PH2=RunDesign(99_999, {"state_*": Fraction(1, 10**11)}))
