@@ -1,4 +1,4 @@
-"""How often the 90% intervals of statistical post-processing cover the truth: `python -m benchmarks.coverage`.
+"""How often the 90% intervals of post-processing cover the truth: `python -m benchmarks.coverage`, some six minutes.
 
 Here belong the coverage over repeated draws at a given truth, its charts and its figures for `docs/post-processing.md`.
 Nothing is simulated. For counts, every value of the noise is tried, with its probability. For averages, the noise of

@@ -15,16 +15,13 @@ from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
 from assets.measurement.measurements import counts_version, publish_version, write_exact_counts, write_join
 from assets.measurement.method import PHSafeMethod
+from benchmarks.house import opened
 from benchmarks.processes import measured
 from benchmarks.result import Result
 from mechanisms.phsafe.runs import PUERTO_RICO, STATES
 from orchestration.components.phsafe import build_release
 from orchestration.components.phsafe_declaration import PHSafeDeclaration
-from orchestration.definitions import house_resources
-from resources.custody import Custody
-from resources.ledger import Ledger
 from resources.statements import Zone
-from resources.warehouse import Warehouse
 
 SMALL, LARGE = 64_000, 3_900_000
 SIZES = (SMALL, 400_000, 1_200_000, LARGE)
@@ -61,7 +58,7 @@ def measure() -> list[Result]:
 def prepare(home: str, households: int) -> int:
     """Generate the CEF; returns how many persons there are."""
     dataset = _dataset(households)
-    warehouse, _, _ = _house(home)
+    warehouse, _, _ = opened(home)
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         write_census(session, dataset)
         return session.count(dataset.cef_tables()[1])
@@ -69,7 +66,7 @@ def prepare(home: str, households: int) -> int:
 
 def stages(home: str, households: int, run: int) -> None:
     """The stages, of a release of its own each time, so that every run charges and draws."""
-    warehouse, custody, ledger = _house(home)
+    warehouse, custody, ledger = opened(home)
     dataset = _dataset(households)
     declaration = PHSafeDeclaration(
         name=f"run{run}", dataset=dataset.name, title="S-DHC", states=sorted(dataset.population.states)
@@ -87,15 +84,6 @@ def stages(home: str, households: int, run: int) -> None:
         draw = method.describe(session, custody)
     reserve(release, draw, custody, ledger)
     make_draw(method, warehouse, custody, ledger)
-
-
-def _house(home: str) -> tuple[Warehouse, Custody, Ledger]:
-    resources = house_resources(Path(home))
-    warehouse, custody, ledger = resources["warehouse"], resources["custody"], resources["ledger"]
-    assert isinstance(warehouse, Warehouse)
-    assert isinstance(custody, Custody)
-    assert isinstance(ledger, Ledger)
-    return warehouse, custody, ledger
 
 
 def _dataset(households: int) -> SyntheticCensusDeclaration:

@@ -16,14 +16,11 @@ from assets.swap.cells import SWAPPED
 from assets.swap.draw import describe_draw
 from assets.swap.method import Swapping
 from assets.swap.release import SwappingRelease
+from benchmarks.house import opened
 from benchmarks.processes import measured
 from benchmarks.result import Result
 from orchestration.components.permutation_swapping import SwappingDeclaration, build_release
-from orchestration.definitions import house_resources
-from resources.custody import Custody
-from resources.ledger import Ledger
 from resources.statements import Table, Zone
-from resources.warehouse import Warehouse
 
 HOUSEHOLDS = 20_000_000
 RUNS = 3
@@ -53,7 +50,7 @@ def measure() -> list[Result]:
 
 def prepare(home: str) -> None:
     """Generate the CEF, and charge three draws under three release names."""
-    warehouse, custody, ledger = _house(home)
+    warehouse, custody, ledger = opened(home)
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         session.create(_release(home, 0).dataset.cef_tables()[0], "benchmarks/households", {"households": HOUSEHOLDS})
     for run in range(RUNS):
@@ -67,13 +64,13 @@ def prepare(home: str) -> None:
 
 def swap(home: str, run: int) -> None:
     """The swap stage."""
-    warehouse, custody, ledger = _house(home)
+    warehouse, custody, ledger = opened(home)
     make_draw(Swapping(_release(home, run)), warehouse, custody, ledger)
 
 
 def decode(home: str, run: int) -> None:
     """The swapped data as a table of values, for comparison: the stage itself keeps codes."""
-    warehouse, _, _ = _house(home)
+    warehouse, _, _ = opened(home)
     release = _release(home, run)
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         session.create(release.public("values"), "warehouse/all", source=release.public(SWAPPED))
@@ -81,7 +78,7 @@ def decode(home: str, run: int) -> None:
 
 def shuffle(home: str) -> None:
     """The peer: the same table in random order within strata."""
-    warehouse, _, _ = _house(home)
+    warehouse, _, _ = opened(home)
     release = _release(home, 0)
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         session.create(
@@ -90,15 +87,6 @@ def shuffle(home: str) -> None:
             table=release.dataset.cef_tables()[0],
             stratum=list(release.design.match),
         )
-
-
-def _house(home: str) -> tuple[Warehouse, Custody, Ledger]:
-    resources = house_resources(Path(home))
-    warehouse, custody, ledger = resources["warehouse"], resources["custody"], resources["ledger"]
-    assert isinstance(warehouse, Warehouse)
-    assert isinstance(custody, Custody)
-    assert isinstance(ledger, Ledger)
-    return warehouse, custody, ledger
 
 
 def _release(home: str, run: int) -> SwappingRelease:

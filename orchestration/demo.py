@@ -38,7 +38,7 @@ def main() -> int:
     loss, randomness = certificate["loss"], certificate["randomness"]
     print(f"\nε = {loss['exact']}, at most {loss['rounded_up']}, for changes of one household,")
     print("   within the universe of all data sets that agree on:")
-    for invariant in certificate["invariants"]["published_exactly"]:
+    for invariant in certificate["invariants"]["held_fixed"]:
         print(f"   - {invariant}")
     print(f"   draw {randomness['draw_id']}")
     print(f"   randomness committed to by {randomness['commitment']}")
@@ -49,6 +49,7 @@ def main() -> int:
     for path in sorted(folder.iterdir()):
         print(f"   {path.name:42} {path.stat().st_size:>8,} bytes")
     print("\nRead certificate.html in a browser; `make ui` shows the run, its lineage, plots and checks.")
+    print("The job two_states__s_dhc in it publishes the other kind of release: noise by PHSafe on a synthetic census.")
     return 0
 
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from dagster import ConfigurableResource, ResourceDependency
 
 from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import DoesNotCompose, Loss, fits, stated, total_like
+from mechanisms.accounting.composition import DoesNotCompose, Loss, fits, stated, symbol, total_like
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.rounding import ceiling
 from mechanisms.accounting.specification import Specification, Total, compose
@@ -287,9 +287,10 @@ def _require_room(dataset: str, release: str, charges: Sequence[Loss], charge: L
     except DoesNotCompose as error:
         raise CapExceeded(f"{asked}which does not count under the cap of {stated(cap)}: {error}") from None
     if not fits(total, cap):
+        counted = "" if isinstance(charge, type(cap)) else f"counted as {stated(total_like(cap, [charge]))}, "
         raise CapExceeded(
-            f"{asked}which does not fit under the cap of {cap} ({cap.rounded_up()}): "
-            f"{charged.rounded_up()} is charged so far and {_left(charged, cap)} remains"
+            f"{asked}{counted}which does not fit under the cap of {symbol(cap)} = {cap} ({cap.rounded_up()}): "
+            f"{stated(charged)} is charged so far and {symbol(cap)} = {_left(charged, cap)} remains"
         )
 
 

@@ -23,7 +23,6 @@ from dagster import ConfigurableResource
 
 from resources.statements import Fragment, Table, Zone, identifier, literal, statement
 
-
 Made = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 """How a table is made: a statement's name, the values bound in it, and its identifiers."""
 

@@ -113,7 +113,11 @@ class SmallHouse(Generic[R]):
 
     def run(self, *stages: str, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
         """Run the whole release, or the assets of some stages with their checks."""
-        return self._execute("release", [self.key(stage) for stage in stages], raise_on_error)
+        return self.run_assets(*(self.key(stage) for stage in stages), raise_on_error=raise_on_error)
+
+    def run_assets(self, *keys: dg.AssetKey, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
+        """Run some assets with their checks, be they of this release or of another one in the house."""
+        return self._execute("release", list(keys), raise_on_error)
 
     def failed_checks(self) -> set[str]:
         """Run every asset check by itself, on the tables as they are; the names of those that do not pass."""

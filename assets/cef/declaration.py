@@ -31,6 +31,8 @@ Value = int | str | bool | date | Decimal
 _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _DECIMAL = re.compile(r"-?[0-9]{1,14}(\.[0-9]{1,4})?", re.ASCII)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+EXPONENT = r"[1-9](\.[0-9]+)?[eE]-[0-9]{1,3}"
+"""A number as YAML reads it as text: an exponent without a point before it."""
 _FRACTION = r"^[0-9]+(\.[0-9]+|/[0-9]+)?$"
 
 
@@ -350,6 +352,19 @@ def exact_fraction(value: object) -> Fraction:
         raise wrong from None
 
 
+def exact_delta(value: object) -> Fraction:
+    """A δ of YAML as the fraction it was written as; `1e-10` too, which YAML reads as text.
+
+    Raises:
+        ValueError: if it is not a number, or does not lie strictly between 0 and 1.
+    """
+    by_exponent = isinstance(value, str) and re.fullmatch(EXPONENT, value, re.ASCII)
+    delta = Fraction(value) if isinstance(value, str) and by_exponent else exact_fraction(value)
+    if not 0 < delta < 1:
+        raise ValueError("δ lies strictly between 0 and 1")
+    return delta
+
+
 def _loss(value: object) -> Loss:
     """A cap as the loss it stands for: in the output premetric in which the releases' losses are added up under it."""
     match value:
@@ -358,7 +373,7 @@ def _loss(value: object) -> Loss:
         case {"rho": rho, **others} if not others:
             return ConcentratedLoss(_positive(rho))
         case {"epsilon": epsilon, "delta": delta, **others} if not others:
-            return ApproximateLoss(PureLoss(_positive(epsilon)), exact_fraction(delta))
+            return ApproximateLoss(PureLoss(_positive(epsilon)), exact_delta(delta))
         case Mapping():
             raise ValueError("the cap is a number (ε), {rho: …} or {epsilon: …, delta: …}")
     return PureLoss(_positive(value))
@@ -380,7 +395,8 @@ Cap = Annotated[
         {
             **_NUMBER,
             "type": ["number", "string", "object"],
-            "properties": dict.fromkeys(("rho", "epsilon", "delta"), _NUMBER),
+            "properties": dict.fromkeys(("rho", "epsilon"), _NUMBER)
+            | {"delta": _NUMBER | {"pattern": f"{_FRACTION}|{EXPONENT}"}},
             "additionalProperties": False,
             "minProperties": 1,
             "maxProperties": 2,

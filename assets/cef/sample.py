@@ -64,7 +64,9 @@ def write_sample(
                 columns=list(columns),
             )
             paths.append(folder / f"{name}.{file_format}")
-            session.run(f"cef/write_{file_format}", rows=rows, columns=columns, path=literal(paths[-1]))
+            session.run(
+                "cef/write_file", rows=rows, columns=columns, path=literal(paths[-1]), format=literal(file_format)
+            )
             session.run("warehouse/drop_table", table=rows)
     return paths
 

@@ -18,7 +18,7 @@ import dagster as dg
 from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from assets.cef.census import CensusDeclaration, census_persons, census_units
-from assets.cef.declaration import Reader
+from assets.cef.declaration import Reader, RecordTable
 from mechanisms.phsafe.runs import STATES
 from resources.statements import Fragment, statement
 from resources.warehouse import Session
@@ -114,10 +114,17 @@ def synthetic_census(population: SyntheticPopulation, **described: Any) -> Synth
         synthetic=True,
         reader=Reader.SYNTHETIC_CENSUS,
         record_name="unit",
-        units=census_units(),
+        units=_units_of(population.states),
         persons=census_persons(),
         population=population,
     )
+
+
+def _units_of(states: Sequence[str]) -> RecordTable:
+    """The table of units, with no other states in its domain."""
+    units = census_units()
+    state = units.columns["TABBLKST"].model_copy(update={"values": {code: STATES[code] for code in sorted(states)}})
+    return units.model_copy(update={"columns": {**units.columns, "TABBLKST": state}})
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ it (`assets.swap.promises`, `assets.measurement.promises`).
 
 from typing import Any
 
-from assets.cef.validation import cef_problems
+from assets.cef.declaration import DatasetDeclaration
+from assets.cef.validation import cef_problems, structure_findings, structure_offenders
 from assets.charge.drawing import make_again
 from assets.confidentiality import leaks
 from assets.ledger.asset import cap_problems
@@ -16,9 +17,13 @@ from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session
 
 
-def cef_promises() -> list[Promise[Any]]:
+def cef_promises(dataset: DatasetDeclaration) -> list[Promise[Any]]:
     """What the dataset keeps."""
-    return [Promise("schema_and_keys", "cef", "The CEF has the declared columns, types and keys.", _cef)]
+    kept = [Promise("schema_and_keys", "cef", "The CEF has the declared columns, types and keys.", _cef)]
+    if dataset.structure:
+        words = "What the records of the CEF say of one another is consistent."
+        kept.append(Promise("structure", "cef", words, _structure))
+    return kept
 
 
 def charge_promises() -> list[Promise[Any]]:
@@ -95,6 +100,11 @@ def differing_table(session: Session, stored: Table, again: Fragment) -> list[st
 def _cef(house: House[Any]) -> list[str]:
     with house.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         return cef_problems(session, house.release.dataset)
+
+
+def _structure(house: House[Any]) -> list[str]:
+    with house.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        return [str(finding) for finding in structure_findings(structure_offenders(session, house.release.dataset))]
 
 
 def _charge(house: House[Any]) -> list[str]:

@@ -132,7 +132,10 @@ def _shown_if_synthetic(session: Session, release: PHSafeRelease, table: Table) 
     columns = session.columns(table)
     if not release.dataset.synthetic or not columns:
         return {}
-    rows = session.rows("warehouse/all", source=table)
+    rows = [
+        [f"{value:,}" if isinstance(value, int) else str(value) for value in row]
+        for row in session.rows("warehouse/all", source=table)
+    ]
     return {"truncation report (synthetic data)": preview([name.replace("_", " ") for name in columns], rows)}
 
 

@@ -38,9 +38,9 @@ Here = House[PHSafeRelease]
 def phsafe_promises(release: PHSafeRelease) -> tuple[Promise[PHSafeRelease], ...]:
     """All promises of a release, in the order of its stages; one that draws nothing has those up to its counts."""
     if not release.private:
-        return (*cef_promises(), *_counting_promises())
+        return (*cef_promises(release.dataset), *_counting_promises())
     return (
-        *cef_promises(),
+        *cef_promises(release.dataset),
         *_counting_promises(),
         *charge_promises(),
         Promise(

@@ -65,6 +65,11 @@ class PHSafeRelease(Release):
                         f"products: {name}: {cell.counted.run} keeps at most {truncation} persons of a unit, but an "
                         f"average of {name} is at least {cell.least}"
                     )
+        codes = units.columns["TABBLKST"].codes
+        for state in self.design.states:
+            if codes and state not in codes:
+                known = ", ".join(str(code) for code in codes)
+                self.refuse(f"states: {state} is no state of {self.dataset.name}, which has {known}")
         if not 0 < self.delta < 1:
             self.refuse(f"delta: {self.delta} does not lie strictly between 0 and 1")
         if not self.private and not self.dataset.synthetic:

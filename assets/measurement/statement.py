@@ -9,6 +9,7 @@ from assets.measurement.release import PHSafeRelease
 from assets.publication.certificate import DataVersion, Equivalent, Parameter, Statement
 from mechanisms.accounting.composition import symbol
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.rounding import decimal_text
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.phsafe import noise
 from mechanisms.phsafe.design import PHSafeDesign
@@ -19,9 +20,9 @@ PLACES = 4
 
 LOSS_SOURCE = {
     Noise.GAUSSIAN: "For bounded neighbors (one person's record changed in any way): twice the sum of the unbounded ρ "
-    "of all runs and levels. Sexton et al., “PHSafe”, Theorems 3 and 4",
+    "of all runs and levels, and so is every line of its allocation. Sexton et al., “PHSafe”, Theorems 3 and 4",
     Noise.LAPLACE: "For bounded neighbors (one person's record changed in any way): twice the sum of the unbounded ε "
-    "of all runs and levels, by group privacy of two",
+    "of all runs and levels, and so is every line of its allocation, by group privacy of two",
 }
 
 
@@ -61,7 +62,7 @@ def equivalents(release: PHSafeRelease) -> tuple[Equivalent, ...]:
             stated += [
                 Equivalent(
                     f"(ε, δ) for {neighbors}",
-                    f"ε = {convert(loss, release.delta, PLACES)} at δ = {release.delta}",
+                    f"ε = {convert(loss, release.delta, PLACES)} at δ = {decimal_text(release.delta)}",
                     f"From ρ by the conversion of {authors}, rounded up",
                 )
                 for convert, authors in (

@@ -79,7 +79,7 @@ def build_parameters(release: PHSafeRelease) -> dg.AssetsDefinition:
     @dg.asset(
         key=release.key("parameters"),
         group_name=release.schema,
-        description=_description(release.design),
+        description=_description(release.design, release.schema),
         code_version=CODE_VERSION,
         **attributes("parameters", Zone.PUBLIC, {"duckdb", "matplotlib"}),
     )
@@ -87,7 +87,8 @@ def build_parameters(release: PHSafeRelease) -> dg.AssetsDefinition:
         try:
             planned = planned_design(release.design, config) if config.runs else None
         except DesignError as error:
-            release.refuse(f"plan: {error}")
+            words = f"release {release.dataset.name}/{release.name}: plan: {error}"
+            raise dg.Failure(words, allow_retries=False) from None
         rows, budgets = parameters(release.design), grid(release.design)
         tables = parameter_tables(release)
         with warehouse.session(writes=Zone.PUBLIC) as session:
@@ -140,22 +141,19 @@ def _parameters_preview(design: PHSafeDesign, rows: list[dict[str, Any]]) -> dg.
 
 
 def _grid_preview(design: PHSafeDesign, planning: list[dict[str, Any]]) -> dg.MarkdownMetadataValue:
-    """One row for each Δ, as all runs with the same Δ pay the same."""
+    """One column for each Δ, as all runs with the same Δ pay the same."""
     margins = sorted({row["margin"] for row in planning})
     budgets = {(row["stability"], row["margin"]): row["budget"] for row in planning}
     runs: dict[int, list[str]] = {}
     for run, stability in dict.fromkeys((row["run"], row["stability"]) for row in planning):
         runs.setdefault(stability, []).append(run)
-    header = ["runs", "Δ", *(f"{design.noise.symbol} for ±{margin:,}" for margin in margins)]
+    symbol = design.noise.symbol
+    header = ["margin", *(f"{symbol} at Δ = {stability}: {', '.join(names)}" for stability, names in runs.items())]
     return preview(
         header,
         [
-            (
-                ", ".join(f"`{run}`" for run in names),
-                stability,
-                *(_or_dash(budgets.get((stability, margin)), "f") for margin in margins),
-            )
-            for stability, names in runs.items()
+            (f"±{margin:,}", *(_or_dash(budgets.get((stability, margin)), "f") for stability in runs))
+            for margin in margins
         ],
     )
 
@@ -196,7 +194,7 @@ def _or_dash(value: int | Decimal | None, form: str = ",") -> str:
     return "–" if value is None else f"{value:{form}}"
 
 
-def _description(design: PHSafeDesign) -> str:
+def _description(design: PHSafeDesign, schema: str) -> str:
     if design.noise is Noise.GAUSSIAN:
         law = "discrete Gaussian noise, σ² = Δ²/2ρ, with a 90% margin of error of 1.645·σ; so ρ = (1.645²/2)·Δ²/margin²"
     else:
@@ -207,8 +205,11 @@ accuracy: {law}.
 Reads no record. To plan, launch it with other parameters for some runs; they are answered in the metadata, and the
 release stays as it is declared:
 
-    runs:
-      PH3:
-        truncation: 7
-        moe: {{state_A-G: 25}}
-        budget: {{"state_*": 1/100}}"""
+    ops:
+      {schema}__parameters:
+        config:
+          runs:
+            PH3:
+              truncation: 7
+              moe: {{state_A-G: 25}}
+              budget: {{"state_*": 1/100}}"""

@@ -15,7 +15,7 @@ from pydantic import Field
 from assets.cef.declaration import exact_fraction
 from mechanisms.accounting.composition import approximate_total
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
-from mechanisms.accounting.rounding import ceiling
+from mechanisms.accounting.rounding import ceiling, decimal_text
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.phsafe.design import (
     LARGEST_BUDGET,
@@ -185,12 +185,6 @@ def totals(design: PHSafeDesign, delta: Fraction) -> dict[str, str]:
 def rounded_up(budget: Fraction) -> Decimal:
     """A budget rounded up to six decimals."""
     return ceiling(budget, PLACES)
-
-
-def decimal_text(number: Fraction) -> str:
-    """A number in its shortest form: `1e-10`, or a fraction where no short decimal is equal to it."""
-    text = f"{float(number):g}"
-    return text if Fraction(Decimal(text)) == number else str(number)
 
 
 def _six_places(number: float) -> Decimal:

@@ -10,7 +10,8 @@ from assets.conventions import attributes, preview, public_table_metadata, table
 from assets.measurement.measurements import COUNTS, MEASUREMENTS, in_order
 from assets.measurement.release import PHSafeRelease
 from assets.postprocessing.estimates import estimates
-from assets.postprocessing.tables import ESTIMATES, exact_table, file_statement, measured_files, statements
+from assets.postprocessing.tables import ESTIMATES, NATION, exact_table, file_statement, measured_files, statements
+from mechanisms.phsafe.runs import ITERATIONS, NATION_ID, STATES
 from mechanisms.phsafe.tables import SHELL
 from resources.custody import Custody
 from resources.statements import Zone
@@ -80,11 +81,15 @@ def build_tables(release: PHSafeRelease) -> dg.AssetsDefinition:
                 for table, (name, values, names) in made.items():
                     session.create(table, name, values, **names)
             version = session.content_version(list(made))
-            rows = {f"rows of {table.name}": session.count(table) for table in made}
+            rows = {table.name: session.count(table) for table in made}
             shown = _first_rows(session, release)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
-            metadata={"dagster/row_count": sum(rows.values()), **rows, **shown},
+            metadata={
+                **shown,
+                "tables": preview(["table", "rows"], [(name, f"{count:,}") for name, count in rows.items()]),
+                "dagster/row_count": sum(rows.values()),
+            },
         )
 
     return tables
@@ -122,6 +127,7 @@ def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
 def _first_rows(session: Session, release: PHSafeRelease) -> dict[str, dg.MarkdownMetadataValue]:
     """The finished tables of the widest region, whole, for the asset's page."""
     region = min(release.design.regions)
+    place = f"{NATION if region == NATION_ID else STATES[region]}, {ITERATIONS['*'].lower()}"
     shown = {}
     for name in release.products:
         rows = session.rows(
@@ -131,7 +137,7 @@ def _first_rows(session: Session, release: PHSafeRelease) -> dict[str, dg.Markdo
             shell = SHELL[name]
             labels = {cell.number: "\u2003" * cell.depth + cell.label for cell in shell.cells}
             whole = 2 if shell.averages else 0
-            shown[f"{name}: {shell.title}"] = preview(
+            shown[f"{name}: {shell.title} ({place})"] = preview(
                 ["", "estimate", "90% interval"],
                 [
                     (labels[cell], f"{estimate:,.{whole}f}", f"{lower:,.{whole}f} – {upper:,.{whole}f}")

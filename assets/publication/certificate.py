@@ -32,7 +32,7 @@ _CUSTODY = {
 }
 
 _INVARIANTS = (
-    "The loss does not cover the invariants. They are published exactly and so stand outside the protection "
+    "The loss does not cover the invariants. They are taken to be known exactly and so stand outside the protection "
     "that it measures: it compares only data sets that agree on every one of them, and losses under different "
     "invariants do not compare."
 )
@@ -242,7 +242,7 @@ class Certificate:
                 ],
             },
             "specification": _building_blocks(self.specification),
-            "invariants": {"published_exactly": list(flavor.multiverse), "note": _INVARIANTS},
+            "invariants": {"held_fixed": list(flavor.multiverse), "note": _INVARIANTS},
             "loss": {
                 "exact": str(loss),
                 "rounded_up": str(loss.rounded_up(PLACES)),

@@ -38,7 +38,7 @@ from resources.statements import Fragment, Table, Zone
 def swapping_promises(release: SwappingRelease) -> tuple[Promise[SwappingRelease], ...]:
     """All promises of a release, in the order of its stages."""
     return (
-        *cef_promises(),
+        *cef_promises(release.dataset),
         Promise("margins_of_the_cef", "invariants", "The invariants are the margins of the CEF as it is.", _margins),
         Promise("values_in_domain", "invariants", "Every value that occurs lies in its declared domain.", _domains),
         *charge_promises(),

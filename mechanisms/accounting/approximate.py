@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.rounding import exponential_above
+from mechanisms.accounting.rounding import decimal_text, exponential_above
 
 _DIGITS = 40
 
@@ -69,7 +69,7 @@ class ApproximateLoss:
 
     def __str__(self) -> str:
         """ε and δ as they are written without rounding, such as `3/2 at δ = 1/10000000000`."""
-        return f"{self.epsilon} at δ = {self.delta}"
+        return f"{self.epsilon} at δ = {decimal_text(self.delta)}"
 
     def as_record(self) -> dict[str, str]:
         """The loss as text, without rounding."""

@@ -14,6 +14,12 @@ def ceiling(number: Fraction, places: int) -> Decimal:
     return Decimal(f"{math.ceil(number * 10**places)}E-{places}")
 
 
+def decimal_text(number: Fraction) -> str:
+    """A number in its shortest form: `1e-10`, or a fraction where no short decimal is equal to it."""
+    text = f"{float(number):g}"
+    return text if Fraction(Decimal(text)) == number else str(number)
+
+
 def logarithm_between(number: Fraction, digits: int) -> tuple[Fraction, Fraction]:
     """A rational below and one above ln(number), from logarithms of `digits` significant digits.
 

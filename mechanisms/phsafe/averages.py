@@ -108,10 +108,11 @@ def estimate_averages(
 
 
 def _seen_from_the_middle(above: Floats, below: Floats, first: Floats, last: Floats) -> tuple[Floats, Floats]:
-    """How far the noisy pair is from the tip, and its angle to the middle of the sector, within ±π."""
-    turn = np.arctan2(above, below) - (first + last) / 2
-    # Where the denominator is all but exact, angles are tiny: a remainder modulo 2π would leave no digit of them.
-    return np.hypot(above, below), np.where(turn < -np.pi, turn + 2 * np.pi, turn)
+    """How far the noisy pair is from the tip, and its angle to the middle of the sector.
+
+    Angles beyond ±π are left as they are: such pairs are behind the tip, whichever way round.
+    """
+    return np.hypot(above, below), np.arctan2(above, below) - (first + last) / 2
 
 
 def _outside(turn: Floats, half: Floats) -> Floats:
@@ -149,7 +150,8 @@ def _posterior_mean(distance: Floats, turn: Floats, half: Floats, middle: Floats
     """The mean of the average over the sector, by quadrature over the rays that matter.
 
     A ray's weight is its share of the normal density around the noisy pair. Where the pair is more than `_WELL_KNOWN`
-    standard deviations from the tip, the nearest ray differs from the mean by far less than a hundredth.
+    standard deviations from the tip, the nearest ray differs from the mean by far less than a hundredth; but if it is
+    behind the tip, the mean does not change any more.
     """
     nearest = np.clip(turn, -half, half)
     known = np.minimum(distance, _WELL_KNOWN)
@@ -162,10 +164,11 @@ def _posterior_mean(distance: Floats, turn: Floats, half: Floats, middle: Floats
     weight = shares * np.exp(weight - weight.max(axis=-1, keepdims=True))
     averages = np.tan(angle + middle[..., None]) / stretch[..., None]
     mean = (weight * averages).sum(axis=-1) / weight.sum(axis=-1)
-    return np.where(distance > _WELL_KNOWN, np.tan(nearest + middle) / stretch, mean)
+    far_ahead = (distance > _WELL_KNOWN) & (outside < np.pi / 2)
+    return np.where(far_ahead, np.tan(nearest + middle) / stretch, mean)
 
 
-@vectorize
+@vectorize(cache=True)
 def log_on_ray(ahead: float) -> float:
     """log ∫ r·exp(a·r − r²/2) dr over r > 0: a ray's share of a normal density centered at a distance a along the ray.
 

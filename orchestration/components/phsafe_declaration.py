@@ -4,7 +4,6 @@ Here belong the fields, their domains and how `dg check yaml` sees them. What a 
 `mechanisms.phsafe.design`, the component with its assets in `phsafe`.
 """
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from fractions import Fraction
@@ -13,7 +12,7 @@ from typing import Annotated, Any, Literal
 import dagster as dg
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
 
-from assets.cef.declaration import exact_fraction
+from assets.cef.declaration import EXPONENT, exact_delta, exact_fraction
 from assets.release import DeclarationError
 from mechanisms.accounting.specification import DELTA
 from mechanisms.phsafe.design import DesignError, PHSafeDesign, RunDesign, production, run_design
@@ -50,15 +49,6 @@ def _margin(value: object) -> Fraction:
     return margin
 
 
-def _delta(value: object) -> Fraction:
-    # YAML reads 1e-10, without a point, as text.
-    by_exponent = isinstance(value, str) and re.fullmatch(_EXPONENT_TEXT, value, re.ASCII)
-    delta = Fraction(value) if isinstance(value, str) and by_exponent else exact_fraction(value)
-    if not 0 < delta < 1:
-        raise ValueError("δ lies strictly between 0 and 1")
-    return delta
-
-
 def _state(value: object) -> object:
     if isinstance(value, int):
         raise ValueError(f"{value} is a number; write a state's FIPS code in quotes, with both of its digits")
@@ -66,10 +56,9 @@ def _state(value: object) -> object:
 
 
 _STATE_TEXT = r"^[0-9]{2}$"
-_EXPONENT_TEXT = r"[1-9](\.[0-9]+)?[eE]-[0-9]{1,3}"
 _NUMBER_TEXT = r"^[0-9]+(\.[0-9]+|/0*[1-9][0-9]*)?$"
 _POSITIVE_TEXT = r"^(0*[1-9][0-9]*(\.[0-9]+|/0*[1-9][0-9]*)?|0+\.[0-9]*[1-9][0-9]*)$"
-_PROPER_TEXT = r"^(0+\.[0-9]*[1-9][0-9]*|0*[1-9][0-9]*/0*[1-9][0-9]*|" + _EXPONENT_TEXT + ")$"
+_PROPER_TEXT = r"^(0+\.[0-9]*[1-9][0-9]*|0*[1-9][0-9]*/0*[1-9][0-9]*|" + EXPONENT + ")$"
 
 
 def _schema(number: dict[str, Any], text: str, description: str) -> WithJsonSchema:
@@ -93,7 +82,7 @@ Margin = Annotated[
 ]
 Delta = Annotated[
     Fraction,
-    BeforeValidator(_delta),
+    BeforeValidator(exact_delta),
     _schema({"exclusiveMinimum": 0, "exclusiveMaximum": 1}, _PROPER_TEXT, "strictly between 0 and 1"),
 ]
 State = Annotated[str, Field(pattern=_STATE_TEXT), BeforeValidator(_state)]

@@ -33,7 +33,8 @@ OWNED, TOTAL = 435_805, 1_144_424
 
 def declared() -> tuple[DatasetDeclaration, SwappingRelease]:
     tree = dg.ComponentTree.for_project(ROOT / "orchestration")
-    (dataset,) = (component.declaration for component in tree.get_all_components(Dataset))
+    datasets = [component.declaration for component in tree.get_all_components(Dataset)]
+    (dataset,) = (declaration for declaration in datasets if declaration.name == "ma1940")
     (release,) = (component.declaration for component in tree.get_all_components(PermutationSwapping))
     return dataset, build_release(release, {dataset.name: dataset}, ROOT / "published")
 

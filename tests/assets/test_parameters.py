@@ -257,12 +257,7 @@ def test_a_plan_that_cannot_be_is_refused_with_release_field_and_rule(
     before = production_planner.table(PARAMETERS)
     result = production_planner.run(plan, raise_on_error=False)
     (failed,) = (event for event in result.all_events if event.is_step_failure)
-    error = failed.step_failure_data.error
-    said = []
-    while error:
-        said.append(error.message)
-        error = error.cause
-    (refusal,) = (text for text in said if "DeclarationError" in text)
+    refusal = failed.step_failure_data.user_failure_data.description
     assert "release village/sdhc: plan: " in refusal
     assert message in refusal
     assert production_planner.table(PARAMETERS) == before

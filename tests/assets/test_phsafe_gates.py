@@ -19,21 +19,23 @@ from numpy.typing import NDArray
 from assets.measurement import counts
 from assets.measurement import measurements as stage
 from assets.measurement.release import PHSafeRelease
-from assets.publication.asset import publish
 from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.reader import WordSource
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import CustodyMode
-from tests.house import SmallHouse, first_broken, refuses_to_publish
-from tests.phsafe_house import FEW, TO_DRAW, TO_PUBLICATION, phsafe_house
+from tests.house import SmallHouse, refuses_to_publish
+from tests.phsafe_house import FEW, TO_PUBLICATION, phsafe_house
 
 PHSafeHouse = SmallHouse[PHSafeRelease]
 Tampering = Callable[[PHSafeHouse], None]
 
-RUNS: dict[str, Any] = FEW | {
-    run: ({"truncation": 4} if run in ("PH4", "PH7") else {}) | {"budget": {"state_*": "1/10"}}
-    for run in ("PH4", "PH5_denom", "PH7", "PH8_denom")
+RUNS: dict[str, Any] = {
+    "PH1_denom": {"budget": {"nation_*": "1/20"}},
+    "PH2": {"truncation": 3, "budget": {"state_*": "1/10"}},
+    "PH4": {"truncation": 4, "budget": {"state_*": "1/10", "nation_A-G": "1/10"}},
+    "PH7": {"truncation": 4, "budget": {"state_*": "1/10"}},
+    "PH8_denom": {"budget": {"state_*": "1/10"}},
 }
 """Few runs, but both that a derived file is made from."""
 
@@ -108,20 +110,6 @@ def in_confidence(statement: str) -> Tampering:
     return executes(statement, "confidential")
 
 
-def the_output_of_another_draw(house: PHSafeHouse) -> None:
-    """Measurements of the same counts by another release's draw, under this one's label."""
-    other = phsafe_house(house.root / "other", runs=RUNS, name="other")
-    other.run(*TO_DRAW)
-    with house.opened() as connection:
-        connection.execute(f"ATTACH '{other.root}/warehouse/public.duckdb' AS other (READ_ONLY)")
-        connection.execute("CREATE OR REPLACE TABLE noisy_measurements AS FROM other.town__other.noisy_measurements")
-
-
-def the_ledger_thrown_away(house: PHSafeHouse) -> None:
-    (house.root / "warehouse" / "ledger.duckdb").unlink()
-    (house.root / "custody" / "ledger.anchor").unlink()
-
-
 DRAW = {"replay", "settled"}
 TABLES = {"estimates_of_the_measurements", "tables_of_the_estimates"}
 
@@ -140,7 +128,7 @@ BROKEN = [
     Broken(
         "minors of the CEF made adults",
         in_confidence("UPDATE confidential.town.persons SET QAGE = 18 WHERE QAGE < 18"),
-        {"join_of_the_cef"},
+        {"structure", "join_of_the_cef"},
     ),
     Broken(
         "a code lost in the CEF",
@@ -161,7 +149,7 @@ BROKEN = [
     ),
     Broken(
         "a cell not counted",
-        in_confidence(f"DELETE FROM {CONFIDENTIAL}.counts WHERE draw_order = 46"),
+        in_confidence(f"DELETE FROM {CONFIDENTIAL}.counts WHERE draw_order = 40"),
         {"counts_of_the_join", "grid_complete", "counts_as_charged", "noise_as_declared", "replay"},
     ),
     Broken(
@@ -171,19 +159,7 @@ BROKEN = [
     ),
     Broken(
         "a measurement",
-        executes("UPDATE noisy_measurements SET count = count + 1 WHERE run = 'PH2' AND draw_order % 40 = 0"),
-        {"noise_as_declared", *DRAW, *TABLES},
-    ),
-    Broken(
-        "two measurements exchanged",
-        executes(
-            """
-            UPDATE noisy_measurements AS one SET count = other.count
-            FROM noisy_measurements AS other
-            WHERE one.run = 'PH4' AND other.run = 'PH4' AND one.region_id = '10' AND other.region_id = '10'
-                AND one.data_cell = 5 - other.data_cell
-            """
-        ),
+        executes("UPDATE noisy_measurements SET count = count + 1 WHERE run = 'PH2' AND data_cell = 3"),
         {"noise_as_declared", *DRAW, *TABLES},
     ),
     Broken(
@@ -192,31 +168,15 @@ BROKEN = [
         {"measured_grid", "noise_as_declared", *DRAW, *TABLES, "variance_as_declared"},
     ),
     Broken(
-        "a variance",
-        executes("UPDATE noisy_measurements SET variance = 2 * variance WHERE run = 'PH1_denom'"),
-        {"variance_as_declared", *DRAW, "tables_of_the_estimates"},
-    ),
-    Broken(
         "a distribution",
         executes("UPDATE noisy_measurements SET noise_distribution = 'Discrete Laplace' WHERE run = 'PH1_denom'"),
         {"variance_as_declared", *DRAW, "tables_of_the_estimates"},
     ),
-    Broken("the output of another draw", the_output_of_another_draw, {"noise_as_declared", *DRAW, *TABLES}),
     Broken("the label of another draw", executes("UPDATE draw SET draw_id = repeat('ab', 32)"), DRAW),
-    Broken(
-        "an estimate",
-        executes("UPDATE estimates SET estimate = upper WHERE table_name = 'PH4' AND cell = 1"),
-        TABLES,
-    ),
     Broken(
         "an estimate below its interval",
         executes("UPDATE estimates SET estimate = -1, lower = -2 WHERE table_name = 'PH4' AND cell = 1"),
         {*TABLES, "intervals_in_order"},
-    ),
-    Broken(
-        "a finished table",
-        executes("UPDATE finished_ph2 SET estimate = upper WHERE cell = 1"),
-        {"tables_of_the_estimates"},
     ),
     Broken(
         "a negative finished table",
@@ -225,7 +185,7 @@ BROKEN = [
     ),
     Broken(
         "a file of measurements",
-        executes("UPDATE measured_ph1_num SET COUNT = 0 WHERE COUNT < 0"),
+        executes("UPDATE measured_ph2 SET COUNT = COUNT + 1 WHERE PH2_DATA_CELL = 3"),
         {"tables_of_the_estimates"},
     ),
     Broken(
@@ -234,19 +194,13 @@ BROKEN = [
         {"tables_of_the_estimates", "derived_files"},
     ),
     Broken(
-        "a derived file",
-        executes("DELETE FROM measured_ph5_num WHERE PH5_NUM_DATA_CELL = 3"),
-        {"tables_of_the_estimates", "derived_files"},
-    ),
-    Broken(
         "the parameters",
         executes("UPDATE parameters SET margin = margin / 2"),
         {"parameters_as_declared"},
     ),
-    Broken("the ledger thrown away", the_ledger_thrown_away, {"charge_present", *DRAW}),
     Broken(
         "a charge made smaller",
-        executes("UPDATE ledger.entries SET specification = replace(specification, '67/50', '7/50')", "ledger"),
+        executes("UPDATE ledger.entries SET specification = replace(specification, '11/10', '1/10')", "ledger"),
         {"charge_present", "noise_as_declared", *DRAW, "within_cap", "ledger_intact"},
         says="the ledger is not intact",
     ),
@@ -254,15 +208,27 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.name)
-def test_what_is_altered_by_hand_breaks_its_promises_and_is_not_published(escrowed: PHSafeHouse, case: Broken) -> None:
+def test_what_is_altered_by_hand_breaks_its_promises_and_no_others(escrowed: PHSafeHouse, case: Broken) -> None:
     case.alter(escrowed)
     assert broken(escrowed) == case.promises
-    before, ledger = escrowed.published(), escrowed.ledger
-    with pytest.raises(Exception, match=case.says or next(iter(first_broken(escrowed, case.promises)))):
-        publish(escrowed.house)
-    assert escrowed.published() == before != {}
-    assert list(escrowed.release.folder.parent.iterdir()) == [escrowed.release.folder], "nothing is left half-way"
-    assert escrowed.ledger == ledger
+
+
+ONE_OF_SOME_STAGES = {
+    "the truncated join",
+    "the version of the counts",
+    "a measurement",
+    "an estimate below its interval",
+    "the variance of a derived file",
+    "a charge made smaller",
+}
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in BROKEN if case.name in ONE_OF_SOME_STAGES], ids=lambda case: case.name
+)
+def test_what_breaks_a_promise_is_not_published(escrowed: PHSafeHouse, case: Broken) -> None:
+    case.alter(escrowed)
+    refuses_to_publish(escrowed, case.promises, case.says)
 
 
 def test_every_promise_is_a_blocking_check_that_one_of_these_breaks(escrowed: PHSafeHouse) -> None:
@@ -277,12 +243,10 @@ def test_every_promise_is_a_blocking_check_that_one_of_these_breaks(escrowed: PH
     assert escrowed.failed_checks() == set()
 
 
-@pytest.mark.parametrize("what", ["count = count + 1", "variance = 2 * variance"])
-def test_tables_made_anew_from_altered_measurements_do_not_pass_either(escrowed: PHSafeHouse, what: str) -> None:
-    """All tables agree with each other: only the ledger, the replay and the declared variance can tell."""
-    executes(f"UPDATE noisy_measurements SET {what} WHERE run = 'PH7'")(escrowed)
-    gate = "noise_as_declared" if "count" in what else "variance_as_declared"
-    refuses_to_publish(escrowed, {*DRAW, gate}, "", "postprocessed", "tables", "publication")
+def test_tables_made_anew_from_altered_measurements_do_not_pass_either(escrowed: PHSafeHouse) -> None:
+    """All tables agree with each other: only the ledger and the draw's own noise can tell."""
+    executes("UPDATE noisy_measurements SET count = count + 1 WHERE run = 'PH7'")(escrowed)
+    refuses_to_publish(escrowed, {*DRAW, "noise_as_declared"}, "", "postprocessed", "tables", "publication")
 
 
 def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: PHSafeHouse) -> None:
@@ -336,11 +300,21 @@ def test_what_is_declared_afterwards_is_not_what_was_published(
     refuses_to_publish(house, promises, "")
 
 
+def test_a_deployment_with_a_leak_in_it_does_not_publish(escrowed: PHSafeHouse) -> None:
+    """Exact counts as a further parent of the finished tables, as a careless hand would add them."""
+    careless = escrowed.definitions.map_resolved_asset_specs(
+        func=lambda spec: (
+            spec.merge_attributes(deps=[escrowed.key("counts")]) if spec.key == escrowed.key("tables") else spec
+        )
+    )
+    refuses_to_publish(replace(escrowed, definitions=careless), {"confidentiality"}, "")
+
+
 def test_a_whole_run_puts_right_what_was_altered(escrowed: PHSafeHouse) -> None:
     """The stages are made anew from the source: nothing altered by hand survives them, and nothing is charged."""
     before, ledger = escrowed.published(), escrowed.ledger
     for case in BROKEN:
-        if case.name in {"a count", "the truncated join", "the version of the counts", "a measurement", "an estimate"}:
+        if case.name in {"a count", "the truncated join", "the version of the counts", "a measurement"}:
             case.alter(escrowed)
     path = escrowed.release.folder / "ph2.csv"
     path.write_bytes(path.read_bytes().replace(b"STATE", b"USA", 1))
@@ -354,7 +328,7 @@ def test_a_whole_run_puts_right_what_was_altered(escrowed: PHSafeHouse) -> None:
 # Wrong mechanisms
 
 Noise = NDArray[np.int64]
-right_noise, right_sample = stage.draw_noise, DiscreteGaussian.sample
+right_sample = DiscreteGaussian.sample
 
 
 def no_noise(noise: DiscreteGaussian, count: int, stream: WordSource) -> Noise:
@@ -365,11 +339,7 @@ def noise_twice_as_wide(noise: DiscreteGaussian, count: int, stream: WordSource)
     return right_sample(DiscreteGaussian(4 * noise.variance), count, stream)
 
 
-def noise_of_the_declared_variance_only_on_one_side(noise: DiscreteGaussian, count: int, stream: WordSource) -> Noise:
-    return np.abs(right_sample(noise, count, stream))
-
-
-@pytest.mark.parametrize("wrong", [no_noise, noise_twice_as_wide, noise_of_the_declared_variance_only_on_one_side])
+@pytest.mark.parametrize("wrong", [no_noise, noise_twice_as_wide])
 def test_a_wrong_sampler_is_stopped_by_the_distribution_of_its_noise(
     wrong: Callable[[DiscreteGaussian, int, WordSource], Noise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -403,18 +373,11 @@ def rounded_continuous_noise(design: PHSafeDesign, key: bytes) -> Noise:
     )
 
 
-def noise_of_the_first_cell_everywhere(design: PHSafeDesign, key: bytes) -> Noise:
-    noise = right_noise(design, key)
-    return np.full_like(noise, noise[0])
-
-
-@pytest.mark.parametrize(
-    "wrong", [noise_shared_by_levels, rounded_continuous_noise, noise_of_the_first_cell_everywhere]
-)
+@pytest.mark.parametrize("wrong", [noise_shared_by_levels, rounded_continuous_noise])
 def test_noise_that_is_not_the_draws_is_stopped_by_drawing_again(
     wrong: Callable[[PHSafeDesign, bytes], Noise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the first two no statistic of one release could tell; the noise is known from the draw's key, cell by cell."""
+    """Of either no statistic of one release could tell; the noise is known from the draw's key, cell by cell."""
     monkeypatch.setattr(stage, "draw_noise", wrong)
     stopped(phsafe_house(tmp_path, runs=FEW), "noisy_measurements", {"noise_as_declared"})
 
@@ -465,9 +428,9 @@ def test_a_join_without_truncation_is_stopped_before_it_is_charged(
 
 def stopped(house: PHSafeHouse, at: str, gates: set[str]) -> None:
     """The run fails at the checks of a stage: what follows it is not made, and nothing is published."""
-    result = house.run(*TO_PUBLICATION, raise_on_error=False)
+    stages = [stage for stage in TO_PUBLICATION if stage != "parameters"]
+    result = house.run(*stages, raise_on_error=False)
     assert not result.success
     assert {check.check_name for check in result.get_asset_check_evaluations() if not check.passed} == gates
-    later = TO_PUBLICATION[TO_PUBLICATION.index(at) + 1 :]
-    assert house.executed(result) & set(later) <= {"parameters"}
+    assert house.executed(result) == set(stages[: stages.index(at) + 1])
     assert house.published() == {}

@@ -30,7 +30,7 @@ def test_the_refusal_says_dataset_release_what_is_asked_what_is_charged_and_the_
     house = small_house(tmp_path, dataset={"cap": 4})
     refusal = house.refusal(*TO_PUBLICATION)
     assert refusal.startswith("village__counties__charge:")
-    for said in ("dataset village", "release counties", "4.13", "cap of 4", "0.00 is charged"):
+    for said in ("dataset village", "release counties", "4.13", "cap of ε = 4", "ε = 0.00 is charged"):
         assert said in refusal
 
 
@@ -40,7 +40,7 @@ def test_a_second_release_that_does_not_fit_leaves_the_first_as_it_is(tmp_path: 
     files, ledger = first.published(), first.ledger
     second = small_house(tmp_path, name="again", custody="ephemeral", dataset={"cap": "8"})
     refusal = second.refusal(*TO_PUBLICATION)
-    assert "4.13 is charged so far and 3.87 remains" in refusal
+    assert "ε = 4.13 is charged so far and ε = 3.87 remains" in refusal
     assert second.published() == {}
     assert not tables(second) & {"charge", "draw", "swapped", "swapped_cells"}
     assert list(tmp_path.glob("custody/ephemeral/*")) == []

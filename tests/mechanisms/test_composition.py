@@ -147,12 +147,12 @@ def test_losses_of_different_kinds_do_not_compare() -> None:
 def test_a_loss_is_written_rounded_up_and_with_its_symbol() -> None:
     assert stated(PureLoss.logarithm(2), 3) == "ε = 0.694"
     assert stated(rho("2.514562")) == "ρ = 2.52"
-    assert stated(ApproximateLoss(epsilon("3.1"), DELTA)) == "ε = 3.10 at δ = 1/10000000000"
+    assert stated(ApproximateLoss(epsilon("3.1"), DELTA)) == "ε = 3.10 at δ = 1e-10"
 
 
 def test_as_text_a_loss_is_not_rounded() -> None:
     assert str(rho("2.514562")) == "1257281/500000"
-    assert str(ApproximateLoss(epsilon("3.1"), DELTA)) == "31/10 at δ = 1/10000000000"
+    assert str(ApproximateLoss(epsilon("3.1"), DELTA)) == "31/10 at δ = 1e-10"
 
 
 # (ε, δ) ----------------------------------------------------------------------------------------------------

@@ -179,6 +179,24 @@ def test_the_estimate_is_the_posterior_mean(pair: tuple[int, int], least: int) -
     assert found.estimate == pytest.approx(mean, abs=HUNDREDTH)
 
 
+@pytest.mark.parametrize("pair", [(-2, -1), (-1, -2), (-1e-3, -1), (-5, -0.5)])
+def test_however_far_below_zero_a_pair_is_the_estimate_stays(pair: tuple[float, float]) -> None:
+    found = [
+        float(estimate_averages(far * pair[0], 2.0, far * pair[1], 1.0, 1).estimate) for far in (1e3, 9e3, 2e4, 1e9)
+    ]
+    assert found == pytest.approx([found[0]] * len(found), abs=HUNDREDTH)
+    assert 1 < found[0] < MOST_PERSONS
+
+
+@pytest.mark.parametrize(("above", "below", "limits"), [(100.0, 1e-9, (840, 1_160)), (1e-9, 100.0, (560, 240))])
+def test_where_only_one_of_the_two_is_noisy_its_own_noise_decides(
+    above: float, below: float, limits: tuple[float, float]
+) -> None:
+    found = estimate_averages(1_000, above**2, 400, below**2, 1)
+    ends = [end / 400 for end in limits] if below < above else [1_000 / end for end in limits]
+    assert [found.lower, found.upper] == pytest.approx(ends, abs=1.5 * HUNDREDTH)
+
+
 def test_great_counts_give_the_quotient_itself() -> None:
     found = estimate_averages(300_000_000, 2 * 304**2, 120_000_000, 304**2, 1)
     assert (found.lower, found.estimate, found.upper) == (2.49, 2.5, 2.51) or (found.lower, found.upper) == (2.5, 2.5)

@@ -205,8 +205,8 @@ def test_a_cap_in_zcdp_holds_pure_and_concentrated_charges_to_the_last(ledger):
     with pytest.raises(CapExceeded) as caught:
         reserve(ledger, "more", ConcentratedLoss(Fraction(1, 10**30)), cap=cap)
     assert str(caught.value) == (
-        "dataset ma1940: release more would charge ρ = 0.01, which does not fit under the cap of 5/8 (0.63): "
-        "0.63 is charged so far and 0.00 remains"
+        "dataset ma1940: release more would charge ρ = 0.01, which does not fit under the cap of ρ = 5/8 (0.63): "
+        "ρ = 0.63 is charged so far and ρ = 0.00 remains"
     )
     assert len(ledger.entries()) == 2
 
@@ -217,7 +217,7 @@ def test_a_cap_in_epsilon_and_delta_holds_charges_of_every_kind(ledger):
     reserve(ledger, "noise", ConcentratedLoss(Fraction(1, 2)), cap=cap)
     charged = ledger.charged("ma1940", cap)
     assert (str(charged.rounded_up(6)), charged.delta) == ("7.339330", cap.delta)
-    with pytest.raises(CapExceeded, match=r"cap of 15/2 at δ = 1/10000000000 \(7\.50\): 7\.34 .* 0\.16 remains"):
+    with pytest.raises(CapExceeded, match=r"cap of ε = 15/2 at δ = 1e-10 \(7\.50\): ε = 7\.34 .* ε = 0\.16 remains"):
         reserve(ledger, "failing", ApproximateLoss(rational("0.2"), Fraction(1, 10**11)), cap=cap)
     reserve(ledger, "failing", ApproximateLoss(rational("0.1"), Fraction(1, 10**14)), cap=cap)
     assert {total.output_premetric for total in ledger.total("ma1940")} == {
@@ -245,14 +245,14 @@ def test_a_refusal_says_what_is_charged_what_is_asked_and_what_remains(ledger):
         reserve(ledger, "second", PureLoss.logarithm(3), cap=Fraction(3, 2))
     # ln 2 = 0.6931, ln 3 = 1.0986, 1.5 - ln 2 = 0.8069
     assert str(caught.value) == (
-        "dataset ma1940: release second would charge ε = 1.10, which does not fit under the cap of 3/2 (1.50): "
-        "0.70 is charged so far and 0.80 remains"
+        "dataset ma1940: release second would charge ε = 1.10, which does not fit under the cap of ε = 3/2 (1.50): "
+        "ε = 0.70 is charged so far and ε = 0.80 remains"
     )
 
 
 def test_a_cap_lowered_later_refuses_new_charges_and_keeps_old_ones(ledger):
     kept = reserve(ledger, "first", rational(2), cap=Fraction(3))
-    with pytest.raises(CapExceeded, match=r"2\.00 is charged so far and 0\.00 remains"):
+    with pytest.raises(CapExceeded, match=r"ε = 2\.00 is charged so far and ε = 0\.00 remains"):
         reserve(ledger, "second", rational("1/4"), cap=Fraction(1))
     assert reserve(ledger, "first", rational(2), cap=Fraction(1)) == kept
 

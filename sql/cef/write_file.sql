@@ -6,4 +6,4 @@ COPY (
         {% endfor %}
     FROM {{ rows }}
     ORDER BY ALL
-) TO {{ path }} (FORMAT parquet)
+) TO {{ path }} (FORMAT {{ format }})

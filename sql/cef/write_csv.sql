@@ -1,9 +1,0 @@
-COPY (
-    SELECT
-        {% for name, source in columns.items() %}
-        {{ name | id }} AS {{ source | id }}{% if not loop.last %},{% endif %}
-
-        {% endfor %}
-    FROM {{ rows }}
-    ORDER BY ALL
-) TO {{ path }} (FORMAT csv, HEADER true)

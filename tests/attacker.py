@@ -1,0 +1,83 @@
+"""What an attacker sees of a house and how he tries hashes, for the tests that play him.
+
+Here belong what is in the open, and the plain hashes that anybody would try. What he guesses of one kind of release
+belongs in the test that plays him.
+"""
+
+import hmac
+import re
+from collections.abc import Iterator
+from hashlib import md5, sha1, sha256, sha512
+from typing import Any, TypeVar
+
+import dagster as dg
+import duckdb
+import pandas as pd
+from dagster_shared.serdes import serialize_value
+
+from assets.release import Release
+from resources.statements import Zone
+from tests.house import SmallHouse
+
+R = TypeVar("R", bound=Release)
+
+HEX = re.compile(r"(?<![0-9a-f])[0-9a-f]{12,128}(?![0-9a-f])")
+"""Hashes in hexadecimal digits, and beginnings of them: an id shown short is as good to who tries candidates."""
+
+GUESSED_KEYS = (b"", b"\0" * 32, b"stirred", b"0" * 64)
+
+
+def on_disk(house: SmallHouse[R]) -> SmallHouse[R]:
+    """The house with an instance whose storage lies on disk, below its folder."""
+    (house.root / "dagster").mkdir(exist_ok=True)
+    house.instance = dg.DagsterInstance.local_temp(str(house.root / "dagster"))
+    return house
+
+
+def in_the_open(house: SmallHouse[Any]) -> str:
+    """Everything that anyone without access to the confidential zone and the custody may come to see."""
+    shown = [content.decode("utf-8", "replace") for content in house.published().values()]
+    shown += [pd.read_parquet(path).to_csv() for path in house.release.folder.glob("*.parquet")]
+    for zone in ("public", "ledger"):
+        with duckdb.connect(str(house.house.warehouse.path(Zone(zone))), read_only=True) as connection:
+            names = connection.execute(
+                "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = $zone", {"zone": zone}
+            ).fetchall()
+            assert names
+            shown += [connection.table(f'{zone}."{schema}"."{name}"').df().to_csv() for schema, name in names]
+    return "\n".join([*shown, *kept_by_dagster(house)])
+
+
+def kept_by_dagster(house: SmallHouse[Any]) -> list[str]:
+    """Every event and every run as the instance gives them, and every file of its storage, logs among them."""
+    runs = house.instance.get_runs()
+    events = [serialize_value(event) for run in runs for event in house.instance.all_logs(run.run_id)]
+    assert events
+    files = [path for path in (house.root / "dagster").rglob("*") if path.is_file()]
+    assert any(path.suffix == ".db" for path in files) == house.instance.is_persistent
+    return [
+        *events,
+        *[serialize_value(run) for run in runs],
+        *[path.read_bytes().decode("utf-8", "replace") for path in files],
+    ]
+
+
+def hashes_shown(house: SmallHouse[Any]) -> set[str]:
+    return set(HEX.findall(in_the_open(house)))
+
+
+def shows(shown: set[str], computed: set[str]) -> bool:
+    """Whether one of the computed hashes is shown, whole or by its beginning."""
+    return any(hash_.startswith(seen) or seen in hash_ for hash_ in computed for seen in shown if len(seen) >= 12)
+
+
+def plainly_hashed(content: bytes) -> Iterator[str]:
+    for plain in (sha256, sha1, md5, sha512):
+        yield plain(content).hexdigest()
+    for key in GUESSED_KEYS:
+        yield hmac.new(key, content, sha256).hexdigest()
+
+
+def tells(shown: str, value: str) -> bool:
+    """Whether a value is shown by itself, and not as digits of a time or of a run's id."""
+    return re.search(rf"(?<![\w.]){re.escape(value)}(?![\w.])", shown) is not None
