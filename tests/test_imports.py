@@ -27,7 +27,7 @@ MATHEMATICS = {
         "operator",
         "typing",
     ),
-    *("cryptography", "numba", "numpy"),
+    *("cryptography", "highspy", "numba", "numpy"),
     "mechanisms",
 }
 """What mechanisms may import: nothing in it can open a file or a connection, or read a clock, save what follows."""

@@ -266,5 +266,5 @@ def test_a_run_takes_budgets_for_some_levels_and_margins_for_others() -> None:
 
 @pytest.mark.parametrize("noise", Noise)
 def test_noise_that_could_not_be_written_down_is_refused_before_it_is_charged(noise: Noise) -> None:
-    with pytest.raises(DesignError, match="PH2: budget: state_\\*: .* variance above"):
+    with pytest.raises(DesignError, match=r"PH2: budget: state_\*: .* variance above"):
         design(noise=noise, PH2=RunDesign(99_999, {"state_*": Fraction(1, 10**11)}))

@@ -1,0 +1,313 @@
+"""The nearest point of what siblings' histograms may be: projection onto their constraints, compiled.
+
+Here belongs the set {x >= 0, children add up to their parent cell by cell, totals as fixed, counts of groups within
+bounds} and the Euclidean projection onto it. What is projected belongs in `least_squares`.
+
+With multipliers ν of cells, λ of children's totals and μ of group bounds, the projection of v is
+x = max(0, v + ν + λ + μ). For a given ν each child is by itself: a sum over groups, each a clipped sum of max(0, ·),
+is non-decreasing and piecewise linear in λ, so that its root is found in finitely many safeguarded Newton steps. What
+is left is the dual in ν alone, concave with a piecewise linear gradient (the parent less the children's sum):
+semismooth Newton with a line search. Its matrix is a diagonal less one rank-one block for every fixed total and every
+bound that is tight, so each step is solved by conjugate gradients in time proportional to the positive cells.
+"""
+
+import numpy as np
+from numba import njit
+
+_ROOT_STEPS = 200
+_NEWTON_STEPS = 200
+_HALVINGS = 40
+_NEARLY = 1e4
+
+
+@njit(cache=True, nogil=True)
+def _clipped_sum(v, nu, starts, lower, upper, multiplier):  # type: ignore[no-untyped-def]
+    """The sum over groups, each within its bounds, of max(0, v + ν + multiplier), and its slope."""
+    total = 0.0
+    slope = 0
+    for g in range(starts.size - 1):
+        if upper[g] == 0.0:
+            continue
+        group, positive = 0.0, 0
+        for k in range(starts[g], starts[g + 1]):
+            value = v[k] + nu[k] + multiplier
+            if value > 0.0:
+                group += value
+                positive += 1
+        if group < lower[g]:
+            total += lower[g]
+        elif group > upper[g]:
+            total += upper[g]
+        else:
+            total += group
+            slope += positive
+    return total, slope
+
+
+@njit(cache=True, nogil=True)
+def _multiplier_of_total(v, nu, starts, lower, upper, total, start):  # type: ignore[no-untyped-def]
+    """λ with which the clipped sum is the total."""
+    low, high = -np.inf, np.inf
+    multiplier = start
+    reach = 1.0
+    tolerance = 1e-12 + 4e-15 * total
+    for _ in range(_ROOT_STEPS):
+        value, slope = _clipped_sum(v, nu, starts, lower, upper, multiplier)
+        excess = value - total
+        if abs(excess) <= tolerance:
+            break
+        if excess > 0.0:
+            high = multiplier
+        else:
+            low = multiplier
+        if slope > 0:
+            following = multiplier - excess / slope
+        else:
+            following = multiplier - np.sign(excess) * reach
+            reach *= 4.0
+        if not low < following < high:
+            following = (
+                0.5 * (low + high)
+                if np.isfinite(low) and np.isfinite(high)
+                else multiplier + (-np.sign(excess) * reach)
+            )
+        if following == multiplier:
+            break
+        multiplier = following
+    return multiplier
+
+
+@njit(cache=True, nogil=True)
+def _multiplier_of_group(v, nu, first, last, shift, target):  # type: ignore[no-untyped-def]
+    """μ with which the sum of max(0, v + ν + shift + μ) over the cells of a group is the target (> 0).
+
+    The sum is convex in μ, so Newton steps from where it is at least the target come down to the root.
+    """
+    largest = -np.inf
+    for k in range(first, last):
+        largest = max(largest, v[k] + nu[k] + shift)
+    multiplier = target - largest
+    for _ in range(_ROOT_STEPS):
+        total, positive = 0.0, 0
+        for k in range(first, last):
+            value = v[k] + nu[k] + shift + multiplier
+            if value > 0.0:
+                total += value
+                positive += 1
+        excess = total - target
+        if excess <= 1e-13 * target or positive == 0:
+            break
+        following = multiplier - excess / positive
+        if following == multiplier:
+            break
+        multiplier = following
+    return multiplier
+
+
+@njit(cache=True, nogil=True)
+def project_child(v, nu, starts, lower, upper, total, start, mu, x):  # type: ignore[no-untyped-def]
+    """One child's x for given ν, written into `x` with μ into `mu`; returns λ (0 where the total is free, NaN)."""
+    fixed = not np.isnan(total)
+    shift = _multiplier_of_total(v, nu, starts, lower, upper, total, start) if fixed else 0.0
+    for g in range(starts.size - 1):
+        first, last = starts[g], starts[g + 1]
+        mu[g] = 0.0
+        if upper[g] == 0.0 or first == last:
+            x[first:last] = 0.0
+            continue
+        group = 0.0
+        for k in range(first, last):
+            x[k] = max(0.0, v[k] + nu[k] + shift)
+            group += x[k]
+        target = min(max(group, lower[g]), upper[g])
+        if target != group:
+            mu[g] = _multiplier_of_group(v, nu, first, last, shift, target)
+            for k in range(first, last):
+                x[k] = max(0.0, v[k] + nu[k] + shift + mu[g])
+    return shift
+
+
+@njit(cache=True, nogil=True)
+def _project_children(v, nu, starts, lower, upper, totals, lam, mu, x):  # type: ignore[no-untyped-def]
+    for c in range(v.shape[0]):
+        lam[c] = project_child(v[c], nu, starts, lower[c], upper[c], totals[c], lam[c], mu[c], x[c])
+
+
+@njit(cache=True, nogil=True)
+def _residual(parent, tolerated, x, residual):  # type: ignore[no-untyped-def]
+    """What the children lack of their parent, by cell; returns the largest in relation to what is tolerated."""
+    residual[:] = parent
+    for c in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            residual[k] -= x[c, k]
+    worst = 0.0
+    for k in range(parent.size):
+        worst = max(worst, abs(residual[k]) / (tolerated + 4e-15 * parent[k]))
+    return worst
+
+
+@njit(cache=True, nogil=True)
+def _newton_direction(v, nu, starts, upper, totals, lam, mu, x, parent, residual, direction):  # type: ignore[no-untyped-def]
+    """The semismooth Newton direction in ν, by conjugate gradients scaled by the diagonal."""
+    children, cells = x.shape
+    groups = starts.size - 1
+    block_of = np.empty((children, groups), dtype=np.int64)
+    blocks = 0
+    for c in range(children):
+        own = -1
+        for g in range(groups):
+            if upper[c, g] == 0.0:
+                block_of[c, g] = -1
+            elif mu[c, g] != 0.0:
+                block_of[c, g] = blocks
+                blocks += 1
+            elif np.isnan(totals[c]):
+                block_of[c, g] = -1
+            else:
+                if own < 0:
+                    own = blocks
+                    blocks += 1
+                block_of[c, g] = own
+    weight = np.zeros(blocks)
+    diagonal = np.zeros(cells)
+    entries = 0
+    for c in range(children):
+        for g in range(groups):
+            for k in range(starts[g], starts[g + 1]):
+                if x[c, k] > 0.0:
+                    diagonal[k] += 1.0
+                    if block_of[c, g] >= 0:
+                        weight[block_of[c, g]] += 1.0
+                        entries += 1
+    entry_cell = np.empty(entries, dtype=np.int64)
+    entry_block = np.empty(entries, dtype=np.int64)
+    entry = 0
+    for c in range(children):
+        for g in range(groups):
+            block = block_of[c, g]
+            if block >= 0:
+                for k in range(starts[g], starts[g + 1]):
+                    if x[c, k] > 0.0:
+                        entry_cell[entry] = k
+                        entry_block[entry] = block
+                        entry += 1
+    norm = 0.0
+    for k in range(cells):
+        norm = max(norm, abs(residual[k]))
+    for k in range(cells):
+        direction[k] = 0.0
+    r = residual.copy()
+    # A cell that no child has yet gets no curvature: it is lifted at once to where one child has all of it.
+    lifted = np.zeros(cells)
+    for k in range(cells):
+        if diagonal[k] == 0.0:
+            group = np.searchsorted(starts, k, side="right") - 1
+            highest = -np.inf
+            for c in range(children):
+                if upper[c, group] > 0.0:
+                    highest = max(highest, v[c, k] + nu[k] + lam[c] + mu[c, group])
+            lifted[k] = parent[k] - highest
+            r[k] = 0.0
+    # Where the positive cells do not connect all children the matrix is singular: a trace of the diagonal is added.
+    scale = 1.0 + min(1e-4, 1e-8 + 1e-6 * norm)
+    z = np.zeros(cells)
+    for k in range(cells):
+        if diagonal[k] > 0.0:
+            z[k] = r[k] / diagonal[k]
+    p = z.copy()
+    rz = _inner(r, z)
+    limit = rz * 1e-20
+    sums = np.empty(blocks)
+    product = np.empty(cells)
+    for _ in range(2 * (blocks + 1) + 20):
+        if rz <= limit or rz == 0.0:
+            break
+        sums[:] = 0.0
+        for e in range(entries):
+            sums[entry_block[e]] += p[entry_cell[e]]
+        for b in range(blocks):
+            sums[b] /= max(weight[b], 1.0)
+        for k in range(cells):
+            product[k] = scale * diagonal[k] * p[k]
+        for e in range(entries):
+            product[entry_cell[e]] -= sums[entry_block[e]]
+        curvature = _inner(p, product)
+        if curvature <= 0.0:
+            break
+        step = rz / curvature
+        for k in range(cells):
+            direction[k] += step * p[k]
+            r[k] -= step * product[k]
+            z[k] = r[k] / diagonal[k] if diagonal[k] > 0.0 else 0.0
+        following = _inner(r, z)
+        ratio = following / rz
+        rz = following
+        for k in range(cells):
+            p[k] = z[k] + ratio * p[k]
+    for k in range(cells):
+        if lifted[k] != 0.0:
+            direction[k] = lifted[k]
+
+
+@njit(cache=True, nogil=True)
+def _inner(a, b):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for k in range(a.size):
+        total += a[k] * b[k]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def project(v, parent, starts, lower, upper, totals, nu, lam, mu, x):  # type: ignore[no-untyped-def]
+    """The projection of `v` onto the constraints, written into `x`; from and to these multipliers.
+
+    Args:
+        v: shape (children, cells), the cells in order of their groups.
+        parent: shape (cells,); empty if there is no parent, so that children are free of each other.
+        starts: shape (groups + 1,): group g has the cells from `starts[g]` up to `starts[g + 1]`.
+        lower, upper: shape (children, groups): bounds of the groups' counts; where the upper is 0, cells are 0.
+        totals: shape (children,): fixed totals; NaN where free.
+        nu, lam, mu: shapes (cells,), (children,) and (children, groups).
+        x: shape (children, cells).
+
+    Returns:
+        What the children lack of their parent, the largest over cells, as a multiple of what rounding errors of double
+        precision explain. Above 1, no step came any nearer.
+    """
+    _project_children(v, nu, starts, lower, upper, totals, lam, mu, x)
+    if parent.size == 0:
+        return 0.0
+    cells = parent.size
+    residual = np.empty(cells)
+    following = np.empty(cells)
+    direction = np.empty(cells)
+    trial = np.empty(cells)
+    tolerated = 1e-12 + 2e-15 * parent.sum()
+    worst = _residual(parent, tolerated, x, residual)
+    stalled = 0
+    for _ in range(_NEWTON_STEPS):
+        if worst <= 1.0:
+            break
+        _newton_direction(v, nu, starts, upper, totals, lam, mu, x, parent, residual, direction)
+        slope = _inner(residual, direction)
+        if not slope > 0.0:
+            direction[:] = residual / v.shape[0]
+            slope = _inner(residual, direction)
+        length = 1.0
+        reached = worst
+        for _ in range(_HALVINGS):
+            for k in range(cells):
+                trial[k] = nu[k] + length * direction[k]
+            _project_children(v, trial, starts, lower, upper, totals, lam, mu, x)
+            reached = _residual(parent, tolerated, x, following)
+            # The dual is concave along the direction: it still rises, or has hardly begun to fall.
+            if reached <= 1.0 or _inner(following, direction) >= -0.1 * slope:
+                break
+            length *= 0.5
+        nu[:] = trial
+        residual[:] = following
+        stalled = stalled + 1 if reached < _NEARLY and reached > 0.5 * worst else 0
+        worst = reached
+        if stalled == 3:
+            break
+    return worst

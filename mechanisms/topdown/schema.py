@@ -1,0 +1,164 @@
+"""What TopDown counts: histograms over named attributes, and marginals of them.
+
+Here belong the persons' and the units' histograms and the maps from cells to marginal cells. Which marginals are
+measured, and how precisely, belongs in `production` or in a release's declaration. No query is ever a matrix: a
+marginal is an array that says, of each cell, which marginal cell it is added to.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from math import prod
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Cells: TypeAlias = NDArray[np.int32]
+Number = TypeVar("Number", np.int64, np.float64)
+
+TOTAL = "total"
+DETAILED = "detailed"
+_PRODUCT = " * "
+
+
+class QueryError(ValueError):
+    """A query that the histogram cannot answer."""
+
+
+def add_up(counts: NDArray[Number], cells: NDArray[Any], size: int) -> NDArray[Number]:
+    """Shape (units, size): counts of shape (units, cells), added up by where each cell belongs."""
+    sums = np.zeros((len(counts), size), dtype=counts.dtype)
+    np.add.at(sums.T, cells, counts.T)
+    return sums
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One attribute of a record, with codes 0 up to `size` - 1."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Recode:
+    """A coarser reading of an attribute: `codes[code]` is the recode's code."""
+
+    name: str
+    attribute: str
+    codes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """A query: the histogram, added up over whatever it does not name.
+
+    Attributes:
+        query: its name.
+        cells: shape (cells of the histogram,): the marginal cell of each cell.
+        size: the number of marginal cells.
+        involved: the attributes that its cells are made of, as they are or recoded.
+    """
+
+    query: str
+    cells: Cells
+    size: int
+    involved: frozenset[str]
+
+    def answer(self, histograms: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The exact answers, shape (units, size), for histograms of shape (units, cells)."""
+        return add_up(histograms, self.cells, self.size)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A histogram: every combination of the attributes' codes is a cell, the last attribute changing fastest.
+
+    Attributes:
+        name: what is counted.
+        attributes: in order.
+        recodes: coarser readings that queries may name.
+        bounded: the attribute whose counts have bounds in every geographic unit; None if no attribute's have.
+        impossible: combinations of codes that no record has, as codes by attribute.
+        rounding: the queries that are rounded one after another, each a refinement of the one before, before cells.
+    """
+
+    name: str
+    attributes: tuple[Attribute, ...]
+    recodes: tuple[Recode, ...] = ()
+    bounded: str | None = None
+    impossible: tuple[Mapping[str, int], ...] = ()
+    rounding: tuple[str, ...] = (TOTAL,)
+    _marginals: dict[str, Marginal] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def size(self) -> int:
+        """The number of cells."""
+        return prod(attribute.size for attribute in self.attributes)
+
+    @cached_property
+    def possible(self) -> NDArray[np.bool_]:
+        """Shape (cells,): whether a record can be in the cell."""
+        ruled_out = np.zeros(self.size, dtype=bool)
+        for combination in self.impossible:
+            ruled_out |= reduce(np.logical_and, (self._codes(name) == code for name, code in combination.items()))
+        return ~ruled_out
+
+    @cached_property
+    def groups(self) -> Marginal:
+        """The marginal whose counts are bounded: `total` where no attribute's are."""
+        return self.marginal(self.bounded or TOTAL)
+
+    def marginal(self, query: str) -> Marginal:
+        """The query of a name: `total`, `detailed`, an attribute, a recode, or several of them joined by ` * `.
+
+        Raises:
+            QueryError: if the name has an attribute or a recode that there is not, or one of them twice.
+        """
+        if query not in self._marginals:
+            self._marginals[query] = self._build(query)
+        return self._marginals[query]
+
+    def _build(self, query: str) -> Marginal:
+        sizes = {attribute.name: attribute.size for attribute in self.attributes}
+        sizes |= {recode.name: max(recode.codes) + 1 for recode in self.recodes}
+        origins = {name: name for name in sizes} | {recode.name: recode.attribute for recode in self.recodes}
+        names = {TOTAL: [], DETAILED: [attribute.name for attribute in self.attributes]}.get(
+            query, query.split(_PRODUCT)
+        )
+        unknown = [name for name in names if name not in sizes]
+        if unknown:
+            raise QueryError(f"{self.name}: the query {query!r} names {unknown}; there are {', '.join(sizes)}")
+        if len({origins[name] for name in names}) < len(names):
+            raise QueryError(f"{self.name}: the query {query!r} names an attribute twice")
+        cells = np.zeros(self.size, dtype=np.int32)
+        for name in names:
+            cells = cells * sizes[name] + self._codes(name)
+        size = prod(sizes[name] for name in names)
+        return Marginal(query, cells.astype(np.int32), size, frozenset(origins[name] for name in names))
+
+    def _codes(self, name: str) -> Cells:
+        """The code of each cell in an attribute or a recode."""
+        for recode in self.recodes:
+            if recode.name == name:
+                return np.array(recode.codes, dtype=np.int32)[self._codes(recode.attribute)]
+        position = [attribute.name for attribute in self.attributes].index(name)
+        inner = prod(attribute.size for attribute in self.attributes[position + 1 :])
+        return (np.arange(self.size) // inner % self.attributes[position].size).astype(np.int32)
+
+
+PERSONS = Schema(
+    name="persons",
+    attributes=(Attribute("hhgq", 8), Attribute("votingage", 2), Attribute("hispanic", 2), Attribute("cenrace", 63)),
+    recodes=(Recode("hhinstlevels", "hhgq", (0, 1, 1, 1, 1, 2, 2, 2)),),
+    bounded="hhgq",
+    impossible=({"hhgq": 3, "votingage": 0},),
+    rounding=(TOTAL, "hhgq", "hhgq * hispanic", "hhgq * hispanic * cenrace"),
+)
+"""Persons by household or group-quarters type (household; correctional, juvenile, nursing and other institutional;
+college, military and other noninstitutional), voting age (under 18; 18 and over), Hispanic origin (no; yes) and race.
+Nobody under 18 lives in a nursing facility (the edit constraint)."""
+
+UNITS = Schema(name="units", attributes=(Attribute("occupancy", 2),))
+"""Housing units, occupied or vacant (H1)."""

@@ -1,0 +1,128 @@
+"""What is declared can be met, by every way down the tree; or it is refused."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from mechanisms.topdown.feasibility import FREE, InfeasibleError, Limits, propagate
+
+LEVELS = ("State", "County", "Block")
+PARENTS = (np.array([0, 0]), np.array([0, 0, 1]))
+"""A state of two counties with two blocks and one."""
+
+
+def declared(
+    lower: list[list[int]], upper: list[list[int]], blocks: list[int] | None = None, state: int = FREE
+) -> tuple[Limits, ...]:
+    totals = [np.array([state]), None, None if blocks is None else np.array(blocks)]
+    return propagate(LEVELS, PARENTS, np.array(lower), np.array(upper), totals)
+
+
+def test_bounds_are_added_up_to_the_root() -> None:
+    limits = declared([[0, 1], [0, 0], [0, 2]], [[9, 5], [8, 0], [7, 3]])
+    assert limits[1].lower.tolist() == [[0, 1], [0, 2]]
+    assert limits[1].upper.tolist() == [[17, 5], [7, 3]]
+    assert limits[0].lower.tolist() == [[0, 3]]
+    assert limits[0].upper.tolist() == [[24, 8]]
+    assert all(np.all(level.totals == FREE) for level in limits)
+
+
+def test_a_fixed_total_tightens_bounds() -> None:
+    """Ten people, at least three of them in group quarters: at most seven in households, at least two."""
+    limits = declared([[0, 1], [0, 0], [0, 2]], [[9, 5], [8, 0], [7, 3]], state=10)
+    assert limits[0].lower.tolist() == [[2, 3]]
+    assert limits[0].upper.tolist() == [[7, 8]]
+
+
+def test_a_total_is_fixed_where_it_is_the_sum_of_fixed_ones() -> None:
+    limits = declared([[0, 0]] * 3, [[9, 9]] * 3, blocks=[4, 5, 6])
+    assert limits[1].totals.tolist() == [9, 6]
+    assert limits[0].totals.tolist() == [15]
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "blocks", "state", "complaint"),
+    [
+        ([[0, 2], [0, 0], [0, 0]], [[9, 1], [9, 0], [9, 0]], None, FREE, "a lower bound exceeds the upper, in 1 of 3"),
+        ([[0, -1], [0, 0], [0, -1]], [[9, 1]] * 3, None, FREE, "Block: a lower bound is negative, in 2 of 3 units"),
+        ([[0, 1]] * 3, [[9, 9]] * 3, [0, 3, 0], FREE, "Block: the fixed total is less than the lower"),
+        ([[0, 0]] * 3, [[1, 1]] * 3, [0, 3, 2], FREE, "Block: the fixed total is more than the upper"),
+        ([[0, 1]] * 3, [[9, 9]] * 3, None, 2, "State: the fixed total is less than the lower bounds' sum, in 1 of 1"),
+        ([[0, 0]] * 3, [[9, 9]] * 3, [1, 2, 3], 7, "State: the fixed totals of the units below add up to another than"),
+    ],
+)  # fmt: skip
+def test_contradictions_are_refused_with_level_rule_and_count(
+    lower: list[list[int]], upper: list[list[int]], blocks: list[int] | None, state: int, complaint: str
+) -> None:
+    with pytest.raises(InfeasibleError, match=complaint):
+        declared(lower, upper, blocks, state)
+
+
+def test_a_unit_with_nothing_below_it_is_refused() -> None:
+    with pytest.raises(InfeasibleError, match="State: 1 units have no unit below them"):
+        propagate(("State", "Block"), (np.array([1]),), np.zeros((1, 1), int), np.ones((1, 1), int), [None] * 2)
+
+
+def test_a_declaration_where_bounds_of_single_groups_do_not_say_enough_is_refused() -> None:
+    """Block 1 has kinds 0 and 1 only, block 2 kinds 2 and 3: any root with ten of both is divisible, but bounds by kind
+    would let the root have 2 of the first two and 18 of the others."""
+    lower, upper = np.zeros((2, 4), int), np.array([[10, 10, 0, 0], [0, 0, 10, 10]])
+    parents = (np.array([0, 0]),)
+    propagate(("State", "Block"), parents, lower, upper, [None, None])
+    with pytest.raises(InfeasibleError, match="State: bounds alone do not say which counts the units below"):
+        propagate(("State", "Block"), parents, lower, upper, [None, np.array([10, 10])])
+
+
+def divisible(sums: NDArray[np.int64], limits: Limits) -> bool:
+    """Whether children within their limits can add up to the sums: by trying all of the first two children."""
+    boxes = [
+        [range(low, high + 1) for low, high in zip(*pair, strict=True)]
+        for pair in zip(limits.lower, limits.upper, strict=True)
+    ]
+    reachable = {(0,) * len(sums)}
+    for box, total in zip(boxes, limits.totals, strict=True):
+        own = [counts for counts in product(*box) if total in (FREE, sum(counts))]
+        reachable = {tuple(map(sum, zip(before, counts, strict=True))) for before in reachable for counts in own}
+    return tuple(sums) in reachable
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_every_parent_within_its_limits_can_be_divided_among_its_children(data: st.DataObject) -> None:
+    """By enumeration of all parents within their bounds, and of all their children's histograms of groups."""
+    children, groups = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
+    cells = st.lists(st.integers(0, 2), min_size=children * groups, max_size=children * groups)
+    lower = np.array(data.draw(cells)).reshape(children, groups)
+    upper = lower + np.array(data.draw(cells)).reshape(children, groups)
+    within = [data.draw(st.integers(low, high)) for low, high in zip(lower.sum(axis=1), upper.sum(axis=1), strict=True)]
+    fixed = data.draw(st.lists(st.booleans(), min_size=children, max_size=children))
+    totals = np.where(fixed, within, FREE)
+    parents = (np.zeros(children, dtype=np.int64),)
+    try:
+        root, leaves = propagate(("State", "Block"), parents, lower, upper, [None, totals])
+    except InfeasibleError as refused:
+        assume("bounds alone" not in str(refused))
+        raise
+    for sums in product(*(range(low, high + 1) for low, high in zip(root.lower[0], root.upper[0], strict=True))):
+        if root.totals[0] in (FREE, sum(sums)):
+            assert divisible(np.array(sums), leaves)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_limits_that_the_truth_keeps_to_exclude_no_truth(data: st.DataObject) -> None:
+    """Tightening takes nothing away that is possible."""
+    truth = np.array(data.draw(st.lists(st.integers(0, 5), min_size=6, max_size=6))).reshape(3, 2)
+    slack = np.array(data.draw(st.lists(st.integers(0, 3), min_size=12, max_size=12))).reshape(2, 3, 2)
+    state = data.draw(st.sampled_from([FREE, int(truth.sum())]))
+    limits = propagate(
+        LEVELS, PARENTS, np.maximum(truth - slack[0], 0), truth + slack[1], [np.array([state]), None, None]
+    )
+    for level, counts in zip(
+        limits, (truth.sum(axis=0)[None], np.array([truth[:2].sum(axis=0), truth[2]]), truth), strict=True
+    ):
+        assert np.all((level.lower <= counts) & (counts <= level.upper))
