@@ -12,7 +12,7 @@ from assets.release import Release
 from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.estimation import Interval
 from mechanisms.phsafe.runs import RUN
-from mechanisms.phsafe.tables import SHELL, SHELLS
+from mechanisms.phsafe.tables import SHELL, SHELLS, Shell
 
 _INTEGERS = {"MAFID", "QAGE"}
 """Columns that are stored as integers; all others that the runs read are texts."""
@@ -55,16 +55,7 @@ class PHSafeRelease(Release):
         if units.key != "MAFID" or persons.unit != "MAFID":
             self.refuse("dataset: units and persons are not joined by MAFID, as in the production layout")
         for name in self.products:
-            if name not in available_products(self.design):
-                runs = " and ".join(SHELL[name].runs)
-                self.refuse(f"products: {name} is made from {runs}, which are not released together at any level")
-            for cell in SHELL[name].cells:
-                truncation = self.design.truncation(RUN[cell.counted.run])
-                if truncation is not None and truncation < cell.least:
-                    self.refuse(
-                        f"products: {name}: {cell.counted.run} keeps at most {truncation} persons of a unit, but an "
-                        f"average of {name} is at least {cell.least}"
-                    )
+            self._check_product(SHELL[name])
         codes = units.columns["TABBLKST"].codes
         for state in self.design.states:
             if codes and state not in codes:
@@ -75,10 +66,31 @@ class PHSafeRelease(Release):
         if not self.private and not self.dataset.synthetic:
             self.refuse("private: exact counts are for tuning on a dataset declared synthetic only")
 
+    def _check_product(self, shell: Shell) -> None:
+        if not _released_together(self.design, shell):
+            runs = " and ".join(shell.runs)
+            self.refuse(f"products: {shell.name} is made from {runs}, which are not released together at any level")
+        least = max(cell.least for cell in shell.cells)
+        if not _kept(self.design, shell):
+            self.refuse(
+                f"products: {shell.name} has averages of at least {least}, but its runs keep fewer persons of a unit"
+            )
+
 
 def available_products(design: PHSafeDesign) -> tuple[str, ...]:
-    """The finished tables that a design's runs allow: all runs of a table are released for a common level."""
+    """The finished tables that a design allows: its runs are released together, and keep enough persons of a unit."""
+    return tuple(shell.name for shell in SHELLS if _released_together(design, shell) and _kept(design, shell))
+
+
+def _released_together(design: PHSafeDesign, shell: Shell) -> bool:
+    """Whether all runs of a table are released for a common level."""
     levels: dict[str, set[str]] = {}
     for run, level, _ in design.released:
         levels.setdefault(run.name, set()).add(level.name)
-    return tuple(shell.name for shell in SHELLS if set.intersection(*(levels.get(run, set()) for run in shell.runs)))
+    return bool(set.intersection(*(levels.get(run, set()) for run in shell.runs)))
+
+
+def _kept(design: PHSafeDesign, shell: Shell) -> bool:
+    """Whether truncation keeps as many persons of a unit as every average of a table has at least."""
+    thresholds = {cell.least: design.truncation(RUN[cell.counted.run]) for cell in shell.cells}
+    return all(threshold is None or threshold >= least for least, threshold in thresholds.items())

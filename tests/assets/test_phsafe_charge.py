@@ -385,9 +385,19 @@ def test_an_ephemeral_key_is_kept_nowhere_and_what_was_drawn_with_it_is_still_pu
             },
             "products: PH1 is made from PH1_num and PH1_denom, which are not released together at any level",
         ),
+        (
+            {
+                "runs": {
+                    "PH4": {"truncation": 1, "budget": {"state_*": 1}},
+                    "PH5_denom": {"budget": {"state_*": 1}},
+                },
+                "products": ["PH5"],
+            },
+            "products: PH5 has averages of at least 2, but its runs keep fewer persons of a unit",
+        ),
         ({"delta": "1/2", "states": ["72", "10"]}, "states: Puerto Rico is released by itself"),
     ],
-    ids=["not private", "run missing", "no common level", "Puerto Rico with a state"],
+    ids=["not private", "run missing", "no common level", "truncated below an average", "Puerto Rico with a state"],
 )
 def test_a_release_that_cannot_be_is_refused_by_name_field_and_rule(
     changes: Mapping[str, Any], said: str, tmp_path: Path

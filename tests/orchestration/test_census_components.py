@@ -14,7 +14,10 @@ from pydantic import ValidationError
 
 from assets.cef.sample import write_sample
 from assets.cef.synthetic import SyntheticPopulation
+from assets.release import DeclarationError
 from orchestration.components import CensusDataset, Dataset, PermutationSwapping, SyntheticCensus
+from orchestration.components.phsafe import build_release
+from orchestration.components.phsafe_declaration import PHSafeDeclaration
 from orchestration.definitions import house_resources
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -104,6 +107,14 @@ def test_the_declarations_mean_what_they_say(monkeypatch: pytest.MonkeyPatch) ->
     anywhere, here = one["units"].pop("TABBLKST"), other["units"].pop("TABBLKST")
     assert one == other
     assert set(here.codes) == set(made_up.population.states) < set(anywhere.codes)
+
+
+def test_a_release_of_a_state_that_the_dataset_does_not_have_is_refused(tmp_path: Path) -> None:
+    """It would be charged, and published as pure noise."""
+    dataset = SyntheticCensus.resolve_from_yaml(MADE_UP).declaration
+    declaration = PHSafeDeclaration(name="s_dhc", dataset="made_up", title="S-DHC", states=["01", "06"])
+    with pytest.raises(DeclarationError, match=r"release made_up/s_dhc: states: 06 is no state of made_up"):
+        build_release(declaration, {"made_up": dataset}, tmp_path)
 
 
 def test_a_rule_between_fields_is_refused_on_loading() -> None:
