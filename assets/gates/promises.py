@@ -14,7 +14,7 @@ from assets.confidentiality import leaks
 from assets.ledger.asset import cap_problems
 from assets.method import House, Promise
 from resources.statements import Fragment, Table, Zone
-from resources.warehouse import Session
+from resources.warehouse import Made, Session
 
 
 def cef_promises(dataset: DatasetDeclaration) -> list[Promise[Any]]:
@@ -91,8 +91,10 @@ def said(number: int, what: str) -> list[str]:
     return [f"{what}: {number:,}"] if number else []
 
 
-def differing_table(session: Session, stored: Table, again: Fragment) -> list[str]:
+def differing_table(session: Session, stored: Table, made: Made) -> list[str]:
     """How many rows of a stored table differ from the same made again."""
+    name, values, names = made
+    again = session.stage("again", name, values, **names)
     columns = list(session.columns(stored))
     return said(differing(session, stored, again, columns), f"{stored}: differing rows")
 

@@ -12,6 +12,7 @@ from assets.postprocessing.estimates import estimates
 from assets.postprocessing.tables import ESTIMATES, finished_table, measured_files, measured_table, statements
 from mechanisms.phsafe.runs import DERIVED
 from resources.statements import Zone
+from resources.warehouse import Made
 
 Here = House[PHSafeRelease]
 
@@ -47,7 +48,7 @@ def _estimates(house: Here) -> list[str]:
     release = house.release
     with house.warehouse.session(reads=[Zone.PUBLIC]) as session:
         made = estimates(release, in_order(session, release.public(MEASUREMENTS)))
-        again = session.stage("again", "warehouse/all", source=session.lend("made", made))
+        again: Made = ("warehouse/all", {}, {"source": session.lend("made", made)})
         return differing_table(session, release.public(ESTIMATES), again)
 
 
@@ -61,7 +62,7 @@ def _parameters(house: Here) -> list[str]:
     problems = []
     with house.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for table, declared in parameter_tables(house.release).items():
-            again = session.stage("again", "warehouse/all", source=session.lend("declared", declared))
+            again: Made = ("warehouse/all", {}, {"source": session.lend("declared", declared)})
             problems += differing_table(session, table, again)
     return problems
 
@@ -69,8 +70,8 @@ def _parameters(house: Here) -> list[str]:
 def _tables(house: Here) -> list[str]:
     problems = []
     with house.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for table, (name, values, names) in statements(session, house.release).items():
-            problems += differing_table(session, table, session.stage("again", name, values, **names))
+        for table, made in statements(session, house.release).items():
+            problems += differing_table(session, table, made)
     return problems
 
 

@@ -33,6 +33,7 @@ from assets.swap.cells import SWAPPED, stage_stored
 from assets.swap.release import SwappingRelease
 from assets.tabulation.tables import counted, product_names, product_values, saturated_statements
 from resources.statements import Fragment, Table, Zone
+from resources.warehouse import Made
 
 
 def swapping_promises(release: SwappingRelease) -> tuple[Promise[SwappingRelease], ...]:
@@ -75,11 +76,10 @@ def _margins(house: House[SwappingRelease]) -> list[str]:
         records = stage_records(session, release)
         problems = []
         for table, names in margin_statements(release, records).items():
-            again = session.stage("again", "invariants/margin", **names)
-            problems += differing_table(session, release.public(table), again)
+            problems += differing_table(session, release.public(table), ("invariants/margin", {}, names))
         if release.has_persons_following:
-            again = session.stage("again", "invariants/compositions", **composition_statement(release, records))
-            problems += differing_table(session, release.public(COMPOSITIONS), again)
+            made: Made = ("invariants/compositions", {}, composition_statement(release, records))
+            problems += differing_table(session, release.public(COMPOSITIONS), made)
         if not problems:
             version = cells_version(read_contingency(session, release, records), house.custody.version_key())
             if session.row("warehouse/labelled", table=release.public(RECORDS), column="version") != (version,):
@@ -156,8 +156,7 @@ def _products(house: House[SwappingRelease]) -> list[str]:
             rows += unequal(session, stored, records, columns, list(product.totals), product.total_label)
             problems += said(rows, f"{product.name}: differing cells")
         for table, (name, names) in saturated_statements(release).items():
-            again = session.stage("again", name, **names)
-            problems += differing_table(session, release.public(table), again)
+            problems += differing_table(session, release.public(table), (name, {}, names))
     return problems
 
 

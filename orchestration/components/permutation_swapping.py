@@ -1,7 +1,7 @@
 """A permutation-swapping release as a Dagster component: a screen of YAML becomes its asset graph.
 
-Here belongs how YAML becomes a release. What a release must satisfy belongs in `assets.release`, how its
-stages work in their rooms, how it is scheduled in `orchestration.automation`.
+Here belongs how YAML becomes a release. What a release must satisfy belongs in `assets.swap.release`,
+how its stages work in their rooms, how it is scheduled in `orchestration.automation`.
 """
 
 from dataclasses import dataclass

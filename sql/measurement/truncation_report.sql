@@ -13,17 +13,8 @@ persons_by_key AS (
     GROUP BY MAFID
 ),
 units_by_key AS (
-    SELECT
-        MAFID,
-        {% for run in truncation %}
-        count(*) FILTER (
-            {% include "measurement/unit_universe.sql" %}
-        ) AS {{ run | id }}{% if not loop.last %},{% endif %}
+    {% include "measurement/units_by_key.sql" %}
 
-        {% endfor %}
-    FROM {{ units }}
-    WHERE TABBLKST IN (SELECT unnest($states))
-    GROUP BY MAFID
 )
 SELECT unnest([
     {% for run, threshold in truncation.items() %}
