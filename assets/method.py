@@ -70,8 +70,8 @@ class Method(ABC, Generic[R, D]):
     draws_from: ClassVar[Sequence[Zone]]
     """The zones that a draw is made from, public ones among them."""
 
-    charge_follows: ClassVar[str]
-    """The stage that the charge is computed from."""
+    charge_follows: ClassVar[Sequence[str]]
+    """The stages that the charge is computed from."""
 
     charge_crossing: ClassVar[str | None] = None
     """Why the charge may leave the confidential zone, if it is computed from confidential tables."""

@@ -19,7 +19,7 @@ from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 """Raised when the same source would give another CEF."""
 
 

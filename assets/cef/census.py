@@ -48,6 +48,17 @@ RELATIONSHIPS = {
     "38": "In noninstitutional group quarters",
 }
 
+GROUP_QUARTERS_TYPES = {
+    "1": "Correctional facilities for adults",
+    "2": "Juvenile facilities",
+    "3": "Nursing facilities (skilled nursing)",
+    "4": "Other institutional facilities",
+    "5": "College or university student housing",
+    "6": "Military quarters",
+    "7": "Other noninstitutional facilities",
+}
+"""The major types of group quarters: 1 to 4 are institutional, 5 to 7 are not."""
+
 NOWHERE = "Not in universe: vacant or group quarters"
 
 _HOUSEHOLD_TYPES = {
@@ -132,6 +143,7 @@ UNIT_COLUMNS = {
     "HHT": _codes({"0": NOWHERE, **_HOUSEHOLD_TYPES}, "Type of household."),
     "HHT2": _codes({"00": NOWHERE, **_HOUSEHOLD_TYPES_2}, "Type of household, with cohabiting couples."),
     "CPLT": _codes({"0": NOWHERE, **_COUPLES}, "Type of couple."),
+    "GQTYPE": _codes({"0": "Housing unit", **GROUP_QUARTERS_TYPES}, "Type of group quarters."),
     "TABBLKST": _codes(STATES, "State (FIPS).", role="geography"),
     "TABBLKCOU": _digits(3, "County (FIPS), within the state."),
     "TABTRACTCE": _digits(6, "Census tract, within the county."),
@@ -142,7 +154,7 @@ UNIT_COLUMNS = {
     "PLACEFP": _digits(5, "Place (FIPS), within the state; 99999 for none."),
     "AIANNHCE": _digits(4, "American Indian, Alaska Native or Native Hawaiian area; 9999 for none."),
 }
-"""The columns of `units`: those of units.csv, then those of geo.csv."""
+"""The columns of `units`: those of units.csv, then those of geo.csv. Not every units.csv has GQTYPE."""
 
 PERSON_COLUMNS = {
     "MAFID": _column("integer", "The unit the person lives in.", role="unit"),
@@ -176,6 +188,16 @@ STRUCTURE = Structure(
         "household_type_2": Rule("units", "HHT2", "not what FINAL_POP and the persons' RELSHIP and QAGE make it"),
         "couple_type": Rule("units", "CPLT", "not what FINAL_POP and the persons' RELSHIP make it"),
         "sex": Rule("units", "HHT2", "another sex of the householder than in HHT"),
+        "group_quarters_type": Rule(
+            "units", "GQTYPE", "0 in group quarters (RTYPE 4) or another in a housing unit (RTYPE 2)", needs="GQTYPE"
+        ),
+        "institution": Rule(
+            "persons",
+            "RELSHIP",
+            "37 in noninstitutional group quarters (GQTYPE 5 to 7) or 38 in institutional ones (GQTYPE 1 to 4)",
+            needs="GQTYPE",
+        ),
+        "nursing_age": Rule("persons", "QAGE", "under 18 in a nursing facility (GQTYPE 3)", needs="GQTYPE"),
     },
 )
 """The rules that persons and units keep together.
@@ -191,9 +213,16 @@ class CensusDeclaration(DatasetDeclaration):
     structure: ClassVar[Structure | None] = STRUCTURE
 
 
-def census_units(path: str | None = None, geography_path: str | None = None) -> RecordTable:
-    """The table of units, from its two files; from none for a built-in source."""
-    return RecordTable(path=path, geography_path=geography_path, columns=UNIT_COLUMNS)
+def census_units(
+    path: str | None = None, geography_path: str | None = None, group_quarters_types: bool = False
+) -> RecordTable:
+    """The table of units, from its two files; from none for a built-in source.
+
+    Args:
+        group_quarters_types: whether the units tell the type of group quarters, GQTYPE.
+    """
+    columns = {name: column for name, column in UNIT_COLUMNS.items() if group_quarters_types or name != "GQTYPE"}
+    return RecordTable(path=path, geography_path=geography_path, columns=columns)
 
 
 def census_persons(path: str | None = None) -> RecordTable:

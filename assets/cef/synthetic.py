@@ -122,7 +122,7 @@ def synthetic_census(population: SyntheticPopulation, **described: Any) -> Synth
 
 def _units_of(states: Sequence[str]) -> RecordTable:
     """The table of units, with no other states in its domain."""
-    units = census_units()
+    units = census_units(group_quarters_types=True)
     state = units.columns["TABBLKST"].model_copy(update={"values": {code: STATES[code] for code in sorted(states)}})
     return units.model_copy(update={"columns": {**units.columns, "TABBLKST": state}})
 

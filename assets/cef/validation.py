@@ -130,7 +130,7 @@ def unit_findings(session: Session, declaration: DatasetDeclaration, place: str)
 
 
 def structure_offenders(session: Session, declaration: DatasetDeclaration) -> dict[Rule, int]:
-    """How many records break each rule of the layout's structure; empty for a layout without one.
+    """How many records break each rule that the layout holds the dataset to; empty for a layout without rules.
 
     Args:
         session: one that sees both tables, with the declared columns.
@@ -139,8 +139,9 @@ def structure_offenders(session: Session, declaration: DatasetDeclaration) -> di
     if structure is None:
         return {}
     addresses = dict(zip(declaration.tables, declaration.cef_tables(), strict=True))
-    (offenders,) = session.arrow(structure.statement, **addresses).to_pylist()
-    return {rule: offenders[name] for name, rule in structure.rules.items()}
+    rules = structure.held(declaration.units.columns)
+    (offenders,) = session.arrow(structure.statement, **addresses, rules=list(rules)).to_pylist()
+    return {rule: offenders[name] for name, rule in rules.items()}
 
 
 def structure_findings(offenders: Mapping[Rule, int]) -> list[Finding]:

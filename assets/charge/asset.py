@@ -36,7 +36,7 @@ def build_charge(method: Method[Any, Any]) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key("charge"),
-        deps=[release.key(method.charge_follows)],
+        deps=[release.key(stage) for stage in method.charge_follows],
         group_name=release.schema,
         description=_description(method),
         code_version=CODE_VERSION,

@@ -30,7 +30,7 @@ class PHSafeMethod(Method[PHSafeRelease, PHSafeDraw]):
     """How a PHSafe release is charged, drawn, checked and published."""
 
     draws_from = (Zone.CONFIDENTIAL, Zone.PUBLIC)
-    charge_follows = "counts"
+    charge_follows = ("counts",)
     charge_crossing = KEYED
     publishes_from = ("parameters", "charge", "noisy_measurements", "postprocessed", "tables")
     charge_columns: ClassVar[Mapping[str, str]] = {

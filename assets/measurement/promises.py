@@ -29,7 +29,7 @@ from assets.measurement.release import PHSafeRelease
 from assets.method import House, Promise
 from assets.postprocessing.promises import finished_promises
 from mechanisms.phsafe.noise import draw_noise
-from mechanisms.sampling.goodness import misfits
+from mechanisms.sampling.goodness import binned, misfits
 from resources.statements import Zone
 
 Here = House[PHSafeRelease]
@@ -153,9 +153,8 @@ def _noise(house: Here) -> list[str]:
         problems += said(int((noise != again).sum()), "measurements that are not count and noise")
     start, drawn = 0, {}
     for run, level, part in slices(measurements, release.design):
-        drawn[f"{run.name} {level.name}"] = (
-            noise[start : start + len(part)],
-            release.design.noise_of(run, level),
+        drawn[f"{run.name} {level.name}"] = binned(
+            noise[start : start + len(part)], release.design.noise_of(run, level)
         )
         start += len(part)
     return problems + [f"the noise does not have the declared distribution: {name}" for name in misfits(drawn)]

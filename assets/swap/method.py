@@ -27,7 +27,7 @@ class Swapping(Method[SwappingRelease, SwappingDraw]):
     """How a swapping release is charged, drawn, checked and published."""
 
     draws_from = (Zone.CONFIDENTIAL, Zone.PUBLIC)
-    charge_follows = "invariants"
+    charge_follows = ("invariants",)
     publishes_from = ("invariants", "charge", "swapped", "tables")
     charge_columns: ClassVar[Mapping[str, str]] = {
         "swap_rate": "p, the probability with which a record is selected",

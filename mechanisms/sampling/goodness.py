@@ -5,7 +5,9 @@ Here belongs the check of draws that were made, for gates. That the samplers are
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, reduce
 from math import log, sqrt
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +24,6 @@ FEWEST = 10
 
 REACH = 12
 """Standard deviations that are tabulated on either side; beyond them lies less than 10^-31."""
-
-
-Draws = tuple[NDArray[np.int64], DiscreteGaussian | DiscreteLaplace]
-"""Integers, and the distribution that they are said to come from."""
 
 
 @dataclass(frozen=True)
@@ -49,34 +47,52 @@ class Fit:
         return self.statistic > self.threshold
 
 
-def misfits(draws: Mapping[str, Draws]) -> list[str]:
+@dataclass(frozen=True)
+class Binned:
+    """Draws counted into bins: as many as there were, and as many as their distributions make expect.
+
+    Attributes:
+        observed, expected: shape (`BINS`,).
+    """
+
+    observed: NDArray[np.float64]
+    expected: NDArray[np.float64]
+
+    def __add__(self, other: "Binned") -> "Binned":
+        return Binned(self.observed + other.observed, self.expected + other.expected)
+
+
+def binned(values: NDArray[np.int64], distribution: DiscreteGaussian | DiscreteLaplace) -> Binned:
+    """Draws counted into bins of nearly equal probability, which the distribution's quantiles cut."""
+    edges, probabilities = _cut(distribution)
+    observed = np.bincount(np.searchsorted(edges, values), minlength=BINS)
+    return Binned(observed.astype(np.float64), len(values) * probabilities)
+
+
+def misfits(draws: Mapping[str, Binned]) -> list[str]:
     """Which noises do not have their distributions, each tested by itself, and all together.
 
     The false-alarm rate is divided among the tests. A noise with few draws is tested with the others only.
 
     Args:
-        draws: by name.
+        draws: by name, those of one noise added up.
 
     Returns:
         The names of those that raise an alarm; "all together" for the test of all.
     """
     rate = FALSE_ALARM / (len(draws) + 1)
-    found = [name for name, drawn in draws.items() if fit([drawn], rate).alarm]
+    found = [name for name, counted in draws.items() if fit([counted], rate).alarm]
     return [*found, *(["all together"] if fit(list(draws.values()), rate).alarm else [])]
 
 
-def fit(draws: Sequence[Draws], false_alarm: float = FALSE_ALARM) -> Fit:
+def fit(draws: Sequence[Binned], false_alarm: float = FALSE_ALARM) -> Fit:
     """How well draws fit their distributions, all taken together.
 
-    Each distribution is cut at its own quantiles into as many bins of nearly equal probability; the draws in the bins
-    of one rank are added up, and so are the exact probabilities. As the draws of several distributions spread less
-    over the sums than those of one would, the false-alarm rate holds all the more.
+    The draws in the bins of one rank are added up, and so are the exact probabilities. As the draws of several
+    distributions spread less over the sums than those of one would, the false-alarm rate holds all the more.
     """
-    observed, expected = np.zeros(BINS), np.zeros(BINS)
-    for values, distribution in draws:
-        edges, probabilities = _cut(distribution)
-        observed += np.bincount(np.searchsorted(edges, values), minlength=BINS)
-        expected += len(values) * probabilities
+    every = reduce(add, draws, Binned(np.zeros(BINS), np.zeros(BINS)))
+    observed, expected = every.observed, every.expected
     first = _first_of_bins(expected)
     if len(first) < 2:
         return Fit(0.0, 0.0, len(first))
@@ -101,6 +117,7 @@ def _first_of_bins(expected: NDArray[np.float64]) -> list[int]:
     return first
 
 
+@lru_cache
 def _cut(distribution: DiscreteGaussian | DiscreteLaplace) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The greatest value of every bin but the last, and the probability of each."""
     reach = int(REACH * sqrt(float(distribution.exact_variance))) + 30

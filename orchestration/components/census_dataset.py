@@ -30,6 +30,11 @@ class CensusAttributes(dg.Model):
     persons: str = Field(min_length=1, description="The file of persons, absolute or from the project's root.")
     units: str = Field(min_length=1, description="The file of units.")
     geo: str = Field(min_length=1, description="The file that tells where each unit lies.")
+    group_quarters_types: bool = Field(
+        False,
+        description="Whether the file of units has the column GQTYPE, the type of group quarters, which a TopDown "
+        "release needs. Its codes are then checked with all the others.",
+    )
 
 
 @dataclass
@@ -60,7 +65,7 @@ class CensusDataset(Dataset):
                 cap=declared.cap,
                 reader=Reader(declared.format),
                 record_name="unit",
-                units=census_units(units, geo),
+                units=census_units(units, geo, declared.group_quarters_types),
                 persons=census_persons(persons),
             )
         )

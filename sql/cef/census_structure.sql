@@ -1,5 +1,6 @@
--- The offenders of each rule of the census layout, in one row. What a NULL would decide is left to the rule
--- against NULLs.
+-- The offenders of each rule of the census layout that is among `rules`, in one row. What a NULL would decide is left
+-- to the rule against NULLs.
+{% set typed = "group_quarters_type" in rules %}
 WITH
 members AS (
     SELECT
@@ -14,6 +15,11 @@ members AS (
         count(*) FILTER (WHERE RELSHIP IN ('22', '24')) AS partners,
         count(*) FILTER (WHERE RELSHIP BETWEEN '25' AND '33') AS relatives,
         count(*) FILTER (WHERE RELSHIP BETWEEN '25' AND '27' AND QAGE < 18) AS own_children,
+        {% if typed %}
+        count(*) FILTER (WHERE RELSHIP = '37') AS institutional,
+        count(*) FILTER (WHERE RELSHIP = '38') AS noninstitutional,
+        count(*) FILTER (WHERE QAGE < 18) AS minors,
+        {% endif %}
         max(RELSHIP) FILTER (WHERE RELSHIP BETWEEN '21' AND '24') AS couple,
         max(CENHISP) FILTER (WHERE RELSHIP = '20') AS householder_hispanic,
         max(CENRACE) FILTER (WHERE RELSHIP = '20') AS householder_race
@@ -80,5 +86,11 @@ SELECT
     count(*) FILTER (
         WHERE HHT IN ('2', '4', '5') AND HHT2 BETWEEN '05' AND '08'
             OR HHT IN ('3', '6', '7') AND HHT2 BETWEEN '09' AND '12'
-    ) AS sex
+    ) AS sex{% if typed %},
+    count(*) FILTER (WHERE (RTYPE = '2') <> (GQTYPE = '0')) AS group_quarters_type,
+    coalesce(sum(
+        CASE WHEN GQTYPE BETWEEN '1' AND '4' THEN noninstitutional WHEN GQTYPE BETWEEN '5' AND '7' THEN institutional END
+    ), 0)::BIGINT AS institution,
+    coalesce(sum(minors) FILTER (WHERE GQTYPE = '3'), 0)::BIGINT AS nursing_age{% endif %}
+
 FROM households

@@ -26,7 +26,8 @@ related AS (
     SELECT
         *,
         CASE
-            WHEN kind = 'quarters' THEN CASE WHEN quarters IN ('nursing', 'correctional') THEN 37 ELSE 38 END
+            WHEN kind = 'quarters'
+                THEN CASE WHEN quarters IN ('correctional', 'juvenile', 'nursing', 'institutional') THEN 37 ELSE 38 END
             WHEN position = 0 THEN 20
             WHEN child < 0 THEN couple
             WHEN relative < 0 THEN CASE WHEN relation_draw < 0.93 THEN 25 WHEN relation_draw < 0.955 THEN 26 ELSE 27 END
@@ -63,8 +64,17 @@ aged AS (
             WHEN 34 THEN 18 + 50 * years_draw * years_draw_2
             WHEN 35 THEN 18 * years_draw
             WHEN 36 THEN 18 + 55 * years_draw
-            WHEN 37 THEN CASE quarters WHEN 'nursing' THEN 55 + 46 * (1 - years_draw * years_draw_2) ELSE 18 + 50 * years_draw * years_draw_2 END
-            WHEN 38 THEN CASE quarters WHEN 'college' THEN 18 + 6 * years_draw ELSE 90 * years_draw END
+            WHEN 37 THEN CASE quarters
+                WHEN 'correctional' THEN 18 + 50 * years_draw * years_draw_2
+                WHEN 'juvenile' THEN 8 + 10 * years_draw
+                WHEN 'nursing' THEN 55 + 46 * (1 - years_draw * years_draw_2)
+                WHEN 'institutional' THEN 18 + 80 * years_draw
+            END
+            WHEN 38 THEN CASE quarters
+                WHEN 'college' THEN 18 + 6 * years_draw
+                WHEN 'military' THEN 18 + 23 * years_draw
+                WHEN 'noninstitutional' THEN 90 * years_draw
+            END
             -- Spouses and partners are near in age, each child is up to three years older than the one before.
             ELSE CASE
                 WHEN relationship IN (21, 22, 23, 24) THEN greatest(18, age - 6 + 6 * years_draw + 6 * years_draw_2)

@@ -234,7 +234,10 @@ composed AS (
             WHEN form_draw < 0.35 THEN 'nursing'
             WHEN form_draw < 0.45 THEN 'correctional'
             WHEN form_draw < 0.70 THEN 'college'
-            ELSE 'other'
+            WHEN form_draw < 0.74 THEN 'juvenile'
+            WHEN form_draw < 0.78 THEN 'institutional'
+            WHEN form_draw < 0.81 THEN 'military'
+            ELSE 'noninstitutional'
         END AS quarters,
         CASE kind
             WHEN 'household' THEN 1 + partners + children + relatives + nonrelatives
@@ -243,6 +246,7 @@ composed AS (
                 WHEN 'nursing' THEN 120 * age_draw * age_draw * age_draw
                 WHEN 'correctional' THEN 600 * age_draw * age_draw * age_draw * age_draw * age_draw
                 WHEN 'college' THEN 200 * age_draw * age_draw * age_draw * age_draw
+                WHEN 'military' THEN 100 * age_draw * age_draw * age_draw
                 ELSE 20 * age_draw * age_draw
             END)::BIGINT
         END AS persons

@@ -44,6 +44,15 @@ unit AS (
             WHEN NOT occupied THEN '0'
             ELSE CASE couple WHEN 21 THEN '1' WHEN 23 THEN '2' WHEN 22 THEN '3' WHEN 24 THEN '4' ELSE '5' END
         END AS CPLT,
+        CASE WHEN kind <> 'quarters' THEN '0' ELSE CASE quarters
+            WHEN 'correctional' THEN '1'
+            WHEN 'juvenile' THEN '2'
+            WHEN 'nursing' THEN '3'
+            WHEN 'institutional' THEN '4'
+            WHEN 'college' THEN '5'
+            WHEN 'military' THEN '6'
+            WHEN 'noninstitutional' THEN '7'
+        END END AS GQTYPE,
         lpad(fips::VARCHAR, 2, '0') AS TABBLKST,
         lpad((2 * county + 1)::VARCHAR, 3, '0') AS TABBLKCOU,
         lpad((tract + 1)::VARCHAR, 6, '0') AS TABTRACTCE,

@@ -37,7 +37,7 @@ from resources.warehouse import Session, Warehouse
 VERSION_KEY = bytes(range(32))
 HEADERS = {
     "persons": ["RTYPE", "MAFID", "QAGE", "CENHISP", "CENRACE", "RELSHIP"],
-    "units": ["RTYPE", "MAFID", "FINAL_POP", "NPF", "HHSPAN", "HHRACE", "TEN", "HHT", "HHT2", "CPLT"],
+    "units": ["RTYPE", "MAFID", "FINAL_POP", "NPF", "HHSPAN", "HHRACE", "TEN", "HHT", "HHT2", "CPLT", "GQTYPE"],
     "geo": [
         *("RTYPE", "MAFID", "TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK", "TABBLKGRPCE"),
         *("REGIONCE", "DIVISIONCE", "PLACEFP", "AIANNHCE"),
@@ -45,7 +45,8 @@ HEADERS = {
 }
 PLACE = ["01", "001", "020100", "1003", "1", "3", "6", "01000", "9999"]
 
-# Each unit: RTYPE, then HHSPAN, HHRACE, NPF, TEN, HHT, HHT2, CPLT, then its persons as (age, Hispanic, race, RELSHIP).
+# Each unit: RTYPE, then HHSPAN, HHRACE, NPF, TEN, HHT, HHT2, CPLT, GQTYPE, then its persons as (age, Hispanic, race,
+# RELSHIP).
 MARRIED = (
     "2",
     "1",
@@ -55,12 +56,13 @@ MARRIED = (
     "1",
     "01",
     "1",
+    "0",
     [(40, 1, "01", 20), (41, 2, "06", 21), (9, 1, "01", 25), (70, 1, "01", 29)],
 )
-SAME_SEX = ("2", "2", "08", 2, "2", "1", "02", "2", [(62, 2, "08", 20), (60, 1, "02", 23)])
-COHABITING = ("2", "1", "02", 2, "3", "3", "03", "3", [(30, 1, "02", 20), (31, 1, "02", 22), (0, 1, "02", 26)])
-PARTNERS = ("2", "1", "04", 0, "3", "5", "04", "4", [(30, 1, "04", 20), (31, 1, "04", 24)])
-ALONE = ("2", "1", "01", 0, "4", "6", "05", "5", [(81, 1, "01", 20)])
+SAME_SEX = ("2", "2", "08", 2, "2", "1", "02", "2", "0", [(62, 2, "08", 20), (60, 1, "02", 23)])
+COHABITING = ("2", "1", "02", 2, "3", "3", "03", "3", "0", [(30, 1, "02", 20), (31, 1, "02", 22), (0, 1, "02", 26)])
+PARTNERS = ("2", "1", "04", 0, "3", "5", "04", "4", "0", [(30, 1, "04", 20), (31, 1, "04", 24)])
+ALONE = ("2", "1", "01", 0, "4", "6", "05", "5", "0", [(81, 1, "01", 20)])
 FATHER = (
     "2",
     "1",
@@ -70,16 +72,19 @@ FATHER = (
     "2",
     "10",
     "5",
+    "0",
     [(35, 1, "01", 20), (17, 1, "01", 27), (18, 1, "01", 25), (5, 1, "01", 35)],
 )
-GRANDMOTHER = ("2", "1", "03", 3, "1", "3", "07", "5", [(66, 1, "03", 20), (30, 1, "03", 25), (4, 1, "03", 30)])
-ROOMMATES = ("2", "1", "63", 0, "3", "5", "12", "5", [(23, 1, "63", 20), (24, 2, "06", 34)])
-VACANT = ("2", "0", "00", 0, "0", "0", "00", "0", [])
-PRISON = ("4", "0", "00", 0, "0", "0", "00", "0", [(30, 1, "02", 37), (44, 2, "01", 37)])
-DORMITORY = ("4", "0", "00", 0, "0", "0", "00", "0", [(19, 1, "04", 38)])
+GRANDMOTHER = ("2", "1", "03", 3, "1", "3", "07", "5", "0", [(66, 1, "03", 20), (30, 1, "03", 25), (4, 1, "03", 30)])
+ROOMMATES = ("2", "1", "63", 0, "3", "5", "12", "5", "0", [(23, 1, "63", 20), (24, 2, "06", 34)])
+VACANT = ("2", "0", "00", 0, "0", "0", "00", "0", "0", [])
+PRISON = ("4", "0", "00", 0, "0", "0", "00", "0", "1", [(30, 1, "02", 37), (44, 2, "01", 37)])
+DORMITORY = ("4", "0", "00", 0, "0", "0", "00", "0", "5", [(19, 1, "04", 38)])
+NURSING_HOME = ("4", "0", "00", 0, "0", "0", "00", "0", "3", [(18, 1, "01", 37), (90, 1, "01", 37)])
 UNITS = (
     *(MARRIED, SAME_SEX, COHABITING, PARTNERS, ALONE, FATHER, GRANDMOTHER, ROOMMATES, VACANT, PRISON, DORMITORY),
-)  # fmt: skip
+    NURSING_HOME,
+)
 
 
 class Census:
@@ -114,7 +119,7 @@ class Census:
     def person(self, mafid: int, number: int) -> dict[str, str]:
         return self.rows("persons", mafid)[number]
 
-    def declare(self, file_format: str = "csv", **changes: Any) -> CensusDeclaration:
+    def declare(self, file_format: str = "csv", group_quarters_types: bool = True, **changes: Any) -> CensusDeclaration:
         path = lambda name: str(self.folder / f"{name}.{file_format}")  # noqa: E731
         declared: dict[str, Any] = {
             "name": "census",
@@ -122,7 +127,7 @@ class Census:
             "reader": file_format,
             "record_name": "unit",
             "cap": 1,
-            "units": census_units(path("units"), path("geo")),
+            "units": census_units(path("units"), path("geo"), group_quarters_types),
             "persons": census_persons(path("persons")),
         }
         return CensusDeclaration.model_validate(declared | changes)
@@ -140,13 +145,13 @@ class Census:
         with self.warehouse.session(writes=Zone.CONFIDENTIAL) as session:
             return ingest(session, declaration or self.declare(), self.folder, VERSION_KEY)
 
-    def refusal(self) -> list[str]:
+    def refusal(self, **declared: Any) -> list[str]:
         """The lines of the error that ingesting ends in, after a check that nothing was written."""
         self.write()
         with self.warehouse.session(writes=Zone.CONFIDENTIAL) as session:
             before = content(session)
             with pytest.raises(SourceError) as refused:
-                ingest(session, self.declare(), self.folder, VERSION_KEY)
+                ingest(session, self.declare(**declared), self.folder, VERSION_KEY)
             assert content(session) == before
         return str(refused.value).splitlines()
 
@@ -192,7 +197,7 @@ def test_a_good_census_becomes_typed_tables(census: Census) -> None:
         "RTYPE": "VARCHAR",
         "FINAL_POP": "BIGINT",
         "NPF": "BIGINT",
-        **dict.fromkeys(("HHSPAN", "HHRACE", "TEN", "HHT", "HHT2", "CPLT"), "VARCHAR"),
+        **dict.fromkeys(("HHSPAN", "HHRACE", "TEN", "HHT", "HHT2", "CPLT", "GQTYPE"), "VARCHAR"),
         **dict.fromkeys(("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"), "VARCHAR"),
         **dict.fromkeys(("REGIONCE", "DIVISIONCE", "PLACEFP", "AIANNHCE"), "VARCHAR"),
     }
@@ -205,7 +210,7 @@ def test_a_good_census_becomes_typed_tables(census: Census) -> None:
         "RELSHIP": "VARCHAR",
     }
     assert unit_rows[0] == (
-        *(1, "2", 4, 4, "1", "01", "1", "1", "01", "1"),
+        *(1, "2", 4, 4, "1", "01", "1", "1", "01", "1", "0"),
         *("01", "001", "020100", "1", "1003", "3", "6", "01000", "9999"),
     )
     assert len(unit_rows) == len(UNITS)
@@ -224,7 +229,7 @@ def test_the_order_of_rows_and_columns_is_free_and_other_columns_are_left_out(ce
 
 @pytest.mark.parametrize("typed", [True, False])
 def test_parquet_gives_the_same_cef_as_csv(census: Census, typed: bool) -> None:
-    integers = ("MAFID", "QAGE", "FINAL_POP", "NPF", "RTYPE", "TEN", "RELSHIP") if typed else ()
+    integers = ("MAFID", "QAGE", "FINAL_POP", "NPF", "RTYPE", "TEN", "RELSHIP", "GQTYPE") if typed else ()
     for name in census.files:
         select = ", ".join(f"{field}::INTEGER AS {field}" if field in integers else field for field in HEADERS[name])
         source, target = census.folder / f"{name}.csv", census.folder / f"{name}.parquet"
@@ -238,7 +243,7 @@ BAD_CODES = {
     "persons": {"RTYPE": "2", "QAGE": "116", "CENHISP": "3", "CENRACE": "64", "RELSHIP": "39"},
     "units": {
         **{"RTYPE": "3", "FINAL_POP": "100000", "NPF": "-1", "HHSPAN": "3", "HHRACE": "64", "TEN": "5", "HHT": "8"},
-        **{"HHT2": "13", "CPLT": "6"},
+        **{"HHT2": "13", "CPLT": "6", "GQTYPE": "8"},
     },
     "geo": {
         **{"TABBLKST": "99", "TABBLKCOU": "1", "TABTRACTCE": "2010", "TABBLK": "103", "TABBLKGRPCE": "12"},
@@ -437,6 +442,7 @@ def together(*changes: Change) -> Change:
 
 
 married, same_sex, cohabiting, partners, alone, father, grandmother, roommates, vacant, prison, dormitory = range(1, 12)
+nursing_home = 12
 
 OF_OCCUPIED = ("hispanic", "race", "tenure", "household_type", "household_type_2", "couple_type")
 BROKEN: list[tuple[str, Change, dict[str, int]]] = [
@@ -534,6 +540,21 @@ BROKEN: list[tuple[str, Change, dict[str, int]]] = [
         together(unit_changed(prison, CPLT="5"), unit_changed(vacant, CPLT="5")),
         {"couple_type": 2},
     ),
+    (
+        "a household, a vacant unit and a prison of the other kind",
+        together(
+            *(unit_changed(mafid, GQTYPE=code) for mafid, code in ((married, "5"), (vacant, "1"), (prison, "0"))),
+        ),
+        {"group_quarters_type": 3},
+    ),
+    ("a student called an inmate", person_changed(dormitory, 0, RELSHIP="37"), {"institution": 1}),
+    (
+        "inmates called others",
+        together(*(person_changed(prison, number, RELSHIP="38") for number in (0, 1))),
+        {"institution": 2},
+    ),
+    ("a minor in a nursing home", person_changed(nursing_home, 0, QAGE="17"), {"nursing_age": 1}),
+    ("a nursing home of children", person_added(nursing_home, "37", age=0), {"nursing_age": 1}),
 ]  # fmt: skip
 
 
@@ -553,6 +574,51 @@ def test_a_broken_rule_is_named_with_its_number_of_offenders(
 
 def test_every_rule_of_the_structure_is_broken_by_some_corruption() -> None:
     assert set().union(*(broken for _, _, broken in BROKEN)) == set(STRUCTURE.rules)
+
+
+def test_every_type_of_group_quarters_houses_its_own_persons_and_no_other(tmp_path: Path) -> None:
+    """Every type with every kind of unit, of resident and of age; each rule finds its offenders and no other."""
+    census = Census(tmp_path)
+    expected = {"group_quarters_type": 0, "institution": 0, "nursing_age": 0}
+    mafid = 100
+    for code, relationship, age in product("01234567", (37, 38), (0, 17, 18, 115)):
+        mafid += 2
+        census.add(mafid, ("4", "0", "00", 0, "0", "0", "00", "0", code, [(age, 1, "01", relationship)] * 2))
+        census.add(mafid + 1, ("2", "0", "00", 0, "0", "0", "00", "0", code, []))
+        expected["group_quarters_type"] += 1
+        expected["institution"] += 2 * (code in ("1234" if relationship == 38 else "567"))
+        expected["nursing_age"] += 2 * (code == "3" and age < 18)
+    assert set(census.refusal()) == {
+        f"{STRUCTURE.rules[name].table}.csv: column {STRUCTURE.rules[name].column}: "
+        f"{STRUCTURE.rules[name].offence}: {rows} rows"
+        for name, rows in expected.items()
+    }
+
+
+def test_a_census_without_types_of_group_quarters_is_held_to_all_other_rules(census: Census) -> None:
+    """As one whose file has none, and as one whose file has them, right or wrong, and is declared to have none."""
+    census.ingest()
+    typed = census.warehouse
+    for number, unit in enumerate(census.files["units"]):
+        unit["GQTYPE"] = f"undeclared {number}"
+    version = census.write().ingest(census.declare(group_quarters_types=False))
+    with typed.session(reads=[Zone.CONFIDENTIAL]) as session:
+        columns, rows = content(session)["units"]
+        offenders = structure_offenders(session, census.declare(group_quarters_types=False))
+    assert list(columns) == [name for name in UNIT_COLUMNS if name != "GQTYPE"]
+    assert len(rows) == len(UNITS)
+    types = {"group_quarters_type", "institution", "nursing_age"}
+    assert list(offenders) == [rule for name, rule in STRUCTURE.rules.items() if name not in types]
+    assert set(offenders.values()) == {0}
+    for unit in census.files["units"]:
+        del unit["GQTYPE"]
+    assert census.write().ingest(census.declare(group_quarters_types=False)) == version
+    census.unit(alone)["TEN"] = "0"
+    census.person(nursing_home, 0).update(RELSHIP="38", QAGE="17")
+    assert census.refusal(group_quarters_types=False) == [
+        f"units.csv: column TEN: {STRUCTURE.rules['tenure'].offence}: 1 row"
+    ]
+    assert "units.csv: column GQTYPE: missing column" in census.refusal()
 
 
 def test_a_person_without_a_unit_is_named(spoiled: Census) -> None:
@@ -602,7 +668,7 @@ def test_the_codes_of_every_small_household_are_the_ones_that_follow_and_no_othe
             mafid += 1
             _, _, couple, family = right[0]
             members = [(age, 1, "01", relationship) for age, relationship in persons]
-            census.add(mafid, ("2", "1", "01", family, "1", hht, hht2, couple, members))
+            census.add(mafid, ("2", "1", "01", family, "1", hht, hht2, couple, "0", members))
             expected["household_type"] += hht not in {codes[0] for codes in right}
             expected["household_type_2"] += hht2 not in {codes[1] for codes in right}
             expected["sex"] += (hht in "245" and "05" <= hht2 <= "08") or (hht in "367" and hht2 >= "09")

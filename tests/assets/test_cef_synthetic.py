@@ -75,7 +75,7 @@ def test_the_same_parameters_give_the_same_census_on_any_number_of_threads(tmp_p
 
 def test_a_census_never_changes(tmp_path: Path) -> None:
     """Figures of a run: if they change, `CODE_VERSION` of the CEF is due, because the same YAML gives other records."""
-    assert made(tmp_path, population(500))[0] == "759bb5ab97e4e35edbb9396b9af4b6a1aefb036331dea036786bf0567b9c07f6"
+    assert made(tmp_path, population(500))[0] == "ed085676fbee5d83f1243ff995c39bbe46ff0fd88dae63f238105fff86e9aac7"
 
 
 def test_another_seed_gives_another_census_of_the_same_size(tmp_path: Path) -> None:
@@ -142,7 +142,8 @@ def test_every_code_occurs_and_every_kind_of_household(census: tuple[pd.DataFram
     declared = synthetic_census(population(), name="made_up", cap=1)
     assert declared.persons is not None
     for table, columns in ((units, declared.units.columns), (persons, declared.persons.columns)):
-        for name in ("RTYPE", "PERSON_RTYPE", "TEN", "HHT", "HHT2", "CPLT", "HHSPAN", "CENHISP", "CENRACE", "RELSHIP"):
+        codes = ("RTYPE", "PERSON_RTYPE", "TEN", "HHT", "HHT2", "CPLT", "GQTYPE", "HHSPAN", "CENHISP", "CENRACE")
+        for name in (*codes, "RELSHIP"):
             if name in table:
                 assert set(table[name]) == set(columns[name].codes), name
     children = persons[persons["RELSHIP"].between("25", "27")].groupby("MAFID").size()
@@ -161,6 +162,27 @@ def test_the_ages_of_a_household_fit_together(census: tuple[pd.DataFrame, pd.Dat
     assert younger[relationship == "30"].min() >= 30
     assert younger[relationship.isin(["29", "31"])].max() <= -15
     assert housed[relationship == "35"]["QAGE"].max() < 18
+
+
+def test_group_quarters_house_whom_their_type_says(census: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    units, persons = census
+    quarters = units[units["RTYPE"] == "4"].set_index("MAFID")
+    assert quarters["FINAL_POP"].min() >= 1, "nobody's group quarters are no group quarters"
+    residents = persons[persons["PERSON_RTYPE"] == "5"]
+    ages = residents["QAGE"].groupby(residents["MAFID"].map(quarters["GQTYPE"]))
+    youngest, eldest = ages.min(), ages.max()
+    expected = {
+        "1": (18, 67),
+        "2": (8, 17),
+        "3": (55, 101),
+        "4": (18, 97),
+        "5": (18, 23),
+        "6": (18, 40),
+        "7": (0, 89),
+    }
+    for code, (low, high) in expected.items():
+        assert low <= youngest[code] < eldest[code] <= high, code
+    assert youngest["7"] < 18 < eldest["7"]
 
 
 def test_race_and_ethnicity_vary_by_place_and_run_in_households(census: tuple[pd.DataFrame, pd.DataFrame]) -> None:
@@ -271,7 +293,9 @@ def test_a_sample_read_back_from_its_files_is_the_census_it_was_made_from(tmp_pa
             "title": "Read back",
             "reader": file_format,
             "cap": 1,
-            "units": census_units(f"sample/units.{file_format}", f"sample/geo.{file_format}"),
+            "units": census_units(
+                f"sample/units.{file_format}", f"sample/geo.{file_format}", group_quarters_types=True
+            ),
             "persons": census_persons(f"sample/persons.{file_format}"),
         }
     )
@@ -285,7 +309,7 @@ def test_the_same_sample_is_the_same_files(tmp_path: Path) -> None:
     assert [path.name for path in first] == ["persons.csv", "units.csv", "geo.csv"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     assert first[0].read_text().startswith("RTYPE,MAFID,QAGE,CENHISP,CENRACE,RELSHIP\n")
-    assert first[1].read_text().startswith("RTYPE,MAFID,FINAL_POP,NPF,HHSPAN,HHRACE,TEN,HHT,HHT2,CPLT\n")
+    assert first[1].read_text().startswith("RTYPE,MAFID,FINAL_POP,NPF,HHSPAN,HHRACE,TEN,HHT,HHT2,CPLT,GQTYPE\n")
 
 
 def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:

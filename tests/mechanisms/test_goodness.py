@@ -8,7 +8,7 @@ from scipy.stats import chi2
 
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
-from mechanisms.sampling.goodness import FALSE_ALARM, Fit, fit, misfits
+from mechanisms.sampling.goodness import FALSE_ALARM, Fit, binned, fit, misfits
 from mechanisms.sampling.stream import RandomStream
 
 GAUSSIANS = [DiscreteGaussian(Fraction(variance)) for variance in (1, 100, 92_402)]
@@ -19,7 +19,7 @@ STREAM = RandomStream(bytes(32), "goodness")
 @pytest.mark.parametrize("count", [5, 60, 3_000, 200_000])
 def test_exact_draws_of_several_distributions_pass(count: int) -> None:
     """Each run of the test could fail once in a billion times."""
-    drawn = [(noise.sample(count, STREAM), noise) for noise in (*GAUSSIANS, *LAPLACES)]
+    drawn = [binned(noise.sample(count, STREAM), noise) for noise in (*GAUSSIANS, *LAPLACES)]
     assert not fit(drawn).alarm
 
 
@@ -35,16 +35,17 @@ def test_wrong_noise_is_stopped(wrong: str) -> None:
         "shifted": exact + 200,
         "another distribution": DiscreteLaplace(Fraction(60)).sample(612, STREAM),
     }[wrong]
-    assert fit([(drawn, noise)]).alarm
+    assert fit([binned(drawn, noise)]).alarm
 
 
 def test_one_level_without_noise_is_told_among_many_with() -> None:
     """42 counts of 612; pooled with the others its statistic stays below the threshold."""
     drawn = {
-        f"level {place}": (noise.sample(57, STREAM), noise) for place, noise in enumerate([*GAUSSIANS, *LAPLACES] * 2)
+        f"level {place}": binned(noise.sample(57, STREAM), noise)
+        for place, noise in enumerate([*GAUSSIANS, *LAPLACES] * 2)
     }
     assert misfits(drawn) == []
-    silent = drawn | {"silent": (np.zeros(42, np.int64), DiscreteGaussian(Fraction(92_402)))}
+    silent = drawn | {"silent": binned(np.zeros(42, np.int64), DiscreteGaussian(Fraction(92_402)))}
     assert misfits(silent) == ["silent"]
 
 
@@ -53,16 +54,16 @@ def test_noise_that_is_nearly_always_0_raises_no_false_alarm(variance: Fraction)
     """Bins that expect hardly a draw are no bins: 2,000 repetitions would alarm dozens of times if they were."""
     noise = DiscreteGaussian(variance)
     draws = noise.sample(2_000 * 200, STREAM).reshape(2_000, 200)
-    assert not any(fit([(row, noise)]).alarm for row in draws)
+    assert not any(fit([binned(row, noise)]).alarm for row in draws)
 
 
 def test_the_threshold_is_at_or_above_the_quantile_of_its_false_alarm_rate() -> None:
     for count in (30, 45, 60, 200):
-        found = fit([(np.zeros(count, np.int64), DiscreteGaussian(Fraction(92_402)))])
+        found = fit([binned(np.zeros(count, np.int64), DiscreteGaussian(Fraction(92_402)))])
         assert found.bins >= 2
         quantile = chi2.isf(FALSE_ALARM, found.bins - 1)
         assert quantile <= found.threshold <= 1.6 * quantile
 
 
 def test_too_few_draws_are_not_judged() -> None:
-    assert fit([(np.array([10**6]), GAUSSIANS[0])]) == Fit(0.0, 0.0, 0)
+    assert fit([binned(np.array([10**6]), GAUSSIANS[0])]) == Fit(0.0, 0.0, 0)

@@ -33,6 +33,7 @@ persons: "{{ env.CENSUS_FOLDER }}/persons.csv"
 units: "{{ env.CENSUS_FOLDER }}/units.csv"
 geo: files/geo.csv
 """
+TYPED_FILES = f"{FILES}group_quarters_types: true\n"
 MADE_UP = """
 name: made_up
 cap: 10
@@ -65,6 +66,7 @@ def with_(name: str, value: Any) -> Callable[[dict[str, Any]], object]:
         (CensusDataset, FILES, with_("geo", ""), "geo: '' should be non-empty"),
         (CensusDataset, FILES, with_("synthetic", "perhaps"), "synthetic: 'perhaps' is not of type 'boolean'"),
         (CensusDataset, FILES, with_("name", "The_Census"), "name: 'The_Census' does not match"),
+        (CensusDataset, FILES, with_("group_quarters_types", 3), "group_quarters_types: 3 is not of type 'boolean'"),
         *((CensusDataset, FILES, without(name), f"'{name}' is a required property") for name in yaml.safe_load(FILES)),
         (SyntheticCensus, MADE_UP, with_("synthetic", False), "'synthetic' was unexpected"),
         (SyntheticCensus, MADE_UP, with_("households", 0), "households: 0 is less than the minimum of 1"),
@@ -91,7 +93,8 @@ def test_the_check_of_yaml_names_the_field_and_the_rule(
 
 def test_the_declarations_mean_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CENSUS_FOLDER", "/elsewhere")
-    read = CensusDataset.resolve_from_yaml(FILES).declaration
+    untyped = CensusDataset.resolve_from_yaml(FILES).declaration
+    read = CensusDataset.resolve_from_yaml(TYPED_FILES).declaration
     assert not read.synthetic
     assert read.reader.value == "csv"
     assert read.units.path == "/elsewhere/units.csv"
@@ -106,6 +109,8 @@ def test_the_declarations_mean_what_they_say(monkeypatch: pytest.MonkeyPatch) ->
     one, other = ({name: dict(table.columns) for name, table in made.tables.items()} for made in (read, made_up))
     anywhere, here = one["units"].pop("TABBLKST"), other["units"].pop("TABBLKST")
     assert one == other
+    assert list(one["units"].pop("GQTYPE").codes) == list("01234567")
+    assert dict(untyped.units.columns) == {**one["units"], "TABBLKST": anywhere}
     assert set(here.codes) == set(made_up.population.states) < set(anywhere.codes)
 
 
@@ -135,7 +140,7 @@ def test_both_components_become_the_same_cef_and_releases_find_them(
         "swap": ["TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"],
         "swap_rate": "1/10",
     }
-    files = {**yaml.safe_load(FILES), "geo": str(tmp_path / "geo.csv")}
+    files = {**yaml.safe_load(TYPED_FILES), "geo": str(tmp_path / "geo.csv")}
     with create_defs_folder_sandbox() as sandbox:
         for name, component, attributes in (
             ("read", CensusDataset, files),
@@ -177,7 +182,7 @@ def test_both_components_become_the_same_cef_and_releases_find_them(
     with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         versions = {
             session.content_version(component.resolve_from_yaml(text).declaration.cef_tables())
-            for component, text in ((CensusDataset, FILES), (SyntheticCensus, MADE_UP))
+            for component, text in ((CensusDataset, TYPED_FILES), (SyntheticCensus, MADE_UP))
         }
     assert len(versions) == 1
 

@@ -1,0 +1,104 @@
+"""Exact histograms and declared invariants, from the CEF.
+
+Here belongs the counting. The histograms stay confidential: a keyed version of them names the draw. The invariants are
+published as they are, because the release declares them.
+"""
+
+import numpy as np
+
+from assets.topdown.release import HISTOGRAMS, HISTOGRAMS_VERSION, INVARIANTS, SPINE, TopDownRelease
+from assets.topdown.spine import placed, stage_ancestry
+from mechanisms.topdown.design import SCHEMAS
+from mechanisms.topdown.schema import PERSONS
+from resources.custody import Custody
+from resources.statements import Fragment, Zone
+from resources.warehouse import Made, Session, Warehouse
+
+
+class ImpossibleRecordsError(ValueError):
+    """Records that no possible file holds; the message has the rule and their count."""
+
+
+def histograms_made(release: TopDownRelease) -> Made:
+    """How the histograms of the finest level are counted from the CEF."""
+    values, names = placed(release)
+    attributes = [{"name": each.name, "size": each.size} for each in PERSONS.attributes]
+    return "topdown/histograms", values, names | {"attributes": attributes}
+
+
+def invariants_made(session: Session, release: TopDownRelease) -> Made:
+    """How the declared invariants are counted from the CEF."""
+    held = [(name, release.levels.index(level)) for name, level in sorted(release.design.invariants.items())]
+    if not held:
+        return "topdown/no_invariants", {}, {}
+    values, names = placed(release)
+    types = PERSONS.marginal("hhgq").size
+    ancestry = stage_ancestry(session, release)
+    return (
+        "topdown/invariants",
+        values | {"names": [name for name, _ in held]},
+        names | {"held": held, "types": types, "ancestry": ancestry},
+    )
+
+
+def write_histograms(session: Session, release: TopDownRelease) -> None:
+    """Write the table `histograms`.
+
+    Raises:
+        ImpossibleRecordsError: if the CEF holds records that the edit constraints rule out.
+    """
+    name, values, names = histograms_made(release)
+    session.create(release.confidential(HISTOGRAMS), name, values, **names)
+    if found := impossible_records(session, release):
+        raise ImpossibleRecordsError(
+            f"{release.schema}: {found:,} persons of the CEF are minors in nursing facilities, which the edit "
+            "constraint rules out"
+        )
+
+
+def impossible_records(session: Session, release: TopDownRelease) -> int:
+    """How many records the stored histograms count in cells that no record can be in."""
+    found = 0
+    for histogram, schema in SCHEMAS.items():
+        (records,) = session.row(
+            "topdown/impossible",
+            {"histogram": histogram, "impossible": np.flatnonzero(~schema.possible).tolist()},
+            histograms=release.confidential(HISTOGRAMS),
+        )
+        found += int(records)
+    return found
+
+
+def write_invariants(session: Session, release: TopDownRelease) -> None:
+    """Write the table `invariants`."""
+    name, values, names = invariants_made(session, release)
+    session.create(release.public(INVARIANTS), name, values, **names)
+
+
+def histograms_version(session: Session, release: TopDownRelease, custody: Custody) -> str:
+    """The keyed version of the stored histograms."""
+    return session.content_version([release.confidential(HISTOGRAMS)], custody.version_key())
+
+
+def publish_version(warehouse: Warehouse, release: TopDownRelease, version: str) -> None:
+    """Write the keyed version of the histograms, which names the draw, where the charge can see it."""
+    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+        session.create(release.public(HISTOGRAMS_VERSION), "warehouse/label", {"text": version}, column="version")
+
+
+def stage_level(session: Session, release: TopDownRelease, histogram: str, level: str, ancestry: Fragment) -> Fragment:
+    """A histogram rolled up to one level: columns number, cell, count; cells without any left out."""
+    return session.stage(
+        "rolled_up",
+        "topdown/rolled_up",
+        {"histogram": histogram},
+        histograms=release.confidential(HISTOGRAMS),
+        ancestry=ancestry,
+        depth=release.levels.index(level),
+    )
+
+
+def places_of(session: Session, release: TopDownRelease) -> dict[str, int]:
+    """How many places each level has."""
+    rows = session.rows("topdown/by_level", spine=release.public(SPINE))
+    return {level: places for level, _, places, _ in rows}

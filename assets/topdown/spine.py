@@ -1,0 +1,84 @@
+"""The geographic spine: the tree of places, made from the units of the CEF, and checked to be a tree.
+
+Here belongs the way from declared codes to the table `spine`, and the lookups of it that other stages share. Which
+places there are is an invariant of every release.
+"""
+
+import itertools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assets.topdown.release import SPINE, TopDownRelease
+from mechanisms.topdown.design import words
+from resources.statements import Fragment, Table
+from resources.warehouse import Made, Session
+
+
+class SpineError(ValueError):
+    """Codes of places that make no tree; the message has level, rule and count."""
+
+
+def spine_made(session: Session, release: TopDownRelease) -> Made:
+    """How the spine is made from the CEF.
+
+    Raises:
+        SpineError: if a place lies in more than one place of the level above.
+    """
+    units = release.dataset.cef_tables()[0]
+    levels = release.levels
+    places = session.stage(
+        "places",
+        "topdown/places",
+        {"root": levels[0]},
+        units=units,
+        codes=[(level, code.columns, code.prefix) for level, code in release.spine.items()],
+        finest_columns=release.spine[release.finest].columns,
+    )
+    for above, level in itertools.pairwise(levels):
+        straddling, every = session.row("topdown/straddling", places=places, level=level, above=above)
+        if straddling:
+            raise SpineError(
+                f"{release.schema}: spine: {straddling:,} of {every:,} codes of {words(level)}s lie in more than one "
+                f"{words(above)}; the spine must be a tree"
+            )
+    return "topdown/spine", {"levels": list(levels)}, {"places": places, "levels": list(levels)}
+
+
+def write_spine(session: Session, release: TopDownRelease) -> None:
+    """Write the table `spine`.
+
+    Raises:
+        SpineError: if the codes make no tree.
+    """
+    name, values, names = spine_made(session, release)
+    session.create(release.public(SPINE), name, values, **names)
+
+
+def stage_ancestry(session: Session, release: TopDownRelease) -> Fragment:
+    """The places that each place of the finest level lies in: columns finest, depth, number."""
+    return session.stage("ancestry", "topdown/ancestry", {"finest": release.finest}, spine=release.public(SPINE))
+
+
+def placed(release: TopDownRelease) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Values and identifiers of the statements that place the CEF's units on the spine."""
+    units, persons = release.dataset.cef_tables()
+    names: dict[str, Any] = {
+        "units": units,
+        "persons": persons,
+        "spine": release.public(SPINE),
+        "finest_columns": release.spine[release.finest].columns,
+    }
+    return {"finest": release.finest}, names
+
+
+def summary(session: Session, spine: Table) -> list[tuple[str, int, int]]:
+    """By level from the root: its name, its places, and the most places of the level below that lie in one."""
+    return [(level, places, most) for level, _, places, most in session.rows("topdown/by_level", spine=spine)]
+
+
+def geoids(session: Session, release: TopDownRelease, level: str) -> NDArray[Any]:
+    """The codes of a level's places in their order, shape (places,)."""
+    table = session.arrow("topdown/geoids", {"level": level}, spine=release.public(SPINE))
+    return np.array(table["geoid"].to_pylist(), dtype=object)

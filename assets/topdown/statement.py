@@ -1,0 +1,133 @@
+"""What a certificate states about TopDown and no other mechanism.
+
+Here belong words and figures for readers. The mathematics belongs in `mechanisms.topdown` and `mechanisms.accounting`.
+"""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+
+from assets.publication.certificate import DataVersion, Equivalent, Parameter, Statement
+from assets.topdown.draw import MECHANISM, TopDownDraw
+from assets.topdown.release import TopDownRelease
+from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.rounding import decimal_text
+from mechanisms.accounting.semantics import Allocation
+from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.topdown import noise
+from mechanisms.topdown.design import words
+from mechanisms.topdown.schema import PERSONS
+
+PLACES = 4
+
+LOSS_SOURCE = (
+    "For bounded neighbors (one person's record changed in any way): the sum of ρ over all histograms, levels and "
+    "queries, the units' a second time because a move may change the occupancy of two. Bailie, Gong and Meng, Theorem "
+    "2 and Appendix H; ρ = 1/σ² for a marginal of which one cell loses 1 and one gains 1 (Canonne, Kamath and Steinke)"
+)
+
+
+def topdown_statement(release: TopDownRelease, draw: TopDownDraw, output_version: str) -> Statement:
+    """What the certificate says of the mechanism.
+
+    Args:
+        release: as declared.
+        draw: as it was charged.
+        output_version: the content hash of the noisy measurements.
+    """
+    return Statement(
+        mechanism=f"{MECHANISM}: noisy marginals of every place, made consistent from the widest level to the finest",
+        mechanism_version=str(noise.VERSION),
+        parameters=_parameters(release),
+        loss_source=LOSS_SOURCE,
+        data_versions=(
+            DataVersion("exact histograms", draw.histograms_version, keyed=True),
+            DataVersion("spine and invariants", draw.places_version, keyed=False),
+            DataVersion("noisy measurements", output_version, keyed=False),
+        ),
+        remark="Neighbors are two files that differ in one person's record, whatever becomes of the units it touches.",
+        equivalents=tuple(equivalents(release)),
+    )
+
+
+def equivalents(release: TopDownRelease) -> Iterator[Equivalent]:
+    """The guarantee as (ε, δ), by histogram, and for changes of an attribute or moves within a place."""
+    design, delta = release.design, release.delta
+    at = f"at δ = {decimal_text(delta)}"
+    wholes = (
+        ("any change of one person", design.loss),
+        ("a change of one person that changes one unit's occupancy at most", design.one_unit),
+        ("the persons' measurements", design.persons),
+        ("the units' measurements, one unit changed", design.units),
+    )
+    for what, loss in wholes:
+        yield Equivalent(f"ρ of {what}", f"{loss}, rounded up {loss.rounded_up(6)}", "The sum over its measurements")
+        for convert, authors in (
+            (canonne_kamath_steinke, "Canonne, Kamath and Steinke"),
+            (bun_steinke, "Bun and Steinke"),
+        ):
+            value = f"ε = {convert(loss, delta, PLACES)} {at}"
+            yield Equivalent(f"(ε, δ) of {what}", value, f"From ρ by the conversion of {authors}, rounded up")
+    persons = design.allocations[PERSONS.name]
+    for what, loss, source in semantics(persons):
+        value = f"ε = {canonne_kamath_steinke(loss, delta, PLACES)} {at}, ρ rounded up {loss.rounded_up(6)}"
+        yield Equivalent(what, value, source)
+
+
+def semantics(persons: Allocation) -> Iterator[tuple[str, ConcentratedLoss, str]]:
+    """By part of a person's record that changes: what changes, its ρ, and why."""
+    for attribute in PERSONS.attributes:
+        yield (
+            f"Persons: {attribute.name} changed, all else as it was",
+            persons.of_attribute(attribute.name),
+            "The persons' queries that involve the attribute",
+        )
+    levels = list(persons.levels)
+    for level, _ in reversed(list(pairwise(levels))):
+        yield (
+            f"Persons: {words(levels[-1])} changed within the {words(level)}",
+            persons.of_move_within(level),
+            f"The persons' levels below the {words(level)}",
+        )
+
+
+def _parameters(release: TopDownRelease) -> tuple[Parameter, ...]:
+    design = release.design
+    shares = tuple(
+        Parameter(
+            f"Allocation of {histogram}",
+            tuple(
+                f"{words(level)}: {share} ≈ {_percent(share)} of ρ; "
+                + ", ".join(
+                    f"{query} {part} ≈ {_percent(part)}" for query, part in allocation.queries[level].items() if part
+                )
+                for level, share in allocation.levels.items()
+            ),
+            f"ρ = {allocation.loss.rho}, rounded up {allocation.loss.rounded_up(6)}; shares by level, and within each "
+            "level by query.",
+        )
+        for histogram, allocation in design.allocations.items()
+    )
+    return (
+        Parameter("Geographic spine", tuple(words(level) for level in release.levels), "From the root to the finest."),
+        Parameter("Held exactly", design.multiverse, "Known exactly to everyone; the loss does not cover them."),
+        *shares,
+        Parameter(
+            "Noise", "Discrete Gaussian", "Drawn exactly, for every cell of every query in every place, σ² = 1/ρ."
+        ),
+        Parameter(
+            "Constraints",
+            (
+                "every place is the sum of those below it",
+                "no minors in nursing facilities",
+                "persons in group quarters of a type: at least one in each, 99,999 at most, none where there are none",
+                "persons in households: 99,999 in each housing unit at most",
+            ),
+            "What is not held as an invariant does not constrain.",
+        ),
+    )
+
+
+def _percent(share: Fraction) -> str:
+    return f"{Decimal(share.numerator) * 100 / Decimal(share.denominator):.2f}%"

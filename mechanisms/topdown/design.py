@@ -1,0 +1,231 @@
+"""A TopDown design: which queries are measured at which levels, what is held exactly, and the guarantee that results.
+
+Here belong a design's rules, its loss line by line, and the words of its DP specification. What is counted belongs in
+`schema`, the allocations of the 2020 Census in `production`. Source: Bailie, Gong and Meng, Section 4, Theorem 2 and
+Appendix H.
+
+Allocations are for bounded neighbors. One person's record changed in any way takes one person out of a cell and puts
+one in, so that the persons' measurements cost their ρ. Of the units it changes the occupancy of two at most, the one
+that is left empty and the one that is no longer vacant: each takes 1 from a cell and adds 1 to another, and where the
+two units lie in different places the squared L2 distance of a query is 4 instead of 2. So units count with twice their
+ρ, the second time in a line of its own. Theorem 2 takes one unit to be changed; its ρ is `one_unit`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from mechanisms.accounting.semantics import Allocation
+from mechanisms.accounting.specification import Flavor, Line, Specification
+from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.sampling.discrete_gaussian import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
+from mechanisms.topdown.production import variances
+from mechanisms.topdown.schema import DETAILED, PERSONS, UNITS, Marginal, Schema
+
+SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNITS)}
+"""The histograms that are measured, in the order of the draw."""
+
+POPULATION, HOUSING_UNITS, GROUP_QUARTERS = "population", "housing_units", "group_quarters"
+
+STATISTICS: Mapping[str, str] = {
+    POPULATION: "the number of persons in each {level}",
+    HOUSING_UNITS: "the number of housing units in each {level}",
+    GROUP_QUARTERS: "the number of occupied group quarters of each type in each {level}",
+}
+"""Statistics that a release may hold exactly, in words."""
+
+LARGEST_DENOMINATOR = 10**12
+"""Of a share or a budget: enough for any that is written by hand."""
+
+LARGEST_BUDGET = 1000
+"""Noise of a greater ρ would be no protection."""
+
+
+class DesignError(ValueError):
+    """A TopDown design that cannot be carried out; the message names field, level and rule."""
+
+
+class Measured(NamedTuple):
+    """What is measured with noise of its own: a query of a histogram at a level.
+
+    Attributes:
+        histogram: its name.
+        level: the geographic level, all units of which are measured.
+        query: the marginal, all cells of which are measured.
+        loss: its part of ρ.
+        variance: σ² of the noise.
+    """
+
+    histogram: str
+    level: str
+    query: str
+    loss: ConcentratedLoss
+    variance: Fraction
+
+    @property
+    def label(self) -> str:
+        """Such as `persons Block detailed`."""
+        return f"{self.histogram} {self.level} {self.query}"
+
+    @property
+    def marginal(self) -> Marginal:
+        """The query's cells."""
+        return SCHEMAS[self.histogram].marginal(self.query)
+
+    @property
+    def noise(self) -> DiscreteGaussian:
+        """What is added to every answer."""
+        return DiscreteGaussian(self.variance)
+
+
+@dataclass(frozen=True)
+class TopDownDesign:
+    """What is measured, and what is held.
+
+    Attributes:
+        levels: the geographic levels, from the root to the finest.
+        allocations: by histogram, ρ and its division over levels and queries.
+        invariants: by name, the level at whose units the statistic is held exactly (and so at those above).
+
+    Raises:
+        DesignError: if the histograms, levels or invariants are not what they can be, or a budget or its noise is out
+            of range.
+    """
+
+    levels: tuple[str, ...]
+    allocations: Mapping[str, Allocation]
+    invariants: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if len(set(self.levels)) < len(self.levels) or len(self.levels) < 2:
+            raise DesignError("spine: there are two levels or more, each with a name of its own")
+        if list(self.allocations) != list(SCHEMAS):
+            raise DesignError(f"allocations are for {' and '.join(SCHEMAS)}")
+        for name, level in self.invariants.items():
+            if name not in STATISTICS:
+                raise DesignError(f"invariants: there is no invariant {name}; there are {', '.join(STATISTICS)}")
+            if level not in self.levels:
+                raise DesignError(f"invariants: {name}: there is no level {level}; levels are {', '.join(self.levels)}")
+            if name != POPULATION and level != self.levels[-1]:
+                raise DesignError(
+                    f"invariants: {name}: bounds of every {words(self.levels[-1])} rest on it, so that it is held in "
+                    f"every {words(self.levels[-1])} or not at all"
+                )
+        for histogram, allocation in self.allocations.items():
+            self._check_allocation(histogram, allocation)
+
+    def _check_allocation(self, histogram: str, allocation: Allocation) -> None:
+        if tuple(allocation.levels) != self.levels:
+            raise DesignError(
+                f"{histogram}: levels {', '.join(allocation.levels)} are not those of the spine, "
+                f"{', '.join(self.levels)}"
+            )
+        if not 0 < allocation.loss.rho <= LARGEST_BUDGET:
+            raise DesignError(
+                f"{histogram}: rho lies above 0 and up to {LARGEST_BUDGET}, not at {float(allocation.loss.rho):g}"
+            )
+        for level in self.levels:
+            if not allocation.part(level, DETAILED).rho:
+                raise DesignError(
+                    f"{histogram}: {level}: the query {DETAILED} has no share; estimation needs every cell measured"
+                )
+        for query, variance in ((each.label, each.variance) for each in _measured(histogram, allocation)):
+            if variance.numerator > LARGEST_DENOMINATOR**3:
+                raise DesignError(f"{query}: shares and rho are fractions with denominators up to a trillion")
+            if variance > LARGEST_TABULATED_VARIANCE:
+                raise DesignError(f"{query}: σ² = {float(variance):.3g} drowns any count; give it more or no share")
+
+    @cached_property
+    def measured(self) -> tuple[Measured, ...]:
+        """All that is measured, in the order of the draw: by histogram, level and query."""
+        return tuple(
+            each for histogram, allocation in self.allocations.items() for each in _measured(histogram, allocation)
+        )
+
+    def measured_at(self, histogram: str, level: str) -> tuple[Measured, ...]:
+        """The queries of a histogram at a level."""
+        return tuple(each for each in self.measured if (each.histogram, each.level) == (histogram, level))
+
+    @property
+    def persons(self) -> ConcentratedLoss:
+        """ρ of the persons' measurements."""
+        return self.allocations[PERSONS.name].loss
+
+    @property
+    def units(self) -> ConcentratedLoss:
+        """ρ of the units' measurements, for a change of one unit."""
+        return self.allocations[UNITS.name].loss
+
+    @property
+    def one_unit(self) -> ConcentratedLoss:
+        """ρ for a change of one person that changes the occupancy of one unit at most (Theorem 2)."""
+        return self.persons + self.units
+
+    @property
+    def loss(self) -> ConcentratedLoss:
+        """ρ for any change of one person's record, which is charged."""
+        return self.one_unit + self.units
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """ρ of every measurement, and of the second unit whose occupancy a move may change."""
+        return (
+            *(Line(each.label, each.loss) for each in self.measured),
+            Line("units, the second one of a move: all levels and queries", self.units),
+        )
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The declared invariants in words."""
+        return tuple(STATISTICS[name].format(level=words(level)) for name, level in self.invariants.items())
+
+    @property
+    def multiverse(self) -> tuple[str, ...]:
+        """The invariants in words; which places there are is always one of them."""
+        finest = words(self.levels[-1])
+        return (
+            f"which {finest}s have a housing unit or group quarters, and the places they lie in",
+            *self.held,
+        )
+
+    def specification(self, dataset: str) -> Specification:
+        """The DP specification that is charged.
+
+        Args:
+            dataset: its name, for the domain.
+        """
+        return Specification(
+            Flavor(
+                domain=f"all possible files of persons with the variables of {dataset}, each in a housing unit or "
+                "group quarters, without a minor in a nursing facility",
+                multiverse=self.multiverse,
+                unit="person",
+                changes_per_person=None,
+                output_premetric=ConcentratedLoss.output_premetric,
+            ),
+            self.loss,
+            self.lines,
+        )
+
+    def as_record(self) -> dict[str, Any]:
+        """The design as plain values, exact: equal for designs that release the same."""
+        return {
+            "levels": list(self.levels),
+            "invariants": dict(sorted(self.invariants.items())),
+            "measured": [[each.histogram, each.level, each.query, str(each.loss.rho)] for each in self.measured],
+        }
+
+
+def _measured(histogram: str, allocation: Allocation) -> list[Measured]:
+    return [
+        Measured(histogram, level, query, allocation.part(level, query), variance)
+        for level in allocation.levels
+        for query, variance in variances(allocation, level).items()
+    ]
+
+
+def words(level: str) -> str:
+    """A level's name as it stands in a sentence."""
+    return level.replace("_", " ") if level.isupper() else level.replace("_", " ").lower()

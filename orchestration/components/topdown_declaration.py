@@ -1,0 +1,172 @@
+"""A redistricting release by TopDown as it is declared in YAML, and the design that it declares.
+
+Here belong the fields, their domains and how `dg check yaml` sees them. What a design must satisfy belongs in
+`mechanisms.topdown.design`, the component with its assets in `topdown`.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+import dagster as dg
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
+
+from assets.cef.declaration import exact_fraction
+from assets.release import DeclarationError
+from assets.topdown.release import PRODUCTS, Code
+from mechanisms.accounting.semantics import Allocation, AllocationError
+from mechanisms.accounting.specification import DELTA
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, DesignError, TopDownDesign
+from mechanisms.topdown.production import PERSON_ALLOCATION, UNIT_ALLOCATION, allocation
+from mechanisms.topdown.schema import PERSONS, UNITS, QueryError
+from orchestration.components.phsafe_declaration import Delta
+from orchestration.components.release import ReleaseDeclaration
+
+PRODUCTION_SPINE = {
+    "US": Code(),
+    "State": Code(("TABBLKST",)),
+    "County": Code(("TABBLKST", "TABBLKCOU")),
+    "Tract": Code(("TABBLKST", "TABBLKCOU", "TABTRACTCE")),
+    "Block_Group": Code(("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE")),
+    "Block": Code(("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK")),
+}
+"""The six levels of the 2020 Census, by the columns of the production layout."""
+
+PRODUCTION_ALLOCATIONS = {PERSONS.name: PERSON_ALLOCATION, UNITS.name: UNIT_ALLOCATION}
+
+PRODUCTION_INVARIANTS = {POPULATION: "State", HOUSING_UNITS: "Block", GROUP_QUARTERS: "Block"}
+"""What the 2020 Census held exactly."""
+
+Product = Literal["P1", "P2", "P3", "P4", "P5", "H1", "persons", "units", "noisy_measurements", "invariants"]
+
+_SHARE_TEXT = r"^[0-9]+(\.[0-9]+|/0*[1-9][0-9]*)?$"
+
+
+def _schema(number: dict[str, Any], description: str) -> WithJsonSchema:
+    return WithJsonSchema(
+        {
+            "anyOf": [{"type": "number", **number}, {"type": "string", "pattern": _SHARE_TEXT}],
+            "description": description,
+        }
+    )
+
+
+Share = Annotated[
+    Fraction,
+    BeforeValidator(exact_fraction),
+    _schema({"minimum": 0, "maximum": 1}, "a share such as 1/8 or 0.125; those of a level add up to 1"),
+]
+Rho = Annotated[Fraction, BeforeValidator(exact_fraction), _schema({"exclusiveMinimum": 0}, "ρ, exactly")]
+Level = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*$")]
+
+
+class PrefixDeclaration(dg.Model):
+    """A level whose codes are the first characters of the finest level's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    prefix: int = Field(ge=1, strict=True, description="How many characters.")
+
+
+class AllocationDeclaration(dg.Model):
+    """ρ and its division over levels and queries."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    rho: Rho = Field(description="ρ of all measurements of the histogram together.")
+    levels: dict[Level, Share] = Field(description="By level, from the root to the finest: its share of ρ.")
+    queries: dict[Level, dict[str, Share]] = Field(
+        description="By level and query, such as total, hispanic * cenrace or detailed: the share of the level's ρ."
+    )
+
+
+def _production_or(other: str) -> Discriminator:
+    return Discriminator(lambda value: other if isinstance(value, Mapping | AllocationDeclaration) else "production")
+
+
+Allocated = Annotated[
+    Annotated[Literal["production"], Tag("production")] | Annotated[AllocationDeclaration, Tag("allocation")],
+    _production_or("allocation"),
+]
+Spine = Annotated[
+    Annotated[Literal["production"], Tag("production")]
+    | Annotated[dict[Level, list[str] | PrefixDeclaration], Tag("levels")],
+    _production_or("levels"),
+]
+Held = Annotated[
+    Annotated[Literal["production"], Tag("production")]
+    | Annotated[dict[Literal["population", "housing_units", "group_quarters"], Level], Tag("held")],
+    _production_or("held"),
+]
+
+
+class TopDownDeclaration(ReleaseDeclaration):
+    """A release of redistricting data (P.L. 94-171), as it is declared."""
+
+    spine: Spine = Field(
+        "production",
+        description="production: US, State, County, Tract, Block_Group, Block. Otherwise by level from the root to the "
+        "finest: the columns of units whose codes, joined, name a place (none at the root), or {prefix: n}, the first "
+        "n characters of the finest level's code.",
+    )
+    invariants: Held = Field(
+        "production",
+        description="production: {population: State, housing_units: Block, group_quarters: Block}. Otherwise by "
+        "statistic the level at which it is held exactly; the specification names them all.",
+    )
+    persons: Allocated = Field("production", description="production, or ρ with shares by level and query.")
+    units: Allocated = Field("production", description="production, or ρ with shares by level and query.")
+    delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
+    products: list[Product] = Field(
+        default_factory=lambda: list(PRODUCTS),  # type: ignore[arg-type]
+        min_length=1,
+        description="What is published besides the spine; everything if nothing is named.",
+    )
+    processes: int = Field(0, ge=0, strict=True, description="How many estimate at a time; 0: one on each core.")
+
+    @field_validator("products")
+    @classmethod
+    def _check_products(cls, products: list[Product]) -> list[Product]:
+        twice = sorted({name for name in products if products.count(name) > 1})
+        if twice:
+            raise ValueError(f"{', '.join(twice)}: a product is declared once")
+        return products
+
+
+def topdown_spine(declaration: TopDownDeclaration) -> dict[str, Code]:
+    """By level, how its places are told apart."""
+    if isinstance(declaration.spine, str):
+        return PRODUCTION_SPINE
+    return {
+        level: Code(prefix=code.prefix) if isinstance(code, PrefixDeclaration) else Code(tuple(code))
+        for level, code in declaration.spine.items()
+    }
+
+
+def topdown_design(declaration: TopDownDeclaration) -> TopDownDesign:
+    """The design of a declaration.
+
+    Raises:
+        DeclarationError: where no design can be what is declared; the message names release, field and rule.
+    """
+    name = f"release {declaration.dataset}/{declaration.name}"
+    declared = declaration.invariants
+    held: Mapping[str, str] = PRODUCTION_INVARIANTS if isinstance(declared, str) else {**declared}
+    try:
+        return TopDownDesign(
+            tuple(topdown_spine(declaration)),
+            {histogram: _allocation(declaration, histogram) for histogram in SCHEMAS},
+            {statistic: held[statistic] for statistic in PRODUCTION_INVARIANTS if statistic in held},
+        )
+    except DesignError as error:
+        raise DeclarationError(f"{name}: {error}") from None
+
+
+def _allocation(declaration: TopDownDeclaration, histogram: str) -> Allocation:
+    declared: str | AllocationDeclaration = getattr(declaration, histogram)
+    if isinstance(declared, str):
+        return PRODUCTION_ALLOCATIONS[histogram]
+    try:
+        return allocation(SCHEMAS[histogram], declared.rho, declared.levels, declared.queries)
+    except (AllocationError, QueryError) as error:
+        raise DesignError(f"{histogram}: {error}") from None

@@ -1,0 +1,9 @@
+-- The places that each place of the finest level lies in, by depth, itself included.
+WITH RECURSIVE ancestry AS (
+    SELECT number AS finest, depth, number, parent FROM {{ spine }} WHERE level = $finest
+    UNION ALL
+    SELECT below.finest, place.depth, place.number, place.parent
+    FROM ancestry AS below
+    JOIN {{ spine }} AS place ON place.depth = below.depth - 1 AND place.number = below.parent
+)
+SELECT finest, depth, number FROM ancestry

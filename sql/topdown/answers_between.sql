@@ -1,0 +1,5 @@
+-- The noisy answers of some places to one query, in the order of places.
+SELECT number, geoid, answers
+FROM {{ measurements }}
+WHERE histogram = $histogram AND level = $level AND query = $query AND number >= $first AND number < $last
+ORDER BY number

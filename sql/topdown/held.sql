@@ -1,0 +1,10 @@
+-- What is held exactly at which level, and for how many places and categories of it there is no count.
+WITH
+held AS (
+    SELECT invariant, level, count(DISTINCT category) AS categories, count(*) AS rows, count(count) AS counts
+    FROM {{ invariants }} GROUP BY invariant, level
+),
+places AS (SELECT level, count(*) AS places FROM {{ spine }} GROUP BY level)
+SELECT invariant, level, abs(coalesce(places, 0) * categories - counts)
+FROM held LEFT JOIN places USING (level)
+ORDER BY invariant, level

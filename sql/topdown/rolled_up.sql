@@ -1,0 +1,6 @@
+-- A histogram at one level: persons or units of every place by cell, cells without any left out.
+SELECT ancestry.number, counted.cell, sum(counted.count)::BIGINT AS count
+FROM {{ histograms }} AS counted
+JOIN {{ ancestry }} AS ancestry ON ancestry.finest = counted.number AND ancestry.depth = {{ depth }}
+WHERE counted.histogram = $histogram
+GROUP BY ancestry.number, counted.cell
