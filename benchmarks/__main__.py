@@ -11,17 +11,27 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import cef_validation, phsafe_stages, release_job, samplers, swap_stage
+from benchmarks import (
+    cef_validation,
+    phsafe_stages,
+    release_job,
+    samplers,
+    swap_stage,
+    topdown_estimation,
+    topdown_steps,
+)
 from benchmarks.result import Result
 
 RESULTS = Path(__file__).with_name("results.json")
+
+MODULES = (samplers, swap_stage, phsafe_stages, topdown_steps, topdown_estimation, release_job, cef_validation)
 
 
 def main() -> int:
     """Measure, print and write; returns 1 if a limit is exceeded."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     results: list[Result] = []
-    for module in (samplers, swap_stage, phsafe_stages, release_job, cef_validation):
+    for module in MODULES:
         print(f"{module.__name__} ...", file=sys.stderr, flush=True)
         results += module.measure()
     print(f"\n{machine}\n")

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.result import Result
+from benchmarks.topdown_problems import ConvexProblem, Siblings, objective, of_production_shape
 from mechanisms.topdown.estimation import estimate
 from mechanisms.topdown.least_squares import solve
-from tests.mechanisms.topdown_problems import ConvexProblem, Siblings, objective, of_production_shape
 
 PROBLEMS = 12
 BLOCKS = 28

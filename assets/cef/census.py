@@ -8,20 +8,14 @@ household, one of whom is its householder.
 """
 
 from collections.abc import Mapping
-from itertools import combinations
 from typing import Any, ClassVar
 
 from assets.cef.declaration import Column, DatasetDeclaration, RecordTable
 from assets.cef.structure import Rule, Structure
 from mechanisms.phsafe.runs import STATES
+from mechanisms.races import RACE_COMBINATIONS, race_label
 
-_RACES = ("White", "Black", "American Indian and Alaska Native", "Asian", "Pacific Islander", "Some Other Race")
-_COMBINED = [races for size in range(1, len(_RACES) + 1) for races in combinations(_RACES, size)]
-
-RACES = {
-    f"{number:02}": f"{races[0]} alone" if len(races) == 1 else "; ".join(races)
-    for number, races in enumerate(_COMBINED, 1)
-}
+RACES = {f"{number:02}": race_label(races) for number, races in enumerate(RACE_COMBINATIONS, 1)}
 """The 63 race codes: six races, then their combinations, those of two first."""
 
 HISPANIC = {"1": "Not Hispanic or Latino", "2": "Hispanic or Latino"}

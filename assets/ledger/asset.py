@@ -1,26 +1,32 @@
 """The assets `ledger` and `composition`.
 
-Here belongs showing the ledger: its entries, and the totals they compose to. Writing to it belongs to the
-charge and the swap; the ledger itself is `resources.ledger`.
+Here belongs showing the ledger: its entries, and a dataset's releases side by side with what they add up to. What the
+comparison holds belongs in `comparison`; writing to the ledger belongs to charge and draw, and the ledger itself is
+`resources.ledger`.
 """
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from hashlib import sha256
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
 from assets.cef.declaration import DatasetDeclaration
 from assets.conventions import POOL, attributes, check_result, preview, table_schema
-from mechanisms.accounting.composition import DoesNotCompose, fits, stated
-from mechanisms.accounting.specification import Total
-from resources.chain import GENESIS, RESERVE, Entry
+from assets.ledger.charts import side_by_side
+from assets.ledger.comparison import Comparison, compare
+from assets.ledger.tables import COLUMNS, releases_table, totals_table
+from assets.ledger.words import invariants_in_markdown, releases_in_markdown, remarks, totals_in_markdown
+from assets.pictures import picture
+from mechanisms.accounting.composition import DoesNotCompose, Loss, fits, stated
+from resources.chain import GENESIS, Entry
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
 CODE_VERSION = "1"
+COMPOSITION_VERSION = "2"
 LEDGER_KEY = dg.AssetKey(["ledger"])
 _ENTRY = pa.schema([(field.name, pa.int64() if field.name == "sequence" else pa.string()) for field in fields(Entry)])
 ENTRIES = Table(Zone.PUBLIC, "ledger", "entries")
@@ -70,46 +76,51 @@ def build_ledger(charges: Sequence[dg.AssetKey], draws: Sequence[dg.AssetKey]) -
 
 def build_composition(dataset: DatasetDeclaration) -> dg.AssetsDefinition:
     """The asset `[dataset, "composition"]`."""
-    table = Table(Zone.PUBLIC, dataset.name, "composition")
+    totals = Table(Zone.PUBLIC, dataset.name, "composition")
+    releases = Table(Zone.PUBLIC, dataset.name, "composition_releases")
 
     @dg.asset(
         key=[dataset.name, "composition"],
         deps=[LEDGER_KEY],
         group_name=dataset.name,
-        description=f"""What all releases from {dataset.name} lose together.
+        description=f"""All releases from {dataset.name} side by side, and what they lose together.
 
-One total a unit and output premetric, within the universes that share all invariants involved: pure ε adds up; zCDP
-adds up in ρ, and a pure ε counts as ε²/2 in it; both count in (ε, δ). What a total leaves out it says, with the
-reason; totals that do not compose stand side by side. A guarantee for {dataset.record_name}s counts towards persons as
-often as a change of one person's characteristics changes a {dataset.record_name}. The cap of {stated(dataset.cap, 4)}
-is the one place where every charge is counted, whatever its unit: an upper bound.""",
-        code_version=CODE_VERSION,
-        **attributes("composition", Zone.PUBLIC, {"duckdb", "ledger"}),
+One row a release with its DP specification, all five building blocks. Then one total a unit and output premetric,
+within the universes that share all invariants involved: pure ε adds up; zCDP adds up in ρ, and a pure ε counts as ε²/2
+in it; both count in (ε, δ). What a total leaves out it says, with the reason; totals that do not compose stand side by
+side. A guarantee for {dataset.record_name}s counts towards persons as often as a change of one person's characteristics
+changes a {dataset.record_name}. The cap of {stated(dataset.cap, 4)} is the one place where every charge is counted,
+whatever its unit: an upper bound.""",
+        code_version=COMPOSITION_VERSION,
+        **attributes("composition", Zone.PUBLIC, {"duckdb", "ledger", "matplotlib"}),
     )
     def composition(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
-        totals = ledger.total(dataset.name)
-        counted = cap_problems(dataset, ledger) or [stated(ledger.charged(dataset.name, dataset.cap), 4)]
+        comparison = _comparison(dataset, ledger)
+        problems = _beyond(dataset.cap, comparison)
         with warehouse.session(writes=Zone.PUBLIC) as session:
             with session.transaction():
-                session.create(table, "warehouse/all", source=session.lend("totals", totals_table(totals)))
-            schema = table_schema(session.columns(table), {})
-        shown = [
-            (each.unit, each.output_premetric, stated(each.loss, 4), each.releases, "; ".join(each.left_out) or "–")
-            for each in totals
-        ]
-        return dg.MaterializeResult(
-            data_version=dg.DataVersion(sha256(repr(totals).encode()).hexdigest()),
-            metadata={
-                "counted against the cap": "; ".join(counted),
-                "cap": stated(dataset.cap, 4),
-                "charges": sum(entry.kind == RESERVE and entry.dataset == dataset.name for entry in ledger.entries()),
-                "totals": preview(["unit", "output premetric", "loss", "charges", "left out"], shown),
-                "invariants": dg.MetadataValue.md(
-                    "\n".join(f"- {words}" for words in dict.fromkeys(w for t in totals for w in t.multiverse))
-                ),
-                "dagster/column_schema": schema,
-            },
-        )
+                session.create(totals, "warehouse/all", source=session.lend("totals", totals_table(comparison.totals)))
+                session.create(
+                    releases, "warehouse/all", source=session.lend("releases", releases_table(comparison.charges))
+                )
+            columns = session.columns(totals) | session.columns(releases)
+            version = session.content_version([totals, releases])
+        metadata: dict[str, Any] = {
+            "counted against the cap": "; ".join(problems) or stated(comparison.counted(dataset.cap), 4),
+            "cap": stated(dataset.cap, 4),
+            "charges": len(comparison.charges),
+            "tables": f"{totals}, {releases}",
+            "dagster/column_schema": table_schema(columns, {}, COLUMNS),
+        }
+        if comparison.charges:
+            metadata |= {
+                "releases": releases_in_markdown(comparison),
+                "totals": totals_in_markdown(comparison),
+                "what adds up": dg.MetadataValue.md("\n".join(f"- {remark}" for remark in remarks(comparison))),
+                "invariants": invariants_in_markdown(comparison),
+                "releases side by side": picture(side_by_side(comparison, dataset.title, dataset.cap)),
+            }
+        return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 
     return composition
 
@@ -142,36 +153,20 @@ def build_composition_checks(dataset: DatasetDeclaration) -> list[dg.AssetChecks
 
 def cap_problems(dataset: DatasetDeclaration, ledger: Ledger) -> list[str]:
     """What is wrong if the charges to a dataset exceed its cap."""
+    return _beyond(dataset.cap, _comparison(dataset, ledger))
+
+
+def _comparison(dataset: DatasetDeclaration, ledger: Ledger) -> Comparison:
+    """The dataset's releases as the ledger has them at one moment, if it is intact."""
+    problems = ledger.verify()
+    if problems:
+        raise LedgerError(f"the ledger is not intact: {'; '.join(problems)}")
+    return compare(ledger.entries(dataset.name))
+
+
+def _beyond(cap: Loss, comparison: Comparison) -> list[str]:
     try:
-        charged = ledger.charged(dataset.name, dataset.cap)
+        charged = comparison.counted(cap)
     except DoesNotCompose as error:
-        return [f"a charge does not count under the cap of {stated(dataset.cap, 4)}: {error}"]
-    if not fits(charged, dataset.cap):
-        return [f"charged {stated(charged, 4)} exceeds the cap of {stated(dataset.cap, 4)}"]
-    return []
-
-
-def totals_table(totals: Sequence[Total]) -> pa.Table:
-    """Totals as a table: exact, and rounded up to 4 decimals."""
-    schema = pa.schema(
-        [
-            ("unit", pa.string()),
-            ("output_premetric", pa.string()),
-            ("loss", pa.float64()),
-            *((name, pa.string()) for name in ("rational", "ln", "rho", "delta")),
-            ("charges", pa.int64()),
-            ("left_out", pa.list_(pa.string())),
-        ]
-    )
-    rows = [
-        {
-            "unit": total.unit,
-            "output_premetric": total.output_premetric,
-            "loss": float(total.loss.rounded_up(4)),
-            **{name: exact.get(name) for name in ("rational", "ln", "rho", "delta")},
-            "charges": total.releases,
-            "left_out": list(total.left_out),
-        }
-        for total, exact in ((total, total.loss.as_record()) for total in totals)
-    ]
-    return pa.Table.from_pylist(rows, schema=schema)
+        return [f"a charge does not count under the cap of {stated(cap, 4)}: {error}"]
+    return [] if fits(charged, cap) else [f"charged {stated(charged, 4)} exceeds the cap of {stated(cap, 4)}"]

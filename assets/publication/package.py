@@ -26,8 +26,15 @@ _FIELD_TYPES = {
     "boolean": ("boolean", {"BOOLEAN"}),
     "date": ("date", {"DATE"}),
     "decimal": ("number", {"DECIMAL"}),
+    "integers": ("array", {"TINYINT[]", "SMALLINT[]", "INTEGER[]", "BIGINT[]"}),
 }
-"""By declared type: the type of a Table Schema field, and the DuckDB types that CSV and Parquet both keep exactly."""
+"""By declared type: the type of a Table Schema field, and the DuckDB types that the files keep exactly."""
+
+_LIST = "integers"
+"""The type that CSV has no form for: a table with such a column is written as Parquet only."""
+
+_ROWS_OF_LISTS = 8192
+"""Rows of a Parquet row group where a row may hold thousands of integers: DuckDB holds row groups in memory."""
 
 _SORTED_AS = {
     "integer": Fragment("BIGINT"),
@@ -45,14 +52,14 @@ class PublishedColumn:
 
     Attributes:
         name: of the column.
-        type: integer, string, boolean, date or decimal.
+        type: integer, string, boolean, date, decimal, or integers for a list of them.
         description: what the column says.
         values: the values that may occur, each with its label ("" if it has none); empty if they are not listed.
         required: whether every row has a value.
         total: the value that stands in rows for a total, which makes the column one of texts; "" if there are none.
 
     Raises:
-        ValueError: if the type is none of the five.
+        ValueError: if the type is none of the six.
     """
 
     name: str
@@ -74,7 +81,7 @@ class PublishedColumn:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A table to publish.
+    """A table to publish: as CSV and Parquet, or as Parquet only if a column holds lists.
 
     Attributes:
         name: the stem of its files' names.
@@ -86,7 +93,8 @@ class PublishedTable:
         delimiter: what separates the columns in CSV.
 
     Raises:
-        ValueError: if the name could not be a file's, or a key column is not among the columns.
+        ValueError: if the name could not be a file's, a key column is not among the columns, or the rows of a table
+            with lists have no order by a key without lists.
     """
 
     name: str
@@ -103,6 +111,14 @@ class PublishedTable:
         for key in self.primary_key:
             if key not in [column.name for column in self.columns]:
                 raise ValueError(f"product {self.name}: key column {key} is not among its columns")
+        lists = {column.name for column in self.columns if column.type == _LIST}
+        if lists and not (self.primary_key and lists.isdisjoint(self.primary_key)):
+            raise ValueError(f"product {self.name}: a table with lists needs a primary key, and none of them is in it")
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether a column holds lists, so that the table is written as Parquet only."""
+        return any(column.type == _LIST for column in self.columns)
 
 
 @dataclass(frozen=True)
@@ -133,6 +149,8 @@ class DataFile:
 def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedTable]) -> tuple[DataFile, ...]:
     """Write each table as `<name>.csv` and `<name>.parquet`, rows ordered by all columns, totals first.
 
+    A table with lists is written as Parquet only, rows ordered by the primary key.
+
     CSV is as RFC 4180 has it, in UTF-8, with a header, and with a line feed at the end of each line. A missing
     value is an empty field; where the table holds empty text it is the first of NULL, NULL_, NULL__, ... that
     the table does not hold.
@@ -144,28 +162,47 @@ def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedT
     files = []
     for published in tables:
         _require_declared_columns(session, published)
-        names = [column.name for column in published.columns]
-        order = [
-            (column.name, column.total and literal(column.total), _SORTED_AS[column.type])
-            for column in published.columns
-        ]
         rows = session.count(published.table)
-        missing = _missing_marker(session, published)
-        csv, parquet = folder / f"{published.name}.csv", folder / f"{published.name}.parquet"
-        session.run(
-            "publication/write_csv",
-            table=published.table,
-            columns=names,
-            order=order,
-            path=literal(csv),
-            missing=literal(missing),
-            delimiter=literal(published.delimiter),
-        )
-        session.run(
-            "publication/write_parquet", table=published.table, columns=names, order=order, path=literal(parquet)
-        )
-        files += [_data_file(published, csv, rows, missing), _data_file(published, parquet, rows, None)]
+        if not published.has_lists:
+            files.append(_write_csv(session, folder, published, rows))
+        files.append(_write_parquet(session, folder, published, rows))
     return tuple(files)
+
+
+def _write_csv(session: Session, folder: Path, published: PublishedTable, rows: int) -> DataFile:
+    path, missing = folder / f"{published.name}.csv", _missing_marker(session, published)
+    session.run(
+        "publication/write_csv",
+        table=published.table,
+        columns=[column.name for column in published.columns],
+        order=_order(published),
+        path=literal(path),
+        missing=literal(missing),
+        delimiter=literal(published.delimiter),
+    )
+    return _data_file(published, path, rows, missing)
+
+
+def _write_parquet(session: Session, folder: Path, published: PublishedTable, rows: int) -> DataFile:
+    path = folder / f"{published.name}.parquet"
+    session.run(
+        "publication/write_parquet",
+        table=published.table,
+        columns=[column.name for column in published.columns],
+        order=_order(published),
+        path=literal(path),
+        row_group=_ROWS_OF_LISTS if published.has_lists else None,
+    )
+    return _data_file(published, path, rows, None)
+
+
+def _order(published: PublishedTable) -> list[tuple[str, str | Fragment, Fragment]]:
+    """The columns that rows are ordered by: name, the value of totals if there are any, and the type to order as."""
+    columns = {column.name: column for column in published.columns}
+    ordered = published.primary_key if published.has_lists else columns
+    return [
+        (name, columns[name].total and literal(columns[name].total), _SORTED_AS[columns[name].type]) for name in ordered
+    ]
 
 
 def data_package(
@@ -250,7 +287,8 @@ def _resource(published: PublishedTable, file: DataFile) -> dict[str, Any]:
     }
     if file.format == "parquet":
         # Read as a table, validators skip its size and hash.
-        return described | {"name": f"{file.product}-parquet", "type": "file", "mediatype": _PARQUET}
+        described |= {"name": f"{file.product}-parquet", "type": "file", "mediatype": _PARQUET}
+        return described | ({"schema": _schema(published)} if published.has_lists else {})
     return described | {
         "name": file.product,
         "profile": "tabular-data-resource",
@@ -263,16 +301,21 @@ def _resource(published: PublishedTable, file: DataFile) -> dict[str, Any]:
             "doubleQuote": True,
             "header": True,
         },
-        "schema": {
-            "fields": [_field(column) for column in published.columns],
-            "primaryKey": list(published.primary_key),
-            "missingValues": [file.missing],
-        },
+        "schema": _schema(published) | {"missingValues": [file.missing]},
+    }
+
+
+def _schema(published: PublishedTable) -> dict[str, Any]:
+    return {
+        "fields": [_field(column) for column in published.columns],
+        "primaryKey": list(published.primary_key),
     }
 
 
 def _field(column: PublishedColumn) -> dict[str, Any]:
     described: dict[str, Any] = {"name": column.name, "type": _FIELD_TYPES[column.written_type][0]}
+    if column.type == _LIST:
+        described["arrayItem"] = {"type": "integer"}
     if column.description:
         described["description"] = column.description
     constraints: dict[str, Any] = {"required": True} if column.required else {}

@@ -18,6 +18,7 @@ from assets.gates.promises import (
 from assets.method import House, Promise
 from assets.topdown import estimate_promises, table_promises
 from assets.topdown.draw import describe_draw
+from assets.topdown.estimation import levels_not_as_made
 from assets.topdown.histograms import (
     histograms_made,
     histograms_version,
@@ -82,6 +83,12 @@ def topdown_promises(release: TopDownRelease) -> tuple[Promise[TopDownRelease], 
             _noise,
         ),
         *draw_promises("noisy_measurements", "measurements", replay=release.can_replay),
+        Promise(
+            "estimates_as_made",
+            estimated,
+            "Every level's estimates are those that were made of the stored measurements, invariants and spine.",
+            _as_made,
+        ),
         Promise(
             "invariants_exact", estimated, "Every level's estimates have the invariants exactly.",
             estimate_promises.exact_invariants,
@@ -190,6 +197,11 @@ def _feasible(house: Here) -> list[str]:
         except InfeasibleError as error:
             return [str(error)]
     return []
+
+
+def _as_made(house: Here) -> list[str]:
+    with house.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        return [f"{level}: altered, or made of something else" for level in levels_not_as_made(session, house.release)]
 
 
 def _measured(house: Here) -> list[str]:

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from assets.cef.declaration import Role
 from assets.release import Release
-from mechanisms.topdown.design import TopDownDesign
+from mechanisms.topdown.design import STATISTICS, TopDownDesign
 
 SPINE, INVARIANTS, HISTOGRAMS, MEASUREMENTS, DRAWN = "spine", "invariants", "histograms", "noisy_measurements", "draw"
 HISTOGRAMS_VERSION = "histograms_version"
@@ -23,12 +23,18 @@ TABLES = ("P1", "P2", "P3", "P4", "P5", "H1")
 RECORDS = (PERSONS_TABLE, UNITS_TABLE)
 """The privacy-protected microdata."""
 
-PRODUCTS = (*TABLES, *RECORDS, MEASUREMENTS, INVARIANTS)
-"""What a release may publish by choice; the spine is always published."""
+PRODUCTS = (*TABLES, *RECORDS, MEASUREMENTS, *STATISTICS)
+"""What a release may publish by choice: a statistic only if it is held as an invariant. The spine is always
+published."""
 
 UNIT_COLUMNS = ("MAFID", "RTYPE", "GQTYPE", "FINAL_POP", "HHT")
 PERSON_COLUMNS = ("MAFID", "QAGE", "CENHISP", "CENRACE")
 _INTEGERS = {"MAFID", "QAGE", "FINAL_POP"}
+
+
+def available_products(design: TopDownDesign) -> tuple[str, ...]:
+    """The products that a design allows: all but statistics that it does not hold."""
+    return tuple(name for name in PRODUCTS if name not in STATISTICS or name in design.invariants)
 
 
 @dataclass(frozen=True)
@@ -83,8 +89,8 @@ class TopDownRelease(Release):
             self.refuse("dataset: units and persons are not joined by MAFID, as in the production layout")
         self._check_spine()
         for name in self.products:
-            if name == INVARIANTS and not self.design.invariants:
-                self.refuse("products: invariants are published, but none is declared")
+            if name in STATISTICS and name not in self.design.invariants:
+                self.refuse(f"products: {name} is to be published exactly, but is not declared among the invariants")
         if not 0 < self.delta < 1:
             self.refuse(f"delta: {self.delta} does not lie strictly between 0 and 1")
         if self.processes < 0:

@@ -96,18 +96,12 @@ def _parameters(release: TopDownRelease) -> tuple[Parameter, ...]:
     design = release.design
     shares = tuple(
         Parameter(
-            f"Allocation of {histogram}",
-            tuple(
-                f"{words(level)}: {share} ≈ {_percent(share)} of ρ; "
-                + ", ".join(
-                    f"{query} {part} ≈ {_percent(part)}" for query, part in allocation.queries[level].items() if part
-                )
-                for level, share in allocation.levels.items()
-            ),
-            f"ρ = {allocation.loss.rho}, rounded up {allocation.loss.rounded_up(6)}; shares by level, and within each "
-            "level by query.",
+            f"Allocation of {histogram}: {words(level)}",
+            tuple(f"{query} {part} ({_percent(part)})" for query, part in allocation.queries[level].items() if part),
+            f"{share} ({_percent(share)}) of the {histogram}' ρ, divided among these queries.",
         )
         for histogram, allocation in design.allocations.items()
+        for level, share in allocation.levels.items()
     )
     return (
         Parameter("Geographic spine", tuple(words(level) for level in release.levels), "From the root to the finest."),
@@ -130,4 +124,4 @@ def _parameters(release: TopDownRelease) -> tuple[Parameter, ...]:
 
 
 def _percent(share: Fraction) -> str:
-    return f"{Decimal(share.numerator) * 100 / Decimal(share.denominator):.2f}%"
+    return f"{Decimal(share.numerator) * 100 / Decimal(share.denominator):.3g}%"

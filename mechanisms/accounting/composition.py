@@ -8,6 +8,7 @@ three takes in the losses that imply it and refuses the others, with the reason.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from operator import add
@@ -59,6 +60,45 @@ def concentrated_total(losses: Iterable[Loss]) -> ConcentratedLoss:
     return total
 
 
+@dataclass(frozen=True)
+class Conversion:
+    """The part of a total in approximate DP that is converted from zCDP; every other ε is added to it as it is.
+
+    Attributes:
+        loss: ρ of all that is converted.
+        epsilon: what it comes to at the δ that the releases' own δs leave.
+        takes_pure: whether pure losses take part in it, each as ε²/2.
+    """
+
+    loss: ConcentratedLoss
+    epsilon: PureLoss
+    takes_pure: bool
+
+
+def conversion(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> Conversion:
+    """What a total in approximate DP converts of its losses, so that ε comes out least.
+
+    Arguments and errors are those of `approximate_total`.
+    """
+    parts = list(losses)
+    pure = [part for part in parts if isinstance(part, PureLoss)]
+    concentrated = concentrated_total(part for part in parts if isinstance(part, ConcentratedLoss))
+    left = delta - sum(part.delta for part in parts if isinstance(part, ApproximateLoss))
+    if left < 0 or (left == 0 and concentrated.rho > 0):
+        raise DoesNotCompose("the releases' own δs add up to all of the total's δ or more")
+
+    def converted(loss: ConcentratedLoss, takes_pure: bool) -> Conversion:
+        epsilon = PureLoss(Fraction(canonne_kamath_steinke(loss, left, places))) if loss.rho > 0 else PureLoss()
+        return Conversion(loss, epsilon, takes_pure)
+
+    apart = converted(concentrated, takes_pure=False)
+    if pure and left > 0:
+        together = converted(concentrated + concentrated_total(pure), takes_pure=True)
+        if together.epsilon <= apart.epsilon + pure_total(pure):
+            return together
+    return apart
+
+
 def approximate_total(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> ApproximateLoss:
     """ε of all releases together for a given δ.
 
@@ -76,21 +116,11 @@ def approximate_total(losses: Iterable[Loss], delta: Fraction, places: int = PLA
         ValueError: if δ is out of range.
     """
     parts = list(losses)
-    pure = [part for part in parts if isinstance(part, PureLoss)]
-    concentrated = concentrated_total(part for part in parts if isinstance(part, ConcentratedLoss))
-    approximate = [part for part in parts if isinstance(part, ApproximateLoss)]
-    left = delta - sum(part.delta for part in approximate)
-    if left < 0 or (left == 0 and concentrated.rho > 0):
-        raise DoesNotCompose("the releases' own δs add up to all of the total's δ or more")
-
-    def converted(loss: ConcentratedLoss) -> PureLoss:
-        return PureLoss(Fraction(canonne_kamath_steinke(loss, left, places))) if loss.rho > 0 else PureLoss()
-
-    epsilon = pure_total(pure) + converted(concentrated)
-    if pure and left > 0:
-        all_converted = converted(concentrated + concentrated_total(pure))
-        epsilon = all_converted if all_converted <= epsilon else epsilon
-    return ApproximateLoss(reduce(add, (part.epsilon for part in approximate), epsilon), delta)
+    converted = conversion(parts, delta, places)
+    added = [part.epsilon for part in parts if isinstance(part, ApproximateLoss)]
+    if not converted.takes_pure:
+        added += [part for part in parts if isinstance(part, PureLoss)]
+    return ApproximateLoss(reduce(add, added, converted.epsilon), delta)
 
 
 def total_like(limit: Loss, losses: Iterable[Loss]) -> Loss:

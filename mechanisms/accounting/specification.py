@@ -174,37 +174,17 @@ def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) ->
     return tuple(sorted(totals, key=lambda total: (total.unit, total.output_premetric)))
 
 
-def _totals(unit: str, stated: Sequence[Specification], delta: Fraction) -> Iterator[Total]:
-    counted = [(loss, each.flavor) for each in stated if (loss := each.loss_for(unit)) is not None]
-    elsewhere = [
-        f"a guarantee for one {each.flavor.unit} bounds no change of a {unit}"
-        for each in stated
-        if each.loss_for(unit) is None
-    ]
-    kinds = {type(loss) for loss, _ in counted}
-    own_deltas = sum(loss.delta for loss, _ in counted if isinstance(loss, ApproximateLoss))
-    limits: list[Loss] = [PureLoss()] if PureLoss in kinds else []
-    if ConcentratedLoss in kinds:
-        limits.append(ConcentratedLoss())
-    if kinds - {PureLoss}:
-        limits.append(ApproximateLoss(PureLoss(), delta + own_deltas))
-    for limit in limits:
-        group = [(loss, flavor) for loss, flavor in counted if _why_not(loss, limit) is None]
-        reasons = [reason for loss, _ in counted if (reason := _why_not(loss, limit))] + elsewhere
-        yield Total(
-            unit,
-            limit.output_premetric,
-            total_like(limit, [loss for loss, _ in group]),
-            len(group),
-            _refinement(group),
-            tuple(
-                f"{count} release{'s' * (count > 1)}: {reason}" for reason, count in sorted(Counter(reasons).items())
-            ),
-        )
+def why_left_out(specification: Specification, unit: str, limit: Loss) -> str | None:
+    """Why a specification does not count in a total; None if it does.
 
-
-def _why_not(loss: Loss, limit: Loss) -> str | None:
-    """Why a loss does not count in the output premetric of a limit; None if it does."""
+    Args:
+        specification: of a release.
+        unit: whose change the total measures.
+        limit: any loss in the total's output premetric.
+    """
+    loss = specification.loss_for(unit)
+    if loss is None:
+        return f"a guarantee for one {specification.flavor.unit} bounds no change of a {unit}"
     if isinstance(limit, PureLoss) and not isinstance(loss, PureLoss):
         return NOT_PURE[type(loss)]
     if isinstance(limit, ConcentratedLoss) and isinstance(loss, ApproximateLoss):
@@ -212,5 +192,28 @@ def _why_not(loss: Loss, limit: Loss) -> str | None:
     return None
 
 
-def _refinement(group: Sequence[tuple[Loss, Flavor]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(invariant for _, flavor in group for invariant in flavor.multiverse))
+def _totals(unit: str, stated: Sequence[Specification], delta: Fraction) -> Iterator[Total]:
+    losses = [loss for each in stated if (loss := each.loss_for(unit)) is not None]
+    kinds = {type(loss) for loss in losses}
+    own_deltas = sum(loss.delta for loss in losses if isinstance(loss, ApproximateLoss))
+    limits: list[Loss] = [PureLoss()] if PureLoss in kinds else []
+    if ConcentratedLoss in kinds:
+        limits.append(ConcentratedLoss())
+    if kinds - {PureLoss}:
+        limits.append(ApproximateLoss(PureLoss(), delta + own_deltas))
+    for limit in limits:
+        reasons = [why_left_out(each, unit, limit) for each in stated]
+        group = [each for each, reason in zip(stated, reasons, strict=True) if reason is None]
+        left_out = Counter(reason for reason in reasons if reason is not None)
+        yield Total(
+            unit,
+            limit.output_premetric,
+            total_like(limit, [loss for each in group if (loss := each.loss_for(unit)) is not None]),
+            len(group),
+            _refinement(group),
+            tuple(f"{count} release{'s' * (count > 1)}: {reason}" for reason, count in sorted(left_out.items())),
+        )
+
+
+def _refinement(group: Sequence[Specification]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(invariant for each in group for invariant in each.flavor.multiverse))

@@ -1,20 +1,22 @@
 """From noisy measurements to histograms: one parent and all its children at a time.
 
 Here belongs the order of the steps for siblings: cells that their parent does not have are left out, their totals are
-estimated first, then their histograms with totals held, then both are rounded. Walking down the tree, in parallel and
-resumably, belongs with the stage that has the measurements.
+estimated first, then their histograms with totals held, then both are rounded; and the same for several families at
+once, which is what a process is given to do. Walking down the tree, in parallel and resumably, belongs with the stage
+that has the measurements.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.topdown.feasibility import FREE, Limits
-from mechanisms.topdown.least_squares import Constraints, Query, Solution, solve
-from mechanisms.topdown.rounding import Bounds, round_children
+from mechanisms.topdown.least_squares import Constraints, NotSolvedError, Query, Solution, solve
+from mechanisms.topdown.rounding import Bounds, NotRoundedError, round_children
 from mechanisms.topdown.schema import TOTAL, Schema
 
 
@@ -30,7 +32,7 @@ class Measurement:
 
     query: str
     variance: Fraction
-    answers: NDArray[np.int64]
+    answers: NDArray[np.signedinteger[Any]]
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,82 @@ class Estimate:
     histograms: NDArray[np.int64]
     solutions: tuple[Solution, ...]
     distances: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Families:
+    """Several parents of one level, each with all its children.
+
+    Attributes:
+        schema: what is counted.
+        parents: what each is called where its children cannot be estimated.
+        starts: shape (parents + 1,): parent p's children are those from `starts[p]` up to `starts[p + 1]`.
+        variances: σ² of each query.
+        answers: by query, the noisy answers of all children, shape (children, marginal cells).
+        limits: of all children.
+        histograms: shape (parents, cells): the parents'; None if the one child is the root.
+    """
+
+    schema: Schema
+    parents: tuple[str, ...]
+    starts: NDArray[np.int64]
+    variances: Mapping[str, Fraction]
+    answers: Mapping[str, NDArray[np.signedinteger[Any]]]
+    limits: Limits
+    histograms: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True)
+class Children:
+    """The histograms of all children of some families.
+
+    Attributes:
+        children, cells, counts: of each cell that is not zero, by child and cell.
+        solved: how many parents' children were not determined by constraints alone.
+        gap: the largest duality gap of a real-valued solution, relative to its objective (absolute below 1).
+        violation: the largest violation of a constraint by a real-valued solution; integers violate none.
+    """
+
+    children: NDArray[np.int64]
+    cells: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    solved: int
+    gap: float
+    violation: float
+
+
+def estimate_families(families: Families) -> Children:
+    """The histograms of all children, family by family: nothing of one depends on another.
+
+    Raises:
+        NotSolvedError: if a real-valued solution could not be certified; the message names the parent.
+        NotRoundedError: if there are no integers nearby; likewise.
+    """
+    found = [_of_parent(families, position) for position in range(len(families.parents))]
+    histograms = np.concatenate([each.histograms for each in found])
+    children, cells = np.nonzero(histograms)
+    solutions = [solution for each in found for solution in each.solutions]
+    return Children(
+        children,
+        cells,
+        histograms[children, cells],
+        sum(bool(each.solutions) for each in found),
+        max((0.0, *(solution.gap / max(solution.objective, 1.0) for solution in solutions))),
+        max((0.0, *(solution.violation for solution in solutions))),
+    )
+
+
+def _of_parent(families: Families, position: int) -> Estimate:
+    own = slice(*families.starts[position : position + 2])
+    measurements = [
+        Measurement(query, variance, families.answers[query][own]) for query, variance in families.variances.items()
+    ]
+    limits = Limits(families.limits.lower[own], families.limits.upper[own], families.limits.totals[own])
+    parent = None if families.histograms is None else families.histograms[position]
+    try:
+        return estimate(families.schema, measurements, limits, parent)
+    except (NotSolvedError, NotRoundedError) as error:
+        raise type(error)(f"{families.schema.name} of {families.parents[position]}: {error}") from error
 
 
 def estimate(
@@ -72,6 +150,8 @@ def estimate(
         return Estimate(np.tile(parent, (children, 1)), (), ())
     possible = schema.possible & (limits.upper.max(axis=0) > 0)[schema.groups.cells]
     unsorted = np.flatnonzero(possible if parent is None else parent > 0)
+    if not unsorted.size:
+        return Estimate(np.zeros((children, schema.size), dtype=np.int64), (), ())
     support = unsorted[np.argsort(schema.groups.cells[unsorted], kind="stable")]
     present, groups = _renumbered(schema.groups.cells[support])
     lower, upper = limits.lower[:, present], limits.upper[:, present]

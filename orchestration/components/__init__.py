@@ -5,5 +5,6 @@ from orchestration.components.dataset import Dataset
 from orchestration.components.permutation_swapping import PermutationSwapping
 from orchestration.components.phsafe import PHSafe
 from orchestration.components.synthetic_census import SyntheticCensus
+from orchestration.components.topdown import TopDown
 
-__all__ = ["CensusDataset", "Dataset", "PHSafe", "PermutationSwapping", "SyntheticCensus"]
+__all__ = ["CensusDataset", "Dataset", "PHSafe", "PermutationSwapping", "SyntheticCensus", "TopDown"]

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
-from assets.topdown.accuracy import build_accuracy
-from assets.topdown.estimation_asset import build_estimates
 
 from assets.cef.declaration import DatasetDeclaration
 from assets.charge.asset import build_charge
 from assets.gates.asset import build_gates
 from assets.publication.asset import build_publication
+from assets.topdown.accuracy import build_accuracy
 from assets.topdown.asset import build_histograms, build_invariants, build_noisy_measurements, build_spine
+from assets.topdown.estimation_asset import build_estimates
 from assets.topdown.method import TopDownMethod
 from assets.topdown.microdata import build_microdata
-from assets.topdown.release import TopDownRelease
+from assets.topdown.release import TopDownRelease, available_products
 from assets.topdown.tables import build_tables
 from orchestration.components.release import (
     ReleaseComponent,
@@ -67,6 +67,7 @@ def build_release(
     Raises:
         DeclarationError: where the declaration contradicts itself or the dataset.
     """
+    design = topdown_design(declaration)
     return TopDownRelease(
         dataset=dataset_of(declaration, datasets),
         name=declaration.name,
@@ -74,9 +75,9 @@ def build_release(
         description=declaration.description,
         custody=declaration.custody,
         published=published,
-        design=topdown_design(declaration),
+        design=design,
         spine=topdown_spine(declaration),
         delta=declaration.delta,
-        products=tuple(declaration.products),
+        products=tuple(declaration.products) or available_products(design),
         processes=declaration.processes,
     )

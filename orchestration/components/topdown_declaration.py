@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, Wit
 
 from assets.cef.declaration import exact_fraction
 from assets.release import DeclarationError
-from assets.topdown.release import PRODUCTS, Code
+from assets.topdown.release import Code
 from mechanisms.accounting.semantics import Allocation, AllocationError
 from mechanisms.accounting.specification import DELTA
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, DesignError, TopDownDesign
@@ -37,7 +37,10 @@ PRODUCTION_ALLOCATIONS = {PERSONS.name: PERSON_ALLOCATION, UNITS.name: UNIT_ALLO
 PRODUCTION_INVARIANTS = {POPULATION: "State", HOUSING_UNITS: "Block", GROUP_QUARTERS: "Block"}
 """What the 2020 Census held exactly."""
 
-Product = Literal["P1", "P2", "P3", "P4", "P5", "H1", "persons", "units", "noisy_measurements", "invariants"]
+Product = Literal[
+    "P1", "P2", "P3", "P4", "P5", "H1", "persons", "units", "noisy_measurements",
+    "population", "housing_units", "group_quarters",
+]  # fmt: skip
 
 _SHARE_TEXT = r"^[0-9]+(\.[0-9]+|/0*[1-9][0-9]*)?$"
 
@@ -118,9 +121,9 @@ class TopDownDeclaration(ReleaseDeclaration):
     units: Allocated = Field("production", description="production, or ρ with shares by level and query.")
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
     products: list[Product] = Field(
-        default_factory=lambda: list(PRODUCTS),  # type: ignore[arg-type]
-        min_length=1,
-        description="What is published besides the spine; everything if nothing is named.",
+        default_factory=list,
+        description="What is published besides the spine: tables P1 to P5 and H1, microdata (persons, units), "
+        "noisy_measurements, and the statistics that are held exactly; everything if nothing is named.",
     )
     processes: int = Field(0, ge=0, strict=True, description="How many estimate at a time; 0: one on each core.")
 
@@ -151,7 +154,9 @@ def topdown_design(declaration: TopDownDeclaration) -> TopDownDesign:
     """
     name = f"release {declaration.dataset}/{declaration.name}"
     declared = declaration.invariants
-    held: Mapping[str, str] = PRODUCTION_INVARIANTS if isinstance(declared, str) else {**declared}
+    held: Mapping[str, str] = (
+        PRODUCTION_INVARIANTS if isinstance(declared, str) else {str(name): level for name, level in declared.items()}
+    )
     try:
         return TopDownDesign(
             tuple(topdown_spine(declaration)),

@@ -310,8 +310,12 @@ def test_every_code_has_a_label() -> None:
         assert column.description
         assert column.values is None or all(column.labels.values())
     assert list(RACES) == [f"{code:02}" for code in range(1, 64)]
-    assert (RACES["01"], RACES["06"], RACES["07"]) == ("White alone", "Some Other Race alone", "White; Black")
-    assert RACES["21"] == "Pacific Islander; Some Other Race"
+    assert (RACES["01"], RACES["06"], RACES["07"]) == (
+        "White alone",
+        "Some Other Race alone",
+        "White; Black or African American",
+    )
+    assert RACES["21"] == "Native Hawaiian and Other Pacific Islander; Some Other Race"
     assert RACES["63"].count(";") == 5
     assert list(RELATIONSHIPS) == [str(code) for code in range(20, 39)]
     assert {name for name, column in UNIT_COLUMNS.items() if column.role is Role.GEOGRAPHY} == set(HEADERS["geo"][2:])

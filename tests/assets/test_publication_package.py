@@ -278,6 +278,93 @@ def test_the_data_package_is_valid_and_describes_every_column(counts: Warehouse,
     }
 
 
+LISTS = (
+    PublishedColumn("place", "string", "The place"),
+    PublishedColumn("query", "integer", "The query"),
+    PublishedColumn("answers", "integers", "The answers, in order"),
+)
+ANSWERS = [("b", 1, [3, -1]), ("a", 2, []), ("a", 1, [7, 0, -2]), ("b", 10, [5]), ("b", 9, [None, 1])]
+
+
+def _lists(**changes: Any) -> PublishedTable:
+    return _tenure(**({"columns": LISTS, "primary_key": ("place", "query")} | changes))
+
+
+def test_a_table_with_lists_is_written_as_parquet_only_in_the_order_of_its_key(fill: Fill, tmp_path: Path) -> None:
+    warehouse = fill("place VARCHAR, query BIGINT, answers INTEGER[]", ANSWERS)
+    (file,) = _write(warehouse, tmp_path / "out", [_lists()])
+    assert (file.path, file.format, file.rows, file.missing) == ("tenure_by_county.parquet", "parquet", 5, None)
+    table = pq.read_table(tmp_path / "out" / file.path)
+    expected = sorted(ANSWERS, key=lambda row: row[:2])
+    assert [tuple(row.values()) for row in table.to_pylist()] == expected
+    assert str(table.schema.field("answers").type) == "list<element: int32>"
+    assert not (tmp_path / "out" / "tenure_by_county.csv").exists()
+
+
+def test_the_key_alone_decides_on_the_order_of_lists(fill: Fill, tmp_path: Path) -> None:
+    warehouse = fill("place VARCHAR, query BIGINT, answers INTEGER[]", ANSWERS)
+    (file,) = _write(warehouse, tmp_path / "out", [_lists(primary_key=("query", "place"))])
+    rows = pq.read_table(tmp_path / "out" / file.path).to_pylist()
+    assert [tuple(row.values()) for row in rows] == sorted(ANSWERS, key=lambda row: (row[1], row[0]))
+
+
+def test_the_data_package_describes_lists_to_a_reader(fill: Fill, tmp_path: Path) -> None:
+    warehouse = fill("place VARCHAR, query BIGINT, answers INTEGER[]", ANSWERS)
+    _write(warehouse, tmp_path / "out", [_lists()])
+    report = validate(str(tmp_path / "out" / "datapackage.json"))
+    assert report.valid, report.flatten(["type", "message"])
+    (resource,) = json.loads((tmp_path / "out" / "datapackage.json").read_text())["resources"]
+    assert resource["path"] == "tenure_by_county.parquet"
+    assert resource["schema"]["primaryKey"] == ["place", "query"]
+    assert resource["schema"]["fields"][2] == {
+        "name": "answers",
+        "type": "array",
+        "arrayItem": {"type": "integer"},
+        "description": "The answers, in order",
+        "constraints": {"required": True},
+    }
+    path = tmp_path / "out" / "tenure_by_county.parquet"
+    content = path.read_bytes()
+    path.write_bytes(bytes([*content[:20], content[20] ^ 1, *content[21:]]))
+    assert not validate(str(tmp_path / "out" / "datapackage.json")).valid
+
+
+def test_lists_give_the_same_bytes_whatever_the_order_of_rows_and_the_number_of_threads(tmp_path: Path) -> None:
+    """20,000 rows of up to 300 integers are several row groups."""
+    seen = set()
+    for number, (order, threads) in enumerate([("i", 1), ("i DESC", 2), ("hash(i)", 4)]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with duckdb.connect(str(folder / "public.duckdb")) as connection:
+            connection.execute("CREATE SCHEMA ma1940__tenure")
+            connection.execute(f"""
+                CREATE TABLE ma1940__tenure.tenure_by_county AS
+                SELECT 'p' || i % 3 AS place, i AS query,
+                    [(hash(i + j) % 99)::INTEGER - 49 FOR j IN range(if(i % 100 = 0, 300, 4))] AS answers
+                FROM range(20_000) AS numbers(i) ORDER BY {order}
+            """)
+        _write(Warehouse(folder=str(folder), threads=threads), folder / "out", [_lists()])
+        seen.add((folder / "out" / "tenure_by_county.parquet").read_bytes())
+    assert len(seen) == 1
+    assert pq.ParquetFile(tmp_path / "0" / "out" / "tenure_by_county.parquet").num_row_groups > 1
+
+
+@pytest.mark.parametrize("key", [(), ("answers",), ("place", "answers")])
+def test_lists_that_no_key_orders_are_refused(key: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="a table with lists needs a primary key"):
+        _lists(primary_key=key)
+
+
+@pytest.mark.parametrize("kind", ["DOUBLE[]", "VARCHAR[]", "INTEGER", "INTEGER[][]"])
+def test_lists_of_something_else_are_not_written(fill: Fill, tmp_path: Path, kind: str) -> None:
+    (tmp_path / "out").mkdir()
+    with (
+        fill(f"place VARCHAR, query BIGINT, answers {kind}", []).session(reads=[Zone.PUBLIC]) as session,
+        pytest.raises(ValueError, match=r"column answers is stored as .*, not as integers"),
+    ):
+        write_data_files(session, tmp_path / "out", [_lists()])
+
+
 @pytest.mark.parametrize("file", ["tenure_by_county.csv", "tenure_by_county.parquet"])
 @pytest.mark.parametrize("damage", ["a changed byte", "a lost byte"])
 def test_a_corrupted_file_is_caught(counts: Warehouse, tmp_path: Path, file: str, damage: str) -> None:

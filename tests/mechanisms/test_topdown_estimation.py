@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.topdown_problems import Siblings, measured, of_production_shape
 from mechanisms.topdown.estimation import Estimate, estimate
 from mechanisms.topdown.feasibility import FREE, Limits, propagate
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.production import UNIT_ALLOCATION, variances
 from mechanisms.topdown.schema import UNITS
-from tests.mechanisms.topdown_problems import SMALL, Siblings, measured, of_production_shape, small_siblings
+from tests.mechanisms.topdown_problems import SMALL, small_siblings
 
 
 def require_constraints(siblings: Siblings, found: Estimate) -> None:

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from benchmarks.topdown_problems import ConvexProblem, Siblings, objective, of_production_shape
 from mechanisms.topdown import least_squares
 from mechanisms.topdown.least_squares import Constraints, NotSolvedError, Query, solve
-from tests.mechanisms.topdown_problems import ConvexProblem, Siblings, objective, of_production_shape, small_siblings
+from tests.mechanisms.topdown_problems import small_siblings
 
 TOLERANCE = 1e-6
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from benchmarks.topdown_problems import of_production_shape
 from mechanisms.topdown.least_squares import solve
 from mechanisms.topdown.rounding import NEAR, NotRoundedError, round_children
 from mechanisms.topdown.schema import PERSONS, add_up
-from tests.mechanisms.topdown_problems import of_production_shape
 
 CHAIN = (np.array([0, 0, 0, 0], dtype=np.int32), np.array([0, 0, 1, 1], dtype=np.int32))
 """Four cells in two groups."""

@@ -1,24 +1,17 @@
-"""Problems of TopDown's shape, and a general convex solver's answer to them.
+"""Small problems of TopDown's shape.
 
-Here belong what several tests and benchmarks of TopDown share: histograms with their true counts, noisy measurements
-and limits, small at random or of production's shape, and Clarabel's solution of the real-valued step.
+Here belong a histogram with everything that the persons' has, and families of it at random. Problems of production's
+shape belong in `benchmarks.topdown_problems`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
-import clarabel
 import numpy as np
-import scipy.sparse as sparse
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from mechanisms.topdown.estimation import Measurement
+from benchmarks.topdown_problems import Siblings, measured
 from mechanisms.topdown.feasibility import FREE, Limits
-from mechanisms.topdown.least_squares import Constraints, Query
-from mechanisms.topdown.production import PERSON_ALLOCATION, variances
-from mechanisms.topdown.schema import PERSONS, Attribute, Recode, Schema
+from mechanisms.topdown.schema import Attribute, Recode, Schema
 
 SMALL = Schema(
     name="people",
@@ -29,87 +22,6 @@ SMALL = Schema(
     rounding=("total", "kind", "kind * race"),
 )
 """A histogram of twelve cells with everything that the persons' has."""
-
-
-@dataclass(frozen=True)
-class Siblings:
-    """A parent's children: what is measured of them, what is required of them, and the truth."""
-
-    schema: Schema
-    measurements: tuple[Measurement, ...]
-    limits: Limits
-    truth: NDArray[np.int64]
-
-    @property
-    def parent(self) -> NDArray[np.int64]:
-        """Their true sum."""
-        return self.truth.sum(axis=0)
-
-    def problem(self) -> tuple[list[Query], Constraints]:
-        """The real-valued step with the true totals held, or free where they are, on the parent's support."""
-        support = np.flatnonzero(self.parent)
-        present, groups = np.unique(self.schema.groups.cells[support], return_inverse=True)
-        totals = np.where(self.limits.totals == FREE, np.nan, self.limits.totals)
-        constraints = Constraints(
-            self.parent[support],
-            np.searchsorted(groups, np.arange(len(present) + 1)),
-            self.limits.lower[:, present],
-            self.limits.upper[:, present],
-            totals,
-        )
-        queries = []
-        for measurement in self.measurements:
-            kept, cells = np.unique(self.schema.marginal(measurement.query).cells[support], return_inverse=True)
-            queries.append(Query(cells.astype(np.int32), float(1 / measurement.variance), measurement.answers[:, kept]))
-        return queries, constraints
-
-
-def measured(
-    schema: Schema, truth: NDArray[np.int64], noises: dict[str, Fraction], random: np.random.Generator, scale: float = 1
-) -> tuple[Measurement, ...]:
-    """Answers with rounded normal noise; a scale of 0 switches it off."""
-    found = []
-    for query, variance in noises.items():
-        answers = schema.marginal(query).answer(truth)
-        noise = np.rint(scale * float(variance) ** 0.5 * random.standard_normal(answers.shape)).astype(np.int64)
-        found.append(Measurement(query, variance, answers + noise))
-    return tuple(found)
-
-
-def of_production_shape(
-    level: str, children: int, cells: int, kinds: int, population: int, *, seed: int, fixed: bool, scale: float = 1
-) -> Siblings:
-    """Siblings of a level of production, with its queries and noise.
-
-    Args:
-        level: whose measurements.
-        children: how many.
-        cells: that have people, at most; they are as unequal as races and blocks are.
-        kinds: of group quarters, households included.
-        population: of all children.
-        seed: of the random truth and noise.
-        fixed: whether totals are.
-        scale: of the noise.
-    """
-    random = np.random.default_rng(seed)
-    kept = np.concatenate(([0], random.choice(np.arange(1, 8), size=kinds - 1, replace=False)))
-    allowed = np.flatnonzero(PERSONS.possible & np.isin(PERSONS.groups.cells, kept))
-    weights = (random.pareto(0.7, size=allowed.size) + 0.01) * np.where(PERSONS.groups.cells[allowed] == 0, 20, 1)
-    support = random.choice(allowed, size=min(cells, allowed.size), replace=False, p=weights / weights.sum())
-    weights = random.pareto(0.7, size=support.size) + 0.01
-    sizes = random.pareto(1.5, size=children) + 0.1
-    sizes = (population * sizes / sizes.sum()).astype(int)
-    truth = np.zeros((children, PERSONS.size), dtype=np.int64)
-    truth[:, support] = [random.multinomial(size, weights / weights.sum()) for size in sizes]
-    counts = PERSONS.groups.answer(truth)
-    places = np.where(counts > 0, np.maximum(1, counts // 40), 0)
-    places[:, 0] = counts[:, 0] // 2 + 1
-    lower = places * (np.arange(8) > 0)
-    totals = truth.sum(axis=1) if fixed else np.full(children, FREE)
-    noises = variances(PERSON_ALLOCATION, level)
-    return Siblings(
-        PERSONS, measured(PERSONS, truth, noises, random, scale), Limits(lower, 99_999 * places, totals), truth
-    )
 
 
 @st.composite
@@ -132,65 +44,3 @@ def small_siblings(draw: st.DrawFn, most: int = 4, scale: float = 1) -> Siblings
     noises = {query: draw(st.fractions(Fraction(1, 2), 40, max_denominator=4)) for query in asked}
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     return Siblings(SMALL, measured(SMALL, truth, noises, random, scale), limits, truth)
-
-
-def objective(queries: Sequence[Query], x: NDArray[np.float64]) -> float:
-    """Σ_children Σ_queries ‖Q_q x_c − m_cq‖² / σ²_q, with matrices."""
-    total = 0.0
-    for query in queries:
-        matrix = _matrix(query)
-        total += query.precision * float(np.sum((x @ matrix.T - query.measured) ** 2))
-    return total
-
-
-def _matrix(query: Query) -> sparse.csr_matrix:
-    cells = len(query.cells)
-    return sparse.csr_matrix((np.ones(cells), (query.cells, np.arange(cells))), shape=(query.measured.shape[1], cells))
-
-
-class ConvexProblem:
-    """The real-valued step as Clarabel takes it: residuals as variables of their own, which it is fastest with."""
-
-    def __init__(self, queries: Sequence[Query], constraints: Constraints, *, tight: bool = False) -> None:
-        self.children, self.cells = len(constraints.totals), int(constraints.starts[-1])
-        size = self.children * self.cells
-        each = sparse.identity(self.children, format="csr")
-        answers = sparse.vstack([_matrix(query) for query in queries])
-        precisions = np.concatenate([np.full(query.measured.shape[1], query.precision) for query in queries])
-        asked = np.concatenate([query.measured for query in queries], axis=1).ravel()
-        equal = [sparse.hstack([sparse.kron(each, answers), -sparse.identity(asked.size)])]
-        equal_to = [asked]
-
-        def widened(matrix: sparse.spmatrix) -> sparse.spmatrix:
-            return sparse.hstack([matrix, sparse.csr_matrix((matrix.shape[0], asked.size))])
-
-        if constraints.parent is not None:
-            equal.append(widened(sparse.hstack([sparse.identity(self.cells)] * self.children)))
-            equal_to.append(constraints.parent)
-        fixed = ~np.isnan(constraints.totals)
-        if fixed.any():
-            equal.append(widened(sparse.kron(each[fixed], np.ones((1, self.cells)))))
-            equal_to.append(constraints.totals[fixed])
-        number = np.repeat(np.arange(len(constraints.starts) - 1), np.diff(constraints.starts))
-        groups = sparse.csr_matrix((np.ones(self.cells), (number, np.arange(self.cells))))
-        groups.resize(len(constraints.starts) - 1, self.cells)
-        counts = widened(sparse.kron(each, groups))
-        at_most = [counts, -counts, widened(-sparse.identity(size))]
-        limits = [constraints.upper.ravel(), -constraints.lower.ravel(), np.zeros(size)]
-        rows = sparse.vstack([*equal, *at_most]).tocsc()
-        right = np.concatenate([*equal_to, *limits]).astype(float)
-        curvature = sparse.diags(np.concatenate([np.zeros(size), np.tile(2 * precisions, self.children)])).tocsc()
-        equalities = sum(len(values) for values in equal_to)
-        cones = [clarabel.ZeroConeT(equalities), clarabel.NonnegativeConeT(len(right) - equalities)]
-        settings = clarabel.DefaultSettings()
-        settings.verbose = False
-        settings.max_threads = 1
-        if tight:
-            settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
-        self.solver = clarabel.DefaultSolver(curvature, np.zeros(size + asked.size), rows, right, cones, settings)
-
-    def solve(self) -> NDArray[np.float64]:
-        """Shape (children, cells): the minimizer."""
-        solution = self.solver.solve()
-        assert str(solution.status) in ("Solved", "AlmostSolved"), solution.status
-        return np.array(solution.x)[: self.children * self.cells].reshape(self.children, self.cells)

@@ -1,0 +1,351 @@
+"""A dataset's releases side by side in one picture, as PNG bytes.
+
+Here belongs drawing a comparison; what it holds belongs in `comparison`. One panel a total: a bar for each release
+that it counts, one after the other up to the sum, and under them the releases that it does not count, with the
+reason. Then every invariant with the releases that hold it, because a total holds within all of them only.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from assets.ledger.comparison import Comparison, Share, converted, takes_part
+from assets.ledger.sheet import LINE, MARGIN, TEXT, Sheet
+from assets.ledger.words import listed, reasons
+from assets.pictures import GRID, INK, QUIET, VERMILION, WIDTH, png
+from mechanisms.accounting.approximate import ApproximateLoss
+from mechanisms.accounting.composition import (
+    Conversion,
+    DoesNotCompose,
+    Loss,
+    concentrated_total,
+    pure_total,
+    stated,
+    symbol,
+)
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.zcdp import ConcentratedLoss
+
+_COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d31", "#5e4fa2", "#a6bd35")
+"""Told apart by color-blind readers too; vermilion is the cap's. Names stand beside them in any case."""
+_EARLIER = 0.4
+"""How much of its color a bar of earlier charges keeps."""
+_ORDER = (PureLoss, ConcentratedLoss, ApproximateLoss)
+_ADDS = {
+    PureLoss: "ε adds up.",
+    ConcentratedLoss: "ρ adds up. A pure ε counts as ε²/2 in it.",
+    ApproximateLoss: "ρ is added first and converted then; a pure ε is added to the result as it is.",
+}
+_ALL_CONVERTED = "ρ is added first and converted then; a pure ε takes part in it as ε²/2, which here gives less."
+
+_LABELS = 1.75
+_GAP = 0.12
+_ROW = 0.13
+_AXIS = 0.34
+_SMALL, _HEAD, _TITLE = 8.5, 10.5, 13.0
+_SMALL_LINE = LINE * _SMALL / TEXT
+_COLUMN, _COLUMNS, _HEADER = 0.42, 3.4, 2.4
+"""Of the invariants' part: the width of a column and of all columns at most, and the height of their headers."""
+_FIGURES = 1.45
+"""The width of the column of figures, beside the bars so that no bar and no line runs through them."""
+_BEYOND = 1.04
+"""How far the axis goes beyond the longest bar."""
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """A row of a panel: what one release counts in a total.
+
+    Attributes:
+        release: its name.
+        own: its losses as they are stated, in its own output premetric.
+        earlier: what its superseded charges count.
+        latest: what its latest charge counts.
+        joint: whether it is converted together with the others that are, and has no part of its own.
+    """
+
+    release: str
+    own: str
+    earlier: tuple[Loss, ...]
+    latest: tuple[Loss, ...]
+    joint: bool
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A bar's place in its panel.
+
+    Attributes:
+        bar: or None for the row of the sum.
+        name: its label in lines.
+        own: its losses, in lines.
+        down: how far below the panel's upper edge it begins, in inches.
+    """
+
+    bar: _Bar | None
+    name: tuple[str, ...]
+    own: tuple[str, ...]
+    down: float
+
+    @property
+    def height(self) -> float:
+        return _ROW + LINE * len(self.name) + _SMALL_LINE * len(self.own)
+
+    @property
+    def middle(self) -> float:
+        return self.down + self.height / 2
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """A total to draw.
+
+    Attributes:
+        title: whose change it measures, and in what.
+        shares: of all charges.
+        total: their sum.
+        cap: to be drawn as a line, in the total's output premetric, or None.
+    """
+
+    title: str
+    shares: tuple[Share, ...]
+    total: Loss
+    cap: Loss | None
+
+    @cached_property
+    def conversion(self) -> Conversion | None:
+        return converted(self.shares, self.total)
+
+    @cached_property
+    def bars(self) -> tuple[_Bar, ...]:
+        """One a release and kind of loss that counts, those that are converted together last."""
+        counted = [share for share in self.shares if share.loss is not None]
+        kinds = dict.fromkeys((share.charge.release, type(share.charge.specification.loss)) for share in counted)
+        bars = [
+            self._bar([each for each in counted if (each.charge.release, type(each.charge.specification.loss)) == kind])
+            for kind in sorted(kinds, key=lambda kind: _ORDER.index(kind[1]))
+        ]
+        return tuple(sorted(bars, key=lambda bar: bar.joint))
+
+    def _bar(self, shares: Sequence[Share]) -> _Bar:
+        charge = shares[-1].charge
+        more = f", charged {len(shares)} times" if len(shares) > 1 else ""
+        losses = [(share.charge.latest, share.loss) for share in shares if share.loss is not None]
+        return _Bar(
+            charge.release,
+            f"{stated(charge.specification.loss)}, one {charge.specification.flavor.unit}{more}",
+            tuple(loss for latest, loss in losses if not latest),
+            tuple(loss for latest, loss in losses if latest),
+            all(takes_part(loss, self.conversion) for _, loss in losses),
+        )
+
+    @property
+    def remark(self) -> str:
+        if self.conversion is not None and self.conversion.takes_pure:
+            return _ALL_CONVERTED
+        return _ADDS[type(self.total)]
+
+
+def side_by_side(comparison: Comparison, title: str, cap: Loss) -> bytes:
+    """The releases of a dataset: what each counts in every total, what cannot be added and why, and the invariants.
+
+    The cap is a line where a total is just what counts against it; where none is, that sum has a panel of its own.
+
+    Args:
+        comparison: with at least one charge.
+        title: the dataset's, in words.
+        cap: of the dataset.
+
+    Returns:
+        PNG bytes, 1080 pixels wide.
+
+    Raises:
+        ValueError: if nothing was charged.
+    """
+    if not comparison.charges:
+        raise ValueError("there is no charge to draw")
+    sheet = Sheet()
+    names = list(dict.fromkeys(charge.release for charge in comparison.charges))
+    colors = {name: _COLORS[number % len(_COLORS)] for number, name in enumerate(names)}
+    sheet.say(title, _TITLE, weight="bold")
+    sheet.say(
+        "What its releases lose, each alone and together. A total adds only what composes, and holds among data sets "
+        "that agree on every invariant of all the releases it counts.",
+        TEXT,
+        color=QUIET,
+    )
+    for panel in _panels(comparison, cap):
+        _draw(sheet, panel, colors)
+    _draw_invariants(sheet, comparison, names, colors)
+    return png(sheet.finished())
+
+
+def _panels(comparison: Comparison, cap: Loss) -> list[_Panel]:
+    try:
+        counted = comparison.counted(cap)
+    except DoesNotCompose:
+        counted = None
+    panels: list[_Panel] = []
+    for total in comparison.totals:
+        capped = total.loss == counted and not any(panel.cap for panel in panels)
+        title = f"One {total.unit}, {_in_words(total.loss)}"
+        panels.append(_Panel(title, comparison.shares(total), total.loss, cap if capped else None))
+    if counted is not None and not any(panel.cap for panel in panels):
+        title = f"Against the cap, whatever the unit, {_in_words(cap)}"
+        panels.append(_Panel(title, comparison.shares_of_cap(cap), counted, cap))
+    return sorted(panels, key=lambda panel: panel.cap is None)
+
+
+def _in_words(loss: Loss) -> str:
+    at_delta = stated(loss).partition(" at ")[2]
+    return f"{symbol(loss)}{f' at {at_delta}' if at_delta else ''}: {loss.output_premetric}"
+
+
+def _draw(sheet: Sheet, panel: _Panel, colors: dict[str, str]) -> None:
+    sheet.down += _GAP
+    sheet.say(panel.title, _HEAD, weight="bold")
+    sheet.say(panel.remark, _SMALL, color=QUIET)
+    if any(bar.earlier and not bar.joint for bar in panel.bars):
+        sheet.say("Pale: earlier charges of the same release, which count all the same.", _SMALL, color=QUIET)
+    if panel.cap:
+        sheet.say(f"Dashed: the cap, {stated(panel.cap)}.", _SMALL, color=VERMILION)
+    _draw_bars(sheet, panel, colors)
+    apart = reasons(panel.shares)
+    if apart:
+        sheet.say("Not added:", _SMALL, weight="bold", color=QUIET)
+        for reason, releases in apart.items():
+            sheet.say(f"{listed(releases)}: {reason}.", _SMALL, color=QUIET)
+
+
+def _draw_bars(sheet: Sheet, panel: _Panel, colors: dict[str, str]) -> None:
+    """Each bar from where the one before ended, in the order of the rows; those converted together as one block."""
+    rows = _rows(sheet, panel)
+    left, width = MARGIN + _LABELS, WIDTH - 2 * MARGIN - _LABELS - _FIGURES
+    tall = rows[-1].down + rows[-1].height
+    axes = sheet.plot(left, width, tall)
+    axes.set_xlim(0, _BEYOND * (max(float(panel.total), float(panel.cap) if panel.cap else 0.0) or 1.0))
+    axes.set_ylim(tall, 0)
+
+    def beside(middle: float, words: str, **look: object) -> None:
+        sheet.write(left + width + 0.08, sheet.down + middle, words, _SMALL, va="center", **look)
+
+    start = 0.0
+    for row in rows:
+        _write_label(sheet, row, left - 0.08)
+        if row.bar is None:
+            _bar(axes, row, 0.0, float(panel.total), color=INK)
+            beside(row.middle, f"{symbol(panel.total)} = {panel.total.rounded_up()}", weight="bold")
+        elif not row.bar.joint:
+            for losses, alpha in ((row.bar.earlier, _EARLIER), (row.bar.latest, 1.0)):
+                for loss in losses:
+                    _bar(axes, row, start, float(loss), color=colors[row.bar.release], alpha=alpha)
+                    start += float(loss)
+            beside(row.middle, f"+ {_sum((*row.bar.earlier, *row.bar.latest)).rounded_up()}")
+    block = [row for row in rows if row.bar is not None and row.bar.joint]
+    if block and panel.conversion:
+        for row in block:
+            color = colors[row.bar.release] if row.bar else INK
+            axes.barh(row.middle, float(panel.conversion.epsilon), row.height, left=start, color=color, zorder=2)
+        together = " together" if len(block) > 1 else ""
+        words = f"+ {panel.conversion.epsilon.rounded_up()}\nfor {stated(panel.conversion.loss)}{together}"
+        beside((block[0].down + block[-1].down + block[-1].height) / 2, words)
+    if panel.cap:
+        axes.axvline(float(panel.cap), color=VERMILION, linestyle=(0, (4, 3)), linewidth=1.4, zorder=4)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(QUIET)
+    axes.tick_params(labelsize=_SMALL, colors=QUIET, length=3)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_yticks([])
+    axes.grid(axis="x", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    sheet.down += tall + _AXIS
+
+
+def _rows(sheet: Sheet, panel: _Panel) -> list[_Row]:
+    rows: list[_Row] = []
+    down = 0.0
+    for bar in panel.bars:
+        name, own = (
+            sheet.broken(text, size, _LABELS - _GAP) for text, size in ((bar.release, TEXT), (bar.own, _SMALL))
+        )
+        rows.append(_Row(bar, tuple(name), tuple(own), down))
+        down += rows[-1].height
+    return [*rows, _Row(None, ("Together",), (), down)]
+
+
+def _write_label(sheet: Sheet, row: _Row, right: float) -> None:
+    down = sheet.down + row.down + _ROW / 2
+    for line in row.name:
+        sheet.write(right, down, line, TEXT, ha="right", weight="normal" if row.bar else "bold")
+        down += LINE
+    for line in row.own:
+        sheet.write(right, down, line, _SMALL, ha="right", color=QUIET)
+        down += _SMALL_LINE
+
+
+def _bar(axes: Axes, row: _Row, start: float, length: float, **look: Any) -> None:
+    axes.barh(
+        row.middle, length, 0.62 * row.height, left=start, edgecolor=look["color"], linewidth=0.6, zorder=2, **look
+    )
+
+
+def _sum(losses: Iterable[Loss]) -> PureLoss | ConcentratedLoss:
+    """Of what one release counts in a total: of ρ, or else of ε."""
+    every = list(losses)
+    concentrated = [loss for loss in every if isinstance(loss, ConcentratedLoss)]
+    if concentrated:
+        return concentrated_total(concentrated)
+    return pure_total(loss.epsilon if isinstance(loss, ApproximateLoss) else loss for loss in every)
+
+
+def _draw_invariants(sheet: Sheet, comparison: Comparison, names: Sequence[str], colors: dict[str, str]) -> None:
+    """A row an invariant, a column a release: a dot where it is held, a ring where only an earlier charge held it."""
+    sheet.down += _GAP
+    sheet.say("Invariants: no loss speaks of data sets that differ in one of them", _HEAD, weight="bold")
+    column = min(_COLUMN, _COLUMNS / len(names))
+    left = WIDTH - MARGIN - column * len(names)
+    headers = {name: sheet.broken(name, _SMALL, _HEADER) for name in names}
+    high = max(sheet.width(line, _SMALL) for lines in headers.values() for line in lines) + 0.05
+    for number, name in enumerate(names):
+        sheet.write(
+            left + column * (number + 0.5),
+            sheet.down + high,
+            "\n".join(headers[name]),
+            _SMALL,
+            rotation=90,
+            ha="center",
+            va="bottom",
+        )
+    sheet.down += high + 0.06
+    rows = {
+        words: (sheet.broken(words, _SMALL, left - MARGIN - _GAP), holders)
+        for words, holders in comparison.invariants.items()
+    }
+    heights = [0.09 + _SMALL_LINE * len(lines) for lines, _ in rows.values()]
+    axes = sheet.plot(MARGIN, WIDTH - 2 * MARGIN, sum(heights))
+    axes.set_xlim(MARGIN, WIDTH - MARGIN)
+    axes.set_ylim(sum(heights), 0)
+    axes.axis("off")
+    held = {charge.release: charge.specification.flavor.multiverse for charge in comparison.latest}
+    down = 0.0
+    for (words, (lines, holders)), height in zip(rows.items(), heights, strict=True):
+        for number, line in enumerate(lines):
+            sheet.write(MARGIN, sheet.down + down + 0.045 + number * _SMALL_LINE, line, _SMALL)
+        axes.axhline(down, color=GRID, linewidth=0.8, zorder=1)
+        for name in holders:
+            axes.plot(
+                left + column * (names.index(name) + 0.5),
+                down + height / 2,
+                marker="o",
+                markersize=8,
+                color=colors[name] if words in held[name] else "white",
+                markeredgecolor=colors[name],
+                zorder=3,
+            )
+        down += height
+    sheet.down += sum(heights)

@@ -1,0 +1,226 @@
+"""The comparison of a dataset's releases in words: its tables as Markdown, and what adds up and what does not.
+
+Here belong sentences that follow from specifications and totals, whatever the releases are. Their figures come from
+`comparison`; what was charged belongs in the ledger.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+
+import dagster as dg
+
+from assets.conventions import preview
+from assets.ledger.comparison import Charge, Comparison, Share, converted
+from mechanisms.accounting.approximate import ApproximateLoss
+from mechanisms.accounting.composition import concentrated_total, stated
+from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.rounding import decimal_text
+from mechanisms.accounting.specification import DELTA
+from mechanisms.accounting.zcdp import ConcentratedLoss
+
+PLACES = 4
+
+
+def releases_in_markdown(comparison: Comparison, delta: Fraction = DELTA) -> dg.MarkdownMetadataValue:
+    """One row a release, by its latest charge, and under them the domains."""
+    at = f"at δ = {decimal_text(delta)}"
+    header = ["release", "unit", "output premetric", "loss", "exactly", f"ε {at}", f"ε {at} by Bun and Steinke"]
+    header += ["invariants", "charges"]
+    rows = [
+        (
+            charge.release if charge.settled else f"{charge.release} (charged, not drawn yet)",
+            _unit(charge),
+            charge.specification.loss.output_premetric,
+            stated(charge.specification.loss, PLACES),
+            charge.specification.loss,
+            *_conversions(charge, delta),
+            len(charge.specification.flavor.multiverse),
+            len(comparison.of(charge.release)),
+        )
+        for charge in comparison.latest
+    ]
+    table = preview(header, rows).md_str
+    return dg.MetadataValue.md(f"{table}\n\n{domains_in_words(comparison)}")
+
+
+def domains_in_words(comparison: Comparison) -> str:
+    """The domain of each release, those that share it together."""
+    domains: dict[str, list[str]] = {}
+    for charge in comparison.latest:
+        domains.setdefault(charge.specification.flavor.domain, []).append(charge.release)
+    return "\n".join(f"- Domain of {listed(releases)}: {domain}." for domain, releases in domains.items())
+
+
+def totals_in_markdown(comparison: Comparison) -> dg.MarkdownMetadataValue:
+    """One row a total, with the releases that it counts, and those that it does not, with the reason."""
+    rows = []
+    for total in comparison.totals:
+        shares = comparison.shares(total)
+        left_out = [f"{listed(releases)}: {reason}" for reason, releases in reasons(shares).items()]
+        rows.append(
+            (
+                total.unit,
+                total.output_premetric,
+                stated(total.loss, PLACES),
+                listed(counted_releases(shares)),
+                total.releases,
+                len(total.multiverse),
+                "; ".join(left_out) or "–",
+            )
+        )
+    return preview(["unit", "output premetric", "loss", "counts", "charges", "invariants", "leaves out, and why"], rows)
+
+
+def invariants_in_markdown(comparison: Comparison) -> dg.MarkdownMetadataValue:
+    """Every invariant once, with the releases that hold it."""
+    return dg.MetadataValue.md(
+        "\n".join(f"- {words} ({listed(releases)})" for words, releases in comparison.invariants.items())
+    )
+
+
+def remarks(comparison: Comparison) -> tuple[str, ...]:
+    """What adds up, what does not, and why: a sentence or two a fact that holds of these releases."""
+    return (
+        *_on_repeated_charges(comparison),
+        *_on_pure_losses_in_zcdp(comparison),
+        *_on_conversions(comparison),
+        *_on_units(comparison),
+        *_on_universes(comparison),
+    )
+
+
+def reasons(shares: Iterable[Share]) -> dict[str, list[str]]:
+    """The releases that a total leaves out, by the reason why."""
+    found: dict[str, dict[str, None]] = {}
+    for share in shares:
+        if share.reason is not None:
+            found.setdefault(share.reason, {})[share.charge.release] = None
+    return {reason: list(releases) for reason, releases in found.items()}
+
+
+def counted_releases(shares: Iterable[Share]) -> list[str]:
+    """The releases that a total counts a charge of."""
+    return list(dict.fromkeys(share.charge.release for share in shares if share.loss is not None))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as they stand in a sentence: `a, b and c`."""
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def _unit(charge: Charge) -> str:
+    flavor = charge.specification.flavor
+    return f"{flavor.unit} ({flavor.neighbors})"
+
+
+def _conversions(charge: Charge, delta: Fraction) -> tuple[str, str]:
+    loss = charge.specification.loss
+    if not isinstance(loss, ConcentratedLoss):
+        return "–", "–"
+    return str(canonne_kamath_steinke(loss, delta, PLACES)), str(bun_steinke(loss, delta, PLACES))
+
+
+def _on_repeated_charges(comparison: Comparison) -> Iterator[str]:
+    for charge in comparison.latest:
+        entries = [str(each.entry) for each in comparison.of(charge.release)]
+        if len(entries) > 1:
+            yield (
+                f"{charge.release} was charged {len(entries)} times (ledger entries {listed(entries)}). Every charge "
+                "counts in full; the table shows the last."
+            )
+
+
+def _on_pure_losses_in_zcdp(comparison: Comparison) -> Iterator[str]:
+    counted = {
+        share.charge.entry
+        for total in comparison.totals
+        if isinstance(total.loss, ConcentratedLoss)
+        for share in comparison.shares(total)
+        if share.loss is not None
+    }
+    for charge in comparison.latest:
+        loss = charge.specification.charge
+        if isinstance(loss, PureLoss) and charge.entry in counted:
+            yield (
+                f"{stated(loss, PLACES)} of {charge.release} is not added to any ρ as it is: pure ε counts in zCDP as "
+                f"ε²/2, here {stated(ConcentratedLoss.of_pure(loss), PLACES)}."
+            )
+
+
+def _on_conversions(comparison: Comparison) -> Iterator[str]:
+    for total in comparison.totals:
+        shares = comparison.shares(total)
+        together = converted(shares, total.loss)
+        if together is None or not isinstance(total.loss, ApproximateLoss):
+            continue
+        of_release: dict[str, list[ConcentratedLoss]] = {}
+        for share in shares:
+            if isinstance(share.loss, ConcentratedLoss):
+                of_release.setdefault(share.charge.release, []).append(share.loss)
+        delta = decimal_text(total.loss.delta)
+        if len(of_release) > 1:
+            single = [
+                f"ε = {canonne_kamath_steinke(concentrated_total(losses), total.loss.delta, PLACES)} of {release}"
+                for release, losses in of_release.items()
+            ]
+            yield (
+                f"For one {total.unit}, {listed(single)} at δ = {delta} do not add up as they are: each needs that δ "
+                "for itself. ρ is added first and converted then."
+            )
+        pure = [share.charge.release for share in shares if isinstance(share.loss, PureLoss)]
+        if pure:
+            how = "takes part in it as ε²/2, which gives less" if together.takes_pure else "is added to that as it is"
+            yield (
+                f"For one {total.unit} at δ = {delta}, {stated(together.loss, PLACES)} is converted to "
+                f"{stated(together.epsilon, PLACES)}; pure ε of {listed(list(dict.fromkeys(pure)))} {how}."
+            )
+
+
+def _on_units(comparison: Comparison) -> Iterator[str]:
+    groups: dict[tuple[str, int], list[str]] = {}
+    for charge in comparison.latest:
+        flavor = charge.specification.flavor
+        if flavor.changes_per_person and flavor.unit != "person":
+            groups.setdefault((flavor.unit, flavor.changes_per_person), []).append(charge.release)
+    for (unit, times), releases in groups.items():
+        count = "once" if times == 1 else f"as a group of {times}"
+        yield (
+            f"{listed(releases)}: a guarantee for one {unit} counts {count} for a change of one person's "
+            f"characteristics. It does not bound a person's move from one {unit} to another, nor does any total that "
+            "counts it."
+        )
+    persons = [charge.release for charge in comparison.latest if charge.specification.flavor.unit == "person"]
+    units = [unit for unit in dict.fromkeys(total.unit for total in comparison.totals) if unit != "person"]
+    if persons and units:
+        yield (
+            f"{listed(persons)}: a guarantee for one person bounds no change of a {' or a '.join(units)}, in which all "
+            "its persons may change."
+        )
+
+
+def _on_universes(comparison: Comparison) -> Iterator[str]:
+    if not comparison.totals:
+        return
+    widest = max(comparison.totals, key=lambda total: len(total.multiverse))
+    own = {
+        release: {words for words, holders in comparison.invariants.items() if release in holders}
+        for release in counted_releases(comparison.shares(widest))
+    }
+    every = set(widest.multiverse)
+    yield (
+        "A total holds among data sets that agree on every invariant of all the releases it counts: on "
+        f"{len(every)}, as they are worded, for the total that counts most."
+    )
+    fewer = {release: held for release, held in own.items() if held < every}
+    if fewer:
+        alone = [f"{release} by itself on {len(held)}" for release, held in fewer.items()]
+        yield (
+            f"These universes are finer than a release's own ({listed(alone)}): the total protects no difference that "
+            "any of the invariants shows. No loss says how much that leaves unprotected, and losses within different "
+            "universes do not compare."
+        )
+    for finer in own:
+        coarser = [release for release in own if own[release] < own[finer]]
+        if coarser:
+            yield f"{finer} holds every invariant of {listed(coarser)}, and more."

@@ -1,0 +1,231 @@
+"""The asset `accuracy`: how far measurements and estimates of a TopDown release are from the truth, level by level.
+
+Here belongs what compares with the exact histograms, and so is confidential: its figures are shown in the UI only where
+the dataset is synthetic. How they are drawn belongs in `charts`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import dagster as dg
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from assets.conventions import attributes, preview
+from assets.pictures import picture
+from assets.topdown.charts import accuracy_by_level
+from assets.topdown.histograms import places_of, stage_level
+from assets.topdown.measurements import BATCH, counts_between, read_batch
+from assets.topdown.release import ACCURACY, TopDownRelease
+from assets.topdown.spine import stage_ancestry
+from mechanisms.topdown.design import words
+from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
+from resources.custody import Custody
+from resources.statements import Fragment, Zone
+from resources.warehouse import Session, Warehouse
+
+CODE_VERSION = "1"
+
+RAW, POST_PROCESSED = "raw", "post-processed"
+"""What is compared with the truth: the noisy measurements as drawn, and the estimates made from them."""
+
+_ROWS = pa.schema(
+    [
+        ("level", pa.string()),
+        ("metric", pa.string()),
+        ("source", pa.string()),
+        ("value", pa.float64()),
+        ("units", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of how far answers to a query are from the exact ones.
+
+    Attributes:
+        name: of the metric.
+        title: in words.
+        schema: the histogram.
+        query: whose answers are compared.
+        leading: how many of a place's answers count, from the first; None for all.
+        relative: whether half the sum of differences is divided by the number of records, which makes it the total
+            variation distance of histograms with as many records; if not, the mean of the differences is taken.
+    """
+
+    name: str
+    title: str
+    schema: Schema
+    query: str
+    leading: int | None = None
+    relative: bool = False
+
+    @property
+    def marginal(self) -> Marginal:
+        """The query."""
+        return self.schema.marginal(self.query)
+
+    def value(self, differences: int, places: int, records: int) -> float | None:
+        """The metric, from the sum of absolute differences; None where there is nothing to divide by."""
+        if self.relative:
+            return differences / (2 * records) if records else None
+        return differences / (places * len(range(self.marginal.size)[: self.leading]))
+
+
+METRICS = (
+    Metric("population", "Total population: mean absolute error", PERSONS, TOTAL),
+    Metric("race_by_hispanic", "Race × Hispanic counts: mean absolute error", PERSONS, "hispanic * cenrace"),
+    Metric("histogram", "Histogram: total variation distance", PERSONS, DETAILED, relative=True),
+    Metric("occupied", "Occupied housing units: mean absolute error", UNITS, DETAILED, leading=1),
+)
+"""The metrics of persons and units."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure.
+
+    Attributes:
+        level: geographic level.
+        metric: its name.
+        source: `raw` or `post-processed`.
+        value: None where the level does not measure the query, or there is no record.
+        units: the places over which it is taken.
+    """
+
+    level: str
+    metric: str
+    source: str
+    value: float | None
+    units: int
+
+
+def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "accuracy"]`."""
+
+    @dg.asset(
+        key=release.key("accuracy"),
+        deps=[
+            release.key("spine"),
+            release.key("histograms"),
+            release.key("noisy_measurements"),
+            *(release.key(release.estimates(level)) for level in release.levels),
+        ],
+        group_name=release.schema,
+        description=_DESCRIPTION,
+        code_version=CODE_VERSION,
+        **attributes("utility", Zone.CONFIDENTIAL, {"duckdb", "numpy", "matplotlib"}),
+    )
+    def accuracy(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        table = release.confidential(ACCURACY)
+        with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
+            figures = list(measure_accuracy(session, release))
+            rows = pa.Table.from_pylist([vars(figure) for figure in figures], schema=_ROWS)
+            with session.transaction():
+                session.create(table, "warehouse/all", source=session.lend("figures", rows))
+            version = session.content_version([table], custody.version_key())
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(version),
+            metadata={"table": str(table), **_shown_if_synthetic(release, figures)},
+        )
+
+    return accuracy
+
+
+def measure_accuracy(session: Session, release: TopDownRelease) -> Iterator[Figure]:
+    """All figures, from the widest level to the finest.
+
+    Raises:
+        MeasurementError: if a measurement is missing.
+    """
+    ancestry, places = stage_ancestry(session, release), places_of(session, release)
+    for level in release.levels:
+        for schema in (PERSONS, UNITS):
+            exact = stage_level(session, release, schema.name, level, ancestry)
+            estimated = session.stage(
+                "estimated",
+                "topdown/of_histogram",
+                {"histogram": schema.name},
+                estimates=release.public(release.estimates(level)),
+            )
+            (records,) = session.row("topdown/records_counted", counts=exact)
+            for metric in METRICS:
+                if metric.schema is schema:
+                    sums = _differences(session, release, level, metric, exact, estimated, places[level])
+                    for source, differences in sums.items():
+                        value = None if differences is None else metric.value(differences, places[level], records)
+                        yield Figure(level, metric.name, source, value, places[level])
+
+
+def _differences(
+    session: Session,
+    release: TopDownRelease,
+    level: str,
+    metric: Metric,
+    exact: Fragment,
+    estimated: Fragment,
+    places: int,
+) -> Mapping[str, int | None]:
+    """By source: the sum of absolute differences to the exact answers; None where nothing is measured."""
+    marginal = metric.marginal
+    asked = release.design.measured_at(metric.schema.name, level)
+    measured = next((each for each in asked if each.query == metric.query), None)
+    sums = {POST_PROCESSED: 0, RAW: 0}
+    for first in range(0, places, BATCH):
+        last = min(first + BATCH, places)
+        truth = _answers(session, exact, marginal, first, last)
+        found = {POST_PROCESSED: _answers(session, estimated, marginal, first, last)}
+        if measured:
+            found[RAW] = read_batch(session, release, measured, first, last).answers
+        for source, answers in found.items():
+            sums[source] += int(np.abs(answers - truth)[:, : metric.leading].sum())
+    return sums if measured else {POST_PROCESSED: sums[POST_PROCESSED], RAW: None}
+
+
+def _answers(session: Session, counts: Fragment, marginal: Marginal, first: int, last: int) -> NDArray[np.int64]:
+    """The answers that counts give for some places, shape (places, marginal cells)."""
+    number, cell, count = counts_between(session, counts, first, last)
+    answers = np.zeros((last - first, marginal.size), dtype=np.int64)
+    np.add.at(answers, (number, marginal.cells[cell]), count)
+    return answers
+
+
+def _shown_if_synthetic(release: TopDownRelease, figures: list[Figure]) -> dict[str, dg.MetadataValue]:
+    if not release.dataset.synthetic:
+        return {}
+    values = {(figure.metric, figure.source, figure.level): figure.value for figure in figures}
+    rows = [
+        (metric.title, source, *(_written(values[metric.name, source, level]) for level in release.levels))
+        for metric in METRICS
+        for source in (RAW, POST_PROCESSED)
+    ]
+    levels = [words(level) for level in release.levels]
+    panels = {
+        metric.title: {
+            source: [values[metric.name, source, level] for level in release.levels] for source in (RAW, POST_PROCESSED)
+        }
+        for metric in METRICS
+    }
+    return {
+        "accuracy (synthetic data)": preview(["metric", "source", *levels], rows),
+        "accuracy by level (synthetic data)": picture(accuracy_by_level(levels, panels)),
+    }
+
+
+def _written(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:,.4g}"
+
+
+_DESCRIPTION = """How far raw measurements and post-processed estimates are from the truth, at every level:
+
+- `population`: the mean over places of |x̂ − x|, x being the place's population;
+- `race_by_hispanic`: the mean of |x̂ − x| over places and the 126 counts by race and Hispanic origin;
+- `histogram`: ½ Σ |x̂ − x| / N over all places and cells, N being the number of persons. Of the estimates it is the
+  total variation distance where the total is held. Raw answers to `detailed` are no proper histogram (they may be
+  negative and do not add up to N), so that theirs may exceed 1;
+- `occupied`: the mean over places of |x̂ − x|, x being the place's occupied housing units.
+
+Raw figures are those of the query's own answers, and missing where a level does not measure it. Confidential, for they
+compare with the truth; never published, and shown for synthetic datasets only."""

@@ -1,0 +1,107 @@
+"""A picture of accuracy by geographic level, measurements beside what is made of them, as PNG bytes.
+
+Here belongs drawing; the figures come from `accuracy`. Style and size are those of `assets.pictures`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from textwrap import fill
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from assets.pictures import BLUE, DOTS_PER_INCH, GRID, INK, QUIET, VERMILION, WIDTH, png
+
+_COLUMNS = 2
+_PANEL_HEIGHT = 2.8
+_LEVEL_LETTERS = 7
+_LOOKS = ((VERMILION, "s", -0.09), (BLUE, "o", 0.09))
+"""Of the first and the second source: color, marker, and how far beside the level it stands."""
+_ROOM = 2.5
+"""By what factor the axis goes beyond the least and the greatest value."""
+_PLAINLY = 0.001, 100_000
+"""Powers of ten are written in full between these."""
+
+
+def accuracy_by_level(levels: Sequence[str], panels: Mapping[str, Mapping[str, Sequence[float | None]]]) -> bytes:
+    """A panel for each metric: its value at every level, for each of two sources, on a logarithmic scale.
+
+    A value of 0 has no logarithm: it stands on the lower edge, as an empty mark.
+
+    Args:
+        levels: in words, from the widest.
+        panels: by title: by source, the same two in all, a value for each level; None for none.
+
+    Returns:
+        PNG bytes, 1080 pixels wide.
+
+    Raises:
+        ValueError: if there is no panel, or a panel has not a value or None for each level and two sources.
+    """
+    shapes = [[len(values) for values in sources.values()] for sources in panels.values()]
+    if not shapes or any(shape != [len(levels)] * len(_LOOKS) for shape in shapes):
+        raise ValueError("a chart of accuracy needs a panel, and in each two sources with a value for every level")
+    rows = math.ceil(len(panels) / _COLUMNS)
+    figure = Figure(figsize=(WIDTH, 0.9 + _PANEL_HEIGHT * rows), dpi=DOTS_PER_INCH, facecolor="white")
+    figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
+    FigureCanvasAgg(figure)
+    figure.suptitle("Accuracy by geographic level", x=0.015, ha="left", fontsize=13, fontweight="bold", color=INK)
+    grid = figure.add_gridspec(rows, _COLUMNS)
+    for number, (title, sources) in enumerate(panels.items()):
+        axes = figure.add_subplot(grid[divmod(number, _COLUMNS)])
+        _style(axes, title)
+        _draw(axes, sources)
+        axes.set_xticks(range(len(levels)), [fill(level, _LEVEL_LETTERS) for level in levels])
+        axes.set_xlim(-0.5, len(levels) - 0.5)
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=len(_LOOKS),
+        frameon=False,
+        fontsize=10,
+        labelcolor=INK,
+        title="Scales are logarithmic. An empty mark on the lower edge is an error of exactly 0.",
+        title_fontproperties={"size": 10},
+    ).get_title().set_color(QUIET)
+    return png(figure)
+
+
+def _style(axes: Axes, title: str) -> None:
+    axes.set_title(title.replace(": ", ":\n"), loc="left", fontsize=10, color=INK, parse_math=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(QUIET)
+    axes.tick_params(labelsize=9, colors=INK)
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def _draw(axes: Axes, sources: Mapping[str, Sequence[float | None]]) -> None:
+    positive = [value for values in sources.values() for value in values if value]
+    least, most = (min(positive) / _ROOM, max(positive) * _ROOM) if positive else (0.1, 10.0)
+    axes.set_yscale("log")
+    axes.set_ylim(least, most)
+    axes.yaxis.set_major_locator(LogLocator(numticks=6))
+    axes.yaxis.set_major_formatter(_power_of_ten)
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    for (source, values), (color, marker, aside) in zip(sources.items(), _LOOKS, strict=True):
+        places = [number + aside for number in range(len(values))]
+        drawn = [value or math.nan for value in values]
+        axes.plot(places, drawn, color=color, marker=marker, markersize=5.5, linewidth=1.2, label=source)
+        for place, value in zip(places, values, strict=True):
+            if value == 0:
+                axes.plot(
+                    place,
+                    least,
+                    color=color,
+                    marker=marker,
+                    markersize=6.5,
+                    markerfacecolor="white",
+                    clip_on=False,
+                    zorder=4,
+                )
+
+
+def _power_of_ten(number: float, _: float) -> str:
+    return f"{number:g}" if _PLAINLY[0] <= number <= _PLAINLY[1] else f"$10^{{{round(math.log10(number))}}}$"

@@ -1,0 +1,346 @@
+"""A level's estimates, from its noisy measurements and the estimates of the level above: whole, or not at all.
+
+Here belongs the stage: what it reads, what it makes of it in which order, and the label by which it finds that there is
+nothing left to do. Estimation itself is `mechanisms.topdown.estimation`'s, the pool of processes is `workers`'.
+
+Estimates are labelled with a digest of all they depend on: the draw, spine and invariants by content, the limits, the
+level above with its own label, and the version of the method. Stored estimates with the label that is due and with the
+content that the label was given for are not made again; so a run that was killed goes on, when it is launched again, at
+the level it had reached, to the same end: nothing depends on time, order or the number of processes.
+
+While it is computed no database is open. Measurements are read some thousand places at a time, each time in a session
+of its own: a session that reads keeps other processes from writing, and must not last for minutes. What may have been
+written in between is looked for whenever a session opens. Results are kept in memory, cells that are not zero alone,
+and written in one transaction at the end.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from assets.charge.draw import StaleInputError
+from assets.topdown.limits import limits_of
+from assets.topdown.measurements import read_batch
+from assets.topdown.release import DRAWN, INVARIANTS, SPINE, TopDownRelease
+from assets.topdown.spine import geoids
+from assets.topdown.tree import plural, read_tree
+from assets.topdown.workers import Outcome, Task, outcomes
+from mechanisms.topdown.design import SCHEMAS, words
+from mechanisms.topdown.estimation import Families
+from mechanisms.topdown.feasibility import Limits
+from mechanisms.topdown.schema import Schema
+from resources.statements import Table, Zone
+from resources.warehouse import Session, Warehouse
+
+VERSION = 1
+"""Raised when the same measurements would give other estimates."""
+
+PLACES_AT_A_TIME = 4_000
+"""Read in one session: of production's measurements 40 MB."""
+
+PLACES_OF_A_TASK = 400
+"""Given to a process at a time; fewer where there are few. A parent's children are never divided."""
+
+SECONDS_BETWEEN_REPORTS = 5.0
+
+Report = Callable[[int, int], None]
+"""Told how many parents' children are estimated, and how many there are."""
+
+Cells = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+"""Places, cells and counts, all that are not zero, in order."""
+
+
+@dataclass(frozen=True)
+class Estimation:
+    """How a level's estimates were made, as it is stored beside them.
+
+    Attributes:
+        version: the label: a digest of everything that they depend on.
+        content: the content hash of the table of estimates.
+        places: how many there are.
+        parents: whose children they are.
+        solved: how many (parent, histogram) have children that constraints alone do not determine.
+        gap: the largest duality gap of a real-valued solution, relative to its objective (absolute below 1).
+        violation: the largest violation of a constraint by a real-valued solution; integers violate none.
+        seconds: of processor time, over all processes.
+    """
+
+    version: str
+    content: str
+    places: int
+    parents: int
+    solved: int
+    gap: float
+    violation: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Basis:
+    """What all levels depend on, as it is stored.
+
+    Attributes:
+        draw_id: the draw that the measurements are of.
+        content: the content hash of spine and invariants.
+    """
+
+    draw_id: str
+    content: str
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is known of a level before measurements are read.
+
+    Attributes:
+        basis: what all levels depend on.
+        due: the label.
+        starts: shape (parents + 1,): the children of each parent.
+        parents: what each is called where its children cannot be estimated.
+        limits: of the level's places, by histogram.
+        above: the parents' estimates, by histogram; None at the root.
+    """
+
+    basis: _Basis
+    due: str
+    starts: NDArray[np.int64]
+    parents: tuple[str, ...]
+    limits: Mapping[str, Limits]
+    above: Mapping[str, Cells] | None
+
+
+def estimate_level(warehouse: Warehouse, release: TopDownRelease, level: str, report: Report) -> Estimation:
+    """Estimate all places of a level and store their histograms, unless what is stored is what is due.
+
+    Args:
+        warehouse: of which the public zone is read and written.
+        release: with how many processes work at a time; the result does not depend on it.
+        level: one of its levels; the one above must be there.
+        report: called every few seconds, and when all is done.
+
+    Raises:
+        StaleInputError: if the level above is not estimated from the stored measurements, or what is read is written
+            anew meanwhile.
+        MeasurementError: if measurements are missing.
+        NotSolvedError, NotRoundedError: if a parent's children cannot be estimated; the message names it.
+        WorkerError: if one of the processes ends before its time.
+        InfeasibleError, SpineError: if stored invariants or the stored spine are not what was charged.
+    """
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        basis, limits = _basis(session, release), limits_of(session, release)
+        labels = _labels(release, basis, limits)
+        stored = stored_estimation(session, release, level)
+        if stored and stored.version == labels[level]:
+            return stored
+        plan = _plan(session, release, level, basis, labels, limits)
+    found: list[Outcome] = []
+    done, parents, reported = 0, len(plan.parents), time.monotonic()
+    processes = min(_processes(release), parents)
+    with closing(outcomes(_tasks(warehouse, release, level, plan), processes)) as solved:
+        for outcome in solved:
+            found.append(outcome)
+            done += outcome.parents
+            if done == parents or time.monotonic() - reported >= SECONDS_BETWEEN_REPORTS:
+                report(done, parents)
+                reported = time.monotonic()
+    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+        if _drawn(session, release) != basis.draw_id:
+            raise StaleInputError(f"{release.schema}: what {level} is estimated from was written anew meanwhile")
+        return _write(session, release, level, plan, sorted(found, key=lambda outcome: outcome.first))
+
+
+def stored_estimation(session: Session, release: TopDownRelease, level: str) -> Estimation | None:
+    """How the stored estimates of a level were made; None if there are none, or they are not what was stored."""
+    table, account = _account(release, level)
+    if not session.columns(table) or not session.columns(account):
+        return None
+    stored = Estimation(*session.row("warehouse/all", source=account))
+    return stored if session.content_version([table]) == stored.content else None
+
+
+def levels_not_as_made(session: Session, release: TopDownRelease) -> list[str]:
+    """The levels whose stored estimates were altered, or not made from draw, spine and invariants as they are."""
+    labels = _labels(release, _basis(session, release), limits_of(session, release))
+    stored = {level: stored_estimation(session, release, level) for level in release.levels}
+    return [level for level, made in stored.items() if made is None or made.version != labels[level]]
+
+
+def _processes(release: TopDownRelease) -> int:
+    return release.processes or os.cpu_count() or 1
+
+
+def _account(release: TopDownRelease, level: str) -> tuple[Table, Table]:
+    """The table of a level's estimates, and that of how they were made."""
+    name = release.estimates(level)
+    return release.public(name), release.public(f"{name}_made")
+
+
+def _basis(session: Session, release: TopDownRelease) -> _Basis:
+    return _Basis(
+        _drawn(session, release), session.content_version([release.public(SPINE), release.public(INVARIANTS)])
+    )
+
+
+def _drawn(session: Session, release: TopDownRelease) -> str:
+    (draw_id,) = session.row("warehouse/labelled", table=release.public(DRAWN), column="draw_id")
+    return str(draw_id)
+
+
+def _labels(release: TopDownRelease, basis: _Basis, limits: Mapping[str, Sequence[Limits]]) -> dict[str, str]:
+    """By level, the label that is due."""
+    labels: dict[str, str] = {}
+    label = ""
+    for depth, level in enumerate(release.levels):
+        content = [_digest(limits[histogram][depth]) for histogram in SCHEMAS]
+        facts = [VERSION, release.design.as_record(), basis.draw_id, basis.content, level, content, label]
+        labels[level] = label = sha256(json.dumps(facts).encode()).hexdigest()
+    return labels
+
+
+def _digest(limits: Limits) -> str:
+    digest = sha256()
+    for array in (limits.lower, limits.upper, limits.totals):
+        digest.update(repr(array.shape).encode())
+        digest.update(array.astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def _plan(
+    session: Session,
+    release: TopDownRelease,
+    level: str,
+    basis: _Basis,
+    labels: Mapping[str, str],
+    limits_of_levels: Mapping[str, Sequence[Limits]],
+) -> _Plan:
+    depth = release.levels.index(level)
+    limits = {histogram: of_levels[depth] for histogram, of_levels in limits_of_levels.items()}
+    starts = read_tree(session, release).starts(level)
+    if not depth:
+        return _Plan(basis, labels[level], starts, (level,), limits, None)
+    above = release.levels[depth - 1]
+    stored = stored_estimation(session, release, above)
+    if stored is None or stored.version != labels[above]:
+        raise StaleInputError(
+            f"{release.schema}: the estimates of {above} are not those of the stored measurements; materialize "
+            f"{release.estimates(above)} first"
+        )
+    parents = tuple(f"{plural(level)} of {words(above)} {geoid}" for geoid in geoids(session, release, above))
+    return _Plan(basis, labels[level], starts, parents, limits, _estimated(session, release, above))
+
+
+def _estimated(session: Session, release: TopDownRelease, level: str) -> dict[str, Cells]:
+    found: dict[str, Cells] = {}
+    for histogram in SCHEMAS:
+        rows = session.arrow(
+            "topdown/estimated", {"histogram": histogram}, estimates=release.public(release.estimates(level))
+        )
+        number, cell, count = (rows[name].to_numpy() for name in ("number", "cell", "count"))
+        found[histogram] = (number, cell, count)
+    return found
+
+
+def _tasks(warehouse: Warehouse, release: TopDownRelease, level: str, plan: _Plan) -> Iterator[Task]:
+    """All parents, a task at a time. Between tasks no session is open."""
+    starts = plan.starts
+    of_a_task = min(PLACES_OF_A_TASK, -(-int(starts[-1]) // (8 * _processes(release))))
+    for first, last in _parts(starts, 0, len(plan.parents), PLACES_AT_A_TIME):
+        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            if _drawn(session, release) != plan.basis.draw_id:
+                raise StaleInputError(f"{release.schema}: measurements were drawn anew while {level} was estimated")
+            read = int(starts[first]), int(starts[last])
+            answers = {histogram: _answers(session, release, histogram, level, *read) for histogram in SCHEMAS}
+        for begin, end in _parts(starts, first, last, of_a_task):
+            families = {
+                histogram: _families(release, schema, level, plan, (begin, end), answers[histogram], read[0])
+                for histogram, schema in SCHEMAS.items()
+            }
+            yield Task(int(starts[begin]), end - begin, families)
+
+
+def _parts(starts: NDArray[np.int64], first: int, last: int, places: int) -> Iterator[tuple[int, int]]:
+    """Ranges of parents whose children are at most so many together, or one parent's."""
+    while first < last:
+        end = int(np.searchsorted(starts, starts[first] + places, side="right")) - 1
+        end = min(max(end, first + 1), last)
+        yield first, end
+        first = end
+
+
+def _answers(
+    session: Session, release: TopDownRelease, histogram: str, level: str, first: int, last: int
+) -> dict[str, NDArray[np.int32]]:
+    """By query, the answers of neighbouring places, shape (places, marginal cells), as they are stored."""
+    return {
+        measured.query: read_batch(session, release, measured, first, last).answers.astype(np.int32)
+        for measured in release.design.measured_at(histogram, level)
+    }
+
+
+def _families(
+    release: TopDownRelease,
+    schema: Schema,
+    level: str,
+    plan: _Plan,
+    parents: tuple[int, int],
+    answers: Mapping[str, NDArray[np.int32]],
+    read: int,
+) -> Families:
+    """A range of parents, with answers of which the first are those of the place with the number `read`."""
+    begin, end = parents
+    first, last = (int(start) for start in plan.starts[[begin, end]])
+    limits = plan.limits[schema.name]
+    histograms = None
+    if plan.above is not None:
+        number, cell, count = plan.above[schema.name]
+        own = slice(*np.searchsorted(number, [begin, end]))
+        histograms = np.zeros((end - begin, schema.size), dtype=np.int64)
+        histograms[number[own] - begin, cell[own]] = count[own]
+    return Families(
+        schema,
+        plan.parents[begin:end],
+        plan.starts[begin : end + 1] - first,
+        {measured.query: measured.variance for measured in release.design.measured_at(schema.name, level)},
+        {query: rows[first - read : last - read] for query, rows in answers.items()},
+        Limits(limits.lower[first:last], limits.upper[first:last], limits.totals[first:last]),
+        histograms,
+    )
+
+
+def _write(session: Session, release: TopDownRelease, level: str, plan: _Plan, found: list[Outcome]) -> Estimation:
+    table, account = _account(release, level)
+    rows: list[pa.Table] = []
+    for histogram in SCHEMAS:
+        number = np.concatenate([each.first + each.children[histogram].children for each in found])
+        rows.append(
+            pa.table(
+                {
+                    "histogram": pa.array([histogram]).take(pa.array(np.zeros(len(number), dtype=np.int64))),
+                    "number": number,
+                    "cell": np.concatenate([each.children[histogram].cells for each in found]),
+                    "count": np.concatenate([each.children[histogram].counts for each in found]),
+                }
+            )
+        )
+    session.create(table, "topdown/estimates", found=session.lend("found", pa.concat_tables(rows)))
+    children = [of_task for each in found for of_task in each.children.values()]
+    estimation = Estimation(
+        plan.due,
+        session.content_version([table]),
+        int(plan.starts[-1]),
+        len(plan.parents),
+        sum(each.solved for each in children),
+        max(each.gap for each in children),
+        max(each.violation for each in children),
+        sum(each.seconds for each in found),
+    )
+    session.create(account, "topdown/estimation", vars(estimation))
+    return estimation

@@ -1,0 +1,198 @@
+"""What is published of a release by TopDown: tables, microdata, spine, held statistics and noisy measurements.
+
+Here belong the tables as the data dictionary describes them. Making them belongs in `tables`, `microdata` and the
+stages before.
+"""
+
+from assets.publication.package import PublishedColumn, PublishedTable
+from assets.topdown.measurements import COLUMNS
+from assets.topdown.microdata import RECORD_COLUMNS, RECORDED
+from assets.topdown.release import (
+    MEASUREMENTS,
+    PERSONS_TABLE,
+    QUERIES,
+    QUERY_CELLS,
+    RECORDS,
+    SPINE,
+    UNITS_TABLE,
+    TopDownRelease,
+)
+from assets.topdown.tables import code_columns, exact_products, exact_table, redistricting_table, redistricting_tables
+from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, words
+from mechanisms.topdown.redistricting import CODES, RedistrictingTable
+
+_RECORD_TITLES = {
+    PERSONS_TABLE: "Privacy-protected microdata: persons",
+    UNITS_TABLE: "Privacy-protected microdata: housing units",
+}
+
+
+def published_tables(release: TopDownRelease) -> tuple[PublishedTable, ...]:
+    """The declared products, and always the spine and the lists of queries and of their cells."""
+    return (
+        *(_redistricting(release, table) for table in redistricting_tables(release)),
+        *(_records(release, name) for name in RECORDS if name in release.products),
+        *(_exact(release, name) for name in exact_products(release)),
+        *((_measurements(release),) if MEASUREMENTS in release.products else ()),
+        _queries(release),
+        _query_cells(release),
+        _spine(release),
+    )
+
+
+def _redistricting(release: TopDownRelease, table: RedistrictingTable) -> PublishedTable:
+    return PublishedTable(
+        table.name.lower(),
+        f"{table.name}: {table.title}",
+        f"Universe: {table.universe}. A row for every place of every level, by exact aggregation of the "
+        "privacy-protected microdata. A label lists the cells that a cell is a part of, the table's total first.",
+        redistricting_table(release, table.name),
+        (
+            _level(release),
+            PublishedColumn("geoid", "string", "Code of the place"),
+            *(PublishedColumn(cell.name, "integer", cell.label) for cell in table.cells),
+        ),
+        ("level", "geoid"),
+    )
+
+
+def _records(release: TopDownRelease, name: str) -> PublishedTable:
+    schema = RECORDED[name]
+    return PublishedTable(
+        name,
+        _RECORD_TITLES[name],
+        "Records made from the estimated histograms, as many as those count. They are no one's records, and what they "
+        "say of a place differs from the truth, save for the invariants.",
+        release.public(name),
+        (
+            PublishedColumn("record", "integer", RECORD_COLUMNS["record"]),
+            PublishedColumn("geoid", "string", f"Code of the {words(release.finest)}"),
+            *(
+                PublishedColumn(each.name, "integer", RECORD_COLUMNS[each.name], CODES[each.name])
+                for each in schema.attributes
+            ),
+        ),
+        ("record",),
+    )
+
+
+def _exact(release: TopDownRelease, name: str) -> PublishedTable:
+    level = release.design.invariants[name]
+    types = {code: label for code, label in CODES["hhgq"].items() if code}
+    return PublishedTable(
+        name,
+        f"Exact: {STATISTICS[name].format(level=words(level))}",
+        "An invariant, published at its true values: the guarantee compares only data sets that agree on it.",
+        exact_table(release, name),
+        (
+            PublishedColumn("level", "string", "Geographic level", {level: ""}),
+            PublishedColumn("geoid", "string", "Code of the place"),
+            *(
+                (PublishedColumn("category", "integer", "Type of group quarters", types),)
+                if name == GROUP_QUARTERS
+                else ()
+            ),
+            PublishedColumn("count", "integer", "The exact count"),
+        ),
+        ("level", "geoid", *(("category",) if name == GROUP_QUARTERS else ())),
+    )
+
+
+def _measurements(release: TopDownRelease) -> PublishedTable:
+    return PublishedTable(
+        MEASUREMENTS,
+        "Noisy measurements",
+        "Every answer that was released with noise, before estimation; answers may be negative. A row for each place "
+        f"and query, whose answers are in the order of `position` in `{QUERY_CELLS}`; to each, independent discrete "
+        f"Gaussian noise of the variance in `{QUERIES}` was added. Parquet only.",
+        release.public(MEASUREMENTS),
+        (
+            _histogram(),
+            _level(release),
+            _query(release),
+            PublishedColumn("number", "integer", COLUMNS["number"]),
+            PublishedColumn("geoid", "string", COLUMNS["geoid"]),
+            PublishedColumn("answers", "integers", COLUMNS["answers"]),
+        ),
+        ("histogram", "level", "query", "number"),
+    )
+
+
+def _queries(release: TopDownRelease) -> PublishedTable:
+    return PublishedTable(
+        QUERIES,
+        "Queries, budgets and variances",
+        "What is measured at each level. The noise of every answer is an independent discrete Gaussian of the variance "
+        "σ² = 1/ρ of its query.",
+        release.public(QUERIES),
+        (
+            _histogram(),
+            _level(release),
+            _query(release),
+            PublishedColumn("share_of_level", "string", "Share of the histogram's ρ that the level has, a fraction"),
+            PublishedColumn("share_of_query", "string", "Share of the level's ρ that the query has, a fraction"),
+            PublishedColumn("rho", "string", "ρ of the query at the level (zCDP), an exact fraction"),
+            PublishedColumn("variance", "string", "σ² of each answer's noise, an exact fraction"),
+            PublishedColumn("variance_decimal", "decimal", "The same, to 18 decimals"),
+            PublishedColumn("cells", "integer", "Number of answers for each place"),
+        ),
+        ("histogram", "level", "query"),
+    )
+
+
+def _query_cells(release: TopDownRelease) -> PublishedTable:
+    return PublishedTable(
+        QUERY_CELLS,
+        "Cells of the queries",
+        "What each answer counts: the records with these codes. A column is empty where the query's cells do not tell "
+        "the attribute, or the histogram has no such attribute.",
+        release.public(QUERY_CELLS),
+        (
+            _histogram(),
+            _query(release),
+            PublishedColumn("position", "integer", "Position in the list of answers, from 0"),
+            *(PublishedColumn(name, "integer", _said_of(name), CODES[name], required=False) for name in code_columns()),
+        ),
+        ("histogram", "query", "position"),
+    )
+
+
+def _said_of(name: str) -> str:
+    return RECORD_COLUMNS.get(name, "Household, or kind of group quarters")
+
+
+def _spine(release: TopDownRelease) -> PublishedTable:
+    return PublishedTable(
+        SPINE,
+        "Geographic spine",
+        "The tree of places: every place of a level lies in one place of the level above.",
+        release.public(SPINE),
+        (
+            _level(release),
+            PublishedColumn("depth", "integer", "Steps from the widest level"),
+            PublishedColumn("number", "integer", "Number of the place within its level, from 0"),
+            PublishedColumn("geoid", "string", "Code of the place"),
+            PublishedColumn(
+                "parent", "integer", "Number of the place of the level above that it lies in", required=False
+            ),
+        ),
+        ("level", "number"),
+    )
+
+
+def _level(release: TopDownRelease) -> PublishedColumn:
+    return PublishedColumn("level", "string", "Geographic level", dict.fromkeys(release.levels, ""))
+
+
+def _histogram() -> PublishedColumn:
+    return PublishedColumn(
+        "histogram",
+        "string",
+        "What is counted",
+        {name: f"By {', '.join(each.name for each in schema.attributes)}" for name, schema in SCHEMAS.items()},
+    )
+
+
+def _query(release: TopDownRelease) -> PublishedColumn:
+    asked = dict.fromkeys((each.query for each in release.design.measured), "")
+    return PublishedColumn("query", "string", "The attributes that the answers are by, joined by *", asked)

@@ -1,0 +1,242 @@
+"""The asset `tables`: the redistricting tables, held statistics, and what a reader needs to decode the measurements.
+
+Here belong aggregating the microdata, and the lists of queries and of their cells. What each cell of a table counts
+belongs in `mechanisms.topdown.redistricting`.
+"""
+
+from collections.abc import Iterable
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+
+import dagster as dg
+import numpy as np
+import pyarrow as pa
+
+from assets.conventions import attributes, preview
+from assets.topdown.microdata import RECORDED, strides
+from assets.topdown.release import INVARIANTS, QUERIES, QUERY_CELLS, SPINE, TABLES, TopDownRelease
+from assets.topdown.spine import stage_ancestry
+from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign
+from mechanisms.topdown.redistricting import REDISTRICTING, RedistrictingTable
+from mechanisms.topdown.schema import Schema
+from resources.statements import Fragment, Table, Zone
+from resources.warehouse import Made, Session, Warehouse
+
+CODE_VERSION = "1"
+
+PLACES = 18
+_VARIANCE = pa.decimal128(38, PLACES)
+_CONTEXT = Context(prec=38, rounding=ROUND_HALF_EVEN)
+
+
+def build_tables(release: TopDownRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "tables"]`."""
+    named = ", ".join(f"{table.name} ({table.title})" for table in redistricting_tables(release)) or "none"
+
+    @dg.asset(
+        key=release.key("tables"),
+        deps=[release.key("spine"), release.key("invariants"), release.key("microdata")],
+        group_name=release.schema,
+        description=(
+            f"The redistricting tables: {named}, for every place of every level, by exact aggregation of the "
+            f"microdata. And what the noisy measurements are of: `{QUERIES}` with budgets and variances, "
+            f"`{QUERY_CELLS}` with the codes of every answer; and statistics that are held exactly. Public data "
+            "only."
+        ),
+        code_version=CODE_VERSION,
+        **attributes("tabulation", Zone.PUBLIC, {"duckdb", "sql"}),
+    )
+    def tables(warehouse: Warehouse) -> dg.MaterializeResult:
+        with warehouse.session(writes=Zone.PUBLIC) as session:
+            made = tables_made(session, release)
+            with session.transaction():
+                for table, (name, values, names) in made.items():
+                    session.create(table, name, values, **names)
+            version = session.content_version(list(made))
+            rows = {table.name: session.count(table) for table in made}
+            shown = {
+                f"{table.name}: {table.title} ({release.levels[0]})": _of_root(session, release, table)
+                for table in redistricting_tables(release)
+            }
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(version),
+            metadata={
+                **shown,
+                "tables": preview(["table", "rows"], [(name, f"{count:,}") for name, count in rows.items()]),
+                "dagster/row_count": sum(rows.values()),
+            },
+        )
+
+    return tables
+
+
+def redistricting_tables(release: TopDownRelease) -> tuple[RedistrictingTable, ...]:
+    """The redistricting tables that a release publishes, in the standard order."""
+    return tuple(REDISTRICTING[name] for name in TABLES if name in release.products)
+
+
+def redistricting_table(release: TopDownRelease, name: str) -> Table:
+    """Where a redistricting table is."""
+    return release.public(name.lower())
+
+
+def tables_made(session: Session, release: TopDownRelease) -> dict[Table, Made]:
+    """By table that the asset writes: how it is made from microdata, spine and design.
+
+    Records are counted by cell and staged; what is returned reads the staged counts, in this session.
+    """
+    made: dict[Table, Made] = {
+        release.public(QUERIES): _lent(session, "made_queries", queries(release.design)),
+        release.public(QUERY_CELLS): _lent(session, "made_query_cells", query_cells(release.design)),
+    }
+    for name in exact_products(release):
+        names = {"invariants": release.public(INVARIANTS), "by_type": name == GROUP_QUARTERS}
+        made[exact_table(release, name)] = ("topdown/exact", {"invariant": name}, names)
+    published = redistricting_tables(release)
+    if published:
+        ancestry = stage_ancestry(session, release)
+        schemas = {table.schema.name: table.schema for table in published}
+        counts = {name: _stage_counts(session, release, schema) for name, schema in schemas.items()}
+        for table in published:
+            made[redistricting_table(release, table.name)] = (
+                "topdown/redistricting",
+                {},
+                {
+                    "counts": counts[table.schema.name],
+                    "ancestry": ancestry,
+                    "spine": release.public(SPINE),
+                    "leaf_of": session.lend(f"leaves_of_{table.name}", _leaves(table)),
+                    "leaves": len(table.leaves),
+                    "cells": [(cell.name, table.parts(cell)) for cell in table.cells],
+                },
+            )
+    return made
+
+
+def exact_products(release: TopDownRelease) -> tuple[str, ...]:
+    """The statistics that a release publishes exactly."""
+    return tuple(name for name in STATISTICS if name in release.products)
+
+
+def exact_table(release: TopDownRelease, name: str) -> Table:
+    """Where a statistic that is published exactly is."""
+    return release.public(f"exact_{name}")
+
+
+def queries(design: TopDownDesign) -> pa.Table:
+    """What is measured: a row for each query of a histogram at a level, with its budget and variance.
+
+    Returns:
+        Columns `histogram`, `level`, `query`, `share_of_level`, `share_of_query` and `rho` and `variance` as exact
+        fractions in text, `variance_decimal` to 18 decimals, and `cells`, the number of answers in each place.
+    """
+    rows = []
+    for each in design.measured:
+        allocation = design.allocations[each.histogram]
+        rows.append(
+            {
+                "histogram": each.histogram,
+                "level": each.level,
+                "query": each.query,
+                "share_of_level": str(allocation.levels[each.level]),
+                "share_of_query": str(allocation.queries[each.level][each.query]),
+                "rho": str(each.loss.rho),
+                "variance": str(each.variance),
+                "variance_decimal": _decimal(each.variance.numerator, each.variance.denominator),
+                "cells": each.marginal.size,
+            }
+        )
+    texts = ("histogram", "level", "query", "share_of_level", "share_of_query", "rho", "variance")
+    schema = pa.schema(
+        [*((name, pa.string()) for name in texts), ("variance_decimal", _VARIANCE), ("cells", pa.int64())]
+    )
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def query_cells(design: TopDownDesign) -> pa.Table:
+    """What each answer counts: a row for each cell of each query, in the order of the answers.
+
+    Returns:
+        Columns `histogram`, `query`, `position` from 0, and a column for each attribute and recode of all histograms,
+        with the code of all records that the cell counts; NULL where the query's cells do not tell it.
+    """
+    parts = []
+    for histogram, query in dict.fromkeys((each.histogram, each.query) for each in design.measured):
+        schema = SCHEMAS[histogram]
+        size = schema.marginal(query).size
+        columns = {name: pa.nulls(size, pa.int64()) for name in code_columns()}
+        columns |= {name: _told(schema, query, name) for name in _names(schema)}
+        parts.append(
+            pa.table(
+                {
+                    "histogram": pa.repeat(histogram, size),
+                    "query": pa.repeat(query, size),
+                    "position": pa.array(np.arange(size)),
+                    **columns,
+                }
+            )
+        )
+    return pa.concat_tables(parts)
+
+
+def code_columns() -> tuple[str, ...]:
+    """The attributes and recodes of all histograms."""
+    return tuple(name for schema in SCHEMAS.values() for name in _names(schema))
+
+
+def _names(schema: Schema) -> list[str]:
+    return [*(attribute.name for attribute in schema.attributes), *(recode.name for recode in schema.recodes)]
+
+
+def _told(schema: Schema, query: str, name: str) -> pa.Array:
+    """The code of each of a query's cells in an attribute or a recode; NULL if it is not the same for all records."""
+    marginal, codes = schema.marginal(query), schema.marginal(name).cells
+    found = np.zeros(marginal.size, dtype=np.int64)
+    found[marginal.cells] = codes
+    return pa.array(found) if np.array_equal(found[marginal.cells], codes) else pa.nulls(marginal.size, pa.int64())
+
+
+def _decimal(numerator: int, denominator: int) -> Decimal:
+    return _CONTEXT.divide(Decimal(numerator), Decimal(denominator)).quantize(
+        Decimal(1).scaleb(-PLACES), context=_CONTEXT
+    )
+
+
+def _lent(session: Session, name: str, rows: pa.Table) -> Made:
+    return "warehouse/all", {}, {"source": session.lend(name, rows)}
+
+
+def _stage_counts(session: Session, release: TopDownRelease, schema: Schema) -> Fragment:
+    return session.stage(
+        f"counted_{schema.name}",
+        "topdown/records_by_cell",
+        {"finest": release.finest},
+        records=release.public(_records_of(schema)),
+        spine=release.public(SPINE),
+        attributes=strides(schema),
+    )
+
+
+def _records_of(schema: Schema) -> str:
+    (name,) = (name for name, counted in RECORDED.items() if counted is schema)
+    return name
+
+
+def _leaves(table: RedistrictingTable) -> pa.Table:
+    cells = np.flatnonzero(table.leaf_of >= 0)
+    return pa.table({"cell": cells, "leaf": table.leaf_of[cells]})
+
+
+def _of_root(session: Session, release: TopDownRelease, table: RedistrictingTable) -> dg.MarkdownMetadataValue:
+    """A table's cells at the root, whole, for the asset's page."""
+    (row,) = session.rows(
+        "topdown/of_level", {"level": release.levels[0]}, table=redistricting_table(release, table.name)
+    )
+    _, _, *counts = row
+    return preview(["", "count"], _indented(table, counts))
+
+
+def _indented(table: RedistrictingTable, counts: Iterable[int]) -> list[tuple[str, str]]:
+    return [
+        ("\u2003" * (len(cell.path) - 1) + cell.path[-1], f"{count:,}")
+        for cell, count in zip(table.cells, counts, strict=True)
+    ]

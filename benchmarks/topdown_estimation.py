@@ -1,0 +1,165 @@
+"""TopDown from the draw to the finest level's estimates, at three sizes of a synthetic census of two states.
+
+Here belongs the measurement. The stages are the ones that the assets run, with the production spine, allocations and
+invariants; the charge is made and not measured.
+"""
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+
+from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
+from assets.cef.synthetic import write as write_census
+from assets.charge.asset import reserve
+from assets.charge.drawing import make_draw
+from assets.topdown.estimation import estimate_level
+from assets.topdown.histograms import (
+    histograms_version,
+    places_of,
+    publish_version,
+    write_histograms,
+    write_invariants,
+)
+from assets.topdown.method import TopDownMethod
+from assets.topdown.release import TopDownRelease
+from assets.topdown.spine import write_spine
+from benchmarks.house import opened
+from benchmarks.processes import measured
+from benchmarks.result import Result
+from orchestration.components.topdown import build_release
+from orchestration.components.topdown_declaration import TopDownDeclaration
+from resources.statements import Zone
+
+SIZES = (198_500, 397_000, 794_000)
+"""Households: the largest size has 2 million persons in 44,000 blocks."""
+
+STATES = ["08", "09"]
+PROCESSES = 2
+_SAMPLED = 0.2
+
+
+def measure() -> list[Result]:
+    """Seconds of draw and estimation, peak memory of all processes together, and seconds for each block by size.
+
+    Growth is that of the time of the whole estimation for each block from the smallest to the largest size: 1 if time
+    is linear in the number of blocks.
+    """
+    home = Path(tempfile.mkdtemp(prefix="stirred-bench-"))
+    try:
+        results, for_each = [], {}
+        for households in SIZES:
+            place = str(home / str(households))
+            _, _, (blocks, persons, answers) = measured(prepare, place, households)
+            drawing, _, _ = measured(draw, place, households)
+            _, _, (seconds, peak) = measured(estimate, place, households)
+            size = f"{blocks:,} blocks"
+            for_each[households] = seconds / blocks
+            if households == SIZES[-1]:
+                name = f"TopDown, noisy measurements: {answers:,} answers (s)"
+                results.append(Result(name, drawing, 30.0, 1.0))
+                name = f"TopDown, estimation: {size}, {persons:,} persons: peak memory (GiB)"
+                results.append(Result(name, peak, 8.0, 1.0))
+            results.append(Result(f"TopDown, estimation: {size}, {persons:,} persons (s)", seconds, 600.0, 1.0))
+            shutil.rmtree(place)
+        name = "TopDown, estimation: time for each block (ms), largest against smallest size"
+        results.append(Result(name, for_each[SIZES[-1]] * 1e3, for_each[SIZES[0]] * 1e3, 1.5))
+        return results
+    finally:
+        shutil.rmtree(home)
+
+
+def prepare(home: str, households: int) -> tuple[int, int, int]:
+    """All stages up to the charge; returns how many blocks, persons and answers there are."""
+    warehouse, custody, ledger = opened(home)
+    release = _release(home, households)
+    method = TopDownMethod(release)
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
+        write_census(session, release.dataset)
+        persons = session.count(release.dataset.cef_tables()[1])
+    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
+        write_spine(session, release)
+        write_invariants(session, release)
+    with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
+        write_histograms(session, release)
+        version = histograms_version(session, release, custody)
+    publish_version(warehouse, release, version)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        method.require_chargeable(session)
+        charged = method.describe(session, custody)
+        places = places_of(session, release)
+    reserve(release, charged, custody, ledger)
+    answers = sum(places[each.level] * each.marginal.size for each in release.design.measured)
+    return places[release.finest], persons, answers
+
+
+def draw(home: str, households: int) -> None:
+    """The draw, written, and settled in the ledger."""
+    warehouse, custody, ledger = opened(home)
+    make_draw(TopDownMethod(_release(home, households)), warehouse, custody, ledger)
+
+
+def estimate(home: str, households: int) -> tuple[float, float]:
+    """All levels; returns seconds, and the peak memory of all processes together in GiB."""
+    warehouse, _, _ = opened(home)
+    release = _release(home, households)
+    with _memory() as peak:
+        started = perf_counter()
+        for level in release.levels:
+            estimate_level(warehouse, release, level, lambda done, parents: None)
+        seconds = perf_counter() - started
+    return seconds, max(peak)
+
+
+def _release(home: str, households: int) -> TopDownRelease:
+    dataset = _dataset(households)
+    declaration = TopDownDeclaration(
+        name="redistricting", dataset=dataset.name, title="Redistricting data", processes=PROCESSES
+    )
+    return build_release(declaration, {dataset.name: dataset}, Path(home) / "published")
+
+
+def _dataset(households: int) -> SyntheticCensusDeclaration:
+    return synthetic_census(SyntheticPopulation(households=households, states=STATES), name="bench", cap={"rho": 100})
+
+
+@contextmanager
+def _memory() -> Iterator[list[float]]:
+    """What this process and all below it hold in memory together, in GiB, sampled as long as the context lasts."""
+    samples = [0.0]
+    over = threading.Event()
+
+    def sample() -> None:
+        while not over.wait(_SAMPLED):
+            samples.append(sum(_resident(process) for process in _with_descendants(os.getpid())) / 2**30)
+
+    sampler = threading.Thread(target=sample, daemon=True)
+    sampler.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        sampler.join()
+
+
+def _with_descendants(process: int) -> Iterator[int]:
+    yield process
+    try:
+        children = [path.read_text().split() for path in Path(f"/proc/{process}/task").glob("*/children")]
+    except OSError:
+        return
+    for child in (child for of_thread in children for child in of_thread):
+        yield from _with_descendants(int(child))
+
+
+def _resident(process: int) -> int:
+    """Bytes, pages that processes share divided between them; 0 if the process has ended."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)

@@ -1,0 +1,24 @@
+"""The six races and the combinations of them that a person may report, in the order of their codes.
+
+Here belongs what both the census files' race codes and the redistricting tables' rows follow. Which codes a file writes
+belongs with the file's layout.
+"""
+
+from itertools import combinations
+
+SIX_RACES = (
+    "White",
+    "Black or African American",
+    "American Indian and Alaska Native",
+    "Asian",
+    "Native Hawaiian and Other Pacific Islander",
+    "Some Other Race",
+)
+
+RACE_COMBINATIONS = tuple(races for number in range(1, len(SIX_RACES) + 1) for races in combinations(SIX_RACES, number))
+"""The 63 of them: each race alone, then two races, and so on up to all six, each number in lexical order."""
+
+
+def race_label(races: tuple[str, ...]) -> str:
+    """A combination in words: `White alone`, or `White; Asian`."""
+    return f"{races[0]} alone" if len(races) == 1 else "; ".join(races)

@@ -1,0 +1,9 @@
+-- Places of which one table counts more of a part than the other of the whole.
+SELECT count(*)
+FROM {{ one }} AS one
+FULL JOIN {{ other }} AS other ON one.level = other.level AND one.geoid = other.geoid
+WHERE (
+    {% for part, whole in rules %}
+    {% if not loop.first %}AND {% endif %}{{ part | id }} <= {{ whole | id }}
+    {% endfor %}
+) IS NOT TRUE

@@ -1,0 +1,5 @@
+-- The estimated histograms of a level: the cells that are not zero.
+SELECT number, cell, count
+FROM {{ estimates }}
+WHERE histogram = $histogram
+ORDER BY number, cell

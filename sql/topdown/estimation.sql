@@ -1,0 +1,10 @@
+-- How a level's estimates were made.
+SELECT
+    $version AS version,
+    $content AS content,
+    $places::BIGINT AS places,
+    $parents::BIGINT AS parents,
+    $solved::BIGINT AS solved,
+    $gap::DOUBLE AS gap,
+    $violation::DOUBLE AS violation,
+    $seconds::DOUBLE AS seconds

@@ -1,0 +1,11 @@
+{# An invariant's counts, added up for the places of a level that is the one it is held at or above; a subquery's text,
+   included and never run alone. #}
+SELECT place.number, held.category, sum(held.count) AS count
+FROM {{ invariants }} AS held
+JOIN (
+    SELECT DISTINCT below.number AS below, above.number
+    FROM {{ ancestry }} AS below JOIN {{ ancestry }} AS above USING (finest)
+    WHERE below.depth = $held AND above.depth = $depth
+) AS place ON place.below = held.number
+WHERE held.invariant = $invariant
+GROUP BY place.number, held.category

@@ -1,0 +1,13 @@
+-- In how many places of a level a histogram does not count as many as an invariant says.
+WITH
+held AS (
+    {% include "topdown/held_above.sql" %}
+),
+estimated AS (
+    SELECT number, sum(count) AS count FROM {{ estimates }} WHERE histogram = $histogram GROUP BY number
+)
+SELECT count(*)
+FROM (SELECT number FROM {{ spine }} WHERE depth = $depth) AS place
+LEFT JOIN held USING (number)
+LEFT JOIN estimated USING (number)
+WHERE held.count IS DISTINCT FROM coalesce(estimated.count, 0)

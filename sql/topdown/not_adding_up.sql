@@ -1,0 +1,14 @@
+-- How many cells of a level's places do not have the sum of the places below them; those of no place count, too.
+WITH
+summed AS (
+    SELECT estimated.histogram, place.parent AS number, estimated.cell, sum(estimated.count) AS count
+    FROM {{ below }} AS estimated
+    LEFT JOIN (SELECT number, parent FROM {{ spine }} WHERE depth = $depth + 1) AS place USING (number)
+    GROUP BY ALL
+),
+estimated AS (
+    SELECT histogram, number, cell, sum(count) AS count FROM {{ above }} GROUP BY ALL
+)
+SELECT count(*)
+FROM estimated FULL JOIN summed USING (histogram, number, cell)
+WHERE estimated.count IS DISTINCT FROM summed.count

@@ -1,0 +1,21 @@
+-- In how many places of a level, by type of dwelling, there are persons without a dwelling, and fewer or more persons
+-- than its dwellings allow.
+WITH
+held AS (
+    {% include "topdown/held_above.sql" %}
+),
+living AS (
+    SELECT number, cell // $cells_of_a_type AS category, sum(count) AS persons
+    FROM {{ estimates }}
+    WHERE histogram = $histogram AND (cell >= $cells_of_a_type) = $group_quarters
+    GROUP BY ALL
+),
+compared AS (
+    SELECT coalesce(held.count, 0) AS dwellings, coalesce(living.persons, 0) AS persons
+    FROM held FULL JOIN living USING (number, category)
+)
+SELECT
+    count(*) FILTER (WHERE dwellings = 0 AND persons > 0),
+    count(*) FILTER (WHERE persons < $least * dwellings),
+    count(*) FILTER (WHERE dwellings > 0 AND persons > $most * dwellings)
+FROM compared

@@ -1,0 +1,18 @@
+-- Records of a histogram: one for each that is counted, numbered by place and cell.
+SELECT
+    records.record,
+    place.geoid,
+    {% for name, inner, size in attributes %}
+    records.cell // {{ inner }} % {{ size }} AS {{ name | id }}{% if not loop.last %},{% endif %}
+
+    {% endfor %}
+FROM (
+    SELECT number, cell, unnest(range(last - count + 1, last + 1)) AS record
+    FROM (
+        SELECT number, cell, count, sum(count) OVER (ORDER BY number, cell ROWS UNBOUNDED PRECEDING)::BIGINT AS last
+        FROM {{ estimates }}
+        WHERE histogram = $histogram
+    )
+) AS records
+JOIN {{ spine }} AS place ON place.level = $finest AND place.number = records.number
+ORDER BY records.record

@@ -1,0 +1,19 @@
+-- Places with places in them, of which a table says something else than the sums over those.
+WITH placed AS (
+    SELECT place.depth, place.number, place.parent, stored.*
+    FROM {{ table }} AS stored
+    JOIN {{ spine }} AS place ON place.level = stored.level AND place.geoid = stored.geoid
+)
+SELECT count(*)
+FROM placed AS whole
+JOIN (
+    SELECT
+        depth - 1 AS depth,
+        parent AS number
+        {% for column in columns %}
+        , sum({{ column | id }}) AS {{ column | id }}
+        {% endfor %}
+    FROM placed
+    GROUP BY depth, parent
+) AS parts ON parts.depth = whole.depth AND parts.number = whole.number
+WHERE NOT ({{ columns | same("whole", "parts") }})

@@ -1,0 +1,227 @@
+"""A redistricting release in YAML: what it means, what `dg check yaml` refuses, and what loading it refuses."""
+
+from copy import deepcopy
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from pydantic import ValidationError
+
+from assets.cef.declaration import DatasetDeclaration
+from assets.cef.synthetic import SyntheticPopulation, synthetic_census
+from assets.release import DeclarationError
+from assets.topdown.release import PRODUCTS, Code
+from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
+from orchestration.components.topdown import build_release
+from orchestration.components.topdown_declaration import TopDownDeclaration, topdown_design, topdown_spine
+from tests.house import small_dataset
+from tests.topdown_house import TWO_LEVELS, topdown_dataset
+
+SHORTEST = """
+name: redistricting
+dataset: town
+title: Redistricting data
+"""
+
+OWN = """
+name: redistricting
+dataset: town
+title: Redistricting data
+spine:
+  Nation: []
+  State: {prefix: 2}
+  Block: [TABBLKST, TABBLKCOU, TABTRACTCE, TABBLK]
+invariants: {population: Block}
+persons:
+  rho: 2.5
+  levels: {Nation: 1/4, State: 0.25, Block: 1/2}
+  queries:
+    Nation: {detailed: 1}
+    State: {total: 3/4, detailed: 1/4}
+    Block: {hispanic * cenrace: 1/2, hhinstlevels: "0.25", detailed: 1/4}
+units:
+  rho: 1/10
+  levels: {Nation: 1/4, State: 1/4, Block: 1/2}
+  queries: {Nation: {detailed: 1}, State: {detailed: 1}, Block: {detailed: 1}}
+delta: 1e-10
+products: [P1, H1, population]
+processes: 2
+custody: ephemeral
+"""
+
+VALIDATOR = Draft202012Validator(TopDownDeclaration.model_json_schema())
+
+
+def declared(**changes: Any) -> dict[str, Any]:
+    """The shortest declaration with changes."""
+    return deepcopy(yaml.safe_load(SHORTEST)) | changes
+
+
+def test_a_declaration_of_three_lines_is_the_2020_census() -> None:
+    declaration = TopDownDeclaration.model_validate(declared())
+    design = topdown_design(declaration)
+    assert design.levels == LEVELS == tuple(topdown_spine(declaration))
+    assert design.allocations == {"persons": PERSON_ALLOCATION, "units": UNIT_ALLOCATION}
+    assert design.invariants == {"population": "State", "housing_units": "Block", "group_quarters": "Block"}
+    assert declaration.delta == Fraction(1, 10**10)
+    assert declaration.processes == 0
+
+
+def test_levels_shares_and_invariants_of_ones_own_are_taken_exactly_as_they_are_written() -> None:
+    declaration = TopDownDeclaration.model_validate(yaml.safe_load(OWN))
+    design = topdown_design(declaration)
+    assert topdown_spine(declaration) == {
+        "Nation": Code(),
+        "State": Code(prefix=2),
+        "Block": Code(("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK")),
+    }
+    assert {each.label: each.loss.rho for each in design.measured if each.histogram == "persons"} == {
+        "persons Nation detailed": Fraction(5, 8),
+        "persons State total": Fraction(15, 32),
+        "persons State detailed": Fraction(5, 32),
+        "persons Block hispanic * cenrace": Fraction(5, 8),
+        "persons Block hhinstlevels": Fraction(5, 16),
+        "persons Block detailed": Fraction(5, 16),
+    }
+    assert design.invariants == {"population": "Block"}
+    assert design.loss == ConcentratedLoss(Fraction(5, 2) + 2 * Fraction(1, 10))
+
+
+@pytest.mark.parametrize(
+    "text", [SHORTEST, OWN, SHORTEST + "invariants: {}", SHORTEST + "spine: production\npersons: production"]
+)
+def test_what_may_be_declared_passes_the_schema_and_the_declaration_alike(text: str) -> None:
+    given = yaml.safe_load(text)
+    assert list(VALIDATOR.iter_errors(given)) == []
+    TopDownDeclaration.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "message"),
+    [
+        ({"spine": "produktion"}, "spine.production", "'production'"),
+        ({"spine": {"US": [], "Block": {"prefix": 0}}}, "prefix", "greater than or equal to 1"),
+        ({"invariants": {"households": "Block"}}, "[key]", "'population'"),
+        ({"persons": {"rho": 1}}, "levels", "Field required"),
+        ({"persons": TWO_LEVELS["persons"] | {"rho": "much"}}, "rho", "not a number or a fraction"),
+        ({"persons": TWO_LEVELS["persons"] | {"epsilon": 1}}, "epsilon", "not permitted"),
+        ({"persons": TWO_LEVELS["persons"] | {"levels": {"US": "1/0"}}}, "US", "not a number or a fraction"),
+        ({"delta": 1}, "delta", "strictly between 0 and 1"),
+        ({"products": ["P6"]}, "products.0", "'P1'"),
+        ({"processes": -1}, "processes", "greater than or equal to 0"),
+        ({"budget": 3}, "budget", "not permitted"),
+    ],
+)
+def test_what_may_not_be_declared_is_refused_by_the_schema_and_by_the_declaration_with_its_field(
+    changes: dict[str, Any], field: str, message: str
+) -> None:
+    given = declared(**changes)
+    assert list(VALIDATOR.iter_errors(given)) != []
+    with pytest.raises(ValidationError) as refused:
+        TopDownDeclaration.model_validate(given)
+    errors = refused.value.errors()
+    assert any(
+        ".".join(str(part) for part in error["loc"]).endswith(field) and message in error["msg"] for error in errors
+    ), errors
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"products": ["P1", "H1", "P1"]}, "P1: a product is declared once"),
+        ({"spine": {"US": [], "a block": ["TABBLK"]}}, "should match pattern"),
+    ],
+)
+def test_what_the_schema_cannot_say_is_refused_by_the_declaration(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TopDownDeclaration.model_validate(declared(**changes))
+
+
+def two_levels(**changes: Any) -> dict[str, Any]:
+    return declared(**(deepcopy(TWO_LEVELS) | changes))
+
+
+def shares(histogram: str, **changes: Any) -> dict[str, Any]:
+    return {histogram: TWO_LEVELS[histogram] | changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"spine": TWO_LEVELS["spine"]}, "invariants: population: there is no level State; levels are Nation, Block"),
+        (two_levels(persons="production"), "persons: levels US, State, .* are not those of the spine, Nation, Block"),
+        (two_levels(invariants={"housing_units": "Nation"}), "invariants: housing_units: .* held in every block"),
+        (two_levels(**shares("persons", levels={"Nation": "1/4", "Block": "1/4"})), "persons: levels: the shares add"),
+        (
+            two_levels(**shares("units", queries={"Nation": {"detailed": 1}, "Block": {"tenure": 1}})),
+            "units: units: the query 'tenure' names",
+        ),
+        (two_levels(**shares("persons", rho=5000)), "persons: rho lies above 0 and up to 1000"),
+        (
+            two_levels(**shares("persons", queries={"Nation": {"total": 1}, "Block": {"detailed": 1}})),
+            "persons: Nation: the query detailed has no share",
+        ),
+    ],
+)
+def test_a_design_that_cannot_be_is_refused_with_release_field_and_rule(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DeclarationError, match=f"^release town/redistricting: {message}"):
+        topdown_design(TopDownDeclaration.model_validate(declared(**changes)))
+
+
+def released(dataset: DatasetDeclaration, **changes: Any) -> Any:
+    declaration = TopDownDeclaration.model_validate(declared(dataset=dataset.name, **changes))
+    return build_release(declaration, {dataset.name: dataset}, Path("published"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"products": ["group_quarters"], "invariants": {"population": "State"}},
+            "products: group_quarters .* exactly",
+        ),
+        ({"products": ["P1", "population"], "invariants": {}}, "products: population .* exactly"),
+        (two_levels(spine={"Nation": ["TABBLKST"], "Block": ["TABBLK"]}), "spine: Nation: .* takes no columns"),
+        (two_levels(spine={"Nation": [], "Block": ["TABBLOCK"]}), "spine: Block: TABBLOCK is no column of"),
+        (two_levels(spine={"Nation": [], "Block": ["HHT"]}), "spine: Block: HHT is no column of town's geography"),
+        (two_levels(spine={"Nation": [], "Block": []}), "spine: Block: its code is made of columns or is a prefix"),
+        (two_levels(spine={"Nation": [], "Block": {"prefix": 3}}), "spine: Block: a prefix is a number of characters"),
+    ],
+)
+def test_a_release_that_cannot_be_is_refused_with_field_and_rule(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DeclarationError, match=f"^release town/redistricting: {message}"):
+        released(topdown_dataset(tmp_path), **{name: value for name, value in changes.items() if name != "dataset"})
+
+
+def test_a_dataset_without_types_of_group_quarters_is_refused_with_a_hint(tmp_path: Path) -> None:
+    dataset = topdown_dataset(tmp_path)
+    columns = {name: column for name, column in dataset.units.columns.items() if name != "GQTYPE"}
+    without = dataset.model_copy(update={"units": dataset.units.model_copy(update={"columns": columns})})
+    with pytest.raises(DeclarationError, match=r"no column GQTYPE of type VARCHAR.* group_quarters_types"):
+        released(without)
+
+
+def test_a_dataset_of_another_layout_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match="village has no persons"):
+        released(small_dataset(tmp_path))
+
+
+def test_all_products_are_published_unless_some_are_named(tmp_path: Path) -> None:
+    """Of the invariants those that are declared: no other could be."""
+    dataset = topdown_dataset(tmp_path)
+    assert released(dataset).products == PRODUCTS
+    held = released(dataset, invariants={"population": "County"}).products
+    assert set(PRODUCTS) - set(held) == {"housing_units", "group_quarters"}
+    assert released(dataset, products=["H1"]).products == ("H1",)
+
+
+def test_a_synthetic_census_can_be_released() -> None:
+    population = SyntheticPopulation(households=100, states=["44"])
+    census = synthetic_census(population, name="made_up", cap=ConcentratedLoss(Fraction(3)))
+    assert released(census).levels == LEVELS
