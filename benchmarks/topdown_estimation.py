@@ -66,7 +66,7 @@ def measure() -> list[Result]:
                 results.append(Result(name, peak, 8.0, 1.0))
             results.append(Result(f"TopDown, estimation: {size}, {persons:,} persons (s)", seconds, 600.0, 1.0))
             shutil.rmtree(place)
-        name = "TopDown, estimation: time for each block (ms), largest against smallest size"
+        name = "TopDown, estimation: ms for each block, largest against smallest size"
         results.append(Result(name, for_each[SIZES[-1]] * 1e3, for_each[SIZES[0]] * 1e3, 1.5))
         return results
     finally:

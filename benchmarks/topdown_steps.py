@@ -39,7 +39,7 @@ def measure() -> list[Result]:
         if abs(objective(queries, solution) - least) > 1e-6 * least:
             raise AssertionError("the two solutions differ by more than rounding")
     cells = round(float(np.mean([np.count_nonzero(siblings.parent) for siblings in problems])))
-    shape = f"{len(problems)} block groups of {BLOCKS} blocks, {cells} cells"
+    shape = f"{len(problems)} × {BLOCKS} blocks, {cells} cells"
     free = _block_groups(fixed=False)
     _estimated(free[0])
     whole = sum(_timed(lambda siblings=siblings: _estimated(siblings))[0] for siblings in free)
@@ -62,7 +62,9 @@ def _block_groups(*, fixed: bool) -> list[Siblings]:
 
 
 def _estimated(siblings: Siblings) -> NDArray[np.int64]:
-    return estimate(siblings.schema, siblings.measurements, siblings.limits, siblings.parent).histograms
+    return estimate(
+        siblings.schema, siblings.measurements, siblings.limits, siblings.parent, total_first=True
+    ).histograms
 
 
 def _timed(step: Callable[[], NDArray[np.generic]]) -> tuple[float, NDArray[np.generic]]:

@@ -200,7 +200,16 @@ def _labels(release: TopDownRelease, basis: _Basis, limits: Mapping[str, Sequenc
     label = ""
     for depth, level in enumerate(release.levels):
         content = [_digest(limits[histogram][depth]) for histogram in SCHEMAS]
-        facts = [VERSION, release.design.as_record(), basis.draw_id, basis.content, level, content, label]
+        facts = [
+            VERSION,
+            release.design.as_record(),
+            level in release.design.total_first,
+            basis.draw_id,
+            basis.content,
+            level,
+            content,
+            label,
+        ]
         labels[level] = label = sha256(json.dumps(facts).encode()).hexdigest()
     return labels
 
@@ -311,6 +320,7 @@ def _families(
         {measured.query: measured.variance for measured in release.design.measured_at(schema.name, level)},
         {query: rows[first - read : last - read] for query, rows in answers.items()},
         Limits(limits.lower[first:last], limits.upper[first:last], limits.totals[first:last]),
+        level in release.design.total_first,
         histograms,
     )
 

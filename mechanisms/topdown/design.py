@@ -22,7 +22,7 @@ from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.sampling.discrete_gaussian import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
 from mechanisms.topdown.production import variances
-from mechanisms.topdown.schema import DETAILED, PERSONS, UNITS, Marginal, Schema
+from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
 
 SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNITS)}
 """The histograms that are measured, in the order of the draw."""
@@ -88,6 +88,8 @@ class TopDownDesign:
         levels: the geographic levels, from the root to the finest.
         allocations: by histogram, ρ and its division over levels and queries.
         invariants: by name, the level at whose units the statistic is held exactly (and so at those above).
+        total_first: the levels at which `total` decides on totals in a pass of estimation by itself. It makes no
+            difference to what is measured.
 
     Raises:
         DesignError: if the histograms, levels or invariants are not what they can be, or a budget or its noise is out
@@ -97,6 +99,7 @@ class TopDownDesign:
     levels: tuple[str, ...]
     allocations: Mapping[str, Allocation]
     invariants: Mapping[str, str]
+    total_first: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) < len(self.levels) or len(self.levels) < 2:
@@ -115,6 +118,9 @@ class TopDownDesign:
                 )
         for histogram, allocation in self.allocations.items():
             self._check_allocation(histogram, allocation)
+        for level in self.total_first:
+            if level not in self.levels or not self.allocations[PERSONS.name].part(level, TOTAL).rho:
+                raise DesignError(f"total_first: {level}: persons have no query {TOTAL} there")
 
     def _check_allocation(self, histogram: str, allocation: Allocation) -> None:
         if tuple(allocation.levels) != self.levels:
@@ -210,7 +216,7 @@ class TopDownDesign:
         )
 
     def as_record(self) -> dict[str, Any]:
-        """The design as plain values, exact: equal for designs that release the same."""
+        """What is measured and held, as plain values, exact: equal for designs whose draws are the same."""
         return {
             "levels": list(self.levels),
             "invariants": dict(sorted(self.invariants.items())),

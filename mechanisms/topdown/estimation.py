@@ -1,7 +1,7 @@
 """From noisy measurements to histograms: one parent and all its children at a time.
 
-Here belongs the order of the steps for siblings: cells that their parent does not have are left out, their totals are
-estimated first, then their histograms with totals held, then both are rounded; and the same for several families at
+Here belongs the order of the steps for siblings: cells that their parent does not have are left out, their totals may
+be estimated first, then their histograms, with totals held, and both are rounded; and the same for several families at
 once, which is what a process is given to do. Walking down the tree, in parallel and resumably, belongs with the stage
 that has the measurements.
 """
@@ -62,6 +62,7 @@ class Families:
         variances: σ² of each query.
         answers: by query, the noisy answers of all children, shape (children, marginal cells).
         limits: of all children.
+        total_first: whether `total` is a pass by itself.
         histograms: shape (parents, cells): the parents'; None if the one child is the root.
     """
 
@@ -71,6 +72,7 @@ class Families:
     variances: Mapping[str, Fraction]
     answers: Mapping[str, NDArray[np.signedinteger[Any]]]
     limits: Limits
+    total_first: bool
     histograms: NDArray[np.int64] | None
 
 
@@ -122,24 +124,31 @@ def _of_parent(families: Families, position: int) -> Estimate:
     limits = Limits(families.limits.lower[own], families.limits.upper[own], families.limits.totals[own])
     parent = None if families.histograms is None else families.histograms[position]
     try:
-        return estimate(families.schema, measurements, limits, parent)
+        return estimate(families.schema, measurements, limits, parent, total_first=families.total_first)
     except (NotSolvedError, NotRoundedError) as error:
         raise type(error)(f"{families.schema.name} of {families.parents[position]}: {error}") from error
 
 
 def estimate(
-    schema: Schema, measurements: Sequence[Measurement], limits: Limits, parent: NDArray[np.int64] | None
+    schema: Schema,
+    measurements: Sequence[Measurement],
+    limits: Limits,
+    parent: NDArray[np.int64] | None,
+    *,
+    total_first: bool,
 ) -> Estimate:
     """The histograms of a parent's children, or the root's.
 
-    `total` is a pass by itself if it is asked and some total is free: it decides on the totals, and they are held
-    while the other queries decide on the rest.
+    A pass of `total` by itself decides on the totals that are free, and they are held while the other queries decide
+    on the rest. That serves where `total` is measured much more precisely than sums of other answers are; where it is
+    not, as in the blocks of the 2020 Census, all queries together say more about totals, in one pass.
 
     Args:
         schema: what is counted.
         measurements: of the children, a query each.
         limits: of the children, as `feasibility.propagate` gives them.
         parent: shape (cells,): the parent's histogram, within its own limits; None for the root, an only child.
+        total_first: whether `total`, if it is asked, is a pass by itself.
 
     Raises:
         NotSolvedError: if a real-valued solution could not be certified.
@@ -161,7 +170,7 @@ def estimate(
 
     by_name = {measurement.query: measurement for measurement in measurements}
     solutions = []
-    if TOTAL in by_name and len(by_name) > 1:
+    if total_first and TOTAL in by_name and len(by_name) > 1:
         total = by_name.pop(TOTAL)
         if np.isnan(totals).any():
             solutions.append(_solve_totals(total, constraints, groups))

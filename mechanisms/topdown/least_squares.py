@@ -264,6 +264,10 @@ def _gap_of_totals(x, gradient, nu, lam, scale, precision, parent, lower, upper,
                 mean += (values[order[member]] - values[order[first]]) / (position - first)
             for member in range(first, position):
                 moved[order[member]] = values[order[first]] + mean
+        elif abs(values[order[first]]) <= _AGREE * precision:
+            # At the root groups have no multipliers: what nearly vanishes is moved to 0.
+            for member in range(first, position):
+                moved[order[member]] = 0.0
         first = position
     gap = 0.0
     for c in range(children):

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import dagster as dg
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.declaration import exact_fraction
 from assets.release import DeclarationError
@@ -18,7 +19,7 @@ from mechanisms.accounting.semantics import Allocation, AllocationError
 from mechanisms.accounting.specification import DELTA
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, DesignError, TopDownDesign
 from mechanisms.topdown.production import PERSON_ALLOCATION, UNIT_ALLOCATION, allocation
-from mechanisms.topdown.schema import PERSONS, UNITS, QueryError
+from mechanisms.topdown.schema import PERSONS, TOTAL, UNITS, QueryError
 from orchestration.components.phsafe_declaration import Delta
 from orchestration.components.release import ReleaseDeclaration
 
@@ -119,6 +120,11 @@ class TopDownDeclaration(ReleaseDeclaration):
     )
     persons: Allocated = Field("production", description="production, or ρ with shares by level and query.")
     units: Allocated = Field("production", description="production, or ρ with shares by level and query.")
+    total_first: list[Level] | SkipJsonSchema[None] = Field(
+        None,
+        description="The levels at which the query total decides on the number of persons before all other queries "
+        "are looked at; if not said all that ask it but the finest, as in the 2020 Census.",
+    )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
     products: list[Product] = Field(
         default_factory=list,
@@ -162,9 +168,18 @@ def topdown_design(declaration: TopDownDeclaration) -> TopDownDesign:
             tuple(topdown_spine(declaration)),
             {histogram: _allocation(declaration, histogram) for histogram in SCHEMAS},
             {statistic: held[statistic] for statistic in PRODUCTION_INVARIANTS if statistic in held},
+            _total_first(declaration),
         )
     except DesignError as error:
         raise DeclarationError(f"{name}: {error}") from None
+
+
+def _total_first(declaration: TopDownDeclaration) -> tuple[str, ...]:
+    if declaration.total_first is not None:
+        return tuple(declaration.total_first)
+    *above, _ = topdown_spine(declaration)
+    persons = _allocation(declaration, PERSONS.name)
+    return tuple(level for level in above if persons.queries.get(level, {}).get(TOTAL))
 
 
 def _allocation(declaration: TopDownDeclaration, histogram: str) -> Allocation:

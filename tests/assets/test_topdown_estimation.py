@@ -143,7 +143,7 @@ def require_constraints(warehouse: Warehouse, country: Country, release: TopDown
                 assert np.all(of_type[:, 1:] <= 99_999 * exact)
 
 
-@settings(EXACT, max_examples=10)
+@settings(EXACT, max_examples=7)
 @given(declared(), st.integers(0, 2**32 - 1))
 def test_every_constraint_is_exact_at_every_level(
     country_and_release: tuple[Country, TopDownRelease], seed: int
@@ -169,7 +169,7 @@ def chargeable(warehouse: Warehouse, release: TopDownRelease) -> bool:
     return True
 
 
-@settings(EXACT, max_examples=5)
+@settings(EXACT, max_examples=4)
 @given(declared())
 def test_without_noise_the_truth_comes_back(country_and_release: tuple[Country, TopDownRelease]) -> None:
     country, release = country_and_release
@@ -350,7 +350,7 @@ def cramped(tasks: int) -> Iterator[workers.Task]:
     answers = {"detailed": np.zeros((1, UNITS.size), dtype=np.int32)}
     for number in range(tasks):
         names = (f"blocks of county {number:03}",)
-        families = Families(UNITS, names, np.array([0, 1]), {"detailed": Fraction(1)}, answers, limits, None)
+        families = Families(UNITS, names, np.array([0, 1]), {"detailed": Fraction(1)}, answers, limits, True, None)
         yield workers.Task(number, 1, {"units": families})
 
 
@@ -529,7 +529,7 @@ def limits_in(folder: Path, release: TopDownRelease, country: Country, said: dic
         return limits_of(session, release)
 
 
-@settings(EXACT, max_examples=30)
+@settings(EXACT, max_examples=25)
 @given(countries(most_children=2), st.data())
 def test_what_can_be_met_is_accepted_and_what_cannot_is_refused(country: Country, data: st.DataObject) -> None:
     """Facts are declared at random. Whether persons by type can be found for all blocks is decided by filling them up,

@@ -61,7 +61,9 @@ def trees(draw: st.DrawFn) -> Tree:
     return Tree(tuple(parents), truth, limits)
 
 
-def walked_down(tree: Tree, *, seed: int = 0, scale: float = 1.0, at_a_time: int = 99) -> list[NDArray[np.int64]]:
+def walked_down(
+    tree: Tree, *, seed: int = 0, scale: float = 1.0, at_a_time: int = 99, total_first: bool = True
+) -> list[NDArray[np.int64]]:
     """The histograms of all levels, so many families at a time."""
     random = np.random.default_rng(seed)
     found: list[NDArray[np.int64]] = []
@@ -80,6 +82,7 @@ def walked_down(tree: Tree, *, seed: int = 0, scale: float = 1.0, at_a_time: int
                 noises,
                 {query: rows[own] for query, rows in answers.items()},
                 Limits(limits.lower[own], limits.upper[own], limits.totals[own]),
+                total_first,
                 found[-1][first:last] if depth else None,
             )
             children = estimate_families(families)
@@ -93,9 +96,9 @@ def walked_down(tree: Tree, *, seed: int = 0, scale: float = 1.0, at_a_time: int
 
 
 @settings(max_examples=60)
-@given(trees(), st.integers(0, 2**32 - 1))
-def test_every_constraint_is_exact_all_the_way_down(tree: Tree, seed: int) -> None:
-    found = walked_down(tree, seed=seed)
+@given(trees(), st.integers(0, 2**32 - 1), st.booleans())
+def test_every_constraint_is_exact_all_the_way_down(tree: Tree, seed: int, total_first: bool) -> None:
+    found = walked_down(tree, seed=seed, total_first=total_first)
     for parents, above, below in zip(tree.parents, found, found[1:], strict=False):
         summed = np.zeros_like(above)
         np.add.at(summed, parents, below)
@@ -128,6 +131,6 @@ def test_children_that_cannot_be_estimated_are_named_after_their_parent() -> Non
     limits = Limits(np.array([[0, 0, 0], [3, 0, 0]]), np.array([[9, 9, 9], [2, 9, 9]]), np.full(2, FREE))
     answers = {"detailed": np.zeros((2, SMALL.size), dtype=np.int32)}
     names, starts = ("counties of state A", "counties of state B"), np.array([0, 1, 2])
-    families = Families(SMALL, names, starts, {"detailed": Fraction(1)}, answers, limits, None)
+    families = Families(SMALL, names, starts, {"detailed": Fraction(1)}, answers, limits, True, None)
     with pytest.raises(NotSolvedError, match=r"^people of counties of state B: 1 children"):
         estimate_families(families)
