@@ -17,6 +17,7 @@ from benchmarks import (
     release_job,
     samplers,
     swap_stage,
+    topdown_accuracy,
     topdown_estimation,
     topdown_steps,
 )
@@ -24,7 +25,16 @@ from benchmarks.result import Result
 
 RESULTS = Path(__file__).with_name("results.json")
 
-MODULES = (samplers, swap_stage, phsafe_stages, topdown_steps, topdown_estimation, release_job, cef_validation)
+MODULES = (
+    samplers,
+    swap_stage,
+    phsafe_stages,
+    topdown_steps,
+    topdown_accuracy,
+    topdown_estimation,
+    release_job,
+    cef_validation,
+)
 
 
 def main() -> int:

@@ -1,0 +1,97 @@
+"""What post-processing gains on the demonstration's redistricting release, level by level.
+
+Here belongs the measurement: the release as it is declared, made with fixed keys, so that every run finds the same.
+"""
+
+import os
+import shutil
+import tempfile
+from collections import defaultdict
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from statistics import mean
+from unittest.mock import patch
+
+import dagster as dg
+
+from assets.cef.synthetic import SyntheticCensusDeclaration
+from assets.cef.synthetic import write as write_census
+from assets.charge.asset import reserve
+from assets.charge.drawing import make_draw
+from assets.topdown.accuracy import measure_accuracy
+from assets.topdown.estimation import estimate_level
+from assets.topdown.histograms import histograms_version, publish_version, write_histograms, write_invariants
+from assets.topdown.method import TopDownMethod
+from assets.topdown.release import TopDownRelease
+from assets.topdown.spine import write_spine
+from benchmarks.house import opened
+from benchmarks.result import Result
+from mechanisms.topdown.design import words
+from orchestration.components import Dataset, TopDown
+from orchestration.components.topdown import build_release
+from resources.statements import Zone
+
+DRAWS = 5
+
+_LIMITS = {"race_by_hispanic": 1.0, "population": 1.05}
+_WORDS = {"race_by_hispanic": "race × Hispanic", "population": "population"}
+
+
+def measure() -> list[Result]:
+    """Mean absolute errors of estimates against those of raw measurements, both over all places and draws."""
+    errors: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for number in range(DRAWS):
+        home = tempfile.mkdtemp(prefix="stirred-bench-")
+        try:
+            with patch.dict(os.environ, {"STIRRED_MASTER_KEY": sha256(f"accuracy {number}".encode()).hexdigest()}):
+                release = _release(Path(home))
+                for metric, level, source, value in _figures(home, release):
+                    errors[metric, level, source].append(value)
+        finally:
+            shutil.rmtree(home)
+    return [
+        Result(
+            f"TopDown, error of {_WORDS[metric]}, {words(level)}: estimates against raw",
+            mean(errors[metric, level, "post-processed"]),
+            mean(errors[metric, level, "raw"]),
+            limit,
+        )
+        for metric, limit in _LIMITS.items()
+        for level in release.levels
+        if (metric, level, "raw") in errors
+    ]
+
+
+def _release(home: Path) -> TopDownRelease:
+    tree = dg.ComponentTree.for_project(Path(__file__).resolve().parents[1])
+    datasets = {each.declaration.name: each.declaration for each in tree.get_all_components(Dataset)}
+    (component,) = tree.get_all_components(TopDown)
+    return replace(build_release(component.declaration, datasets, home / "published"), processes=1)
+
+
+def _figures(home: str, release: TopDownRelease) -> list[tuple[str, str, str, float]]:
+    """Metric, level, source and error."""
+    warehouse, custody, ledger = opened(home)
+    method = TopDownMethod(release)
+    assert isinstance(release.dataset, SyntheticCensusDeclaration)
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
+        write_census(session, release.dataset)
+    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
+        write_spine(session, release)
+        write_invariants(session, release)
+    with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
+        write_histograms(session, release)
+        version = histograms_version(session, release, custody)
+    publish_version(warehouse, release, version)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        reserve(release, method.describe(session, custody), custody, ledger)
+    make_draw(method, warehouse, custody, ledger)
+    for level in release.levels:
+        estimate_level(warehouse, release, level, lambda done, parents: None)
+    with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        return [
+            (each.metric, each.level, each.source, each.value)
+            for each in measure_accuracy(session, release)
+            if each.metric in _LIMITS and each.value is not None
+        ]
