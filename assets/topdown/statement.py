@@ -108,6 +108,11 @@ def _parameters(release: TopDownRelease) -> tuple[Parameter, ...]:
         Parameter("Held exactly", design.multiverse, "Known exactly to everyone; the loss does not cover them."),
         *shares,
         Parameter(
+            "Totals first",
+            tuple(map(words, design.total_first)),
+            "At these levels the number of persons is estimated from its own query, then all else.",
+        ),
+        Parameter(
             "Noise", "Discrete Gaussian", "Drawn exactly, for every cell of every query in every place, σ² = 1/ρ."
         ),
         Parameter(

@@ -67,6 +67,7 @@ def test_a_declaration_of_three_lines_is_the_2020_census() -> None:
     assert design.levels == LEVELS == tuple(topdown_spine(declaration))
     assert design.allocations == {"persons": PERSON_ALLOCATION, "units": UNIT_ALLOCATION}
     assert design.invariants == {"population": "State", "housing_units": "Block", "group_quarters": "Block"}
+    assert design.total_first == ("State", "County", "Tract", "Block_Group")
     assert declaration.delta == Fraction(1, 10**10)
     assert declaration.processes == 0
 
@@ -88,6 +89,7 @@ def test_levels_shares_and_invariants_of_ones_own_are_taken_exactly_as_they_are_
         "persons Block detailed": Fraction(5, 16),
     }
     assert design.invariants == {"population": "Block"}
+    assert design.total_first == ("State",)
     assert design.loss == ConcentratedLoss(Fraction(5, 2) + 2 * Fraction(1, 10))
 
 
@@ -141,6 +143,11 @@ def test_what_the_schema_cannot_say_is_refused_by_the_declaration(changes: dict[
         TopDownDeclaration.model_validate(declared(**changes))
 
 
+@pytest.mark.parametrize(("said", "levels"), [([], ()), (["Block", "State"], ("Block", "State"))])
+def test_where_totals_come_first_can_be_said(said: list[str], levels: tuple[str, ...]) -> None:
+    assert topdown_design(TopDownDeclaration.model_validate(declared(total_first=said))).total_first == levels
+
+
 def two_levels(**changes: Any) -> dict[str, Any]:
     return declared(**(deepcopy(TWO_LEVELS) | changes))
 
@@ -160,6 +167,7 @@ def shares(histogram: str, **changes: Any) -> dict[str, Any]:
             two_levels(**shares("units", queries={"Nation": {"detailed": 1}, "Block": {"tenure": 1}})),
             "units: units: the query 'tenure' names",
         ),
+        (two_levels(total_first=["Nation"]), "total_first: Nation: persons have no query total there"),
         (two_levels(**shares("persons", rho=5000)), "persons: rho lies above 0 and up to 1000"),
         (
             two_levels(**shares("persons", queries={"Nation": {"total": 1}, "Block": {"detailed": 1}})),
