@@ -107,12 +107,7 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key("accuracy"),
-        deps=[
-            release.key("spine"),
-            release.key("histograms"),
-            release.key("noisy_measurements"),
-            *(release.key(release.estimates(level)) for level in release.levels),
-        ],
+        deps=[release.key("histograms"), release.key(release.estimates(release.finest))],
         group_name=release.schema,
         description=_DESCRIPTION,
         code_version=CODE_VERSION,

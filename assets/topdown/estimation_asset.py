@@ -35,7 +35,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
     @dg.asset(
         key=release.key(stage),
         deps=[
-            *map(release.key, ("spine", "invariants", "noisy_measurements")),
+            release.key("noisy_measurements"),
             *([release.key(release.estimates(above))] if depth else []),
         ],
         group_name=release.schema,

@@ -34,7 +34,7 @@ class TopDownMethod(Method[TopDownRelease, TopDownDraw]):
     draws_from = (Zone.CONFIDENTIAL, Zone.PUBLIC)
     charge_follows = ("histograms", "invariants")
     charge_crossing = KEYED
-    publishes_from = ("spine", "invariants", "charge", "noisy_measurements", "microdata", "tables")
+    publishes_from = ("charge", "noisy_measurements", "tables")
     charge_columns: ClassVar[Mapping[str, str]] = {
         "output_premetric": "How the loss is measured",
         "rho": "Loss for any change of one person's record, exact: what is charged",

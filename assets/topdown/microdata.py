@@ -37,7 +37,7 @@ def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key("microdata"),
-        deps=[release.key("spine"), release.key(release.estimates(release.finest))],
+        deps=[release.key(release.estimates(release.finest))],
         group_name=release.schema,
         description=(
             "The privacy-protected microdata: as many persons and housing units as the estimates count, each with the "

@@ -34,7 +34,7 @@ def build_tables(release: TopDownRelease) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key("tables"),
-        deps=[release.key("spine"), release.key("invariants"), release.key("microdata")],
+        deps=[release.key("microdata")],
         group_name=release.schema,
         description=(
             f"The redistricting tables: {named}, for every place of every level, by exact aggregation of the "

@@ -1,118 +1,39 @@
-"""What a person sees: releases of both kinds launched from the Dagster UI, their pages, and their certificates.
+"""What a person sees: releases of every kind launched from the Dagster UI, their pages, and their certificates.
 
 A real `dg dev`, a real browser. Without a Chromium on the machine these tests are left out, unless
 STIRRED_REQUIRE_BROWSER is set.
 """
 
-import contextlib
 import csv
 import json
-import os
 import re
-import shutil
-import signal
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import expect
 
-ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-PATIENCE = 60_000
-SWAPPING, S_DHC = "ma1940/tenure_by_county", "two_states/s_dhc"
+from tests.browser.deployment import IN_A_BROWSER, PATIENCE, ROOT, Site, deployed, group
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        CHROMIUM is None and "STIRRED_REQUIRE_BROWSER" not in os.environ, reason="no Chromium on this machine"
-    ),
-]
+SWAPPING, S_DHC, TOPDOWN = "ma1940/tenure_by_county", "two_states/s_dhc", "two_states/redistricting"
 
-
-@dataclass(frozen=True)
-class Site:
-    """A running deployment and a browser page on it."""
-
-    address: str
-    published: Path
-    page: Page
-
-    def certificate(self, release: str) -> Path:
-        return self.published / release / "certificate.html"
+pytestmark = IN_A_BROWSER
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    home = tmp_path_factory.mktemp("deployment")
-    (home / "dagster").mkdir()
-    shutil.copy(ROOT / "dagster.yaml", home / "dagster")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = os.environ | {
-        "DAGSTER_HOME": str(home / "dagster"),
-        "STIRRED_HOME": str(home / "var"),
-        "STIRRED_PUBLISHED": str(home / "published"),
-    }
-    command = [str(Path(sys.executable).with_name("dg")), "dev", "--port", str(port)]
-    with (home / "dev.log").open("wb") as log:
-        server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
-    try:
-        _wait_for(port, server)
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-            page = browser.new_page(viewport={"width": 1500, "height": 1100})
-            page.set_default_timeout(PATIENCE)
-            yield Site(f"http://127.0.0.1:{port}", home / "published", page)
-            browser.close()
-    finally:
-        # The server's own processes are in its session: none may outlive the tests.
-        os.killpg(server.pid, signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            server.wait(30)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(server.pid, signal.SIGKILL)
+    with deployed(ROOT, tmp_path_factory.mktemp("deployment")) as site:
+        yield site
 
 
-def group(release: str) -> str:
-    """The name of a release's job and group of assets."""
-    return release.replace("/", "__")
-
-
-def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        assert server.poll() is None, "dg dev ended"
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    pytest.fail("dg dev does not answer")
-
-
-@pytest.mark.parametrize("release", [SWAPPING, S_DHC])
+@pytest.mark.parametrize("release", [SWAPPING, S_DHC, TOPDOWN])
 def test_a_release_is_launched_from_the_ui_and_published(site: Site, release: str) -> None:
-    page, job = site.page, f"{site.address}/locations/stirred/jobs/{group(release)}"
-    page.goto(job)
-    page.get_by_role("button", name="Materialize all").click()
-    # The ledger shows the charges of all releases, and Dagster asks while another one was never made.
-    confirmation, launched = page.get_by_role("button", name="Confirm"), page.get_by_text("Launched run")
-    expect(confirmation.or_(launched)).to_be_visible(timeout=PATIENCE)
-    if confirmation.is_visible():
-        confirmation.click()
-        expect(launched).to_be_visible(timeout=PATIENCE)
+    site.launch(release)
     deadline = time.monotonic() + PATIENCE / 1000
     while not site.certificate(release).exists() and time.monotonic() < deadline:
         time.sleep(0.2)
-    page.goto(f"{job}/runs")
-    expect(page.get_by_text("Success", exact=True)).to_be_visible(timeout=PATIENCE)
+    site.page.goto(f"{site.job(release)}/runs")
+    expect(site.page.get_by_text("Success", exact=True)).to_be_visible(timeout=PATIENCE)
     assert site.certificate(release).exists()
 
 
@@ -121,6 +42,11 @@ def test_a_release_is_launched_from_the_ui_and_published(site: Site, release: st
     [
         (SWAPPING, "invariants charge swapped tables utility experiment publication"),
         (S_DHC, "parameters truncated_join counts charge noisy_measurements postprocessed tables publication"),
+        (
+            TOPDOWN,
+            "spine histograms invariants charge noisy_measurements estimates_us estimates_state estimates_county "
+            "estimates_tract estimates_block_group estimates_block microdata tables accuracy publication",
+        ),
     ],
 )
 def test_the_graph_shows_every_stage(site: Site, release: str, stages: str) -> None:
@@ -169,6 +95,8 @@ def test_the_finished_tables_are_shown_as_they_are_published(site: Site) -> None
         (f"{SWAPPING}/utility", "ε against swap rate"),
         (f"{SWAPPING}/experiment", "MAPE against swap rate"),
         (f"{S_DHC}/parameters", "margin against budget"),
+        (f"{TOPDOWN}/accuracy", "accuracy by level (synthetic data)"),
+        ("two_states/composition", "releases side by side"),
     ],
 )
 def test_charts_are_shown_as_pictures(site: Site, asset: str, chart: str) -> None:
@@ -184,7 +112,11 @@ def test_charts_are_shown_as_pictures(site: Site, asset: str, chart: str) -> Non
 
 @pytest.mark.parametrize(
     ("release", "loss"),
-    [(SWAPPING, ("ln(264332)", "12.4850")), (S_DHC, ("1257281/500000", "2.5146", "PH8_denom state_*"))],
+    [
+        (SWAPPING, ("ln(264332)", "12.4850")),
+        (S_DHC, ("1257281/500000", "2.5146", "PH8_denom state_*")),
+        (TOPDOWN, ("293764/114921", "2.7062", "persons Block_Group hispanic * cenrace", "17.1436", "2.9258")),
+    ],
 )
 def test_the_certificate_is_a_page_that_needs_nothing_else(site: Site, release: str, loss: tuple[str, ...]) -> None:
     page = site.page

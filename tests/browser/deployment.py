@@ -1,0 +1,109 @@
+"""A deployment with its UI, and a real browser on it.
+
+Here belongs starting and ending them, and launching a job as a person does. What is seen there belongs in the tests.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+PATIENCE = 120_000
+"""Milliseconds."""
+
+IN_A_BROWSER = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        CHROMIUM is None and "STIRRED_REQUIRE_BROWSER" not in os.environ, reason="no Chromium on this machine"
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running deployment and a browser page on it."""
+
+    address: str
+    published: Path
+    page: Page
+
+    def certificate(self, release: str) -> Path:
+        return self.published / release / "certificate.html"
+
+    def job(self, release: str) -> str:
+        """The address of a release's job."""
+        return f"{self.address}/locations/stirred/jobs/{group(release)}"
+
+    def launch(self, release: str) -> None:
+        """Launch a release's job as a person does."""
+        page = self.page
+        page.goto(self.job(release))
+        page.get_by_role("button", name="Materialize all").click()
+        # The ledger shows the charges of all releases, and Dagster asks while another one was never made.
+        confirmation, launched = page.get_by_role("button", name="Confirm"), page.get_by_text("Launched run")
+        expect(confirmation.or_(launched)).to_be_visible(timeout=PATIENCE)
+        if confirmation.is_visible():
+            confirmation.click()
+            expect(launched).to_be_visible(timeout=PATIENCE)
+
+
+def group(release: str) -> str:
+    """The name of a release's job and group of assets."""
+    return release.replace("/", "__")
+
+
+@contextlib.contextmanager
+def deployed(project: Path, home: Path) -> Iterator[Site]:
+    """`dg dev` of a project, with its state below a folder, and a browser."""
+    (home / "dagster").mkdir()
+    shutil.copy(ROOT / "dagster.yaml", home / "dagster")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "DAGSTER_HOME": str(home / "dagster"),
+        "STIRRED_HOME": str(home / "var"),
+        "STIRRED_PUBLISHED": str(home / "published"),
+    }
+    command = [str(Path(sys.executable).with_name("dg")), "dev", "--port", str(port)]
+    with (home / "dev.log").open("wb") as log:
+        server = subprocess.Popen(command, cwd=project, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        _wait_for(port, server)
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+            page = browser.new_page(viewport={"width": 1500, "height": 1100})
+            page.set_default_timeout(PATIENCE)
+            yield Site(f"http://127.0.0.1:{port}", home / "published", page)
+            browser.close()
+    finally:
+        # The server's own processes are in its session: none may outlive the tests.
+        os.killpg(server.pid, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(30)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+
+
+def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        assert server.poll() is None, "dg dev ended"
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    pytest.fail("dg dev does not answer")

@@ -1,0 +1,68 @@
+"""A redistricting release of a state of a million persons, launched from the UI, shows how far it is while it runs.
+
+The deployment is a copy of the project's, with one dataset and one release more.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.deployment import IN_A_BROWSER, ROOT, Site, deployed
+
+RELEASE = "rhode_island/redistricting"
+DATASET = """
+type: orchestration.components.SyntheticCensus
+attributes:
+  name: rhode_island
+  households: 425000
+  states: ["44"]
+  cap: {rho: 5}
+"""
+DECLARED = """
+type: orchestration.components.TopDown
+attributes:
+  name: redistricting
+  dataset: rhode_island
+  title: Redistricting data of a state of a million persons
+"""
+MINUTES = 60_000
+
+pytestmark = [*IN_A_BROWSER, pytest.mark.deep]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    project = tmp_path_factory.mktemp("project")
+    for name in ("assets", "mechanisms", "orchestration", "resources", "sql"):
+        shutil.copytree(ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "workspace.yaml", "dagster.yaml"):
+        shutil.copy(ROOT / name, project)
+    for name, text in (("dataset", DATASET), ("redistricting", DECLARED)):
+        folder = project / "orchestration" / "defs" / "rhode_island" / name
+        folder.mkdir(parents=True)
+        (folder / "defs.yaml").write_text(text)
+    with deployed(project, tmp_path_factory.mktemp("deployment")) as site:
+        yield site
+
+
+def test_a_person_sees_level_by_level_how_far_the_run_is(site: Site, tmp_path: Path) -> None:
+    """While it runs: levels that are done, and of the blocks how many parents; then the certificate."""
+    page = site.page
+    site.launch(RELEASE)
+    page.goto(f"{site.job(RELEASE)}/runs")
+    page.get_by_role("link", name="View run").or_(page.locator("a[href^='/runs/']")).first.click()
+    running, done = page.get_by_text("Started", exact=True).first, page.get_by_text("Success", exact=True).first
+    expect(running).to_be_visible(timeout=2 * MINUTES)
+    search = page.get_by_placeholder("Filter")
+    search.fill("block groups")
+    expect(page.get_by_text("block groups").first).to_be_visible(timeout=10 * MINUTES)
+    page.screenshot(path=tmp_path / "progress.png")
+    assert running.is_visible()
+    assert not site.certificate(RELEASE).exists()
+    expect(done).to_be_visible(timeout=10 * MINUTES)
+    assert site.certificate(RELEASE).exists()
+    persons = (site.published / RELEASE / "persons.csv").read_text().count("\n") - 1
+    assert persons > 1_000_000
