@@ -36,7 +36,7 @@ _QUARTERS_EVERY = 520
 _BLOCK_GROUP_UNITS = 500
 """Housing units of a block group, on average: it has 25 blocks."""
 _TRACT_BLOCK_GROUPS = 3
-_COUNTY_TRACTS = 20
+_COUNTY_TRACTS = 10
 _MOST_COUNTIES = 500
 """County codes are the odd numbers of three digits."""
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from assets.ledger.comparison import Comparison, Share, converted, takes_part
 from assets.ledger.sheet import LINE, MARGIN, TEXT, Sheet
-from assets.ledger.words import listed, reasons
+from assets.ledger.words import listed, on_moves, reasons
 from assets.pictures import GRID, INK, QUIET, VERMILION, WIDTH, png
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import (
@@ -106,12 +106,14 @@ class _Panel:
 
     Attributes:
         title: whose change it measures, and in what.
+        unit: whose change it measures; "" where units are counted as they come.
         shares: of all charges.
         total: their sum.
         cap: to be drawn as a line, in the total's output premetric, or None.
     """
 
     title: str
+    unit: str
     shares: tuple[Share, ...]
     total: Loss
     cap: Loss | None
@@ -145,9 +147,8 @@ class _Panel:
 
     @property
     def remark(self) -> str:
-        if self.conversion is not None and self.conversion.takes_pure:
-            return _ALL_CONVERTED
-        return _ADDS[type(self.total)]
+        whole = self.conversion is not None and self.conversion.takes_pure
+        return " ".join([_ALL_CONVERTED if whole else _ADDS[type(self.total)], *on_moves(self.shares, self.unit)])
 
 
 def side_by_side(comparison: Comparison, title: str, cap: Loss) -> bytes:
@@ -193,10 +194,10 @@ def _panels(comparison: Comparison, cap: Loss) -> list[_Panel]:
     for total in comparison.totals:
         capped = total.loss == counted and not any(panel.cap for panel in panels)
         title = f"One {total.unit}, {_in_words(total.loss)}"
-        panels.append(_Panel(title, comparison.shares(total), total.loss, cap if capped else None))
+        panels.append(_Panel(title, total.unit, comparison.shares(total), total.loss, cap if capped else None))
     if counted is not None and not any(panel.cap for panel in panels):
         title = f"Against the cap, whatever the unit, {_in_words(cap)}"
-        panels.append(_Panel(title, comparison.shares_of_cap(cap), counted, cap))
+        panels.append(_Panel(title, "", comparison.shares_of_cap(cap), counted, cap))
     return sorted(panels, key=lambda panel: panel.cap is None)
 
 

@@ -60,7 +60,7 @@ def totals_in_markdown(comparison: Comparison) -> dg.MarkdownMetadataValue:
         left_out = [f"{listed(releases)}: {reason}" for reason, releases in reasons(shares).items()]
         rows.append(
             (
-                total.unit,
+                f"{total.unit} (no moves)" if on_moves(shares, total.unit) else total.unit,
                 total.output_premetric,
                 stated(total.loss, PLACES),
                 listed(counted_releases(shares)),
@@ -97,6 +97,13 @@ def reasons(shares: Iterable[Share]) -> dict[str, list[str]]:
         if share.reason is not None:
             found.setdefault(share.reason, {})[share.charge.release] = None
     return {reason: list(releases) for reason, releases in found.items()}
+
+
+def on_moves(shares: Iterable[Share], unit: str) -> list[str]:
+    """What a total for persons does not bound because it counts guarantees for other units; nothing for other totals."""
+    flavors = [share.charge.specification.flavor for share in shares if share.loss is not None]
+    others = dict.fromkeys(flavor.unit for flavor in flavors if unit == "person" != flavor.unit)
+    return [f"It bounds a change of characteristics, not a move from one {other} to another." for other in others]
 
 
 def counted_releases(shares: Iterable[Share]) -> list[str]:

@@ -26,6 +26,8 @@ _RECORD_TITLES = {
     UNITS_TABLE: "Privacy-protected microdata: housing units",
 }
 
+_DEPTH = PublishedColumn("depth", "integer", "Number of the level, 0 for the widest")
+
 
 def published_tables(release: TopDownRelease) -> tuple[PublishedTable, ...]:
     """The declared products, and always the spine and the lists of queries and of their cells."""
@@ -48,6 +50,7 @@ def _redistricting(release: TopDownRelease, table: RedistrictingTable) -> Publis
         "privacy-protected microdata. A label lists the cells that a cell is a part of, the table's total first.",
         redistricting_table(release, table.name),
         (
+            _DEPTH,
             _level(release),
             PublishedColumn("geoid", "string", "Code of the place"),
             *(PublishedColumn(cell.name, "integer", cell.label) for cell in table.cells),
@@ -122,8 +125,8 @@ def _queries(release: TopDownRelease) -> PublishedTable:
     return PublishedTable(
         QUERIES,
         "Queries, budgets and variances",
-        "What is measured at each level. The noise of every answer is an independent discrete Gaussian of the variance "
-        "σ² = 1/ρ of its query.",
+        "What is measured at each level. The noise of every answer is an independent discrete Gaussian with the "
+        "parameter σ² = 1/ρ of its query.",
         release.public(QUERIES),
         (
             _histogram(),
@@ -132,8 +135,8 @@ def _queries(release: TopDownRelease) -> PublishedTable:
             PublishedColumn("share_of_level", "string", "Share of the histogram's ρ that the level has, a fraction"),
             PublishedColumn("share_of_query", "string", "Share of the level's ρ that the query has, a fraction"),
             PublishedColumn("rho", "string", "ρ of the query at the level (zCDP), an exact fraction"),
-            PublishedColumn("variance", "string", "σ² of each answer's noise, an exact fraction"),
-            PublishedColumn("variance_decimal", "decimal", "The same, to 18 decimals"),
+            PublishedColumn("parameter", "string", "σ², the parameter of each answer's noise, an exact fraction"),
+            PublishedColumn("variance", "decimal", "The exact variance of that noise, to 18 decimals"),
             PublishedColumn("cells", "integer", "Number of answers for each place"),
         ),
         ("histogram", "level", "query"),
@@ -168,8 +171,8 @@ def _spine(release: TopDownRelease) -> PublishedTable:
         "The tree of places: every place of a level lies in one place of the level above.",
         release.public(SPINE),
         (
+            _DEPTH,
             _level(release),
-            PublishedColumn("depth", "integer", "Steps from the widest level"),
             PublishedColumn("number", "integer", "Number of the place within its level, from 0"),
             PublishedColumn("geoid", "string", "Code of the place"),
             PublishedColumn(

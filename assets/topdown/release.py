@@ -8,16 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from assets.cef.census import CensusDeclaration
 from assets.cef.declaration import Role
 from assets.release import Release
 from mechanisms.topdown.design import STATISTICS, TopDownDesign
+from mechanisms.topdown.redistricting import REDISTRICTING
 
 SPINE, INVARIANTS, HISTOGRAMS, MEASUREMENTS, DRAWN = "spine", "invariants", "histograms", "noisy_measurements", "draw"
 HISTOGRAMS_VERSION = "histograms_version"
 QUERIES, QUERY_CELLS = "queries", "query_cells"
 PERSONS_TABLE, UNITS_TABLE, ACCURACY = "persons", "units", "accuracy"
 
-TABLES = ("P1", "P2", "P3", "P4", "P5", "H1")
+TABLES = tuple(REDISTRICTING)
 """The redistricting tables."""
 
 RECORDS = (PERSONS_TABLE, UNITS_TABLE)
@@ -26,10 +28,6 @@ RECORDS = (PERSONS_TABLE, UNITS_TABLE)
 PRODUCTS = (*TABLES, *RECORDS, MEASUREMENTS, *STATISTICS)
 """What a release may publish by choice: a statistic only if it is held as an invariant. The spine is always
 published."""
-
-UNIT_COLUMNS = ("MAFID", "RTYPE", "GQTYPE", "FINAL_POP", "HHT")
-PERSON_COLUMNS = ("MAFID", "QAGE", "CENHISP", "CENRACE")
-_INTEGERS = {"MAFID", "QAGE", "FINAL_POP"}
 
 
 def available_products(design: TopDownDesign) -> tuple[str, ...]:
@@ -73,20 +71,16 @@ class TopDownRelease(Release):
     processes: int
 
     def __post_init__(self) -> None:
-        units, persons = self.dataset.units, self.dataset.persons
-        if persons is None:
-            self.refuse(f"dataset: {self.dataset.name} has no persons; TopDown counts persons and units")
-        for table, records, columns in (("units", units, UNIT_COLUMNS), ("persons", persons, PERSON_COLUMNS)):
-            for name in columns:
-                stored = "BIGINT" if name in _INTEGERS else "VARCHAR"
-                if name not in records.columns or records.columns[name].type.stored != stored:
-                    hint = "; declare the dataset with group_quarters_types" if name == "GQTYPE" else ""
-                    self.refuse(
-                        f"dataset: {table} of {self.dataset.name} have no column {name} of type {stored}, as in the "
-                        f"production layout{hint}"
-                    )
-        if units.key != "MAFID" or persons.unit != "MAFID":
-            self.refuse("dataset: units and persons are not joined by MAFID, as in the production layout")
+        if not isinstance(self.dataset, CensusDeclaration):
+            self.refuse(
+                f"dataset: {self.dataset.name} is no census in the production layout (CensusDataset, SyntheticCensus), "
+                "whose codes TopDown counts by"
+            )
+        if "GQTYPE" not in self.dataset.units.columns:
+            self.refuse(
+                f"dataset: units of {self.dataset.name} have no column GQTYPE; declare the dataset with "
+                "group_quarters_types"
+            )
         self._check_spine()
         for name in self.products:
             if name in STATISTICS and name not in self.design.invariants:

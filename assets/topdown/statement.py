@@ -16,10 +16,26 @@ from mechanisms.accounting.rounding import decimal_text
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.topdown import noise
-from mechanisms.topdown.design import words
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, words
 from mechanisms.topdown.schema import PERSONS
 
 PLACES = 4
+
+_BOUNDS = {
+    GROUP_QUARTERS: "persons in group quarters of a type: at least one in each, 99,999 at most, none where there are "
+    "none",
+    HOUSING_UNITS: "persons in households: 99,999 in each housing unit at most, none where there are none",
+}
+"""What a statistic that is held bounds, in words."""
+
+_ATTRIBUTES = {
+    "hhgq": "household or type of group quarters (hhgq)",
+    "votingage": "voting age (votingage)",
+    "hispanic": "Hispanic origin (hispanic)",
+    "cenrace": "race (cenrace)",
+}
+
+_BESIDE = "units whose occupancy it changes come on top, with their ρ each"
 
 LOSS_SOURCE = (
     "For bounded neighbors (one person's record changed in any way): the sum of ρ over all histograms, levels and "
@@ -79,16 +95,16 @@ def semantics(persons: Allocation) -> Iterator[tuple[str, ConcentratedLoss, str]
     """By part of a person's record that changes: what changes, its ρ, and why."""
     for attribute in PERSONS.attributes:
         yield (
-            f"Persons: {attribute.name} changed, all else as it was",
+            f"Persons' measurements, {_ATTRIBUTES[attribute.name]} changed",
             persons.of_attribute(attribute.name),
-            "The persons' queries that involve the attribute",
+            f"The persons' queries that involve the attribute; {_BESIDE}",
         )
     levels = list(persons.levels)
     for level, _ in reversed(list(pairwise(levels))):
         yield (
-            f"Persons: {words(levels[-1])} changed within the {words(level)}",
+            f"Persons' measurements, {words(levels[-1])} changed within the {words(level)}",
             persons.of_move_within(level),
-            f"The persons' levels below the {words(level)}",
+            f"The persons' levels below the {words(level)}; {_BESIDE}",
         )
 
 
@@ -120,10 +136,9 @@ def _parameters(release: TopDownRelease) -> tuple[Parameter, ...]:
             (
                 "every place is the sum of those below it",
                 "no minors in nursing facilities",
-                "persons in group quarters of a type: at least one in each, 99,999 at most, none where there are none",
-                "persons in households: 99,999 in each housing unit at most",
+                *(words for name, words in _BOUNDS.items() if name in design.invariants),
             ),
-            "What is not held as an invariant does not constrain.",
+            "What estimates satisfy besides the statistics that are held.",
         ),
     )
 

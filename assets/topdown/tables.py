@@ -126,8 +126,8 @@ def queries(design: TopDownDesign) -> pa.Table:
     """What is measured: a row for each query of a histogram at a level, with its budget and variance.
 
     Returns:
-        Columns `histogram`, `level`, `query`, `share_of_level`, `share_of_query` and `rho` and `variance` as exact
-        fractions in text, `variance_decimal` to 18 decimals, and `cells`, the number of answers in each place.
+        Columns `histogram`, `level`, `query`, `share_of_level`, `share_of_query` and `rho` and `parameter` (σ²) as
+        exact fractions in text, `variance` of what is drawn to 18 decimals, and `cells`, the number of answers in each place.
     """
     rows = []
     for each in design.measured:
@@ -140,15 +140,13 @@ def queries(design: TopDownDesign) -> pa.Table:
                 "share_of_level": str(allocation.levels[each.level]),
                 "share_of_query": str(allocation.queries[each.level][each.query]),
                 "rho": str(each.loss.rho),
-                "variance": str(each.variance),
-                "variance_decimal": _decimal(each.variance.numerator, each.variance.denominator),
+                "parameter": str(each.variance),
+                "variance": _decimal(each.noise.exact_variance),
                 "cells": each.marginal.size,
             }
         )
-    texts = ("histogram", "level", "query", "share_of_level", "share_of_query", "rho", "variance")
-    schema = pa.schema(
-        [*((name, pa.string()) for name in texts), ("variance_decimal", _VARIANCE), ("cells", pa.int64())]
-    )
+    texts = ("histogram", "level", "query", "share_of_level", "share_of_query", "rho", "parameter")
+    schema = pa.schema([*((name, pa.string()) for name in texts), ("variance", _VARIANCE), ("cells", pa.int64())])
     return pa.Table.from_pylist(rows, schema=schema)
 
 
@@ -195,10 +193,8 @@ def _told(schema: Schema, query: str, name: str) -> pa.Array:
     return pa.array(found) if np.array_equal(found[marginal.cells], codes) else pa.nulls(marginal.size, pa.int64())
 
 
-def _decimal(numerator: int, denominator: int) -> Decimal:
-    return _CONTEXT.divide(Decimal(numerator), Decimal(denominator)).quantize(
-        Decimal(1).scaleb(-PLACES), context=_CONTEXT
-    )
+def _decimal(variance: Decimal) -> Decimal:
+    return variance.quantize(Decimal(1).scaleb(-PLACES), context=_CONTEXT)
 
 
 def _lent(session: Session, name: str, rows: pa.Table) -> Made:
@@ -231,7 +227,7 @@ def _of_root(session: Session, release: TopDownRelease, table: RedistrictingTabl
     (row,) = session.rows(
         "topdown/of_level", {"level": release.levels[0]}, table=redistricting_table(release, table.name)
     )
-    _, _, *counts = row
+    _, _, _, *counts = row
     return preview(["", "count"], _indented(table, counts))
 
 

@@ -67,4 +67,6 @@ def read_tree(session: Session, release: TopDownRelease) -> Tree:
 def plural(level: str) -> str:
     """Several places of a level, in words: counties."""
     one = words(level)
+    if one.isupper():
+        return one
     return f"{one[:-1]}ies" if one.endswith("y") else f"{one}s"

@@ -17,6 +17,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
@@ -38,6 +40,10 @@ STATISTICS: Mapping[str, str] = {
 
 LARGEST_DENOMINATOR = 10**12
 """Of a share or a budget: enough for any that is written by hand."""
+
+LARGEST_CURVATURE = 10**5
+"""The steepest curvature of the least-squares objective over its least, at most: with more, the real-valued step could
+not be relied on to end. Production's greatest is 6,600, of a pass that `total` has no part in."""
 
 LARGEST_BUDGET = 1000
 """Noise of a greater ρ would be no protection."""
@@ -137,11 +143,28 @@ class TopDownDesign:
                 raise DesignError(
                     f"{histogram}: {level}: the query {DETAILED} has no share; estimation needs every cell measured"
                 )
+            curvature = self._curvature(histogram, allocation, level)
+            if curvature > LARGEST_CURVATURE:
+                raise DesignError(
+                    f"{histogram}: {level}: {DETAILED} has so small a share beside the coarser queries that estimation "
+                    f"could not be relied on to end; give it {curvature / LARGEST_CURVATURE:.3g} times the share or more"
+                )
         for query, variance in ((each.label, each.variance) for each in _measured(histogram, allocation)):
             if variance.numerator > LARGEST_DENOMINATOR**3:
                 raise DesignError(f"{query}: shares and rho are fractions with denominators up to a trillion")
             if variance > LARGEST_TABULATED_VARIANCE:
                 raise DesignError(f"{query}: σ² = {float(variance):.3g} drowns any count; give it more or no share")
+
+    def _curvature(self, histogram: str, allocation: Allocation, level: str) -> float:
+        """A bound of how much steeper the objective is in one direction than in another, all queries in one pass."""
+        own = allocation.part(level, DETAILED).rho
+        together = Fraction()
+        for query, share in allocation.queries[level].items():
+            apart = query == TOTAL and histogram == PERSONS.name and level in self.total_first
+            if share and not apart:
+                most = int(np.bincount(SCHEMAS[histogram].marginal(query).cells).max())
+                together += most * allocation.part(level, query).rho / own
+        return float(together)
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:
@@ -189,11 +212,15 @@ class TopDownDesign:
 
     @property
     def multiverse(self) -> tuple[str, ...]:
-        """The invariants in words; which places there are is always one of them."""
+        """The invariants in words. Which places there are is always one of them; and how many housing units, for a change
+        of persons changes which of them are occupied, and never how many there are.
+        """
         finest = words(self.levels[-1])
+        stock = STATISTICS[HOUSING_UNITS].format(level=finest)
         return (
             f"which {finest}s have a housing unit or group quarters, and the places they lie in",
             *self.held,
+            *([] if HOUSING_UNITS in self.invariants else [f"{stock}, though it is not published exactly"]),
         )
 
     def specification(self, dataset: str) -> Specification:
@@ -205,7 +232,7 @@ class TopDownDesign:
         return Specification(
             Flavor(
                 domain=f"all possible files of persons with the variables of {dataset}, each in a housing unit or "
-                "group quarters, without a minor in a nursing facility",
+                "group quarters of a type, no minor in a nursing facility, with the housing units",
                 multiverse=self.multiverse,
                 unit="person",
                 changes_per_person=None,

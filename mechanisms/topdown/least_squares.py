@@ -26,7 +26,10 @@ from numpy.typing import NDArray
 from mechanisms.topdown.projection import project
 
 GAP = 1e-9
-"""The largest duality gap of a solution that is returned, relative to its objective (absolute below 1)."""
+"""The duality gap at which the step ends, relative to its objective (absolute below 1)."""
+
+LARGEST_GAP = 1e-6
+"""The largest gap of a solution that is returned, where the step gives up before it has reached `GAP`."""
 
 CONSTRAINT = 1e-7
 """The largest violation of a constraint, absolute, in persons or units; relative above 10^7 of them, 1e-14."""
@@ -98,7 +101,7 @@ def solve(queries: Sequence[Query], constraints: Constraints) -> Solution:
     """The least-squares histograms under the constraints.
 
     Raises:
-        NotSolvedError: if no solution with a gap of `GAP` and violations of `CONSTRAINT` was found.
+        NotSolvedError: if no solution with a gap of `LARGEST_GAP` and violations of `CONSTRAINT` was found.
     """
     children, cells = len(constraints.totals), int(constraints.starts[-1])
     sizes = [query.measured.shape[1] for query in queries]
@@ -129,7 +132,7 @@ def solve(queries: Sequence[Query], constraints: Constraints) -> Solution:
         ITERATIONS,
     )
     violation = _violation(x, constraints)
-    if not (gap <= GAP * max(objective, 1.0) and violation <= CONSTRAINT):
+    if not (gap <= LARGEST_GAP * max(objective, 1.0) and violation <= CONSTRAINT):
         raise NotSolvedError(
             f"{children} children of {cells} cells: after {iterations} iterations the duality gap is {gap:.1e} of an "
             f"objective of {objective:.6g}, the largest violation of a constraint {violation:.1e}"

@@ -22,6 +22,7 @@ rolled_up AS (
     GROUP BY ancestry.depth, ancestry.number
 )
 SELECT
+    place.depth,
     place.level,
     place.geoid
     {% for name, parts in cells %}

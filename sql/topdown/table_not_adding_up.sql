@@ -1,6 +1,6 @@
 -- Places with places in them, of which a table says something else than the sums over those.
 WITH placed AS (
-    SELECT place.depth, place.number, place.parent, stored.*
+    SELECT place.number, place.parent, stored.*
     FROM {{ table }} AS stored
     JOIN {{ spine }} AS place ON place.level = stored.level AND place.geoid = stored.geoid
 )

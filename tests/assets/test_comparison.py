@@ -283,9 +283,9 @@ def test_the_shown_table_has_one_row_a_release_by_its_latest_charge() -> None:
 def test_the_shown_totals_name_what_they_count_and_what_they_leave_out() -> None:
     header, *rows = cells(totals_in_markdown(THREE))
     shown = {(row[0], row[1]): dict(zip(header, row, strict=True)) for row in rows}
-    assert shown["person", CONCENTRATED]["counts"] == "s_dhc, swapped and redistricting"
-    assert shown["person", CONCENTRATED]["invariants"] == "6"
-    assert shown["person", CONCENTRATED]["leaves out, and why"] == "–"
+    assert shown["person (no moves)", CONCENTRATED]["counts"] == "s_dhc, swapped and redistricting"
+    assert shown["person (no moves)", CONCENTRATED]["invariants"] == "6"
+    assert shown["person (no moves)", CONCENTRATED]["leaves out, and why"] == "–"
     assert shown["unit", PURE]["counts"] == "swapped"
     assert shown["unit", PURE]["leaves out, and why"].startswith("s_dhc and redistricting: a guarantee for one person")
     assert f"- {UNITS} (redistricting)" in text_of(invariants_in_markdown(THREE)).splitlines()

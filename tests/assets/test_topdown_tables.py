@@ -20,6 +20,7 @@ from assets.topdown.published import published_tables
 from assets.topdown.release import TABLES, TopDownRelease
 from assets.topdown.table_promises import microdata_of_estimates, tables_agree, tables_of_microdata
 from assets.topdown.tables import build_tables, tables_made
+from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.schema import PERSONS
@@ -102,8 +103,8 @@ def test_every_place_of_every_level_has_its_counts_in_every_table_zeros_included
         }
         rows = made.read(made.release.public(name.lower()))
         assert len(rows) == len(expected)
-        assert list(rows[0]) == ["level", "geoid", *(cell.name for cell in table.cells)]
-        assert {(row["level"], row["geoid"]): list(row.values())[2:] for row in rows} == expected
+        assert list(rows[0]) == ["depth", "level", "geoid", *(cell.name for cell in table.cells)]
+        assert {(row["level"], row["geoid"]): list(row.values())[3:] for row in rows} == expected
         assert any(not any(counts) for counts in expected.values())
 
 
@@ -112,7 +113,7 @@ def test_counts_are_stored_as_integers(town: tuple[Products, Truth]) -> None:
     with made.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for name in TABLES:
             kinds = list(session.columns(made.release.public(name.lower())).values())
-            assert kinds == ["VARCHAR", "VARCHAR", *["BIGINT"] * len(REDISTRICTING[name].cells)]
+            assert kinds == ["BIGINT", "VARCHAR", "VARCHAR", *["BIGINT"] * len(REDISTRICTING[name].cells)]
 
 
 def test_only_declared_tables_are_made(tmp_path: Path) -> None:
@@ -143,8 +144,9 @@ def test_queries_state_budget_and_variance_exactly(town: tuple[Products, Truth])
     whole = {"persons": Fraction(3), "units": Fraction(2)}
     for row in rows:
         rho = whole[row["histogram"]] * Fraction(row["share_of_level"]) * Fraction(row["share_of_query"])
-        assert (Fraction(row["rho"]), Fraction(row["variance"])) == (rho, 1 / rho)
-        assert abs(Fraction(row["variance_decimal"]) - 1 / rho) <= Fraction(1, 2 * 10**18)
+        assert (Fraction(row["rho"]), Fraction(row["parameter"])) == (rho, 1 / rho)
+        exact = DiscreteGaussian(1 / rho).exact_variance
+        assert abs(Fraction(row["variance"]) - Fraction(exact)) <= Fraction(1, 2 * 10**18)
     for name in ("persons", "units"):
         assert sum(Fraction(row["rho"]) for row in rows if row["histogram"] == name) == whole[name]
     assert {row["query"]: row["cells"] for row in rows if row["histogram"] == "persons"} == {
@@ -266,7 +268,7 @@ def test_estimates_that_change_after_the_microdata_are_found(town: tuple[Product
         ("p4", "DELETE FROM {} WHERE level = 'County'"),
         ("p5", "INSERT INTO {} SELECT * FROM {} WHERE level = 'US'"),
         ("h1", "UPDATE {} SET H0010002 = H0010003, H0010003 = H0010002 WHERE H0010002 <> H0010003"),
-        ("queries", "UPDATE {} SET variance = '1/2' WHERE level = 'US' AND query = 'detailed'"),
+        ("queries", "UPDATE {} SET variance = 0.5 WHERE level = 'US' AND query = 'detailed'"),
         ("query_cells", "UPDATE {} SET position = 1 - position WHERE histogram = 'units'"),
     ],
 )

@@ -211,12 +211,12 @@ def test_a_dataset_without_types_of_group_quarters_is_refused_with_a_hint(tmp_pa
     dataset = topdown_dataset(tmp_path)
     columns = {name: column for name, column in dataset.units.columns.items() if name != "GQTYPE"}
     without = dataset.model_copy(update={"units": dataset.units.model_copy(update={"columns": columns})})
-    with pytest.raises(DeclarationError, match=r"no column GQTYPE of type VARCHAR.* group_quarters_types"):
+    with pytest.raises(DeclarationError, match=r"no column GQTYPE; .* group_quarters_types"):
         released(without)
 
 
 def test_a_dataset_of_another_layout_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DeclarationError, match="village has no persons"):
+    with pytest.raises(DeclarationError, match="village is no census in the production layout"):
         released(small_dataset(tmp_path))
 
 
