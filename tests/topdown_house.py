@@ -33,7 +33,7 @@ LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 
 TO_CHARGE = ("cef", "spine", "histograms", "invariants", "charge")
 TO_DRAW = (*TO_CHARGE, "noisy_measurements")
-ESTIMATES = tuple(f"estimates_{level.lower()}" for level in LEVELS)
+ESTIMATES = tuple(f"level_{level.lower()}" for level in LEVELS)
 TO_PUBLICATION = (*TO_DRAW, *ESTIMATES, "microdata", "tables", "ledger", "composition", "publication")
 
 TWO_LEVELS: dict[str, Any] = {
@@ -56,7 +56,7 @@ TWO_LEVELS: dict[str, Any] = {
 """A release of two levels, for tests that need not see all six."""
 
 TWO_LEVELS_TO_PUBLICATION = (
-    *TO_DRAW, "estimates_nation", "estimates_block", "microdata", "tables", "ledger", "composition", "publication",
+    *TO_DRAW, "level_nation", "level_block", "microdata", "tables", "ledger", "composition", "publication",
 )  # fmt: skip
 
 

@@ -100,7 +100,7 @@ def reasons(shares: Iterable[Share]) -> dict[str, list[str]]:
 
 
 def on_moves(shares: Iterable[Share], unit: str) -> list[str]:
-    """What a total for persons does not bound because it counts guarantees for other units; nothing for other totals."""
+    """What a total for persons does not bound because it counts guarantees for other units; nothing for others."""
     flavors = [share.charge.specification.flavor for share in shares if share.loss is not None]
     others = dict.fromkeys(flavor.unit for flavor in flavors if unit == "person" != flavor.unit)
     return [f"It bounds a change of characteristics, not a move from one {other} to another." for other in others]

@@ -1,4 +1,4 @@
-"""The assets `estimates_…` of a TopDown release: one for each level, each after the one above.
+"""The assets `level_…` of a TopDown release: one for each level, each after the one above.
 
 Here belongs how the stage looks in Dagster. What it does belongs in `estimation`.
 """
@@ -24,7 +24,7 @@ ESTIMATE_COLUMNS = {
 
 
 def build_estimates(release: TopDownRelease) -> list[dg.AssetsDefinition]:
-    """The assets `[dataset, release, "estimates_…"]`, in the order of the levels."""
+    """The assets `[dataset, release, "level_…"]`, in the order of the levels."""
     return [_build_estimates(release, depth) for depth in range(len(release.levels))]
 
 

@@ -125,4 +125,4 @@ class TopDownRelease(Release):
 
     def estimates(self, level: str) -> str:
         """The name of a level's stage and table of estimates."""
-        return f"estimates_{level.lower()}"
+        return f"level_{level.lower()}"

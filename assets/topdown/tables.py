@@ -127,7 +127,8 @@ def queries(design: TopDownDesign) -> pa.Table:
 
     Returns:
         Columns `histogram`, `level`, `query`, `share_of_level`, `share_of_query` and `rho` and `parameter` (σ²) as
-        exact fractions in text, `variance` of what is drawn to 18 decimals, and `cells`, the number of answers in each place.
+        exact fractions in text, `variance` of what is drawn to 18 decimals, and `cells`, the number of answers in
+        each place.
     """
     rows = []
     for each in design.measured:

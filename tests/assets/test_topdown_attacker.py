@@ -279,7 +279,7 @@ def test_the_exact_histograms_are_nowhere_in_the_open(house: TopDownHouse) -> No
         for (table,) in connection.execute("SHOW TABLES").fetchall():
             rows = connection.table(table).fetchall()
             columns += [" ".join(str(row[place]) for row in rows) for place in range(len(rows[0]))]
-        estimated = connection.execute("FROM estimates_block").fetchall()
+        estimated = connection.execute("FROM level_block").fetchall()
         names = ["histogram", "level", "query", "number", "answers"]
         measured = connection.execute(f"SELECT {', '.join(names)} FROM noisy_measurements").fetchall()
     assert len(columns) > 100

@@ -116,12 +116,12 @@ class Broken:
 
 
 MOVED = """
-    UPDATE estimates_block SET number = (
-        SELECT min(number) FROM estimates_block WHERE histogram = 'units' AND number NOT IN (
-            SELECT number FROM estimates_block WHERE histogram = 'persons' AND cell = 126
+    UPDATE level_block SET number = (
+        SELECT min(number) FROM level_block WHERE histogram = 'units' AND number NOT IN (
+            SELECT number FROM level_block WHERE histogram = 'persons' AND cell = 126
         )
     )
-    WHERE rowid = (SELECT min(rowid) FROM estimates_block WHERE histogram = 'persons' AND cell = 126)
+    WHERE rowid = (SELECT min(rowid) FROM level_block WHERE histogram = 'persons' AND cell = 126)
 """
 """White adults in households, to a block that has housing units and none of them."""
 
@@ -276,27 +276,27 @@ BROKEN = [
     ),
     Broken(
         "a person more in one block",
-        executes("UPDATE estimates_block SET count = count + 1 WHERE histogram = 'persons' AND rowid = 20"),
+        executes("UPDATE level_block SET count = count + 1 WHERE histogram = 'persons' AND rowid = 20"),
         {"estimates_as_made", "children_add_up", "microdata_of_estimates"},
     ),
     Broken(
         "a negative estimate",
-        executes("UPDATE estimates_block SET count = -count WHERE histogram = 'persons' AND rowid = 20"),
+        executes("UPDATE level_block SET count = -count WHERE histogram = 'persons' AND rowid = 20"),
         {"estimates_as_made", "children_add_up", "whole_numbers", "microdata_of_estimates"},
     ),
     Broken(
         "a housing unit moved to another block",
-        executes("UPDATE estimates_block SET number = number + 1 WHERE histogram = 'units' AND number = 3"),
+        executes("UPDATE level_block SET number = number + 1 WHERE histogram = 'units' AND number = 3"),
         {"estimates_as_made", "invariants_exact", "whole_numbers", "microdata_of_estimates"},
     ),
     Broken(
         "minors moved to nursing facilities",
-        executes("UPDATE estimates_block SET cell = 756 + cell % 252 WHERE histogram = 'persons' AND cell < 126"),
+        executes("UPDATE level_block SET cell = 756 + cell % 252 WHERE histogram = 'persons' AND cell < 126"),
         {"estimates_as_made", "children_add_up", "structural_zeros", "microdata_of_estimates"},
     ),
     Broken(
         "group quarters emptied",
-        executes("UPDATE estimates_block SET cell = cell % 252 WHERE histogram = 'persons' AND cell >= 252"),
+        executes("UPDATE level_block SET cell = cell % 252 WHERE histogram = 'persons' AND cell >= 252"),
         {"estimates_as_made", "children_add_up", "whole_numbers", "inequalities", "microdata_of_estimates"},
     ),
     Broken(
@@ -364,7 +364,7 @@ def test_products_made_anew_from_altered_measurements_do_not_pass(escrowed: TopD
     executes("UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1) WHERE number = 3")(
         escrowed
     )
-    stages = ("estimates_nation", "estimates_block", "microdata", "tables", "publication")
+    stages = ("level_nation", "level_block", "microdata", "tables", "publication")
     refuses_to_publish(escrowed, DRAW, "", *stages)
 
 
@@ -392,7 +392,7 @@ LESS = TWO_LEVELS["persons"] | {"rho": 1}
         ({"dataset": {"cap": {"rho": 1}}}, {"within_cap"}),
         ({"persons": LESS}, {*PLACES, "estimates_as_made", "noise_as_declared", "tables_of_microdata"}),
         (
-            {"invariants": FEWER},
+            {"invariants": FEWER, "products": FEWER_PRODUCTS[:-1]},
             {"invariants_of_the_cef", "invariants_declared", *PLACES, "estimates_as_made"},
         ),
     ],

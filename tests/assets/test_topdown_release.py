@@ -574,7 +574,7 @@ def test_with_hardly_any_noise_the_microdata_are_the_census(tmp_path: Path, inva
     files = with_quarters(census())
     changes = HARDLY_ANY_NOISE | {"invariants": invariants}
     house = topdown_house(tmp_path, files=files, **changes)
-    house.run(*TO_DRAW, "estimates_nation", "estimates_block", "microdata")
+    house.run(*TO_DRAW, "level_nation", "level_block", "microdata")
     case = Case(house, files, NATION_AND_BLOCK, invariants, budgets_of(changes), set())
     with house.opened() as connection:
         for name, attributes in ATTRIBUTES.items():
@@ -673,10 +673,10 @@ def test_a_run_that_dies_goes_on_at_the_level_it_reached_to_the_same_end(
         result = case.house.run(*case.stages, raise_on_error=False)
     assert not result.success
     assert estimated == ["Nation", "State", "County"]
-    assert case.house.executed(result) >= {"noisy_measurements", "estimates_nation", "estimates_state"}
-    assert not case.house.executed(result) & {"estimates_county", "estimates_block", "microdata", "publication"}
+    assert case.house.executed(result) >= {"noisy_measurements", "level_nation", "level_state"}
+    assert not case.house.executed(result) & {"level_county", "level_block", "microdata", "publication"}
     with case.house.opened() as connection:
-        assert "estimates_county" not in {name for (name,) in connection.execute("SHOW TABLES").fetchall()}
+        assert "level_county" not in {name for (name,) in connection.execute("SHOW TABLES").fetchall()}
     assert case.house.published() == {}
     ledger, made = case.house.ledger, case.house.versions()
 

@@ -256,7 +256,7 @@ def test_microdata_that_are_not_the_estimates_are_found(
 
 def test_estimates_that_change_after_the_microdata_are_found(town: tuple[Products, Truth]) -> None:
     made, _ = town
-    made.change(made.release.public("estimates_block"), "UPDATE {} SET count = count + 1 WHERE histogram = 'units'")
+    made.change(made.release.public("level_block"), "UPDATE {} SET count = count + 1 WHERE histogram = 'units'")
     assert len(microdata_of_estimates(house(made))) == 1
 
 

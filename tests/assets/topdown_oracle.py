@@ -135,7 +135,7 @@ class Case:
 
     @property
     def estimates(self) -> tuple[str, ...]:
-        return tuple(f"estimates_{level.lower()}" for level in self.levels)
+        return tuple(f"level_{level.lower()}" for level in self.levels)
 
     @property
     def finest(self) -> str:

@@ -44,8 +44,8 @@ def test_a_release_is_launched_from_the_ui_and_published(site: Site, release: st
         (S_DHC, "parameters truncated_join counts charge noisy_measurements postprocessed tables publication"),
         (
             TOPDOWN,
-            "spine histograms invariants charge noisy_measurements estimates_us estimates_state estimates_county "
-            "estimates_tract estimates_block_group estimates_block microdata tables accuracy publication",
+            "spine histograms invariants charge noisy_measurements level_us level_state level_county "
+            "level_tract level_block_group level_block microdata tables accuracy publication",
         ),
     ],
 )
