@@ -216,7 +216,9 @@ def _labels(release: TopDownRelease, basis: _Basis, limits: Mapping[str, Sequenc
 
 def _digest(limits: Limits) -> str:
     digest = sha256()
-    for array in (limits.lower, limits.upper, limits.totals):
+    sets = limits.sets
+    beyond = () if sets is None else (sets.units, sets.least, sets.most)
+    for array in (limits.lower, limits.upper, limits.totals, *beyond):
         digest.update(repr(array.shape).encode())
         digest.update(array.astype("<i8").tobytes())
     return digest.hexdigest()
@@ -319,7 +321,7 @@ def _families(
         plan.starts[begin : end + 1] - first,
         {measured.query: measured.variance for measured in release.design.measured_at(schema.name, level)},
         {query: rows[first - read : last - read] for query, rows in answers.items()},
-        Limits(limits.lower[first:last], limits.upper[first:last], limits.totals[first:last]),
+        limits.between(first, last),
         level in release.design.total_first,
         histograms,
     )

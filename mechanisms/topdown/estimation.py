@@ -4,6 +4,11 @@ Here belongs the order of the steps for siblings: cells that their parent does n
 be estimated first, then their histograms, with totals held, and both are rounded; and the same for several families at
 once, which is what a process is given to do. Walking down the tree, in parallel and resumably, belongs with the stage
 that has the measurements.
+
+Both steps know bounds of groups and totals. Where children's counts of several groups together have limits as well, and
+the integers break one, the counts of groups are decided by themselves (`sets`), and both steps are taken again with
+them held. That can always be done: within a group, any counts of children that add up to those of the parent's cells
+can be divided among its cells.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +22,8 @@ from numpy.typing import NDArray
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.least_squares import Constraints, NotSolvedError, Query, Solution, solve
 from mechanisms.topdown.rounding import Bounds, NotRoundedError, round_children
-from mechanisms.topdown.schema import TOTAL, Schema
+from mechanisms.topdown.schema import TOTAL, Schema, add_up
+from mechanisms.topdown.sets import kept, nearest_counts
 
 
 @dataclass(frozen=True)
@@ -117,11 +123,11 @@ def estimate_families(families: Families) -> Children:
 
 
 def _of_parent(families: Families, position: int) -> Estimate:
-    own = slice(*families.starts[position : position + 2])
+    own = slice(*map(int, families.starts[position : position + 2]))
     measurements = [
         Measurement(query, variance, families.answers[query][own]) for query, variance in families.variances.items()
     ]
-    limits = Limits(families.limits.lower[own], families.limits.upper[own], families.limits.totals[own])
+    limits = families.limits.between(own.start, own.stop)
     parent = None if families.histograms is None else families.histograms[position]
     try:
         return estimate(families.schema, measurements, limits, parent, total_first=families.total_first)
@@ -154,14 +160,33 @@ def estimate(
         NotSolvedError: if a real-valued solution could not be certified.
         NotRoundedError: if there are no integers nearby.
     """
-    children = len(limits.totals)
-    if parent is not None and (children == 1 or not parent.any()):
-        return Estimate(np.tile(parent, (children, 1)), (), ())
+    if parent is not None and (len(limits.totals) == 1 or not parent.any()):
+        return Estimate(np.tile(parent, (len(limits.totals), 1)), (), ())
     possible = schema.possible & (limits.upper.max(axis=0) > 0)[schema.groups.cells]
     unsorted = np.flatnonzero(possible if parent is None else parent > 0)
-    if not unsorted.size:
-        return Estimate(np.zeros((children, schema.size), dtype=np.int64), (), ())
     support = unsorted[np.argsort(schema.groups.cells[unsorted], kind="stable")]
+    found = _within_bounds(schema, measurements, limits, parent, support, total_first)
+    if not found.solutions or kept(limits.sets, schema.groups.answer(found.histograms)):
+        return found
+    real = add_up(found.solutions[-1].x, schema.groups.cells[support], schema.groups.size)
+    counts = nearest_counts(real, limits, None if parent is None else schema.groups.answer(parent[None])[0])
+    held = Limits(counts, counts, counts.sum(axis=1))
+    again = _within_bounds(schema, measurements, held, parent, support, total_first)
+    return Estimate(again.histograms, found.solutions + again.solutions, again.distances)
+
+
+def _within_bounds(
+    schema: Schema,
+    measurements: Sequence[Measurement],
+    limits: Limits,
+    parent: NDArray[np.int64] | None,
+    support: NDArray[np.int64],
+    total_first: bool,
+) -> Estimate:
+    """Histograms that keep to bounds and totals, with no more cells than the support, which is in order of groups."""
+    children = len(limits.totals)
+    if not support.size:
+        return Estimate(np.zeros((children, schema.size), dtype=np.int64), (), ())
     present, groups = _renumbered(schema.groups.cells[support])
     lower, upper = limits.lower[:, present], limits.upper[:, present]
     sums = None if parent is None else parent[support]

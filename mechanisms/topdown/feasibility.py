@@ -1,18 +1,27 @@
 """Whether declared invariants and inequalities can be met, in every geographic unit and by every way down the tree.
 
 Here belongs the arithmetic on bounds that is done before anything is charged. How bounds follow from facilities and
-housing units, and which totals are invariant, belongs with the release.
+housing units, and which totals are invariant, belongs with the release; how children's counts are found that keep to
+all of it, in `sets`.
 
-Bounds of groups (such as types of group quarters) are added up from the finest level to the root, and tightened by
-fixed totals on the way. Then any parent within its bounds can be divided among its children: what children can add up
-to is the sum of their bases, generalized polymatroids given by the most and the least of every set of groups, and sums
-of those are given by the sums of the functions (Frank and Tardos, 1988), for integers too. Where no child's total is
-fixed, bounds are all there is to it. Where one is, the functions of the parent are compared with the sums of its
-children's over all sets of groups; a declaration is refused where bounds of single groups do not say enough.
+Groups are such as types of group quarters. The counts of a unit of the finest level lie between bounds of every group
+and add up to its total, if that is fixed. The integers that do are those of a generalized polymatroid: {x: least(S) <=
+Σ x_g over S <= most(S) for every set S of groups}. What the children of a parent can add up to is the sum of theirs,
+which is the one of the sums of the functions, for integers too: any integers that keep to the sums are sums of integers
+that keep to the children's (Frank and Tardos, 1988). If the parent's own total t is fixed, its functions become
+max(least(S), t − most(the other groups)) and min(most(S), t − least(the other groups)); there are such counts if and
+only if t lies between least and most of all groups together. So the functions are added up from the finest level to the
+root, nothing is refused but what cannot be met, and whatever keeps to a parent's functions can be divided among its
+children.
+
+The functions of one group are its bounds. Mostly bounds and total say what all the others are: always in units of the
+finest level, and above where no child's counts are tied together by a total. They are kept where they say more, such as
+in a parent of two children with fixed totals, one with groups 0 and 1 alone and one with groups 2 and 3.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,9 +32,30 @@ FREE = -1
 MOST_GROUPS = 12
 """Sets of groups are enumerated, so that there must not be many."""
 
+_AT_A_TIME = 2048
+"""Units whose functions are made together, so that not all of a level's are in memory."""
+
+_Functions: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""The least and the most of every set of groups, shape (units, 2**groups) each."""
+
 
 class InfeasibleError(ValueError):
     """Invariants and inequalities that contradict each other; the message has level, rule and count of units."""
+
+
+@dataclass(frozen=True)
+class Sets:
+    """What sets of groups can have together, in the units whose bounds and total do not say it.
+
+    Attributes:
+        units: shape (concerned,): which they are, in ascending order.
+        least, most: shape (concerned, 2**groups): of every set of groups; group g is in the sets whose number has bit
+            g.
+    """
+
+    units: NDArray[np.int64]
+    least: NDArray[np.int64]
+    most: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -35,11 +65,27 @@ class Limits:
     Attributes:
         lower, upper: shape (units, groups): the least and the greatest counts.
         totals: shape (units,): fixed totals; `FREE` where they are not.
+        sets: what is required beyond that; None if nothing is.
     """
 
     lower: NDArray[np.int64]
     upper: NDArray[np.int64]
     totals: NDArray[np.int64]
+    sets: Sets | None = None
+
+    def between(self, first: int, last: int) -> "Limits":
+        """Those of the units from `first` up to `last`."""
+        sets = None
+        if self.sets is not None:
+            own = slice(*np.searchsorted(self.sets.units, [first, last]))
+            if own.start < own.stop:
+                sets = Sets(self.sets.units[own] - first, self.sets.least[own], self.sets.most[own])
+        return Limits(self.lower[first:last], self.upper[first:last], self.totals[first:last], sets)
+
+
+def members(groups: int) -> NDArray[np.int64]:
+    """Shape (2**groups, groups): 1 where a group is in a set, 0 where it is not."""
+    return np.arange(2**groups)[:, None] >> np.arange(groups) & 1
 
 
 def propagate(
@@ -58,10 +104,11 @@ def propagate(
         totals: for every level, shape (units,): fixed totals, `FREE` where they are not; None if none is.
 
     Returns:
-        By level, bounds as tight as totals make them. A total is fixed, too, where it is the sum of fixed ones.
+        By level, bounds as tight as they can be, and sets where bounds and totals do not say enough. A total is fixed,
+        too, where it is the sum of fixed ones.
 
     Raises:
-        InfeasibleError: if no histograms satisfy everything, or if it depends on more than bounds which do.
+        InfeasibleError: if no histograms satisfy everything.
     """
     if lower.shape[1] > MOST_GROUPS:
         raise InfeasibleError(f"bounds of {lower.shape[1]} groups; there can be {MOST_GROUPS}")
@@ -85,9 +132,7 @@ def propagate(
         _refuse(level, "the fixed totals of the units below add up to another than the fixed total", differing)
         fixed = np.where(declared == FREE, implied, declared)
         limits = _tightened(level, lower, upper, fixed)
-        if found:
-            _require_divisible(level, limits, found[-1], parents[position])
-        found.append(limits)
+        found.append(_with_sets(level, limits, found[-1], parents[position]) if found else limits)
     return tuple(reversed(found))
 
 
@@ -119,27 +164,77 @@ def _tightened(level: str, lower: NDArray[np.int64], upper: NDArray[np.int64], t
     )
 
 
-def _require_divisible(level: str, limits: Limits, below: Limits, above: NDArray[np.int64]) -> None:
-    units, groups = limits.lower.shape
-    concerned = _sum((below.totals != FREE)[:, None], above, units)[:, 0] > 0
-    if not concerned.any():
-        return
-    insufficient = np.zeros(units, dtype=bool)
-    for number in range(1, 2**groups):
-        chosen = (number >> np.arange(groups)) & 1 == 1
-        least, most = _extremes(limits, chosen)
-        child_least, child_most = _extremes(below, chosen)
-        insufficient |= most > _sum(child_most[:, None], above, units)[:, 0]
-        insufficient |= least < _sum(child_least[:, None], above, units)[:, 0]
-    _refuse(level, "bounds alone do not say which counts the units below can add up to", insufficient & concerned)
+def _with_sets(level: str, limits: Limits, below: Limits, above: NDArray[np.int64]) -> Limits:
+    """The limits of units of which only the bounds of their children were added up."""
+    tied = (below.totals != FREE) & (below.lower < below.upper).any(axis=1)
+    if below.sets is not None:
+        tied[below.sets.units] = True
+    concerned = np.unique(above[tied])
+    if not concerned.size:
+        return limits
+    number = np.full(len(limits.totals), -1)
+    number[concerned] = np.arange(len(concerned))
+    number_above = number[above]
+    lower, upper = limits.lower.copy(), limits.upper.copy()
+    single = 1 << np.arange(lower.shape[1])
+    beyond = []
+    short, excessive = np.zeros((2, len(limits.totals)), dtype=bool)
+    for first in range(0, len(concerned), _AT_A_TIME):
+        units = concerned[first : first + _AT_A_TIME]
+        children = np.flatnonzero((number_above >= first) & (number_above < first + len(units)))
+        least, most = _added_up(below, tied, children, number_above[children] - first, len(units))
+        totals = limits.totals[units]
+        short[units] = (totals != FREE) & (totals < least[:, -1])
+        excessive[units] = (totals != FREE) & (totals > most[:, -1])
+        least, most = _held(least, most, totals)
+        lower[units], upper[units] = least[:, single], most[:, single]
+        said_least, said_most = _of_bounds(lower[units], upper[units], totals)
+        unsaid = ((least != said_least) | (most != said_most)).any(axis=1)
+        beyond.append(Sets(units[unsaid], least[unsaid], most[unsaid]))
+    _refuse(level, "the fixed total is less than the units below must add up to", short)
+    _refuse(level, "the fixed total is more than the units below can add up to", excessive)
+    sets = Sets(
+        np.concatenate([each.units for each in beyond]),
+        np.concatenate([each.least for each in beyond]),
+        np.concatenate([each.most for each in beyond]),
+    )
+    return Limits(lower, upper, limits.totals, sets if sets.units.size else None)
 
 
-def _extremes(limits: Limits, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The least and the most that a set of groups can have together."""
-    least, most = limits.lower[:, chosen].sum(axis=1), limits.upper[:, chosen].sum(axis=1)
-    rest_least, rest_most = limits.lower[:, ~chosen].sum(axis=1), limits.upper[:, ~chosen].sum(axis=1)
-    fixed = limits.totals != FREE
+def _added_up(
+    below: Limits, tied: NDArray[np.bool_], children: NDArray[np.int64], parent: NDArray[np.int64], parents: int
+) -> _Functions:
+    """The sums of children's functions. Those of units that bounds describe are made a few at a time."""
+    loose = ~tied[children]
+    lower, upper = (_sum(bounds[children[loose]], parent[loose], parents) for bounds in (below.lower, below.upper))
+    least, most = _of_bounds(lower, upper, np.full(parents, FREE))
+    row = np.full(len(below.totals), -1)
+    if below.sets is not None:
+        row[below.sets.units] = np.arange(len(below.sets.units))
+        beyond = row[children] >= 0
+        rows = row[children[beyond]]
+        np.add.at(least, parent[beyond], below.sets.least[rows])
+        np.add.at(most, parent[beyond], below.sets.most[rows])
+    bounded = np.flatnonzero(~loose & (row[children] < 0))
+    for first in range(0, len(bounded), _AT_A_TIME):
+        some = bounded[first : first + _AT_A_TIME]
+        units = children[some]
+        own = _of_bounds(below.lower[units], below.upper[units], below.totals[units])
+        np.add.at(least, parent[some], own[0])
+        np.add.at(most, parent[some], own[1])
+    return least, most
+
+
+def _of_bounds(lower: NDArray[np.int64], upper: NDArray[np.int64], totals: NDArray[np.int64]) -> _Functions:
+    """What bounds and totals say of every set."""
+    in_set = members(lower.shape[1]).T
+    return _held(lower @ in_set, upper @ in_set, totals)
+
+
+def _held(least: NDArray[np.int64], most: NDArray[np.int64], totals: NDArray[np.int64]) -> _Functions:
+    """The functions where totals are fixed. The other groups than a set's have its number from the end."""
+    total, fixed = totals[:, None], (totals != FREE)[:, None]
     return (
-        np.where(fixed, np.maximum(least, limits.totals - rest_most), least),
-        np.where(fixed, np.minimum(most, limits.totals - rest_least), most),
+        np.where(fixed, np.maximum(least, total - most[:, ::-1]), least),
+        np.where(fixed, np.minimum(most, total - least[:, ::-1]), most),
     )

@@ -81,7 +81,7 @@ def walked_down(
                 starts[first : last + 1] - starts[first],
                 noises,
                 {query: rows[own] for query, rows in answers.items()},
-                Limits(limits.lower[own], limits.upper[own], limits.totals[own]),
+                limits.between(own.start, own.stop),
                 total_first,
                 found[-1][first:last] if depth else None,
             )

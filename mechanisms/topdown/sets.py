@@ -1,0 +1,132 @@
+"""Which counts of groups siblings may have together, where bounds and totals do not say it.
+
+Here belongs the choice of group counts for a parent's children that keep to the limits of sets of groups, next to what
+was estimated. Where these limits come from is said in `feasibility`; what is done with the counts, in `estimation`.
+
+The children's group counts are integers y, at the least Σ |y − x| away from the real-valued x. What a child may have is
+a generalized polymatroid, so that what all of them may have side by side is one; counts that add up to the parent's are
+another. The intersection of two that are integral is integral (Edmonds, 1970; Frank and Tardos, 1988), also where an
+element is split into several that count together. So |y − x| is made linear between neighbouring integers, y being
+split into what it has above and below them, and all vertices of the linear program are integers. It is feasible where
+the parent keeps to its own limits.
+
+A unit has 2**groups sets, few of which matter. The program starts without any; what its vertex breaks is added, until
+it breaks nothing. A vertex of the program without the other sets that keeps to them all is one of the program with
+them, and so its optimum in integers.
+"""
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.topdown.feasibility import FREE, Limits, Sets, members
+from mechanisms.topdown.rounding import NotRoundedError
+
+_BROKEN = 1e-5
+"""By more than this, a limit is not kept: the solver's tolerance is a hundredth of it."""
+
+_INTEGRAL = 1e-6
+
+
+def kept(sets: Sets | None, counts: NDArray[np.int64]) -> bool:
+    """Whether group counts, shape (units, groups), keep to the limits of all sets."""
+    return sets is None or bool(np.all(_excess(sets, counts) <= 0))
+
+
+def nearest_counts(real: NDArray[np.float64], limits: Limits, parent: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """The integer group counts that keep to all limits and are nearest to real ones, by the sum of distances.
+
+    Args:
+        real: shape (children, groups).
+        limits: of the children, as `feasibility.propagate` gives them.
+        parent: shape (groups,): the children's sum, within the parent's limits; None at the root.
+
+    Raises:
+        NotRoundedError: if there are no such counts, or the solver did not find them.
+    """
+    program = _Program(real, limits)
+    if parent is not None:
+        for group, count in enumerate(parent):
+            program.require(program.group == group, count - program.base[:, group].sum())
+    for child in np.flatnonzero(limits.totals != FREE):
+        program.require(program.child == child, limits.totals[child] - program.base[child].sum())
+    counts = program.solve()
+    if limits.sets is not None:
+        counts = _keeping_to(limits.sets, program, counts)
+    found = np.rint(counts).astype(np.int64)
+    sound = np.abs(counts - found).max(initial=0) <= _INTEGRAL
+    sound &= bool(np.all((limits.lower <= found) & (found <= limits.upper))) and kept(limits.sets, found)
+    sound &= bool(np.all((limits.totals == FREE) | (limits.totals == found.sum(axis=1))))
+    if not sound or (parent is not None and not np.array_equal(found.sum(axis=0), parent)):
+        raise NotRoundedError(f"{len(real)} children: the group counts that were found break a limit")
+    return found
+
+
+def _keeping_to(sets: Sets, program: "_Program", counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The program's optimum with the sets: of each unit the one that is broken most is added, until none is."""
+    in_set = members(counts.shape[1]).astype(bool)
+    added = np.zeros(sets.least.shape, dtype=bool)
+    while True:
+        excess = _excess(sets, counts)
+        worst = excess.argmax(axis=1)
+        broken = np.flatnonzero(excess.max(axis=1) > _BROKEN)
+        if not broken.size:
+            return counts
+        if added[broken, worst[broken]].any():
+            raise NotRoundedError(f"{len(counts)} children: HiGHS does not keep to the limits it was given")
+        added[broken, worst[broken]] = True
+        for row in broken:
+            child, chosen = sets.units[row], in_set[worst[row]]
+            already = program.base[child, chosen].sum()
+            least, most = sets.least[row, worst[row]] - already, sets.most[row, worst[row]] - already
+            program.require((program.child == child) & chosen[program.group], least, most)
+        counts = program.solve()
+
+
+def _excess(sets: Sets, counts: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.int64] | NDArray[np.float64]:
+    """By how much each set's limits are broken, shape (concerned, 2**groups); not positive where they are kept."""
+    sums = counts[sets.units] @ members(counts.shape[1]).T
+    return np.maximum(sets.least - sums, sums - sets.most)
+
+
+class _Program:
+    """The linear program. A column is what a count has more, or less, than the integer below the real value.
+
+    Attributes:
+        base: shape (children, groups): that integer, moved into the bounds.
+        child, group: shape (columns,): whose count it is.
+    """
+
+    def __init__(self, real: NDArray[np.float64], limits: Limits) -> None:
+        lower, upper = limits.lower, limits.upper
+        self.base = np.clip(np.floor(real).astype(np.int64), lower, upper)
+        one_more = np.minimum(upper - self.base, 1)
+        room = np.stack([one_more, upper - self.base - one_more, self.base - lower])
+        of_one_more = np.abs(self.base + 1 - real) - np.abs(self.base - real)
+        cost = np.stack([of_one_more, np.ones_like(real), np.ones_like(real)])
+        part, self.child, self.group = np.nonzero(room)
+        self._sign = np.array([1.0, 1.0, -1.0])[part]
+        self._solver = highspy.Highs()
+        for option, setting in (("output_flag", False), ("threads", 1), ("solver", "simplex")):
+            self._solver.setOptionValue(option, setting)
+        columns = np.arange(len(part), dtype=np.int32)
+        bounds = room[part, self.child, self.group].astype(np.float64)
+        self._solver.addVars(len(columns), np.zeros(len(columns)), bounds)
+        self._solver.changeColsCost(len(columns), columns, cost[part, self.child, self.group])
+
+    def require(self, columns: NDArray[np.bool_], least: int, most: int | None = None) -> None:
+        """That what some columns add to their counts lies between limits, or is one number."""
+        chosen = np.flatnonzero(columns).astype(np.int32)
+        greatest = least if most is None else most
+        self._solver.addRow(float(least), float(greatest), len(chosen), chosen, self._sign[chosen])
+
+    def solve(self) -> NDArray[np.float64]:
+        """Shape (children, groups): the counts of an optimal vertex."""
+        self._solver.run()
+        status = self._solver.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            name = self._solver.modelStatusToString(status)
+            raise NotRoundedError(f"{len(self.base)} children: counts of groups within all limits: HiGHS says {name}")
+        counts = self.base.astype(np.float64)
+        np.add.at(counts, (self.child, self.group), self._sign * np.asarray(self._solver.getSolution().col_value))
+        return counts
