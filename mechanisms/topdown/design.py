@@ -147,7 +147,7 @@ class TopDownDesign:
             if curvature > LARGEST_CURVATURE:
                 raise DesignError(
                     f"{histogram}: {level}: {DETAILED} has so small a share beside the coarser queries that estimation "
-                    f"could not be relied on to end; give it {curvature / LARGEST_CURVATURE:.3g} times the share or more"
+                    f"could not be relied on to end; give it {curvature / LARGEST_CURVATURE:.3g} times as much or more"
                 )
         for query, variance in ((each.label, each.variance) for each in _measured(histogram, allocation)):
             if variance.numerator > LARGEST_DENOMINATOR**3:
@@ -212,8 +212,8 @@ class TopDownDesign:
 
     @property
     def multiverse(self) -> tuple[str, ...]:
-        """The invariants in words. Which places there are is always one of them; and how many housing units, for a change
-        of persons changes which of them are occupied, and never how many there are.
+        """The invariants in words. Which places there are is always one of them, and so is how many housing units there
+        are: a change of persons changes which of them are occupied, and never how many there are.
         """
         finest = words(self.levels[-1])
         stock = STATISTICS[HOUSING_UNITS].format(level=finest)
