@@ -177,7 +177,7 @@ def build_noisy_measurements(method: Method[TopDownRelease, TopDownDraw]) -> dg.
 
 def _measurements_description(release: TopDownRelease) -> str:
     return f"""Every query of persons and units in every place of {len(release.levels)} levels, all cells, zero or not,
-plus independent discrete Gaussian noise of variance σ² = 1/ρ, ρ being the query's part at its level.
+plus independent discrete Gaussian noise with the parameter σ² = 1/ρ, ρ being the query's part at its level.
 
 The randomness is AES-256-CTR under a key derived for this draw alone, sampled exactly (no floating point decides a
 probability); custody is {release.custody.value}. It refuses to run without the charge for exactly these histograms and

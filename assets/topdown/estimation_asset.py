@@ -77,12 +77,13 @@ def _description(release: TopDownRelease, depth: int) -> str:
         above = words(release.levels[depth - 1])
         whose = f"The histograms of every {level}, from noisy measurements: those of one {above} jointly, each cell of "
         whose += f"which they make up exactly. What is 0 in the {above} is 0 in each of them"
+    first = "Of persons first the totals, from their own query, then all else with totals held: the"
+    passes = first if release.levels[depth] in release.design.total_first else "The"
     return f"""{whose}.
 
-First the total where it is measured by itself, then all other queries with totals held: the non-negative counts that
-minimize the sum of squared distances to the measurements, each over σ², within the invariants and bounds. Every such
-solution carries a duality gap that proves it the best. Then the integers nearest to it, query by query from coarse to
-fine, under the same constraints.
+{passes} non-negative counts that minimize the sum of squared distances to the measurements, each over σ², within the
+invariants and bounds. Every such solution carries a duality gap that proves it the best. Then the integers nearest to
+it, query by query from coarse to fine, under the same constraints.
 
 Only public tables are read, so nothing more is charged. Made whole or not at all; if nothing that it depends on has
 changed it is not made again, so that a run that was killed goes on where it was."""
