@@ -49,7 +49,7 @@ def main() -> int:
     for path in sorted(folder.iterdir()):
         print(f"   {path.name:42} {path.stat().st_size:>8,} bytes")
     print("\nRead certificate.html in a browser; `make ui` shows the run, its lineage, plots and checks.")
-    print("The job two_states__s_dhc in it publishes the other kind of release: noise by PHSafe on a synthetic census.")
+    print("Its jobs two_states__swapped, __s_dhc and __redistricting publish one synthetic census by three methods.")
     return 0
 
 
