@@ -35,7 +35,8 @@ def declared() -> tuple[DatasetDeclaration, SwappingRelease]:
     tree = dg.ComponentTree.for_project(ROOT / "orchestration")
     datasets = [component.declaration for component in tree.get_all_components(Dataset)]
     (dataset,) = (declaration for declaration in datasets if declaration.name == "ma1940")
-    (release,) = (component.declaration for component in tree.get_all_components(PermutationSwapping))
+    swapped = (component.declaration for component in tree.get_all_components(PermutationSwapping))
+    (release,) = (declaration for declaration in swapped if declaration.dataset == "ma1940")
     return dataset, build_release(release, {dataset.name: dataset}, ROOT / "published")
 
 
