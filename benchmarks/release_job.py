@@ -11,8 +11,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import dagster as dg
+from dagster._core.definitions.job_base import InMemoryJob
 
 from benchmarks.result import Result
 
@@ -37,9 +39,11 @@ def _seconds(what: str) -> float:
 
 
 def _run(what: str, home: Path) -> None:
-    definitions = _release() if what == "release" else _empty()
-    with dg.DagsterInstance.local_temp(str(home)) as instance:
-        definitions.resolve_job_def(JOB).execute_in_process(instance=instance)
+    repository = (_release() if what == "release" else _empty()).get_repository_def()
+    # As in a deployment, and unlike in a bare in-process run, assets see the whole repository they are in.
+    whole = patch.object(InMemoryJob, "get_repository_definition", lambda job: repository)
+    with dg.DagsterInstance.local_temp(str(home)) as instance, whole:
+        repository.get_job(JOB).execute_in_process(instance=instance)
 
 
 def _release() -> dg.Definitions:
