@@ -5,13 +5,16 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export DAGSTER_HOME ?= $(CURDIR)/var/dagster
 
-.PHONY: demo test test-deep ui bench lint lock clean
+.PHONY: demo test test-deep ui unblock bench lint lock clean
 
 demo: $(READY)      ## publish the built-in 1940 Massachusetts release and show what came out
 	@$(BIN)/python -m orchestration.demo
 
 ui: $(READY)        ## the Dagster UI, with schedules and sensors, on http://localhost:3000
 	@$(BIN)/dg dev
+
+unblock: $(READY)   ## after a run was killed: which run holds up the others; RUN=<id> ends it
+	@$(BIN)/python -m orchestration.unblock $(RUN)
 
 test: $(READY)      ## every test but the deep ones
 	@$(BIN)/pytest -n auto --dist loadfile -m "not deep"

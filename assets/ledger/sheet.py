@@ -53,6 +53,8 @@ class Sheet:
             if fits(f" {word}" if lines[-1] else word):
                 lines[-1] += f" {word}" if lines[-1] else word
                 continue
+            if lines[-1]:
+                lines.append("")
             for part in _PARTS.findall(word):
                 if lines[-1] and not fits(part):
                     lines.append("")
