@@ -12,8 +12,10 @@ from pathlib import Path
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.cef.synthetic import write as write_census
 from assets.charge.asset import reserve
+from assets.charge.draw import publish_version
 from assets.charge.drawing import make_draw
-from assets.measurement.measurements import counts_version, publish_version, write_exact_counts, write_join
+from assets.measurement.draw import COUNTS_VERSION
+from assets.measurement.measurements import counts_version, write_exact_counts, write_join
 from assets.measurement.method import PHSafeMethod
 from benchmarks.house import opened
 from benchmarks.processes import measured
@@ -79,7 +81,7 @@ def stages(home: str, households: int, run: int) -> None:
         with session.transaction():
             write_exact_counts(session, release)
         version = counts_version(session, release, custody)
-    publish_version(warehouse, release, version)
+    publish_version(warehouse, release.public(COUNTS_VERSION), version)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = method.describe(session, custody)
     reserve(release, draw, custody, ledger)

@@ -15,18 +15,14 @@ from unittest.mock import patch
 
 import dagster as dg
 
-from assets.cef.synthetic import SyntheticCensusDeclaration
-from assets.cef.synthetic import write as write_census
-from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
 from assets.topdown.accuracy import measure_accuracy
 from assets.topdown.estimation import estimate_level
-from assets.topdown.histograms import histograms_version, publish_version, write_histograms, write_invariants
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import TopDownRelease
-from assets.topdown.spine import write_spine
 from benchmarks.house import opened
 from benchmarks.result import Result
+from benchmarks.topdown_estimation import charge
 from mechanisms.topdown.design import words
 from orchestration.components import Dataset, TopDown
 from orchestration.components.topdown import build_release
@@ -72,21 +68,9 @@ def _release(home: Path) -> TopDownRelease:
 
 def _figures(home: str, release: TopDownRelease) -> list[tuple[str, str, str, float]]:
     """Metric, level, source and error."""
+    charge(home, release)
     warehouse, custody, ledger = opened(home)
-    method = TopDownMethod(release)
-    assert isinstance(release.dataset, SyntheticCensusDeclaration)
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
-        write_census(session, release.dataset)
-    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-        write_spine(session, release)
-        write_invariants(session, release)
-    with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-        write_histograms(session, release)
-        version = histograms_version(session, release, custody)
-    publish_version(warehouse, release, version)
-    with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        reserve(release, method.describe(session, custody), custody, ledger)
-    make_draw(method, warehouse, custody, ledger)
+    make_draw(TopDownMethod(release), warehouse, custody, ledger)
     for level in release.levels:
         estimate_level(warehouse, release, level, lambda done, parents: None)
     with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:

@@ -16,18 +16,13 @@ from time import perf_counter
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.cef.synthetic import write as write_census
 from assets.charge.asset import reserve
+from assets.charge.draw import publish_version
 from assets.charge.drawing import make_draw
 from assets.topdown.estimation import estimate_level
-from assets.topdown.histograms import (
-    histograms_version,
-    places_of,
-    publish_version,
-    write_histograms,
-    write_invariants,
-)
+from assets.topdown.histograms import histograms_version, write_histograms, write_invariants
 from assets.topdown.method import TopDownMethod
-from assets.topdown.release import TopDownRelease
-from assets.topdown.spine import write_spine
+from assets.topdown.release import HISTOGRAMS_VERSION, TopDownRelease
+from assets.topdown.spine import places_of, write_spine
 from benchmarks.house import opened
 from benchmarks.processes import measured
 from benchmarks.result import Result
@@ -75,9 +70,17 @@ def measure() -> list[Result]:
 
 def prepare(home: str, households: int) -> tuple[int, int, int]:
     """All stages up to the charge; returns how many blocks, persons and answers there are."""
-    warehouse, custody, ledger = opened(home)
     release = _release(home, households)
+    persons, places = charge(home, release)
+    answers = sum(places[each.level] * each.marginal.size for each in release.design.measured)
+    return places[release.finest], persons, answers
+
+
+def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
+    """All stages up to the charge of a release on a synthetic census; returns persons, and places by level."""
+    warehouse, custody, ledger = opened(home)
     method = TopDownMethod(release)
+    assert isinstance(release.dataset, SyntheticCensusDeclaration)
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         write_census(session, release.dataset)
         persons = session.count(release.dataset.cef_tables()[1])
@@ -87,14 +90,13 @@ def prepare(home: str, households: int) -> tuple[int, int, int]:
     with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
         write_histograms(session, release)
         version = histograms_version(session, release, custody)
-    publish_version(warehouse, release, version)
+    publish_version(warehouse, release.public(HISTOGRAMS_VERSION), version)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         method.require_chargeable(session)
         charged = method.describe(session, custody)
         places = places_of(session, release)
     reserve(release, charged, custody, ledger)
-    answers = sum(places[each.level] * each.marginal.size for each in release.design.measured)
-    return places[release.finest], persons, answers
+    return persons, places
 
 
 def draw(home: str, households: int) -> None:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
-from assets.topdown.release import DRAWN, INVARIANTS, MEASUREMENTS, SPINE, Code, TopDownRelease
+from assets.charge.draw import DRAWN
+from assets.topdown.release import INVARIANTS, MEASUREMENTS, SPINE, Code, TopDownRelease
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign
 from mechanisms.topdown.production import allocation
 from mechanisms.topdown.schema import PERSONS

@@ -5,16 +5,16 @@ Here belong the stages from the CEF to the draw. What each does belongs in `join
 
 import dagster as dg
 
+from assets.charge.draw import publish_version
 from assets.charge.drawing import draw_metadata, make_draw
 from assets.conventions import DRAW, attributes, preview, public_table_metadata, table_schema
-from assets.measurement.draw import PHSafeDraw
+from assets.measurement.draw import COUNTS_VERSION, PHSafeDraw
 from assets.measurement.measurements import (
     COUNTS,
     JOINED,
     MEASUREMENTS,
     REPORT,
     counts_version,
-    publish_version,
     write_exact_counts,
     write_join,
 )
@@ -89,7 +89,7 @@ def build_counts(release: PHSafeRelease) -> dg.AssetsDefinition:
             version = counts_version(session, release, custody)
             cells = session.count(table)
             schema = table_schema(session.columns(table), {}, CELL_COLUMNS)
-        publish_version(warehouse, release, version)
+        publish_version(warehouse, release.public(COUNTS_VERSION), version)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
             metadata={"dagster/row_count": cells, "dagster/column_schema": schema},

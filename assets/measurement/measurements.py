@@ -5,20 +5,20 @@ Here belongs the way between the tables and `noise`. When a draw is made belongs
 
 import pyarrow as pa
 
-from assets.charge.draw import StaleInputError
+from assets.charge.draw import StaleInputError, is_drawn, label_drawn
 from assets.measurement.counts import grid_counts, write_counts
-from assets.measurement.draw import COUNTS_VERSION, PHSafeDraw
+from assets.measurement.draw import PHSafeDraw
 from assets.measurement.join import joined_counts, write_truncated_join, write_truncation_report
 from assets.measurement.noise import measured, measurements_version, require_grid
 from assets.measurement.release import PHSafeRelease
 from mechanisms.phsafe.noise import draw_noise
 from mechanisms.phsafe.runs import Level
 from resources.custody import Custody
-from resources.statements import Fragment, Table, Zone
-from resources.warehouse import Made, Session, Warehouse
+from resources.statements import Fragment, Table
+from resources.warehouse import Made, Session
 
 JOINED, REPORT, COUNTS = "truncated_join", "truncation_report", "counts"
-MEASUREMENTS, DRAWN = "noisy_measurements", "draw"
+MEASUREMENTS = "noisy_measurements"
 
 
 def truncation(release: PHSafeRelease) -> dict[str, int | None]:
@@ -62,12 +62,6 @@ def counts_version(session: Session, release: PHSafeRelease, custody: Custody) -
     return session.content_version([release.confidential(COUNTS)], custody.version_key())
 
 
-def publish_version(warehouse: Warehouse, release: PHSafeRelease, version: str) -> None:
-    """Write the keyed version of the counts, which names the draw, where the charge can see it."""
-    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-        session.create(release.public(COUNTS_VERSION), "warehouse/label", {"text": version}, column="version")
-
-
 def drawn_measurements(session: Session, release: PHSafeRelease, draw: PHSafeDraw, custody: Custody) -> pa.Table:
     """The draw's output, from the exact counts and the draw's key: the same whenever it is made.
 
@@ -89,14 +83,12 @@ def write_measurements(session: Session, release: PHSafeRelease, draw: PHSafeDra
     """Store measurements, and the draw they are of."""
     lent = session.lend("drawn", measurements)
     session.create(release.public(MEASUREMENTS), "measurement/in_order", table=lent)
-    session.create(release.public(DRAWN), "warehouse/label", {"text": draw.draw_id}, column="draw_id")
+    label_drawn(session, release, draw)
 
 
 def stored_version(session: Session, release: PHSafeRelease, draw: PHSafeDraw) -> str | None:
     """The content hash of the stored measurements; None unless their label says that they are this draw's."""
-    if not session.columns(release.public(DRAWN)):
-        return None
-    if session.rows("warehouse/labelled", table=release.public(DRAWN), column="draw_id") != [(draw.draw_id,)]:
+    if not is_drawn(session, release, draw):
         return None
     return measurements_version(in_order(session, release.public(MEASUREMENTS)))
 

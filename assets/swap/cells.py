@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from assets.charge.draw import StaleInputError
+from assets.charge.draw import StaleInputError, is_drawn, label_drawn
 from assets.invariants.records import (
     HOLDING,
     as_contingency,
@@ -26,7 +26,7 @@ from resources.custody import Custody
 from resources.statements import Fragment
 from resources.warehouse import Session
 
-SWAPPED, CELLS, DRAWN = "swapped", "swapped_cells", "draw"
+SWAPPED, CELLS = "swapped", "swapped_cells"
 STREAM = "permutation swapping"
 
 
@@ -34,7 +34,7 @@ def write_cells(session: Session, release: SwappingRelease, draw: SwappingDraw, 
     """Store swapped data: its codes, a view that shows the values, and the draw they are of."""
     session.create(release.public(CELLS), "warehouse/all", source=session.lend("drawn", _columns(cells)))
     session.create_view(release.public(SWAPPED), "swap/decoded", cells=release.public(CELLS), **_value_columns(release))
-    session.create(release.public(DRAWN), "warehouse/label", {"text": draw.draw_id}, column="draw_id")
+    label_drawn(session, release, draw)
 
 
 def drawn_cells(session: Session, release: SwappingRelease, draw: SwappingDraw, custody: Custody) -> Contingency:
@@ -61,9 +61,7 @@ def swapped_version(draw: SwappingDraw, cells: Contingency) -> str:
 
 def stored_version(session: Session, release: SwappingRelease, draw: SwappingDraw) -> str | None:
     """The content hash of the stored swapped data; None unless their label says that they are this draw's."""
-    if not session.columns(release.public(DRAWN)):
-        return None
-    if session.row("warehouse/labelled", table=release.public(DRAWN), column="draw_id") != (draw.draw_id,):
+    if not is_drawn(session, release, draw):
         return None
     cells = session.arrow("swap/stored_cells", cells=release.public(CELLS), holding=release.public(HOLDING))
     try:

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from assets.conventions import attributes, preview
 from assets.pictures import picture
 from assets.topdown.charts import accuracy_by_level
-from assets.topdown.histograms import places_of, stage_level
+from assets.topdown.histograms import stage_level
 from assets.topdown.measurements import BATCH, counts_between, read_batch
 from assets.topdown.release import ACCURACY, TopDownRelease
-from assets.topdown.spine import stage_ancestry
+from assets.topdown.spine import places_of, stage_ancestry
 from mechanisms.topdown.design import words
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
 from resources.custody import Custody

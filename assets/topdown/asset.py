@@ -6,14 +6,15 @@ the draw belong in `estimation_asset`, `microdata`, `tables` and `accuracy`.
 
 import dagster as dg
 
+from assets.charge.draw import publish_version
 from assets.charge.drawing import draw_metadata, make_draw
 from assets.conventions import DRAW, INVARIANT, attributes, preview, public_table_metadata, table_schema
 from assets.method import Method
 from assets.topdown.draw import TopDownDraw
-from assets.topdown.histograms import histograms_version, publish_version, write_histograms, write_invariants
+from assets.topdown.histograms import histograms_version, write_histograms, write_invariants
 from assets.topdown.measurements import COLUMNS
-from assets.topdown.release import HISTOGRAMS, INVARIANTS, MEASUREMENTS, SPINE, TopDownRelease
-from assets.topdown.spine import summary, write_spine
+from assets.topdown.release import HISTOGRAMS, HISTOGRAMS_VERSION, INVARIANTS, MEASUREMENTS, SPINE, TopDownRelease
+from assets.topdown.spine import places_of, summary, write_spine
 from mechanisms.topdown.design import SCHEMAS, words
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -95,7 +96,7 @@ def build_histograms(release: TopDownRelease) -> dg.AssetsDefinition:
                 write_histograms(session, release)
             version = histograms_version(session, release, custody)
             schema = table_schema(session.columns(table), {})
-        publish_version(warehouse, release, version)
+        publish_version(warehouse, release.public(HISTOGRAMS_VERSION), version)
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata={"dagster/column_schema": schema})
 
     return histograms
@@ -147,7 +148,7 @@ def build_noisy_measurements(method: Method[TopDownRelease, TopDownDraw]) -> dg.
         draw, entry, version = make_draw(method, warehouse, custody, ledger)
         table = release.public(MEASUREMENTS)
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
-            places = {level: number for level, number, _ in summary(session, release.public(SPINE))}
+            places = places_of(session, release)
             metadata = public_table_metadata(session, table)
             schema = table_schema(session.columns(table), {}, COLUMNS)
         measured = [

@@ -26,10 +26,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.charge.draw import StaleInputError
+from assets.charge.draw import DRAWN, StaleInputError
 from assets.topdown.limits import limits_of
 from assets.topdown.measurements import read_batch
-from assets.topdown.release import DRAWN, INVARIANTS, SPINE, TopDownRelease
+from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.spine import geoids
 from assets.topdown.tree import plural, read_tree
 from assets.topdown.workers import Outcome, Task, outcomes

@@ -6,13 +6,13 @@ published as they are, because the release declares them.
 
 import numpy as np
 
-from assets.topdown.release import HISTOGRAMS, HISTOGRAMS_VERSION, INVARIANTS, SPINE, TopDownRelease
+from assets.topdown.release import HISTOGRAMS, INVARIANTS, TopDownRelease
 from assets.topdown.spine import placed, stage_ancestry
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
-from resources.statements import Fragment, Zone
-from resources.warehouse import Made, Session, Warehouse
+from resources.statements import Fragment
+from resources.warehouse import Made, Session
 
 
 class ImpossibleRecordsError(ValueError):
@@ -80,12 +80,6 @@ def histograms_version(session: Session, release: TopDownRelease, custody: Custo
     return session.content_version([release.confidential(HISTOGRAMS)], custody.version_key())
 
 
-def publish_version(warehouse: Warehouse, release: TopDownRelease, version: str) -> None:
-    """Write the keyed version of the histograms, which names the draw, where the charge can see it."""
-    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-        session.create(release.public(HISTOGRAMS_VERSION), "warehouse/label", {"text": version}, column="version")
-
-
 def stage_level(session: Session, release: TopDownRelease, histogram: str, level: str, ancestry: Fragment) -> Fragment:
     """A histogram rolled up to one level: columns number, cell, count; cells without any left out."""
     return session.stage(
@@ -96,9 +90,3 @@ def stage_level(session: Session, release: TopDownRelease, histogram: str, level
         ancestry=ancestry,
         depth=release.levels.index(level),
     )
-
-
-def places_of(session: Session, release: TopDownRelease) -> dict[str, int]:
-    """How many places each level has."""
-    rows = session.rows("topdown/by_level", spine=release.public(SPINE))
-    return {level: places for level, _, places, _ in rows}

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.charge.draw import StaleInputError
+from assets.charge.draw import StaleInputError, is_drawn, label_drawn
 from assets.topdown.draw import TopDownDraw
-from assets.topdown.histograms import histograms_version, places_of, stage_level
-from assets.topdown.release import DRAWN, MEASUREMENTS, TopDownRelease
-from assets.topdown.spine import geoids, stage_ancestry
+from assets.topdown.histograms import histograms_version, stage_level
+from assets.topdown.release import MEASUREMENTS, TopDownRelease
+from assets.topdown.spine import geoids, places_of, stage_ancestry
 from mechanisms.topdown.design import SCHEMAS, Measured, TopDownDesign
 from mechanisms.topdown.noise import Noise
 from resources.custody import Custody
@@ -124,7 +124,7 @@ def write_measurements(session: Session, release: TopDownRelease, draw: TopDownD
     for batch in drawn:
         rows = _rows(batch, codes[batch.measured.level][batch.first : batch.first + len(batch.answers)])
         session.run("topdown/append", table=table, rows=session.lend("rows", rows))
-    session.create(release.public(DRAWN), "warehouse/label", {"text": draw.draw_id}, column="draw_id")
+    label_drawn(session, release, draw)
 
 
 def _rows(batch: Batch, codes: NDArray[np.object_]) -> pa.Table:
@@ -201,9 +201,7 @@ def stored_version(session: Session, release: TopDownRelease, draw: TopDownDraw)
     """The content hash of the stored measurements; None unless they are whole and their label says that they are this
     draw's.
     """
-    if not session.columns(release.public(DRAWN)):
-        return None
-    if session.rows("warehouse/labelled", table=release.public(DRAWN), column="draw_id") != [(draw.draw_id,)]:
+    if not is_drawn(session, release, draw):
         return None
     try:
         return measurements_version(release.design, stored_batches(session, release))

@@ -14,7 +14,7 @@ from assets.release import Release
 from mechanisms.topdown.design import STATISTICS, TopDownDesign
 from mechanisms.topdown.redistricting import REDISTRICTING
 
-SPINE, INVARIANTS, HISTOGRAMS, MEASUREMENTS, DRAWN = "spine", "invariants", "histograms", "noisy_measurements", "draw"
+SPINE, INVARIANTS, HISTOGRAMS, MEASUREMENTS = "spine", "invariants", "histograms", "noisy_measurements"
 HISTOGRAMS_VERSION = "histograms_version"
 QUERIES, QUERY_CELLS = "queries", "query_cells"
 PERSONS_TABLE, UNITS_TABLE, ACCURACY = "persons", "units", "accuracy"

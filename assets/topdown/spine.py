@@ -78,6 +78,11 @@ def summary(session: Session, spine: Table) -> list[tuple[str, int, int]]:
     return [(level, places, most) for level, _, places, most in session.rows("topdown/by_level", spine=spine)]
 
 
+def places_of(session: Session, release: TopDownRelease) -> dict[str, int]:
+    """How many places each level has."""
+    return {level: places for level, places, _ in summary(session, release.public(SPINE))}
+
+
 def geoids(session: Session, release: TopDownRelease, level: str) -> NDArray[Any]:
     """The codes of a level's places in their order, shape (places,)."""
     table = session.arrow("topdown/geoids", {"level": level}, spine=release.public(SPINE))

@@ -5,7 +5,6 @@ every promise; then the publication alone is made again. Afterwards the house's 
 put in place of the right one, and a new release is run.
 """
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,11 +23,11 @@ from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.reader import WordSource
 from mechanisms.sampling.stream import RandomStream
 from resources.custody import CustodyMode
+from tests.gates import Tampering, broken, executes, in_confidence, keep, put_back
 from tests.house import SmallHouse, refuses_to_publish
 from tests.phsafe_house import FEW, TO_PUBLICATION, phsafe_house
 
 PHSafeHouse = SmallHouse[PHSafeRelease]
-Tampering = Callable[[PHSafeHouse], None]
 
 RUNS: dict[str, Any] = {
     "PH1_denom": {"budget": {"nation_*": "1/20"}},
@@ -52,13 +51,8 @@ def same_draws_in_every_run() -> Iterator[None]:
 def kept(root: Path, **changes: Any) -> PHSafeHouse:
     house = phsafe_house(root / "house", runs=RUNS, **changes)
     house.run(*TO_PUBLICATION)
-    shutil.copytree(house.root, root / "kept")
+    keep(house)
     return house
-
-
-def put_back(house: PHSafeHouse) -> None:
-    shutil.rmtree(house.root)
-    shutil.copytree(house.root.parent / "kept", house.root)
 
 
 @pytest.fixture(scope="module")
@@ -81,33 +75,6 @@ def escrowed(kept_escrowed: PHSafeHouse) -> Iterator[PHSafeHouse]:
 def ephemeral(kept_ephemeral: PHSafeHouse) -> Iterator[PHSafeHouse]:
     yield kept_ephemeral
     put_back(kept_ephemeral)
-
-
-def broken(house: PHSafeHouse) -> set[str]:
-    """The promises that are broken, or cannot be asked any more."""
-    return {promise.name for promise in house.house.method.promises() if asked(promise.broken, house)}
-
-
-def asked(question: Callable[[Any], list[str]], house: PHSafeHouse) -> bool:
-    try:
-        return question(house.house) != []
-    except Exception:
-        return True
-
-
-def executes(statement: str, zone: str = "public") -> Tampering:
-    """A change as whoever can write to the file may make it; it changes something."""
-
-    def alter(house: PHSafeHouse) -> None:
-        with house.opened(zone) as connection:
-            ((rows,),) = connection.execute(statement).fetchall()
-            assert rows > 0
-
-    return alter
-
-
-def in_confidence(statement: str) -> Tampering:
-    return executes(statement, "confidential")
 
 
 DRAW = {"replay", "settled"}
@@ -200,7 +167,7 @@ BROKEN = [
     ),
     Broken(
         "a charge made smaller",
-        executes("UPDATE ledger.entries SET specification = replace(specification, '11/10', '1/10')", "ledger"),
+        executes("UPDATE ledger.entries SET specification = replace(specification, '11/10', '1/10')", zone="ledger"),
         {"charge_present", "noise_as_declared", *DRAW, "within_cap", "ledger_intact"},
         says="the ledger is not intact",
     ),

@@ -6,7 +6,6 @@ and asks every promise; then the publication alone is made again. Afterwards the
 mechanisms are put in place of the right one, and a new release is run.
 """
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +20,12 @@ from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.reader import WordSource
 from mechanisms.topdown import noise
 from resources.custody import CustodyMode
+from tests.gates import Tampering, broken, executes, in_confidence, keep, put_back
 from tests.house import SmallHouse, refuses_to_publish
 from tests.phsafe_house import census, changed
 from tests.topdown_house import TWO_LEVELS, TWO_LEVELS_TO_PUBLICATION, topdown_house, with_quarters
 
 TopDownHouse = SmallHouse[TopDownRelease]
-Tampering = Callable[[TopDownHouse], None]
 
 CONFIDENTIAL = "confidential.town__redistricting"
 
@@ -41,13 +40,8 @@ def same_draws_in_every_run() -> Iterator[None]:
 def kept(root: Path, **changes: Any) -> TopDownHouse:
     house = topdown_house(root / "house", **(TWO_LEVELS | {"products": FEWER_PRODUCTS} | changes))
     house.run(*TWO_LEVELS_TO_PUBLICATION)
-    shutil.copytree(house.root, root / "kept")
+    keep(house)
     return house
-
-
-def put_back(house: TopDownHouse) -> None:
-    shutil.rmtree(house.root)
-    shutil.copytree(house.root.parent / "kept", house.root)
 
 
 @pytest.fixture(scope="module")
@@ -70,34 +64,6 @@ def escrowed(kept_escrowed: TopDownHouse) -> Iterator[TopDownHouse]:
 def ephemeral(kept_ephemeral: TopDownHouse) -> Iterator[TopDownHouse]:
     yield kept_ephemeral
     put_back(kept_ephemeral)
-
-
-def broken(house: TopDownHouse) -> set[str]:
-    """The promises that are broken, or cannot be asked any more."""
-    return {promise.name for promise in house.house.method.promises() if asked(promise.broken, house)}
-
-
-def asked(question: Callable[[Any], list[str]], house: TopDownHouse) -> bool:
-    try:
-        return question(house.house) != []
-    except Exception:
-        return True
-
-
-def executes(*statements: str, zone: str = "public") -> Tampering:
-    """A change as whoever can write to the file may make it; it changes something."""
-
-    def alter(house: TopDownHouse) -> None:
-        with house.opened(zone) as connection:
-            for statement in statements:
-                ((rows,),) = connection.execute(statement).fetchall()
-                assert rows > 0
-
-    return alter
-
-
-def in_confidence(statement: str) -> Tampering:
-    return executes(statement, zone="confidential")
 
 
 DRAW = {"settled", "replay"}
