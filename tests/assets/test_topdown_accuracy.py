@@ -202,7 +202,8 @@ def test_the_picture_is_a_png_of_the_houses_width_and_the_same_for_the_same_figu
     assert len({picture, *(accuracy_by_level(LEVELS, other) for other in others)}) == 1 + len(others)
 
 
-@pytest.mark.filterwarnings("error")
+# Other tests' temporary folders may be collected meanwhile, which says nothing of the drawing.
+@pytest.mark.filterwarnings("error", "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("values", [[0.0, 0.0, 0.0], [None, None, None], [1e-9, 1.0, 1e12]])
 def test_figures_of_any_size_can_be_drawn(values: list[float | None]) -> None:
     assert accuracy_by_level(LEVELS, {"Histogram": {"raw": values, "post-processed": values}})
