@@ -9,7 +9,6 @@ from typing import Any
 
 import dagster as dg
 
-from assets.cef.declaration import Column
 from resources.statements import Table, Zone
 from resources.warehouse import Session
 
@@ -31,21 +30,16 @@ def attributes(stage: str, zone: Zone, kinds: set[str], crossing: str | None = N
     return {"owners": OWNERS, "pool": POOL, "tags": tags, "kinds": kinds}
 
 
-def table_schema(
-    columns: Mapping[str, str], declared: Mapping[str, Column], own: Mapping[str, str] | None = None
-) -> dg.TableSchema:
+def table_schema(columns: Mapping[str, str], descriptions: Mapping[str, str] | None = None) -> dg.TableSchema:
     """The columns of a stored table for the UI.
 
     Args:
         columns: names and DuckDB types.
-        declared: the dataset's columns, for their descriptions.
-        own: descriptions of Stirred's own columns.
+        descriptions: what the columns say, by name; columns may be missing and others be there.
     """
-    described = {name: column.description for name, column in declared.items()} | dict(own or {})
+    said = descriptions or {}
     return dg.TableSchema(
-        columns=[
-            dg.TableColumn(name, type=kind, description=described.get(name) or None) for name, kind in columns.items()
-        ]
+        columns=[dg.TableColumn(name, type=kind, description=said.get(name) or None) for name, kind in columns.items()]
     )
 
 

@@ -7,8 +7,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from assets.cef.declaration import DatasetDeclaration
 from assets.cef.ingestion import ingest
+from assets.release.dataset import DatasetDeclaration
 from benchmarks.processes import measured
 from benchmarks.result import Result
 from resources.statements import Zone, literal

@@ -12,13 +12,13 @@ from pathlib import Path
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.cef.synthetic import write as write_census
 from assets.charge.asset import reserve
-from assets.charge.draw import publish_version
 from assets.charge.drawing import make_draw
-from assets.measurement.draw import COUNTS_VERSION
-from assets.measurement.measurements import counts_version, write_exact_counts, write_join
-from assets.measurement.method import PHSafeMethod
-from benchmarks.house import opened
+from assets.phsafe.draw import COUNTS_VERSION
+from assets.phsafe.measurements import counts_version, write_exact_counts, write_join
+from assets.phsafe.method import PHSafeMethod
+from assets.release.draw import publish_version
 from benchmarks.processes import measured
+from benchmarks.resources import opened
 from benchmarks.result import Result
 from mechanisms.phsafe.runs import PUERTO_RICO, STATES
 from orchestration.components.phsafe import build_release

@@ -8,18 +8,18 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from assets.cef.declaration import DatasetDeclaration
 from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
-from assets.invariants.asset import write_invariants
-from assets.swap.cells import SWAPPED
-from assets.swap.draw import describe_draw
-from assets.swap.method import Swapping
-from assets.swap.release import SwappingRelease
-from benchmarks.house import opened
+from assets.release.dataset import DatasetDeclaration
+from assets.swapping.cells import SWAPPED
+from assets.swapping.draw import describe_draw
+from assets.swapping.invariants import write_invariants
+from assets.swapping.method import Swapping
+from assets.swapping.release import SwappingRelease
 from benchmarks.processes import measured
+from benchmarks.resources import opened
 from benchmarks.result import Result
-from orchestration.components.permutation_swapping import SwappingDeclaration, build_release
+from orchestration.components.swapping import SwappingDeclaration, build_release
 from resources.statements import Table, Zone
 
 HOUSEHOLDS = 20_000_000

@@ -20,7 +20,7 @@ from assets.topdown.accuracy import measure_accuracy
 from assets.topdown.estimation import estimate_level
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import TopDownRelease
-from benchmarks.house import opened
+from benchmarks.resources import opened
 from benchmarks.result import Result
 from benchmarks.topdown_estimation import charge
 from mechanisms.topdown.design import words

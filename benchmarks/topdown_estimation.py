@@ -16,15 +16,15 @@ from time import perf_counter
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.cef.synthetic import write as write_census
 from assets.charge.asset import reserve
-from assets.charge.draw import publish_version
 from assets.charge.drawing import make_draw
+from assets.release.draw import publish_version
 from assets.topdown.estimation import estimate_level
 from assets.topdown.histograms import histograms_version, write_histograms, write_invariants
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import HISTOGRAMS_VERSION, TopDownRelease
 from assets.topdown.spine import places_of, write_spine
-from benchmarks.house import opened
 from benchmarks.processes import measured
+from benchmarks.resources import opened
 from benchmarks.result import Result
 from orchestration.components.topdown import build_release
 from orchestration.components.topdown_declaration import TopDownDeclaration

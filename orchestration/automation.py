@@ -14,7 +14,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 
 from assets.cef.readers import source_paths
 from assets.ledger.asset import LEDGER_KEY
-from assets.release import Release
+from assets.release.release import Release
 from resources.custody import Custody
 
 

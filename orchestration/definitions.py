@@ -21,7 +21,7 @@ from resources.ledger import Ledger
 from resources.warehouse import Warehouse
 
 
-def house_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
+def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
     """Warehouse, custody and ledger of the deployment that keeps its state in `home`."""
     warehouse = Warehouse(
         folder=str(home / "warehouse"),
@@ -48,7 +48,7 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
         tree.build_defs(),
         dg.Definitions(
             assets=[build_ledger(charges, draws)],
-            resources=house_resources(home),
+            resources=deployment_resources(home),
             executor=dg.in_process_executor,
         ),
     )

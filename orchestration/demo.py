@@ -13,7 +13,7 @@ from pathlib import Path
 
 from assets.cef.readers import MA1940_MARGINS
 from mechanisms.accounting.composition import stated
-from orchestration.definitions import house_resources
+from orchestration.definitions import deployment_resources
 from resources.ledger import Ledger
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,7 +42,7 @@ def main() -> int:
         print(f"   - {invariant}")
     print(f"   draw {randomness['draw_id']}")
     print(f"   randomness committed to by {randomness['commitment']}")
-    ledger = house_resources(home)["ledger"]
+    ledger = deployment_resources(home)["ledger"]
     assert isinstance(ledger, Ledger)
     _show_ledger(ledger)
     print(f"\nPublished in {folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder}:")

@@ -109,7 +109,7 @@ def statement(name: str, names: Mapping[str, Any] | None = None) -> str:
     """The text of `sql/<name>.sql` with its identifiers filled in.
 
     Args:
-        name: such as `swap/contingency`.
+        name: such as `swapping/contingency`.
         names: what the statement's placeholders stand for: identifiers, lists of them, or `Fragment`s.
 
     Raises:

@@ -23,7 +23,7 @@ from dagster import ConfigurableResource
 
 from resources.statements import Fragment, Table, Zone, identifier, literal, statement
 
-Made = tuple[str, Mapping[str, Any], Mapping[str, Any]]
+Recipe = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 """How a table is made: a statement's name, the values bound in it, and its identifiers."""
 
 
@@ -87,7 +87,7 @@ class Session:
         self._execute(name, text, values)
         return address
 
-    def lend(self, name: str, table: pa.Table) -> Fragment:
+    def register(self, name: str, table: pa.Table) -> Fragment:
         """Show an Arrow table to this session's statements under `name`; returns its quoted name."""
         self._connection.register(name, table)
         return identifier(name)

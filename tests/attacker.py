@@ -1,4 +1,4 @@
-"""What an attacker sees of a house and how he tries hashes, for the tests that play him.
+"""What an attacker sees of a deployment and how he tries hashes, for the tests that play him.
 
 Here belong what is in the open, and the plain hashes that anybody would try. What he guesses of one kind of release
 belongs in the test that plays him.
@@ -15,9 +15,9 @@ import duckdb
 import pandas as pd
 from dagster_shared.serdes import serialize_value
 
-from assets.release import Release
+from assets.release.release import Release
 from resources.statements import Zone
-from tests.house import SmallHouse
+from tests.deployments import Deployment
 
 R = TypeVar("R", bound=Release)
 
@@ -27,34 +27,34 @@ HEX = re.compile(r"(?<![0-9a-f])[0-9a-f]{12,128}(?![0-9a-f])")
 GUESSED_KEYS = (b"", b"\0" * 32, b"stirred", b"0" * 64)
 
 
-def on_disk(house: SmallHouse[R]) -> SmallHouse[R]:
-    """The house with an instance whose storage lies on disk, below its folder."""
-    (house.root / "dagster").mkdir(exist_ok=True)
-    house.instance = dg.DagsterInstance.local_temp(str(house.root / "dagster"))
-    return house
+def on_disk(deployment: Deployment[R]) -> Deployment[R]:
+    """The deployment with an instance whose storage lies on disk, below its folder."""
+    (deployment.root / "dagster").mkdir(exist_ok=True)
+    deployment.instance = dg.DagsterInstance.local_temp(str(deployment.root / "dagster"))
+    return deployment
 
 
-def in_the_open(house: SmallHouse[Any]) -> str:
+def in_the_open(deployment: Deployment[Any]) -> str:
     """Everything that anyone without access to the confidential zone and the custody may come to see."""
-    shown = [content.decode("utf-8", "replace") for content in house.published().values()]
-    shown += [pd.read_parquet(path).to_csv() for path in house.release.folder.glob("*.parquet")]
+    shown = [content.decode("utf-8", "replace") for content in deployment.published().values()]
+    shown += [pd.read_parquet(path).to_csv() for path in deployment.release.folder.glob("*.parquet")]
     for zone in ("public", "ledger"):
-        with duckdb.connect(str(house.house.warehouse.path(Zone(zone))), read_only=True) as connection:
+        with duckdb.connect(str(deployment.context.warehouse.path(Zone(zone))), read_only=True) as connection:
             names = connection.execute(
                 "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = $zone", {"zone": zone}
             ).fetchall()
             assert names
             shown += [connection.table(f'{zone}."{schema}"."{name}"').df().to_csv() for schema, name in names]
-    return "\n".join([*shown, *kept_by_dagster(house)])
+    return "\n".join([*shown, *kept_by_dagster(deployment)])
 
 
-def kept_by_dagster(house: SmallHouse[Any]) -> list[str]:
+def kept_by_dagster(deployment: Deployment[Any]) -> list[str]:
     """Every event and every run as the instance gives them, and every file of its storage, logs among them."""
-    runs = house.instance.get_runs()
-    events = [serialize_value(event) for run in runs for event in house.instance.all_logs(run.run_id)]
+    runs = deployment.instance.get_runs()
+    events = [serialize_value(event) for run in runs for event in deployment.instance.all_logs(run.run_id)]
     assert events
-    files = [path for path in (house.root / "dagster").rglob("*") if path.is_file()]
-    assert any(path.suffix == ".db" for path in files) == house.instance.is_persistent
+    files = [path for path in (deployment.root / "dagster").rglob("*") if path.is_file()]
+    assert any(path.suffix == ".db" for path in files) == deployment.instance.is_persistent
     return [
         *events,
         *[serialize_value(run) for run in runs],
@@ -62,8 +62,8 @@ def kept_by_dagster(house: SmallHouse[Any]) -> list[str]:
     ]
 
 
-def hashes_shown(house: SmallHouse[Any]) -> set[str]:
-    return set(HEX.findall(in_the_open(house)))
+def hashes_shown(deployment: Deployment[Any]) -> set[str]:
+    return set(HEX.findall(in_the_open(deployment)))
 
 
 def shows(shown: set[str], computed: set[str]) -> bool:

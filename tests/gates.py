@@ -1,37 +1,37 @@
-"""What the tests of a release's gates share: a published house to alter, and which promises that breaks.
+"""What the tests of a release's gates share: a published deployment to alter, and which promises that breaks.
 
-Here belongs asking promises, altering stored tables past every safeguard, and putting a house's files back. What is
-altered, and what that breaks, belongs in the tests of each kind of release.
+Here belongs asking promises, altering stored tables past every safeguard, and putting a deployment's files back. What
+is altered, and what that breaks, belongs in the tests of each kind of release.
 """
 
 import shutil
 from collections.abc import Callable
 from typing import Any
 
-from tests.house import SmallHouse
+from tests.deployments import Deployment
 
-Tampering = Callable[[SmallHouse[Any]], None]
-
-
-def keep(house: SmallHouse[Any]) -> None:
-    """Copy a house's files, to be put back after each test."""
-    shutil.copytree(house.root, house.root.parent / "kept")
+Tampering = Callable[[Deployment[Any]], None]
 
 
-def put_back(house: SmallHouse[Any]) -> None:
+def keep(deployment: Deployment[Any]) -> None:
+    """Copy a deployment's files, to be put back after each test."""
+    shutil.copytree(deployment.root, deployment.root.parent / "kept")
+
+
+def put_back(deployment: Deployment[Any]) -> None:
     """Put the files back that were kept."""
-    shutil.rmtree(house.root)
-    shutil.copytree(house.root.parent / "kept", house.root)
+    shutil.rmtree(deployment.root)
+    shutil.copytree(deployment.root.parent / "kept", deployment.root)
 
 
-def broken(house: SmallHouse[Any]) -> set[str]:
+def broken(deployment: Deployment[Any]) -> set[str]:
     """The promises that are broken, or cannot be asked any more."""
-    return {promise.name for promise in house.house.method.promises() if _asked(promise.broken, house)}
+    return {gate.name for gate in deployment.context.method.gates() if _asked(gate.problems, deployment)}
 
 
-def _asked(question: Callable[[Any], list[str]], house: SmallHouse[Any]) -> bool:
+def _asked(question: Callable[[Any], list[str]], deployment: Deployment[Any]) -> bool:
     try:
-        return question(house.house) != []
+        return question(deployment.context) != []
     except Exception:
         return True
 
@@ -39,8 +39,8 @@ def _asked(question: Callable[[Any], list[str]], house: SmallHouse[Any]) -> bool
 def executes(*statements: str, zone: str = "public") -> Tampering:
     """A change as whoever can write to the file may make it; it changes something."""
 
-    def alter(house: SmallHouse[Any]) -> None:
-        with house.opened(zone) as connection:
+    def alter(deployment: Deployment[Any]) -> None:
+        with deployment.opened(zone) as connection:
             for statement in statements:
                 ((rows,),) = connection.execute(statement).fetchall()
                 assert rows > 0

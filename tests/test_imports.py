@@ -1,4 +1,4 @@
-"""The house holds: imports point one way, mechanisms touch nothing but numbers, and SQL lies in `sql/` alone.
+"""The deployment holds: imports point one way, mechanisms touch nothing but numbers, and SQL lies in `sql/` alone.
 
 Modules are parsed, not imported, so that an import inside a function counts too. Every rule is also shown to
 catch a module that breaks it.
@@ -110,7 +110,7 @@ RULES = [
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_the_house_keeps_the_rule(rule: Rule) -> None:
+def test_the_deployment_keeps_the_rule(rule: Rule) -> None:
     assert broken(rule) == []
 
 
@@ -123,7 +123,7 @@ def test_there_are_modules_in_every_layer() -> None:
     [
         (imports_point_one_way, "mechanisms/a.py", "from resources import ledger"),
         (imports_point_one_way, "mechanisms/deep/a.py", "import orchestration.definitions"),
-        (imports_point_one_way, "resources/a.py", "import math, assets.charge.draw as draw"),
+        (imports_point_one_way, "resources/a.py", "import math, assets.release.draw as draw"),
         (imports_point_one_way, "assets/a.py", "def late():\n    from orchestration.definitions import defs"),
         (mechanisms_touch_only_numbers, "mechanisms/a.py", "import duckdb"),
         (mechanisms_touch_only_numbers, "mechanisms/a.py", "def late():\n    import pandas as pd"),

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.cef.declaration import Column, DatasetDeclaration, Role
 from assets.cef.findings import Finding, SourceError
 from assets.cef.ingestion import ingest
 from assets.cef.readers import source_paths
 from assets.cef.validation import cef_findings, form_findings, structure_findings, structure_offenders
 from assets.conventions import POOL, attributes
+from assets.release.dataset import Column, DatasetDeclaration, Role
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse

@@ -10,8 +10,8 @@ household, one of whom is its householder.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from assets.cef.declaration import Column, DatasetDeclaration, RecordTable
-from assets.cef.structure import Rule, Structure
+from assets.release.dataset import Column, DatasetDeclaration, RecordTable
+from assets.release.structure import Rule, Structure
 from mechanisms.phsafe.runs import STATES
 from mechanisms.races import RACE_COMBINATIONS, race_label
 

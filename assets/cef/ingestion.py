@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assets.cef.declaration import Column, DatasetDeclaration, RecordTable
 from assets.cef.findings import Finding, SourceError
 from assets.cef.readers import Source, in_source, open_geography, open_source, unreadable
 from assets.cef.validation import (
@@ -21,6 +20,7 @@ from assets.cef.validation import (
     structure_offenders,
     unit_findings,
 )
+from assets.release.dataset import Column, DatasetDeclaration, RecordTable
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, WarehouseError
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandera.errors import SchemaErrorReason, SchemaErrors
 
-from assets.cef.declaration import Column, ColumnType, DatasetDeclaration, RecordTable, whole
 from assets.cef.findings import Finding
-from assets.cef.structure import Rule
+from assets.release.dataset import Column, ColumnType, DatasetDeclaration, RecordTable, whole
+from assets.release.structure import Rule
 from resources.statements import Table
 from resources.warehouse import Session
 

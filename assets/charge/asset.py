@@ -9,10 +9,10 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.charge.draw import Draw
 from assets.conventions import attributes, preview, table_schema
-from assets.method import Method
-from assets.release import Release
+from assets.release.draw import Draw
+from assets.release.method import Method
+from assets.release.release import Release
 from mechanisms.accounting.composition import stated
 from resources.chain import Entry
 from resources.custody import Custody, commitment
@@ -50,9 +50,11 @@ def build_charge(method: Method[Any, Any]) -> dg.AssetsDefinition:
         facts = charge_facts(method, draw, entry)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             session.create(
-                release.public("charge"), "warehouse/all", source=session.lend("facts", pa.Table.from_pylist([facts]))
+                release.public("charge"),
+                "warehouse/all",
+                source=session.register("facts", pa.Table.from_pylist([facts])),
             )
-            schema = table_schema(session.columns(release.public("charge")), {}, _COLUMNS | dict(method.charge_columns))
+            schema = table_schema(session.columns(release.public("charge")), _COLUMNS | dict(method.charge_columns))
         lines = draw.specification.lines
         return dg.MaterializeResult(
             data_version=dg.DataVersion(draw.draw_id),

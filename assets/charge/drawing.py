@@ -6,9 +6,9 @@ the mechanism.
 
 from typing import Any
 
-from assets.charge.draw import Draw
-from assets.method import Method
-from assets.release import Release
+from assets.release.draw import Draw
+from assets.release.method import Method
+from assets.release.release import Release
 from mechanisms.accounting.composition import stated
 from resources.chain import Entry
 from resources.custody import Custody

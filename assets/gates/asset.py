@@ -9,10 +9,10 @@ import dagster as dg
 
 from assets.confidentiality import deployed_graph, nodes_of
 from assets.conventions import POOL, check_result
-from assets.method import House, Method, Promise
 from assets.publication.asset import altered_files
 from assets.publication.package import CHECKSUMS
-from assets.release import Release
+from assets.release.method import Gate, Method, ReleaseContext
+from assets.release.release import Release
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.warehouse import Warehouse
@@ -23,22 +23,22 @@ SHARED_STAGES = {"cef", "composition"}
 
 def build_gates(method: Method[Any, Any]) -> list[dg.AssetChecksDefinition]:
     """A blocking check for every promise a release makes of its own, and one for the files, if any are published."""
-    own = [promise for promise in method.promises() if promise.stage not in SHARED_STAGES]
-    publishes = any(promise.stage == "charge" for promise in own)
-    return [*(_gate(method, promise) for promise in own), *([_files(method.release)] if publishes else [])]
+    own = [gate for gate in method.gates() if gate.stage not in SHARED_STAGES]
+    publishes = any(gate.stage == "charge" for gate in own)
+    return [*(_check(method, gate) for gate in own), *([_files(method.release)] if publishes else [])]
 
 
-def _gate(method: Method[Any, Any], promise: Promise[Any]) -> dg.AssetChecksDefinition:
+def _check(method: Method[Any, Any], gate: Gate[Any]) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=method.release.key(promise.stage), name=promise.name, description=promise.words, blocking=True, pool=POOL
+        asset=method.release.key(gate.stage), name=gate.name, description=gate.words, blocking=True, pool=POOL
     )
-    def gate(
+    def check(
         context: dg.AssetCheckExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.AssetCheckResult:
-        house = House(method, warehouse, custody, ledger, nodes_of(deployed_graph(context)))
-        return check_result(promise.broken(house))
+        release_context = ReleaseContext(method, warehouse, custody, ledger, nodes_of(deployed_graph(context)))
+        return check_result(gate.problems(release_context))
 
-    return gate
+    return check
 
 
 def _files(release: Release) -> dg.AssetChecksDefinition:

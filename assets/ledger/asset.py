@@ -12,13 +12,13 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.cef.declaration import DatasetDeclaration
 from assets.conventions import POOL, attributes, check_result, preview, table_schema
 from assets.ledger.charts import side_by_side
 from assets.ledger.comparison import Comparison, compare
 from assets.ledger.tables import COLUMNS, releases_table, totals_table
 from assets.ledger.words import invariants_in_markdown, releases_in_markdown, remarks, totals_in_markdown
 from assets.pictures import picture
+from assets.release.dataset import DatasetDeclaration
 from mechanisms.accounting.composition import DoesNotCompose, Loss, fits, stated
 from resources.chain import GENESIS, Entry
 from resources.ledger import Ledger, LedgerError
@@ -54,8 +54,8 @@ def build_ledger(charges: Sequence[dg.AssetKey], draws: Sequence[dg.AssetKey]) -
         entries = ledger.entries()
         rows = pa.Table.from_pylist([asdict(entry) for entry in entries], schema=_ENTRY)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-            session.create(ENTRIES, "warehouse/all", source=session.lend("entries", rows))
-            schema = table_schema(session.columns(ENTRIES), {})
+            session.create(ENTRIES, "warehouse/all", source=session.register("entries", rows))
+            schema = table_schema(session.columns(ENTRIES))
         head = entries[-1].hash if entries else GENESIS
         shown = [
             (entry.sequence, entry.kind, f"{entry.dataset}/{entry.release}", entry.draw_id[:12], entry.recorded_at)
@@ -99,9 +99,11 @@ whatever its unit: an upper bound.""",
         problems = _beyond(dataset.cap, comparison)
         with warehouse.session(writes=Zone.PUBLIC) as session:
             with session.transaction():
-                session.create(totals, "warehouse/all", source=session.lend("totals", totals_table(comparison.totals)))
                 session.create(
-                    releases, "warehouse/all", source=session.lend("releases", releases_table(comparison.charges))
+                    totals, "warehouse/all", source=session.register("totals", totals_table(comparison.totals))
+                )
+                session.create(
+                    releases, "warehouse/all", source=session.register("releases", releases_table(comparison.charges))
                 )
             columns = session.columns(totals) | session.columns(releases)
             version = session.content_version([totals, releases])
@@ -110,7 +112,7 @@ whatever its unit: an upper bound.""",
             "cap": stated(dataset.cap, 4),
             "charges": len(comparison.charges),
             "tables": f"{totals}, {releases}",
-            "dagster/column_schema": table_schema(columns, {}, COLUMNS),
+            "dagster/column_schema": table_schema(columns, COLUMNS),
         }
         if comparison.charges:
             metadata |= {

@@ -13,28 +13,14 @@ from typing import Any
 import dagster as dg
 import duckdb
 
-from assets.charge.draw import Draw
 from assets.confidentiality import deployed_graph, nodes_of
 from assets.conventions import attributes, preview
-from assets.method import House, Method
-from assets.publication.certificate import (
-    Certificate,
-    Check,
-    LedgerReference,
-    Randomness,
-    to_html,
-    to_json,
-)
-from assets.publication.package import (
-    CHECKSUMS,
-    DataFile,
-    checksums,
-    data_package,
-    file_sha256,
-    write_data_files,
-)
+from assets.publication.certificate import Certificate, Check, LedgerReference, Randomness, to_html, to_json
+from assets.publication.package import CHECKSUMS, DataFile, checksums, data_package, file_sha256, write_data_files
 from assets.publication.placement import placed
-from assets.release import Release
+from assets.release.draw import Draw
+from assets.release.method import Method, ReleaseContext
+from assets.release.release import Release
 from mechanisms.accounting.composition import symbol
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -62,8 +48,8 @@ def build_publication(method: Method[Any, Any]) -> dg.AssetsDefinition:
     def publication(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
-        house = House(method, warehouse, custody, ledger, nodes_of(deployed_graph(context)))
-        certificate, sums = publish(house)
+        release_context = ReleaseContext(method, warehouse, custody, ledger, nodes_of(deployed_graph(context)))
+        certificate, sums = publish(release_context)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sums),
             metadata={
@@ -87,7 +73,7 @@ def build_publication(method: Method[Any, Any]) -> dg.AssetsDefinition:
     return publication
 
 
-def publish(house: House[Any]) -> tuple[Certificate, str]:
+def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
     """Ask every promise, then write the release's files and place them.
 
     Returns:
@@ -97,17 +83,17 @@ def publish(house: House[Any]) -> tuple[Certificate, str]:
         dagster.Failure: if a promise is broken, or a table was replaced after the promises were asked; then
             nothing is published and what was published before stays.
     """
-    release = house.release
-    tables = house.method.tables()
-    with house.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        asked = _state(house, session)
-    passed = require_promises(house)
-    with house.warehouse.session(reads=[Zone.PUBLIC]) as session, placed(release.folder) as folder:
+    release = context.release
+    tables = context.method.tables()
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        asked = _state(context, session)
+    passed = require_gates(context)
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session, placed(release.folder) as folder:
         # The session keeps every other process from writing, so what is compared here is what is written.
-        if _state(house, session) != asked:
-            raise _refusal(house, ["tables: another run replaced them meanwhile; materialize again"])
+        if _state(context, session) != asked:
+            raise _refusal(context, ["tables: another run replaced them meanwhile; materialize again"])
         files = write_data_files(session, folder, tables)
-        certificate = certify(house, session, passed, files)
+        certificate = certify(context, session, passed, files)
         package = data_package(
             f"{release.dataset.name}-{release.name}".replace("_", "-"),
             release.title,
@@ -125,7 +111,7 @@ def publish(house: House[Any]) -> tuple[Certificate, str]:
     return certificate, file_sha256(release.folder / CHECKSUMS)
 
 
-def require_promises(house: House[Any]) -> tuple[Check, ...]:
+def require_gates(context: ReleaseContext[Any]) -> tuple[Check, ...]:
     """All promises as passed checks, asked stage by stage.
 
     Raises:
@@ -133,31 +119,33 @@ def require_promises(house: House[Any]) -> tuple[Check, ...]:
             and are not asked.
     """
     kept: list[Check] = []
-    for _, group in groupby(house.method.promises(), lambda promise: promise.stage):
+    for _, group in groupby(context.method.gates(), lambda gate: gate.stage):
         broken = []
-        for promise in group:
-            broken += [f"{promise.stage}: {promise.name}: {problem}" for problem in promise.broken(house)]
-            kept.append(Check(promise.name, promise.words))
+        for gate in group:
+            broken += [f"{gate.stage}: {gate.name}: {problem}" for problem in gate.problems(context)]
+            kept.append(Check(gate.name, gate.words))
         if broken:
-            raise _refusal(house, broken)
+            raise _refusal(context, broken)
     return tuple(kept)
 
 
-def _refusal(house: House[Any], broken: list[str]) -> dg.Failure:
-    words = f"{house.release.schema} is not published, because promises are broken:\n" + "\n".join(broken)
+def _refusal(context: ReleaseContext[Any], broken: list[str]) -> dg.Failure:
+    words = f"{context.release.schema} is not published, because promises are broken:\n" + "\n".join(broken)
     return dg.Failure(description=words, allow_retries=False)
 
 
-def _state(house: House[Any], session: Session) -> tuple[Draw, str]:
-    draw = house.method.describe(session, house.custody)
-    return draw, session.content_version([table.table for table in house.method.tables()])
+def _state(context: ReleaseContext[Any], session: Session) -> tuple[Draw, str]:
+    draw = context.method.describe(session, context.custody)
+    return draw, session.content_version([table.table for table in context.method.tables()])
 
 
-def certify(house: House[Any], session: Session, passed: tuple[Check, ...], files: tuple[DataFile, ...]) -> Certificate:
+def certify(
+    context: ReleaseContext[Any], session: Session, passed: tuple[Check, ...], files: tuple[DataFile, ...]
+) -> Certificate:
     """The certificate of a release as it is now."""
-    release, dataset = house.release, house.release.dataset
-    draw = house.method.describe(session, house.custody)
-    entry, settled = house.ledger.reservation(draw.draw_id), house.ledger.settlement(draw.draw_id)
+    release, dataset = context.release, context.release.dataset
+    draw = context.method.describe(session, context.custody)
+    entry, settled = context.ledger.reservation(draw.draw_id), context.ledger.settlement(draw.draw_id)
     if entry is None or settled is None:
         raise dg.Failure(f"{release.schema}: the charge disappeared from the ledger")
     return Certificate(
@@ -168,14 +156,14 @@ def certify(house: House[Any], session: Session, passed: tuple[Check, ...], file
         release=release.name,
         release_title=release.title,
         release_description=release.description,
-        statement=house.method.statement(draw, settled.output_version or ""),
+        statement=context.method.statement(draw, settled.output_version or ""),
         specification=entry.declared(),
         randomness=Randomness(release.custody, draw.draw_id, entry.commitment),
         ledger=LedgerReference(
             entry.sequence,
             entry.hash,
             datetime.fromisoformat(entry.recorded_at),
-            house.ledger.charged(dataset.name, dataset.cap, through=entry.sequence),
+            context.ledger.charged(dataset.name, dataset.cap, through=entry.sequence),
             dataset.cap,
         ),
         code_versions={"stirred": version("stirred"), "duckdb": duckdb.__version__},

@@ -6,32 +6,20 @@ Package) and `SHA256SUMS`. The same tables always give the same bytes. Where the
 """
 
 import json
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
-from resources.statements import Fragment, Table, literal
+from assets.release.published import FIELD_TYPES, LIST, PublishedColumn, PublishedTable
+from resources.statements import Fragment, literal
 from resources.warehouse import Session
 
 CHECKSUMS = "SHA256SUMS"
 
 _PARQUET = "application/vnd.apache.parquet"
 
-_FIELD_TYPES = {
-    "integer": ("integer", {"TINYINT", "SMALLINT", "INTEGER", "BIGINT"}),
-    "string": ("string", {"VARCHAR"}),
-    "boolean": ("boolean", {"BOOLEAN"}),
-    "date": ("date", {"DATE"}),
-    "decimal": ("number", {"DECIMAL"}),
-    "integers": ("array", {"TINYINT[]", "SMALLINT[]", "INTEGER[]", "BIGINT[]"}),
-}
-"""By declared type: the type of a Table Schema field, and the DuckDB types that the files keep exactly."""
-
-_LIST = "integers"
-"""The type that CSV has no form for: a table with such a column is written as Parquet only."""
 
 _ROWS_OF_LISTS = 8192
 """Rows of a Parquet row group where a row may hold thousands of integers: DuckDB holds row groups in memory."""
@@ -44,81 +32,6 @@ _SORTED_AS = {
     "decimal": Fragment("DECIMAL(18,4)"),
 }
 """By declared type: the DuckDB type whose order the rows have, for a column of texts holds numbers too."""
-
-
-@dataclass(frozen=True)
-class PublishedColumn:
-    """A column of a published table, as the data dictionary describes it.
-
-    Attributes:
-        name: of the column.
-        type: integer, string, boolean, date, decimal, or integers for a list of them.
-        description: what the column says.
-        values: the values that may occur, each with its label ("" if it has none); empty if they are not listed.
-        required: whether every row has a value.
-        total: the value that stands in rows for a total, which makes the column one of texts; "" if there are none.
-
-    Raises:
-        ValueError: if the type is none of the six.
-    """
-
-    name: str
-    type: str
-    description: str = ""
-    values: Mapping[Any, str] = field(default_factory=dict)
-    required: bool = True
-    total: str = ""
-
-    def __post_init__(self) -> None:
-        if self.type not in _FIELD_TYPES:
-            raise ValueError(f"column {self.name}: {self.type!r} is none of {', '.join(_FIELD_TYPES)}")
-
-    @property
-    def written_type(self) -> str:
-        """The type as the files have it: text where some rows are totals."""
-        return "string" if self.total else self.type
-
-
-@dataclass(frozen=True)
-class PublishedTable:
-    """A table to publish: as CSV and Parquet, or as Parquet only if a column holds lists.
-
-    Attributes:
-        name: the stem of its files' names.
-        title: in words.
-        description: what a reader should know of it.
-        table: where it is in the warehouse.
-        columns: all its columns, in the order in which they are published.
-        primary_key: the columns that tell its rows apart.
-        delimiter: what separates the columns in CSV.
-
-    Raises:
-        ValueError: if the name could not be a file's, a key column is not among the columns, or the rows of a table
-            with lists have no order by a key without lists.
-    """
-
-    name: str
-    title: str
-    description: str
-    table: Table
-    columns: tuple[PublishedColumn, ...]
-    primary_key: tuple[str, ...]
-    delimiter: str = ","
-
-    def __post_init__(self) -> None:
-        if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", self.name):
-            raise ValueError(f"product {self.name!r}: its files bear the name, so it is small letters, digits, _ and -")
-        for key in self.primary_key:
-            if key not in [column.name for column in self.columns]:
-                raise ValueError(f"product {self.name}: key column {key} is not among its columns")
-        lists = {column.name for column in self.columns if column.type == _LIST}
-        if lists and not (self.primary_key and lists.isdisjoint(self.primary_key)):
-            raise ValueError(f"product {self.name}: a table with lists needs a primary key, and none of them is in it")
-
-    @property
-    def has_lists(self) -> bool:
-        """Whether a column holds lists, so that the table is written as Parquet only."""
-        return any(column.type == _LIST for column in self.columns)
 
 
 @dataclass(frozen=True)
@@ -250,7 +163,7 @@ def _require_declared_columns(session: Session, published: PublishedTable) -> No
         odd = ", ".join(sorted(stored.keys() ^ declared.keys()))
         raise ValueError(f"product {published.name}: declared columns and those of {published.table} differ in {odd}")
     for name, kind in declared.items():
-        if stored[name].split("(")[0] not in _FIELD_TYPES[kind][1]:
+        if stored[name].split("(")[0] not in FIELD_TYPES[kind][1]:
             raise ValueError(f"product {published.name}: column {name} is stored as {stored[name]}, not as {kind}")
 
 
@@ -313,8 +226,8 @@ def _schema(published: PublishedTable) -> dict[str, Any]:
 
 
 def _field(column: PublishedColumn) -> dict[str, Any]:
-    described: dict[str, Any] = {"name": column.name, "type": _FIELD_TYPES[column.written_type][0]}
-    if column.type == _LIST:
+    described: dict[str, Any] = {"name": column.name, "type": FIELD_TYPES[column.written_type][0]}
+    if column.type == LIST:
         described["arrayItem"] = {"type": "integer"}
     if column.description:
         described["description"] = column.description

@@ -1,7 +1,7 @@
 """What a product is declared to be.
 
 Here belong the typed declaration of a table and the rules it keeps by itself. Whether its columns exist is
-known to the release (`assets.release`).
+known to the release (`assets.release.release`).
 """
 
 from typing import Literal, Self

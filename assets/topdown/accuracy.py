@@ -119,7 +119,7 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
             figures = list(measure_accuracy(session, release))
             rows = pa.Table.from_pylist([vars(figure) for figure in figures], schema=_ROWS)
             with session.transaction():
-                session.create(table, "warehouse/all", source=session.lend("figures", rows))
+                session.create(table, "warehouse/all", source=session.register("figures", rows))
             version = session.content_version([table], custody.version_key())
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),

@@ -6,7 +6,7 @@ version.
 
 from dataclasses import dataclass
 
-from assets.charge.draw import Draw
+from assets.release.draw import Draw
 from assets.topdown.release import HISTOGRAMS_VERSION, INVARIANTS, SPINE, TopDownRelease
 from mechanisms.topdown import noise
 from resources.custody import Custody

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.charge.draw import DRAWN, StaleInputError
+from assets.release.draw import DRAWN, StaleInputError
 from assets.topdown.limits import limits_of
 from assets.topdown.measurements import read_batch
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
@@ -342,7 +342,7 @@ def _write(session: Session, release: TopDownRelease, level: str, plan: _Plan, f
                 }
             )
         )
-    session.create(table, "topdown/estimates", found=session.lend("found", pa.concat_tables(rows)))
+    session.create(table, "topdown/estimates", found=session.register("found", pa.concat_tables(rows)))
     children = [of_task for each in found for of_task in each.children.values()]
     estimation = Estimation(
         plan.due,

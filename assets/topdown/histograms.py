@@ -12,21 +12,21 @@ from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
 from resources.statements import Fragment
-from resources.warehouse import Made, Session
+from resources.warehouse import Recipe, Session
 
 
 class ImpossibleRecordsError(ValueError):
     """Records that no possible file holds; the message has the rule and their count."""
 
 
-def histograms_made(release: TopDownRelease) -> Made:
+def histograms_recipe(release: TopDownRelease) -> Recipe:
     """How the histograms of the finest level are counted from the CEF."""
     values, names = placed(release)
     attributes = [{"name": each.name, "size": each.size} for each in PERSONS.attributes]
     return "topdown/histograms", values, names | {"attributes": attributes}
 
 
-def invariants_made(session: Session, release: TopDownRelease) -> Made:
+def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
     """How the declared invariants are counted from the CEF."""
     held = [(name, release.levels.index(level)) for name, level in sorted(release.design.invariants.items())]
     if not held:
@@ -47,7 +47,7 @@ def write_histograms(session: Session, release: TopDownRelease) -> None:
     Raises:
         ImpossibleRecordsError: if the CEF holds records that the edit constraints rule out.
     """
-    name, values, names = histograms_made(release)
+    name, values, names = histograms_recipe(release)
     session.create(release.confidential(HISTOGRAMS), name, values, **names)
     if found := impossible_records(session, release):
         raise ImpossibleRecordsError(
@@ -71,7 +71,7 @@ def impossible_records(session: Session, release: TopDownRelease) -> int:
 
 def write_invariants(session: Session, release: TopDownRelease) -> None:
     """Write the table `invariants`."""
-    name, values, names = invariants_made(session, release)
+    name, values, names = invariants_recipe(session, release)
     session.create(release.public(INVARIANTS), name, values, **names)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.charge.draw import StaleInputError, is_drawn, label_drawn
+from assets.release.draw import StaleInputError, is_drawn, label_drawn
 from assets.topdown.draw import TopDownDraw
 from assets.topdown.histograms import histograms_version, stage_level
 from assets.topdown.release import MEASUREMENTS, TopDownRelease
@@ -123,7 +123,7 @@ def write_measurements(session: Session, release: TopDownRelease, draw: TopDownD
     codes = {level: geoids(session, release, level) for level in release.levels}
     for batch in drawn:
         rows = _rows(batch, codes[batch.measured.level][batch.first : batch.first + len(batch.answers)])
-        session.run("topdown/append", table=table, rows=session.lend("rows", rows))
+        session.run("topdown/append", table=table, rows=session.register("rows", rows))
     label_drawn(session, release, draw)
 
 

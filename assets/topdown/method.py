@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from assets.conventions import KEYED
-from assets.method import Method, Promise
-from assets.publication.certificate import Statement
-from assets.publication.package import PublishedTable
+from assets.release.method import Gate, Method
+from assets.release.published import PublishedTable
+from assets.release.statement import Statement
 from assets.topdown.draw import TopDownDraw, describe_draw
+from assets.topdown.gates import topdown_gates
 from assets.topdown.limits import limits_of
 from assets.topdown.measurements import (
     Drawn,
@@ -19,7 +20,6 @@ from assets.topdown.measurements import (
     stored_version,
     write_measurements,
 )
-from assets.topdown.promises import topdown_promises
 from assets.topdown.published import published_tables
 from assets.topdown.release import TopDownRelease
 from assets.topdown.statement import topdown_statement
@@ -79,8 +79,8 @@ data; the draw's name does, through a keyed version of the exact histograms."""
     def write(self, session: Session, draw: TopDownDraw, output: Drawn) -> None:
         write_measurements(session, self.release, draw, output)
 
-    def promises(self) -> tuple[Promise[TopDownRelease], ...]:
-        return topdown_promises(self.release)
+    def gates(self) -> tuple[Gate[TopDownRelease], ...]:
+        return topdown_gates(self.release)
 
     def tables(self) -> Sequence[PublishedTable]:
         return published_tables(self.release)

@@ -13,7 +13,7 @@ from assets.topdown.release import PERSONS_TABLE, RECORDS, SPINE, UNITS_TABLE, T
 from mechanisms.topdown.design import words
 from mechanisms.topdown.schema import PERSONS, UNITS, Schema
 from resources.statements import Zone
-from resources.warehouse import Made, Session, Warehouse
+from resources.warehouse import Recipe, Session, Warehouse
 
 CODE_VERSION = "1"
 
@@ -54,7 +54,7 @@ def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
                 write_microdata(session, release)
             version = session.content_version(list(tables.values()))
             rows = {name: session.count(table) for name, table in tables.items()}
-            schema = table_schema(session.columns(tables[PERSONS_TABLE]), {}, RECORD_COLUMNS)
+            schema = table_schema(session.columns(tables[PERSONS_TABLE]), RECORD_COLUMNS)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
             metadata={
@@ -70,11 +70,11 @@ def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
 def write_microdata(session: Session, release: TopDownRelease) -> None:
     """Write the tables `persons` and `units`."""
     for name in RECORDS:
-        text, values, names = records_made(release, name)
+        text, values, names = records_recipe(release, name)
         session.create(release.public(name), text, values, **names)
 
 
-def records_made(release: TopDownRelease, name: str) -> Made:
+def records_recipe(release: TopDownRelease, name: str) -> Recipe:
     """How a table of records is made from the finest level's estimates."""
     return (
         "topdown/records",

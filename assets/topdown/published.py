@@ -4,7 +4,7 @@ Here belong the tables as the data dictionary describes them. Making them belong
 stages before.
 """
 
-from assets.publication.package import PublishedColumn, PublishedTable
+from assets.release.published import PublishedColumn, PublishedTable
 from assets.topdown.measurements import COLUMNS
 from assets.topdown.microdata import RECORD_COLUMNS, RECORDED
 from assets.topdown.release import (

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from assets.cef.census import CensusDeclaration
-from assets.cef.declaration import Role
-from assets.release import Release
+from assets.release.dataset import Role
+from assets.release.release import Release
 from mechanisms.topdown.design import STATISTICS, TopDownDesign
 from mechanisms.topdown.redistricting import REDISTRICTING
 

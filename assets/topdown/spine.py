@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from assets.topdown.release import SPINE, TopDownRelease
 from mechanisms.topdown.design import words
 from resources.statements import Fragment, Table
-from resources.warehouse import Made, Session
+from resources.warehouse import Recipe, Session
 
 
 class SpineError(ValueError):
     """Codes of places that make no tree; the message has level, rule and count."""
 
 
-def spine_made(session: Session, release: TopDownRelease) -> Made:
+def spine_recipe(session: Session, release: TopDownRelease) -> Recipe:
     """How the spine is made from the CEF.
 
     Raises:
@@ -52,7 +52,7 @@ def write_spine(session: Session, release: TopDownRelease) -> None:
     Raises:
         SpineError: if the codes make no tree.
     """
-    name, values, names = spine_made(session, release)
+    name, values, names = spine_recipe(session, release)
     session.create(release.public(SPINE), name, values, **names)
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 
-from assets.publication.certificate import DataVersion, Equivalent, Parameter, Statement
+from assets.release.statement import DataVersion, Equivalent, Parameter, Statement
 from assets.topdown.draw import MECHANISM, TopDownDraw
 from assets.topdown.release import TopDownRelease
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke

@@ -19,7 +19,7 @@ from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDo
 from mechanisms.topdown.redistricting import REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import Schema
 from resources.statements import Fragment, Table, Zone
-from resources.warehouse import Made, Session, Warehouse
+from resources.warehouse import Recipe, Session, Warehouse
 
 CODE_VERSION = "1"
 
@@ -47,7 +47,7 @@ def build_tables(release: TopDownRelease) -> dg.AssetsDefinition:
     )
     def tables(warehouse: Warehouse) -> dg.MaterializeResult:
         with warehouse.session(writes=Zone.PUBLIC) as session:
-            made = tables_made(session, release)
+            made = tables_recipe(session, release)
             with session.transaction():
                 for table, (name, values, names) in made.items():
                     session.create(table, name, values, **names)
@@ -79,14 +79,14 @@ def redistricting_table(release: TopDownRelease, name: str) -> Table:
     return release.public(name.lower())
 
 
-def tables_made(session: Session, release: TopDownRelease) -> dict[Table, Made]:
+def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Recipe]:
     """By table that the asset writes: how it is made from microdata, spine and design.
 
     Records are counted by cell and staged; what is returned reads the staged counts, in this session.
     """
-    made: dict[Table, Made] = {
-        release.public(QUERIES): _lent(session, "made_queries", queries(release.design)),
-        release.public(QUERY_CELLS): _lent(session, "made_query_cells", query_cells(release.design)),
+    made: dict[Table, Recipe] = {
+        release.public(QUERIES): _registered(session, "made_queries", queries(release.design)),
+        release.public(QUERY_CELLS): _registered(session, "made_query_cells", query_cells(release.design)),
     }
     for name in exact_products(release):
         names = {"invariants": release.public(INVARIANTS), "by_type": name == GROUP_QUARTERS}
@@ -104,7 +104,7 @@ def tables_made(session: Session, release: TopDownRelease) -> dict[Table, Made]:
                     "counts": counts[table.schema.name],
                     "ancestry": ancestry,
                     "spine": release.public(SPINE),
-                    "leaf_of": session.lend(f"leaves_of_{table.name}", _leaves(table)),
+                    "leaf_of": session.register(f"leaves_of_{table.name}", _leaves(table)),
                     "leaves": len(table.leaves),
                     "cells": [(cell.name, table.parts(cell)) for cell in table.cells],
                 },
@@ -198,8 +198,8 @@ def _decimal(variance: Decimal) -> Decimal:
     return variance.quantize(Decimal(1).scaleb(-PLACES), context=_CONTEXT)
 
 
-def _lent(session: Session, name: str, rows: pa.Table) -> Made:
-    return "warehouse/all", {}, {"source": session.lend(name, rows)}
+def _registered(session: Session, name: str, rows: pa.Table) -> Recipe:
+    return "warehouse/all", {}, {"source": session.register(name, rows)}
 
 
 def _stage_counts(session: Session, release: TopDownRelease, schema: Schema) -> Fragment:

@@ -2,8 +2,8 @@
 
 from orchestration.components.census_dataset import CensusDataset
 from orchestration.components.dataset import Dataset
-from orchestration.components.permutation_swapping import PermutationSwapping
 from orchestration.components.phsafe import PHSafe
+from orchestration.components.swapping import PermutationSwapping
 from orchestration.components.synthetic_census import SyntheticCensus
 from orchestration.components.topdown import TopDown
 

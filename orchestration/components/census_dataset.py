@@ -10,7 +10,7 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
 from assets.cef.census import CensusDeclaration, census_persons, census_units
-from assets.cef.declaration import Cap, DatasetDeclaration, DatasetName, Reader
+from assets.release.dataset import Cap, DatasetDeclaration, DatasetName, Reader
 from orchestration.components.dataset import Dataset
 
 _described = DatasetDeclaration.model_fields

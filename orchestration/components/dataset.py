@@ -1,6 +1,6 @@
 """A dataset as a Dagster component: a source declared in YAML becomes the asset of its CEF.
 
-Here belongs how YAML becomes a declaration. What may be declared belongs in `assets.cef.declaration`.
+Here belongs how YAML becomes a declaration. What may be declared belongs in `assets.release.dataset`.
 """
 
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ import dagster as dg
 from pydantic import BaseModel
 
 from assets.cef.asset import build_cef
-from assets.cef.declaration import DatasetDeclaration
 from assets.ledger.asset import build_composition, build_composition_checks
+from assets.release.dataset import DatasetDeclaration
 
 
 @dataclass

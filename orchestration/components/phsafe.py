@@ -1,7 +1,7 @@
 """An S-DHC release by PHSafe as a Dagster component: a screen of YAML becomes its asset graph.
 
 Here belongs how a declaration becomes assets, checks and a job. What may be declared belongs in `phsafe_declaration`,
-what a release must satisfy in `assets.measurement.release`.
+what a release must satisfy in `assets.phsafe.release`.
 """
 
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.cef.declaration import DatasetDeclaration
 from assets.charge.asset import build_charge
 from assets.gates.asset import build_gates
-from assets.measurement.asset import build_counts, build_noisy_measurements, build_truncated_join
-from assets.measurement.method import PHSafeMethod
-from assets.measurement.release import PHSafeRelease, available_products
-from assets.parameters.asset import build_parameters
-from assets.postprocessing.asset import build_exact_measurements, build_postprocessed, build_tables
+from assets.phsafe.measured import build_counts, build_noisy_measurements, build_truncated_join
+from assets.phsafe.method import PHSafeMethod
+from assets.phsafe.parameters import build_parameters
+from assets.phsafe.postprocessed import build_exact_measurements, build_postprocessed, build_tables
+from assets.phsafe.release import PHSafeRelease, available_products
 from assets.publication.asset import build_publication
+from assets.release.dataset import DatasetDeclaration
 from orchestration.components.phsafe_declaration import PHSafeDeclaration, phsafe_design
 from orchestration.components.release import (
     ReleaseComponent,

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 import dagster as dg
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
 
-from assets.cef.declaration import EXPONENT, exact_delta, exact_fraction
-from assets.release import DeclarationError
+from assets.release.dataset import EXPONENT, exact_delta, exact_fraction
+from assets.release.release import DeclarationError
 from mechanisms.accounting.specification import DELTA
 from mechanisms.phsafe.design import DesignError, PHSafeDesign, RunDesign, production, run_design
 from mechanisms.phsafe.estimation import Interval

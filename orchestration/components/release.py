@@ -14,8 +14,8 @@ from dagster._utils.schedules import is_valid_cron_string
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.cef.declaration import DatasetDeclaration
-from assets.release import DeclarationError, Release
+from assets.release.dataset import DatasetDeclaration
+from assets.release.release import DeclarationError, Release
 from orchestration.automation import release_job, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
 from resources.custody import CustodyMode

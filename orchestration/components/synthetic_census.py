@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
-from assets.cef.declaration import Cap, DatasetDeclaration, DatasetName
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
+from assets.release.dataset import Cap, DatasetDeclaration, DatasetName
 from orchestration.components.dataset import Dataset
 
 _described = DatasetDeclaration.model_fields

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.cef.declaration import DatasetDeclaration
 from assets.charge.asset import build_charge
 from assets.gates.asset import build_gates
 from assets.publication.asset import build_publication
+from assets.release.dataset import DatasetDeclaration
 from assets.topdown.accuracy import build_accuracy
-from assets.topdown.asset import build_histograms, build_invariants, build_noisy_measurements, build_spine
-from assets.topdown.estimation_asset import build_estimates
+from assets.topdown.estimated import build_estimates
+from assets.topdown.measured import build_histograms, build_invariants, build_noisy_measurements, build_spine
 from assets.topdown.method import TopDownMethod
 from assets.topdown.microdata import build_microdata
 from assets.topdown.release import TopDownRelease, available_products

@@ -12,8 +12,8 @@ import dagster as dg
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.cef.declaration import exact_fraction
-from assets.release import DeclarationError
+from assets.release.dataset import exact_fraction
+from assets.release.release import DeclarationError
 from assets.topdown.release import Code
 from mechanisms.accounting.semantics import Allocation, AllocationError
 from mechanisms.accounting.specification import DELTA

@@ -7,7 +7,7 @@ import pytest
 
 from assets.confidentiality import Node, leaks, nodes_of
 from orchestration.definitions import defs
-from tests.house import SmallHouse, small_house
+from tests.deployments import Deployment, small_deployment
 
 PUBLICATION = dg.AssetKey("publication")
 
@@ -174,12 +174,14 @@ def test_only_draws_invariants_and_charges_of_this_deployment_cross() -> None:
             assert "crossing" in found.tags, f"{key} reads confidential assets"
 
 
-def mended(house: SmallHouse, stage: str, parent: str) -> SmallHouse:
-    """The house with a further parent of one asset, as a careless hand would add it."""
-    house.definitions = house.definitions.map_resolved_asset_specs(
-        func=lambda spec: spec.merge_attributes(deps=[house.key(parent)]) if spec.key == house.key(stage) else spec
+def mended(deployment: Deployment, stage: str, parent: str) -> Deployment:
+    """The deployment with a further parent of one asset, as a careless hand would add it."""
+    deployment.definitions = deployment.definitions.map_resolved_asset_specs(
+        func=lambda spec: (
+            spec.merge_attributes(deps=[deployment.key(parent)]) if spec.key == deployment.key(stage) else spec
+        )
     )
-    return house
+    return deployment
 
 
 @pytest.mark.parametrize(
@@ -190,33 +192,33 @@ def mended(house: SmallHouse, stage: str, parent: str) -> SmallHouse:
     ],
 )
 def test_a_deployment_with_a_leak_in_it_does_not_publish(stage: str, parent: str, path: str, tmp_path: Path) -> None:
-    house = mended(small_house(tmp_path), stage, parent)
-    result = house.run(raise_on_error=False)
+    deployment = mended(small_deployment(tmp_path), stage, parent)
+    result = deployment.run(raise_on_error=False)
     assert not result.success
     (check,) = (check for check in result.get_asset_check_evaluations() if check.check_name == "confidentiality")
     assert not check.passed
     assert path in (check.description or "")
-    assert "publication" not in house.executed(result)
-    assert house.published() == {}
-    refusal = house.refusal("publication")
+    assert "publication" not in deployment.executed(result)
+    assert deployment.published() == {}
+    refusal = deployment.refusal("publication")
     assert f"confidentiality: a path without draw or invariant: {path}" in refusal
-    assert house.published() == {}
+    assert deployment.published() == {}
 
 
 def test_a_leak_that_comes_up_later_leaves_the_publication_as_it_was(tmp_path: Path) -> None:
-    house = small_house(tmp_path)
-    house.run()
-    before = house.published()
-    assert "confidentiality: " in mended(house, "composition", "utility").refusal("publication")
-    assert house.published() == before
+    deployment = small_deployment(tmp_path)
+    deployment.run()
+    before = deployment.published()
+    assert "confidentiality: " in mended(deployment, "composition", "utility").refusal("publication")
+    assert deployment.published() == before
 
 
 def test_without_the_whole_graph_nothing_is_vouched_for(tmp_path: Path) -> None:
     """A job of the publication alone, outside any deployment, sees no draw it could descend from."""
-    house = small_house(tmp_path)
-    house.run("cef", "invariants", "charge", "swapped", "tables", "ledger", "composition")
-    result = house.definitions.resolve_job_def("release").execute_in_process(
-        instance=house.instance, asset_selection=[house.key("publication")], raise_on_error=False
+    deployment = small_deployment(tmp_path)
+    deployment.run("cef", "invariants", "charge", "swapped", "tables", "ledger", "composition")
+    result = deployment.definitions.resolve_job_def("release").execute_in_process(
+        instance=deployment.instance, asset_selection=[deployment.key("publication")], raise_on_error=False
     )
     assert not result.success
-    assert house.published() == {}
+    assert deployment.published() == {}

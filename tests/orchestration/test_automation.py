@@ -15,17 +15,17 @@ import pytest
 from assets.cef.asset import build_cef
 from assets.charge.asset import build_charge
 from assets.gates.asset import build_gates
-from assets.invariants.asset import build_invariants
 from assets.ledger.asset import build_composition, build_composition_checks, build_ledger
 from assets.publication.asset import build_publication
-from assets.swap.asset import build_swapped
-from assets.swap.method import Swapping
-from assets.swap.release import SwappingRelease
-from assets.tabulation.asset import build_tables
-from assets.utility.asset import build_utility
+from assets.swapping.invariants import build_invariants
+from assets.swapping.method import Swapping
+from assets.swapping.release import SwappingRelease
+from assets.swapping.swapped import build_swapped
+from assets.swapping.tabulated import build_tables
+from assets.swapping.utility import build_utility
 from orchestration.automation import release_job, release_schedule, source_sensor
 from resources.custody import Custody
-from tests.house import households, members, small_dataset, small_release, write_csv
+from tests.deployments import households, members, small_dataset, small_release, write_csv
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_cursor_and_run_key_say_nothing_of_size_or_time(watch: Watch, tmp_path: 
         assert with_key in kept, "who has the custody's key can tell, and computes it this way"
 
 
-def house_of(root: Path) -> tuple[dg.Definitions, SwappingRelease, Any]:
+def deployment_of(root: Path) -> tuple[dg.Definitions, SwappingRelease, Any]:
     """Two releases of one dataset, with the first one's job."""
     write_csv(root / "units.csv", households(20))
     dataset = small_dataset(root)
@@ -231,7 +231,7 @@ def house_of(root: Path) -> tuple[dg.Definitions, SwappingRelease, Any]:
 
 
 def test_a_release_job_makes_its_release_and_what_it_shares_and_no_other_release(tmp_path: Path) -> None:
-    definitions, release, _ = house_of(tmp_path)
+    definitions, release, _ = deployment_of(tmp_path)
     layer = definitions.resolve_job_def("village__counties").asset_layer
     stages = ("invariants", "charge", "swapped", "tables", "utility", "publication")
     shared = {dg.AssetKey(["village", "cef"]), dg.AssetKey(["ledger"]), dg.AssetKey(["village", "composition"])}
@@ -239,10 +239,8 @@ def test_a_release_job_makes_its_release_and_what_it_shares_and_no_other_release
 
 
 def test_the_job_carries_every_check_of_its_assets_and_none_of_another_release(tmp_path: Path) -> None:
-    definitions, release, _ = house_of(tmp_path)
-    checks = {f"{promise.stage}_{promise.name}" for promise in Swapping(release).promises()} | {
-        "tables_confidentiality"
-    }
+    definitions, release, _ = deployment_of(tmp_path)
+    checks = {f"{gate.stage}_{gate.name}" for gate in Swapping(release).gates()} | {"tables_confidentiality"}
     steps = {node.name for node in definitions.resolve_job_def("village__counties").nodes}
     for check in checks:
         assert any(step.endswith(f"__{check}") for step in steps), check
@@ -250,7 +248,7 @@ def test_the_job_carries_every_check_of_its_assets_and_none_of_another_release(t
 
 
 def test_the_schedule_is_on_with_its_cron_expression_and_launches_the_job(tmp_path: Path) -> None:
-    definitions, _, _ = house_of(tmp_path)
+    definitions, _, _ = deployment_of(tmp_path)
     schedule = definitions.resolve_schedule_def("village__counties__schedule")
     assert schedule.cron_schedule == "30 4 * * 1"
     assert schedule.job_name == "village__counties"
@@ -258,7 +256,7 @@ def test_the_schedule_is_on_with_its_cron_expression_and_launches_the_job(tmp_pa
 
 
 def test_the_sensor_is_on_and_launches_the_job(tmp_path: Path) -> None:
-    definitions, _, _ = house_of(tmp_path)
+    definitions, _, _ = deployment_of(tmp_path)
     sensor = definitions.resolve_sensor_def("village__counties__source")
     assert sensor.job_name == "village__counties"
     assert sensor.default_status is dg.DefaultSensorStatus.RUNNING

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 
 from assets.cef.sample import write_sample
 from assets.cef.synthetic import SyntheticPopulation
-from assets.release import DeclarationError
+from assets.release.release import DeclarationError
 from orchestration.components import CensusDataset, Dataset, PermutationSwapping, SyntheticCensus
 from orchestration.components.phsafe import build_release
 from orchestration.components.phsafe_declaration import PHSafeDeclaration
-from orchestration.definitions import house_resources
+from orchestration.definitions import deployment_resources
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -157,7 +157,7 @@ def test_both_components_become_the_same_cef_and_releases_find_them(
                 },
             )
         with sandbox.build_all_defs() as definitions:
-            resources = house_resources(tmp_path / "var")
+            resources = deployment_resources(tmp_path / "var")
             graph = dg.Definitions.merge(definitions, dg.Definitions(resources=resources)).resolve_asset_graph()
             for dataset in ("census", "made_up"):
                 key = dg.AssetKey([dataset, "cef"])

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from mechanisms.accounting.loss import PureLoss
 from orchestration.components import Dataset
-from orchestration.definitions import house_resources
+from orchestration.definitions import deployment_resources
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -127,7 +127,7 @@ def test_the_component_becomes_the_cef_and_its_blocking_check(tmp_path: Path, mo
     monkeypatch.setenv("TOWN_FOLDER", str(tmp_path))
     (tmp_path / "households.csv").write_text("rooms,county,moved\n1,01,\n2,1,1939-05-01\n")
     component = Dataset.resolve_from_yaml(TOWN)
-    resources = house_resources(tmp_path / "var")
+    resources = deployment_resources(tmp_path / "var")
     definitions = component.build_defs(dg.ComponentTree.for_test().load_context)
     graph = dg.Definitions.merge(definitions, dg.Definitions(resources=resources)).resolve_asset_graph()
     node = graph.get(dg.AssetKey(["town", "cef"]))

@@ -9,8 +9,8 @@ import yaml
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
-from assets.measurement.release import available_products
-from assets.release import DeclarationError
+from assets.phsafe.release import available_products
+from assets.release.release import DeclarationError
 from mechanisms.phsafe.design import production
 from mechanisms.phsafe.margins import Noise
 from mechanisms.phsafe.runs import RUN

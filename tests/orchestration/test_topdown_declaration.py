@@ -10,16 +10,16 @@ import yaml
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
-from assets.cef.declaration import DatasetDeclaration
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
-from assets.release import DeclarationError
+from assets.release.dataset import DatasetDeclaration
+from assets.release.release import DeclarationError
 from assets.topdown.release import PRODUCTS, Code
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
 from orchestration.components.topdown import build_release
 from orchestration.components.topdown_declaration import TopDownDeclaration, topdown_design, topdown_spine
-from tests.house import small_dataset
-from tests.topdown_house import TWO_LEVELS, topdown_dataset
+from tests.deployments import small_dataset
+from tests.topdown_deployments import TWO_LEVELS, topdown_dataset
 
 SHORTEST = """
 name: redistricting

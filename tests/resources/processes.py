@@ -43,7 +43,7 @@ statements._environment().loader = ChoiceLoader(
 DRAWN = Table(Zone.PUBLIC, "ma1940", "drawn")
 
 
-def house(folder: Path) -> Ledger:
+def deployment(folder: Path) -> Ledger:
     return Ledger(
         warehouse=Warehouse(folder=str(folder / "warehouse"), threads=1),
         custody=Custody(folder=str(folder / "custody")),
@@ -56,7 +56,7 @@ def keep(session: Session, table: Table, noise: str) -> None:
 
 def charge_and_draw(folder: Path, mode: CustodyMode) -> None:
     """What the stages of a release do, from the charge to the settlement."""
-    book = house(folder)
+    book = deployment(folder)
     keys, store = book.custody, book.warehouse
     draw_id = keys.draw_id({"release": "half"})
     if book.settlement(draw_id) is None:
@@ -119,7 +119,7 @@ def killed(folder: Path, mode: CustodyMode, effect: int | None) -> list[str]:
 
 
 def state(folder: Path) -> dict[str, Any]:
-    book = house(folder)
+    book = deployment(folder)
     path = folder / "custody" / "ledger.anchor"
     anchor = json.loads(path.read_bytes()) if path.exists() else {"sequence": None, "announced": None}
     entries = book.entries()
@@ -154,12 +154,12 @@ def kill(folder: Path, mode: CustodyMode) -> list[dict[str, Any]]:
 
 def distinct(folder: Path, number: int) -> str:
     """Reserve ln 2 for a draw of one's own under a cap that admits one."""
-    return _reserve(house(folder), "ma1940", f"release {number}")
+    return _reserve(deployment(folder), "ma1940", f"release {number}")
 
 
 def same(folder: Path, number: int) -> str:
     """Reserve for a draw that all processes share."""
-    return _reserve(house(folder), "ma1940", "release")
+    return _reserve(deployment(folder), "ma1940", "release")
 
 
 def keys(folder: Path, number: int) -> str:
@@ -236,7 +236,7 @@ def torn(folder: Path, what: str) -> list[dict[str, Any]]:
             found.append({"size": size, "ended": ended, "left": [path.name for path in folder.glob("warehouse/*")]})
         return found
     used = folder / "used"
-    in_child(lambda: (make_zone(used), _reserve(house(used), "ma1950", "an earlier release")))
+    in_child(lambda: (make_zone(used), _reserve(deployment(used), "ma1950", "an earlier release")))
     # Up to 1,100 bytes: inside the anchor and DuckDB's log. Above: inside the blocks that a checkpoint writes.
     for size in (*range(0, 1200, 100), *(12288 + block * 131072 for block in range(9))):
         place = folder / str(size)

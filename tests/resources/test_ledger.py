@@ -36,7 +36,7 @@ def _own_keys(monkeypatch):
     monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
 
 
-def house(folder):
+def deployment(folder):
     return Ledger(
         warehouse=Warehouse(folder=str(folder / "warehouse"), threads=1, patience=20),
         custody=Custody(folder=str(folder / "custody")),
@@ -45,7 +45,7 @@ def house(folder):
 
 @pytest.fixture
 def ledger(tmp_path):
-    return house(tmp_path)
+    return deployment(tmp_path)
 
 
 def rational(value):
@@ -269,7 +269,7 @@ def test_a_refused_first_charge_leaves_no_entry_and_no_harm(ledger):
 
 
 def test_a_run_killed_anywhere_leaves_no_charge_or_one_and_is_taken_up_again(tmp_path):
-    """Killed for real after each effect between the first use of the house and the last; see `processes.py`.
+    """Killed for real after each effect between the first use of the deployment and the last; see `processes.py`.
 
     Told apart from: a ledger whose entry and table are not written together, one whose anchor must be at the
     chain's end, one that settles with a new key after a kill, and one that charges again on taking up.
@@ -320,15 +320,15 @@ def test_a_run_killed_in_the_middle_of_a_write_is_taken_up_again(tmp_path):
 def test_processes_that_charge_at_once_do_not_overspend(tmp_path, turn):
     answers = run("race", tmp_path, "distinct", "5")
     assert sorted(answers) == ["1"] + 4 * ["cap exceeded"]
-    assert house(tmp_path).charged("ma1940", PureLoss()) == LN2
-    assert house(tmp_path).verify() == ()
+    assert deployment(tmp_path).charged("ma1940", PureLoss()) == LN2
+    assert deployment(tmp_path).verify() == ()
 
 
 @pytest.mark.parametrize("turn", range(2))
 def test_processes_that_charge_the_same_draw_at_once_charge_it_once(tmp_path, turn):
     assert run("race", tmp_path, "same", "5") == 5 * ["1"]
-    assert [entry.kind for entry in house(tmp_path).entries()] == ["reserve"]
-    assert house(tmp_path).verify() == ()
+    assert [entry.kind for entry in deployment(tmp_path).entries()] == ["reserve"]
+    assert deployment(tmp_path).verify() == ()
 
 
 # Tampering -------------------------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ def test_a_transaction_is_kept_whole_or_not_at_all(warehouse):
 def test_tables_and_columns_may_have_any_name(warehouse, name):
     table = Table(Zone.PUBLIC, name, name)
     with warehouse.session(writes=Zone.PUBLIC) as session:
-        lent = session.lend(name, pa.table({name: [1, 2], "other": ["x", None]}))
+        lent = session.register(name, pa.table({name: [1, 2], "other": ["x", None]}))
         session.create(table, "tests/copy", source=lent)
         assert session.columns(table) == {name: "BIGINT", "other": "VARCHAR"}
         staged = session.stage(f"{name} staged", "ledger/entries", table=table, columns=["other", name])
@@ -367,7 +367,7 @@ def test_content_versions_are_equal_exactly_where_the_multisets_of_rows_are(ware
     for rows in (one, other):
         with warehouse.session(writes=Zone.PUBLIC) as session:
             first, second = zip(*rows, strict=True) if rows else ((), ())
-            lent = session.lend(
+            lent = session.register(
                 "lent", pa.table({"x": pa.array(first, pa.string()), "y": pa.array(second, pa.string())})
             )
             session.create(Table(Zone.PUBLIC, "s", "t"), "tests/copy", source=lent)

@@ -1,0 +1,127 @@
+"""Estimates of every cell of the finished tables, from the noisy measurements.
+
+Here belongs bringing measurements and post-processing together: which measured cells are added up, and in which
+population groups. What the sums say is `mechanisms.phsafe.estimation`'s and `averages`' to say.
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from assets.phsafe.noise import require_grid, slices, variance_of
+from assets.phsafe.release import PHSafeRelease
+from mechanisms.phsafe.averages import estimate_averages
+from mechanisms.phsafe.design import PHSafeDesign
+from mechanisms.phsafe.estimation import Estimates, estimate_counts
+from mechanisms.phsafe.margins import Z
+from mechanisms.phsafe.runs import LEVELS, RUN, Level
+from mechanisms.phsafe.tables import SHELL, Cell, Part, Shell
+
+_HUNDREDTHS = pa.decimal128(18, 2)
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("table_name", "level", "region_type", "region_id", "iteration_code")),
+        ("cell", pa.int64()),
+        *((name, _HUNDREDTHS) for name in ("estimate", "lower", "upper", "margin_of_error")),
+    ]
+)
+
+
+def estimates(release: PHSafeRelease, measurements: pa.Table) -> pa.Table:
+    """The estimates of all declared tables at every level that all of a table's runs are released for.
+
+    Args:
+        release: as declared.
+        measurements: in the order in which their noise was drawn.
+
+    Returns:
+        Columns `table_name`, `level`, `region_type`, `region_id`, `iteration_code`, `cell`, `estimate`, `lower`,
+        `upper` and `margin_of_error`, the last four as decimals with two places.
+    """
+    require_grid(measurements, release.design)
+    measured = _Measured(release, measurements)
+    rows = [
+        _rows(shell, level, cell, measured)
+        for shell in (SHELL[name] for name in release.products)
+        for level in LEVELS
+        if all((run, level.name) in measured.groups for run in shell.runs)
+        for cell in shell.cells
+    ]
+    return pa.concat_tables([_SCHEMA.empty_table(), *rows])
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Measured cells added up, in every population group of a level.
+
+    Attributes:
+        noisy: the noisy sums, shape (groups,).
+        variance: of their noise.
+        cells: how many cells were added up.
+    """
+
+    noisy: NDArray[np.int64]
+    variance: float
+    cells: int
+
+
+class _Measured:
+    """Measurements by run and level, as a matrix of population groups and cells."""
+
+    def __init__(self, release: PHSafeRelease, measurements: pa.Table) -> None:
+        self.design = release.design
+        self.interval = release.interval
+        self.groups: dict[tuple[str, str], pa.Table] = {}
+        self._counts: dict[tuple[str, str], NDArray[np.int64]] = {}
+        self._variance: dict[tuple[str, str], float] = {}
+        for run, level, part in slices(measurements, release.design):
+            at, width = (run.name, level.name), len(run.cells)
+            every = pa.array(np.arange(0, len(part), width))
+            self.groups[at] = part.select(["region_type", "region_id", "iteration_code"]).take(every)
+            self._counts[at] = part["count"].to_numpy().reshape(-1, width)
+            self._variance[at] = float(variance_of(release.design, run, level))
+
+    def sums(self, part: Part, level: Level) -> _Sums:
+        at = (part.run, level.name)
+        places = [RUN[part.run].cells.index(cell) for cell in part.cells]
+        return _Sums(self._counts[at][:, places].sum(axis=1), len(places) * self._variance[at], len(places))
+
+
+def _rows(shell: Shell, level: Level, cell: Cell, measured: _Measured) -> pa.Table:
+    counted = measured.sums(cell.counted, level)
+    if cell.per is None:
+        found = estimate_counts(
+            counted.noisy, counted.variance, counted.cells, measured.design.noise, measured.interval
+        )
+        margin = np.full(len(counted.noisy), float(Z) * counted.variance**0.5)
+    else:
+        found = _average(cell, counted, measured.sums(cell.per, level), measured.design)
+        margin = (found.upper - found.lower) / 2
+    groups = measured.groups[cell.counted.run, level.name]
+    table = pa.table(
+        {
+            "table_name": pa.repeat(shell.name, len(groups)),
+            "level": pa.repeat(level.name, len(groups)),
+            **{name: groups[name] for name in groups.column_names},
+            "cell": pa.repeat(pa.scalar(cell.number, pa.int64()), len(groups)),
+        }
+    )
+    for name, values in (("estimate", found.estimate), ("lower", found.lower), ("upper", found.upper)):
+        table = table.append_column(name, _hundredths(values))
+    return table.append_column("margin_of_error", _hundredths(np.ceil(margin * 100) / 100))
+
+
+def _average(cell: Cell, counted: _Sums, per: _Sums, design: PHSafeDesign) -> Estimates:
+    # No unit has more persons in the numerator than its run's truncation keeps.
+    most = design.truncation(RUN[cell.counted.run]) or 0
+    return estimate_averages(counted.noisy, counted.variance, per.noisy, per.variance, cell.least, most, design.noise)
+
+
+def _hundredths(values: NDArray) -> pa.Array:
+    """Numbers as decimals with two places, rounded to the nearest."""
+    hundredths = np.rint(values * 100).astype(np.int64)
+    return pc.multiply(pa.array(hundredths).cast(pa.decimal128(19, 0)), Decimal("0.01")).cast(_HUNDREDTHS)

@@ -1,0 +1,214 @@
+"""The asset `parameters`: what a PHSafe release's budgets buy, and answers to a planner's questions.
+
+Here belongs the stage. It needs no other asset and no record: whoever plans a release can run it before there is any
+data. What a planner asks for in the launchpad is answered in the metadata; the release stays as it is declared.
+"""
+
+from decimal import Decimal
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from assets.conventions import attributes, preview, table_schema
+from assets.phsafe.charts import margin_against_budget
+from assets.phsafe.planning import Plan, answers, grid, margin_of, parameters, planned_design, rounded_up, totals
+from assets.phsafe.release import PHSafeRelease
+from assets.pictures import picture
+from mechanisms.phsafe.design import DesignError, PHSafeDesign
+from mechanisms.phsafe.margins import Noise, exact_margin
+from resources.statements import Table, Zone
+from resources.warehouse import Warehouse
+
+CODE_VERSION = "1"
+PARAMETERS, PLANNING = "parameters", "planning"
+"""The tables: what is released, and which budget each margin of a grid takes."""
+
+PARAMETER_COLUMNS = {
+    "run": ("string", "The run, such as PH1_num"),
+    "level": ("string", "The population group level, such as state_A-G"),
+    "truncation": ("integer", "τ, persons kept of each unit; empty for runs that count units"),
+    "stability": ("integer", "Δ, records that one person added or removed changes at most: 2τ + 2, or 2 units"),
+    "budget_exact": ("string", "ρ, or ε under pure DP, for one person added or removed, exact"),
+    "budget": ("decimal", "The same, rounded up to six decimals"),
+    "share": ("decimal", "Its share of the release's budget, out of 1"),
+    "variance": ("string", "The variance of the noise of one count, to 40 digits"),
+    "standard_deviation": ("decimal", "σ, its root"),
+    "margin": ("decimal", "90% margin of error of one count, as it is planned: 1.645·Δ/√(2ρ); under pure DP exact"),
+    "exact_margin": (
+        "integer",
+        "The least whole number that noise stays within in 90% of all draws, if it was searched",
+    ),
+    "groups": ("integer", "Population groups of the level: regions times iterations"),
+    "cells": ("integer", "Basis cells of each group; every one is a count with noise of its own"),
+    "budget_for_half_the_margin": ("string", "The budget that would halve the margin, exact"),
+}
+"""The columns of the table `parameters`: type, and what they say."""
+
+NULLABLE = frozenset({"truncation", "exact_margin"})
+"""Those of them that may be empty."""
+
+PLANNING_COLUMNS = {
+    **{name: PARAMETER_COLUMNS[name] for name in ("run", "truncation", "stability")},
+    "margin": ("integer", "A 90% margin of error of one count, at any level"),
+    "budget_exact": ("string", "ρ, or ε under pure DP, that it takes, exact"),
+    "budget": PARAMETER_COLUMNS["budget"],
+}
+"""The columns of the table `planning`."""
+
+_STORED = {"string": pa.string(), "integer": pa.int64(), "decimal": pa.decimal128(24, 6)}
+
+
+def parameter_tables(release: PHSafeRelease) -> dict[Table, pa.Table]:
+    """The tables as the design has them."""
+    tables = {
+        PARAMETERS: (PARAMETER_COLUMNS, parameters(release.design)),
+        PLANNING: (PLANNING_COLUMNS, grid(release.design)),
+    }
+    return {
+        release.public(name): pa.Table.from_pylist(
+            rows, pa.schema([(column, _STORED[kind]) for column, (kind, _) in columns.items()])
+        )
+        for name, (columns, rows) in tables.items()
+    }
+
+
+def build_parameters(release: PHSafeRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "parameters"]`."""
+
+    @dg.asset(
+        key=release.key("parameters"),
+        group_name=release.schema,
+        description=_description(release.design, release.schema),
+        code_version=CODE_VERSION,
+        **attributes("parameters", Zone.PUBLIC, {"duckdb", "matplotlib"}),
+    )
+    def parameters_asset(config: Plan, warehouse: Warehouse) -> dg.MaterializeResult:
+        try:
+            planned = planned_design(release.design, config) if config.runs else None
+        except DesignError as error:
+            words = f"release {release.dataset.name}/{release.name}: plan: {error}"
+            raise dg.Failure(words, allow_retries=False) from None
+        rows, budgets = parameters(release.design), grid(release.design)
+        tables = parameter_tables(release)
+        with warehouse.session(writes=Zone.PUBLIC) as session:
+            with session.transaction():
+                for table, source in tables.items():
+                    session.create(table, "warehouse/all", source=session.register(table.name, source))
+            version = session.content_version(list(tables))
+            schema = table_schema(
+                session.columns(release.public(PARAMETERS)),
+                {name: words for name, (_, words) in PARAMETER_COLUMNS.items()},
+            )
+        metadata: dict[str, Any] = {
+            "table": str(release.public(PARAMETERS)),
+            "planning table": str(release.public(PLANNING)),
+            "dagster/row_count": len(rows),
+            "dagster/column_schema": schema,
+            **totals(release.design, release.delta),
+            "margin against budget": picture(margin_against_budget(release.design, planned)),
+            "parameters": _parameters_preview(release.design, rows),
+            "budget for a margin": _grid_preview(release.design, budgets),
+        }
+        if planned:
+            metadata |= _plan_metadata(release, config, planned)
+        return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
+
+    return parameters_asset
+
+
+def _parameters_preview(design: PHSafeDesign, rows: list[dict[str, Any]]) -> dg.MarkdownMetadataValue:
+    header = ["run", "level", "τ", "Δ", design.noise.symbol, "share", "σ", "90% margin", "exact", "groups × cells"]
+    return preview(
+        header,
+        [
+            (
+                f"`{row['run']}`",
+                f"`{row['level']}`",
+                _or_dash(row["truncation"]),
+                row["stability"],
+                str(row["budget"]),
+                f"{row['share']:.2%}",
+                f"{row['standard_deviation']:,.2f}",
+                f"{row['margin']:,.2f}",
+                _or_dash(row["exact_margin"]),
+                f"{row['groups']} × {row['cells']}",
+            )
+            for row in rows
+        ],
+    )
+
+
+def _grid_preview(design: PHSafeDesign, planning: list[dict[str, Any]]) -> dg.MarkdownMetadataValue:
+    """One column for each Δ, as all runs with the same Δ pay the same."""
+    margins = sorted({row["margin"] for row in planning})
+    budgets = {(row["stability"], row["margin"]): row["budget"] for row in planning}
+    runs: dict[int, list[str]] = {}
+    for run, stability in dict.fromkeys((row["run"], row["stability"]) for row in planning):
+        runs.setdefault(stability, []).append(run)
+    symbol = design.noise.symbol
+    header = ["margin", *(f"{symbol} at Δ = {stability}: {', '.join(names)}" for stability, names in runs.items())]
+    return preview(
+        header,
+        [
+            (f"±{margin:,}", *(_or_dash(budgets.get((stability, margin)), "f") for stability in runs))
+            for margin in margins
+        ],
+    )
+
+
+def _plan_metadata(release: PHSafeRelease, plan: Plan, planned: PHSafeDesign) -> dict[str, Any]:
+    """The answer: for every level of the runs asked about, budget and margin as planned and as declared."""
+    symbol = planned.noise.symbol
+    header = ["run", "level", "τ", "Δ", f"planned {symbol}", "planned margin", "exact"]
+    header += [f"declared {symbol}", "declared margin"]
+    rows = [
+        (
+            f"`{each.run.name}`",
+            f"`{each.level.name}`",
+            _or_dash(planned.truncation(each.run)),
+            planned.stability(each.run),
+            str(rounded_up(each.budget)),
+            f"{margin_of(planned, each):,.2f}",
+            _or_dash(exact_margin(planned.noise_of(each.run, each.level))),
+            *(
+                (str(rounded_up(declared.budget)), f"{margin_of(release.design, declared):,.2f}")
+                if declared
+                else ("not released", "–")
+            ),
+        )
+        for declared, each in answers(release.design, plan, planned)
+    ]
+    now = totals(release.design, release.delta)
+    return {
+        "plan": preview(header, rows),
+        "plan: totals": preview(
+            ["", "planned", "declared"],
+            [(name, value, now[name]) for name, value in totals(planned, release.delta).items()],
+        ),
+    }
+
+
+def _or_dash(value: int | Decimal | None, form: str = ",") -> str:
+    return "–" if value is None else f"{value:{form}}"
+
+
+def _description(design: PHSafeDesign, schema: str) -> str:
+    if design.noise is Noise.GAUSSIAN:
+        law = "discrete Gaussian noise, σ² = Δ²/2ρ, with a 90% margin of error of 1.645·σ; so ρ = (1.645²/2)·Δ²/margin²"
+    else:
+        law = "discrete Laplace noise of scale Δ/ε, with the least 90% margin of error, found exactly"
+    return f"""For every run and level its truncation τ, sensitivity Δ = 2τ + 2 (2 for runs of units), budget and
+accuracy: {law}.
+
+Reads no record. To plan, launch it with other parameters for some runs; they are answered in the metadata, and the
+release stays as it is declared:
+
+    ops:
+      {schema}__parameters:
+        config:
+          runs:
+            PH3:
+              truncation: 7
+              moe: {{state_A-G: 25}}
+              budget: {{"state_*": 1/100}}"""

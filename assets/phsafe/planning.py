@@ -1,0 +1,191 @@
+"""A design's parameters as rows, the answers a planner asks for, and the totals.
+
+Here belong figures; how they become tables, metadata and pictures belongs in `asset` and `charts`.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from assets.release.dataset import exact_fraction
+from mechanisms.accounting.composition import approximate_total
+from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.rounding import ceiling, decimal_text
+from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.phsafe.design import (
+    LARGEST_BUDGET,
+    DesignError,
+    PHSafeDesign,
+    Released,
+    RunDesign,
+    run_design,
+)
+from mechanisms.phsafe.margins import PLACES, Noise, exact_margin
+
+GRID = (10, 20, 50, 68, 100, 200, 500, 1000)
+"""Margins of error for which the budget is worked out."""
+
+PLACES_OF_EPSILON = 4
+
+
+class PlannedRun(dg.Config):
+    """What to try for one run instead of what is declared; what is left out stays as it is declared."""
+
+    truncation: int | None = Field(None, description="Persons kept of each unit.")
+    budget: dict[str, Any] = Field(
+        default_factory=dict, description="By level, such as state_A-G: a number or a fraction; 0: not released."
+    )
+    moe: dict[str, Any] = Field(default_factory=dict, description="By level: the 90% margin of error.")
+
+
+class Plan(dg.Config):
+    """Parameters to try. They are answered in the metadata, and change neither the release nor its tables."""
+
+    runs: dict[str, PlannedRun] = Field(default_factory=dict, description="By run, such as PH1_num.")
+
+
+def planned_design(design: PHSafeDesign, plan: Plan) -> PHSafeDesign:
+    """The design with what a plan says instead.
+
+    Raises:
+        DesignError: if there can be no such design, or a number in the plan is none.
+    """
+    return PHSafeDesign(
+        design.states,
+        design.noise,
+        {**design.runs, **{name: _planned_run(design, name, asked) for name, asked in plan.runs.items()}},
+    )
+
+
+def _planned_run(design: PHSafeDesign, name: str, asked: PlannedRun) -> RunDesign:
+    declared = design.runs.get(name, RunDesign())
+    kept = {level: budget for level, budget in declared.budgets.items() if level not in asked.moe}
+    return run_design(
+        name,
+        design.noise,
+        declared.truncation if asked.truncation is None else asked.truncation,
+        kept | _numbers(name, "budget", asked.budget),
+        _numbers(name, "moe", asked.moe),
+    )
+
+
+def _numbers(name: str, field: str, given: Mapping[str, object]) -> dict[str, Fraction]:
+    numbers = {}
+    for level, value in given.items():
+        try:
+            numbers[level] = exact_fraction(value)
+        except ValueError as error:
+            raise DesignError(f"runs: {name}: {field}: {level}: {error}") from None
+    return numbers
+
+
+def parameters(design: PHSafeDesign) -> list[dict[str, Any]]:
+    """What is released, a row for each run and level, in their order."""
+    total = sum((each.budget for each in design.released), Fraction())
+    return [_parameters(design, each, total) for each in design.released]
+
+
+def _parameters(design: PHSafeDesign, each: Released, total: Fraction) -> dict[str, Any]:
+    run, level, budget = each
+    noise = design.noise_of(run, level)
+    return {
+        "run": run.name,
+        "level": level.name,
+        "truncation": design.truncation(run),
+        "stability": design.stability(run),
+        "budget_exact": str(budget),
+        "budget": rounded_up(budget),
+        "share": _six_places(float(budget / total)),
+        "variance": str(noise.exact_variance),
+        "standard_deviation": _six_places(math.sqrt(noise.exact_variance)),
+        "margin": _six_places(margin_of(design, each)),
+        "exact_margin": exact_margin(noise),
+        "groups": design.groups(level),
+        "cells": len(run.cells),
+        "budget_for_half_the_margin": str(_budget_for_half(design, each)),
+    }
+
+
+def margin_of(design: PHSafeDesign, each: Released) -> float:
+    """The 90% margin of error of a run's counts at a level."""
+    return design.noise.margin(design.stability(each.run), each.budget)
+
+
+def _budget_for_half(design: PHSafeDesign, each: Released) -> Fraction:
+    """The budget at which a margin would be half as large; where it is 0 already, the budget itself.
+
+    The planned margin of the discrete Gaussian is as 1/√ρ, so this is 4ρ, without rounding.
+    """
+    if design.noise is Noise.GAUSSIAN:
+        return 4 * each.budget
+    margin = Fraction(margin_of(design, each))
+    return design.noise.budget(design.stability(each.run), margin / 2) if margin else each.budget
+
+
+def grid(design: PHSafeDesign) -> list[dict[str, Any]]:
+    """For every run released and every margin of `GRID`, the budget it takes; impossible ones are left out."""
+    rows = []
+    for run in dict.fromkeys(each.run for each in design.released):
+        stability = design.stability(run)
+        for margin in GRID:
+            budget = design.noise.budget(stability, Fraction(margin))
+            if budget <= LARGEST_BUDGET:
+                rows.append(
+                    {
+                        "run": run.name,
+                        "truncation": design.truncation(run),
+                        "stability": stability,
+                        "margin": margin,
+                        "budget_exact": str(budget),
+                        "budget": rounded_up(budget),
+                    }
+                )
+    return rows
+
+
+def answers(design: PHSafeDesign, plan: Plan, planned: PHSafeDesign) -> Iterator[tuple[Released | None, Released]]:
+    """What the planned design releases of the runs that the plan names, each after what is declared of it, if it is."""
+    declared = {each.label: each for each in design.released}
+    for each in planned.released:
+        if each.run.name in plan.runs:
+            yield declared.get(each.label), each
+
+
+def totals(design: PHSafeDesign, delta: Fraction) -> dict[str, str]:
+    """The loss of the whole release, by what is stated, rounded up: unbounded, bounded, and as (ε, δ).
+
+    Args:
+        design: of the release.
+        delta: δ.
+    """
+    symbol, bounded = design.noise.symbol, design.bounded
+    stated = {
+        f"unbounded {symbol}": f"{design.unbounded.rounded_up(PLACES)} (exactly {design.unbounded})",
+        f"bounded {symbol}": f"{bounded.rounded_up(PLACES)} (exactly {bounded})",
+    }
+    if isinstance(bounded, ConcentratedLoss):
+        converted = {
+            "Canonne, Kamath and Steinke": canonne_kamath_steinke(bounded, delta, PLACES_OF_EPSILON),
+            "Bun and Steinke": bun_steinke(bounded, delta, PLACES_OF_EPSILON),
+        }
+    else:
+        loss = approximate_total([line.loss for line in design.lines], delta)
+        converted = {"composition of its lines": loss.rounded_up(PLACES_OF_EPSILON)}
+    return stated | {
+        f"bounded (ε, δ) by {source}": f"ε = {epsilon} at δ = {decimal_text(delta)}"
+        for source, epsilon in converted.items()
+    }
+
+
+def rounded_up(budget: Fraction) -> Decimal:
+    """A budget rounded up to six decimals."""
+    return ceiling(budget, PLACES)
+
+
+def _six_places(number: float) -> Decimal:
+    return Decimal(f"{number:.6f}")

@@ -1,0 +1,159 @@
+"""The assets `postprocessed` and `tables` of a PHSafe release, and `exact_measurements` of one that draws nothing.
+
+Here belong the stages. What the measurements say about a cell is `mechanisms.phsafe.estimation`'s to say, how tables
+are made belongs in `tables`.
+"""
+
+import dagster as dg
+
+from assets.conventions import attributes, preview, public_table_metadata, table_schema
+from assets.phsafe.estimates import estimates
+from assets.phsafe.measurements import COUNTS, MEASUREMENTS, in_order
+from assets.phsafe.release import PHSafeRelease
+from assets.phsafe.tables import ESTIMATES, NATION, exact_table, file_statement, measured_files, statements
+from mechanisms.phsafe.runs import ITERATIONS, NATION_ID, STATES
+from mechanisms.phsafe.tables import SHELL
+from resources.custody import Custody
+from resources.statements import Zone
+from resources.warehouse import Session, Warehouse
+
+CODE_VERSION = "1"
+
+_COLUMNS = {
+    "table_name": "The finished table, PH1 to PH8",
+    "level": "Population group level",
+    "cell": "Number of the table's cell",
+    "estimate": "What the measurements say the count or average is",
+    "lower": "Lower end of the 90% interval",
+    "upper": "Upper end of the 90% interval",
+    "margin_of_error": "90% margin of error; of an average, half the interval's width",
+}
+
+
+def build_postprocessed(release: PHSafeRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "postprocessed"]`."""
+
+    @dg.asset(
+        key=release.key("postprocessed"),
+        deps=[release.key("noisy_measurements")],
+        group_name=release.schema,
+        description=_description(release),
+        code_version=CODE_VERSION,
+        **attributes("postprocessing", Zone.PUBLIC, {"duckdb", "numpy"}),
+    )
+    def postprocessed(warehouse: Warehouse) -> dg.MaterializeResult:
+        table = release.public(ESTIMATES)
+        with warehouse.session(writes=Zone.PUBLIC) as session:
+            made = estimates(release, in_order(session, release.public(MEASUREMENTS)))
+            with session.transaction():
+                session.create(table, "warehouse/all", source=session.register("made", made))
+            version = session.content_version([table])
+            metadata = public_table_metadata(session, table)
+            schema = table_schema(session.columns(table), _COLUMNS)
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(version), metadata={**metadata, "dagster/column_schema": schema}
+        )
+
+    return postprocessed
+
+
+def build_tables(release: PHSafeRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "tables"]`."""
+
+    @dg.asset(
+        key=release.key("tables"),
+        deps=[release.key("noisy_measurements"), release.key("postprocessed")],
+        group_name=release.schema,
+        description=(
+            "The finished tables: "
+            + (", ".join(f"{name} ({SHELL[name].title})" for name in release.products) or "none")
+            + ". And the measurements in the production format: "
+            + ", ".join(measured_files(release.design))
+            + ". PH5_num is PH4, and PH8_num is made from PH7. Public data only."
+        ),
+        code_version=CODE_VERSION,
+        **attributes("tabulation", Zone.PUBLIC, {"duckdb", "sql"}),
+    )
+    def tables(warehouse: Warehouse) -> dg.MaterializeResult:
+        with warehouse.session(writes=Zone.PUBLIC) as session:
+            made = statements(session, release)
+            with session.transaction():
+                for table, (name, values, names) in made.items():
+                    session.create(table, name, values, **names)
+            version = session.content_version(list(made))
+            rows = {table.name: session.count(table) for table in made}
+            shown = _first_rows(session, release)
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(version),
+            metadata={
+                **shown,
+                "tables": preview(["table", "rows"], [(name, f"{count:,}") for name, count in rows.items()]),
+                "dagster/row_count": sum(rows.values()),
+            },
+        )
+
+    return tables
+
+
+def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "exact_measurements"]`, of a release that is not private."""
+
+    @dg.asset(
+        key=release.key("exact_measurements"),
+        deps=[release.key("counts")],
+        group_name=release.schema,
+        description=(
+            "The exact counts in the production format, without noise and so without its distribution and variance: "
+            "for tuning on synthetic data. Confidential; nothing of this release is charged, drawn or published."
+        ),
+        code_version=CODE_VERSION,
+        **attributes("tabulation", Zone.CONFIDENTIAL, {"duckdb", "sql"}),
+    )
+    def exact_measurements(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        written = [exact_table(release, name) for name in measured_files(release.design)]
+        with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+            with session.transaction():
+                for table, file in zip(written, measured_files(release.design), strict=True):
+                    name, values, names = file_statement(session, file, release.confidential(COUNTS), noisy=False)
+                    session.create(table, name, values, **names)
+            version = session.content_version(written, custody.version_key())
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(version), metadata={"tables": ", ".join(str(table) for table in written)}
+        )
+
+    return exact_measurements
+
+
+def _first_rows(session: Session, release: PHSafeRelease) -> dict[str, dg.MarkdownMetadataValue]:
+    """The finished tables of the widest region, whole, for the asset's page."""
+    region = min(release.design.regions)
+    place = f"{NATION if region == NATION_ID else STATES[region]}, {ITERATIONS['*'].lower()}"
+    shown = {}
+    for name in release.products:
+        rows = session.rows(
+            "phsafe/of_region", {"table_name": name, "region": region}, estimates=release.public(ESTIMATES)
+        )
+        if rows:
+            shell = SHELL[name]
+            labels = {cell.number: "\u2003" * cell.depth + cell.label for cell in shell.cells}
+            whole = 2 if shell.averages else 0
+            shown[f"{name}: {shell.title} ({place})"] = preview(
+                ["", "estimate", "90% interval"],
+                [
+                    (labels[cell], f"{estimate:,.{whole}f}", f"{lower:,.{whole}f} – {upper:,.{whole}f}")
+                    for cell, estimate, lower, upper in rows
+                ],
+            )
+    return shown
+
+
+def _description(release: PHSafeRelease) -> str:
+    kind = release.interval.value.replace("_", "-")
+    return f"""What the noisy measurements say about every cell of the finished tables.
+
+A table's margins are sums of measured cells, whose variances add up. A count's posterior under a flat prior on
+0, 1, 2, … is P(y | noisy) ∝ P(noise = noisy − y): the estimate is its mean, rounded, and the interval its {kind} set of
+90%. An average comes from numerator and denominator jointly, both restricted to plausible values: a household has at
+least one person, a family at least two. Its interval holds the averages that are compatible with both measurements, so
+that it covers the true one in about 90% of draws. Nothing is ever negative or infinite. Only public measurements are
+read, so nothing more is charged."""

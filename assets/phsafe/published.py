@@ -1,0 +1,111 @@
+"""What is published of a release by PHSafe: finished tables, measurements in the production format, and parameters.
+
+Here belong the tables as the data dictionary describes them. Making them belongs in `tables`.
+"""
+
+from assets.phsafe.noise import DISTRIBUTIONS
+from assets.phsafe.parameters import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
+from assets.phsafe.release import PHSafeRelease
+from assets.phsafe.tables import finished_table, measured_files, measured_table
+from assets.release.published import PublishedColumn, PublishedTable
+from mechanisms.phsafe.runs import ITERATIONS, NATION_ID, STATES
+from mechanisms.phsafe.tables import SHELL, Shell
+
+PIPE = "|"
+
+_REGION_TYPES = {"USA": "The nation: all states of the release", "STATE": "A state or its equivalent"}
+
+
+def published_tables(release: PHSafeRelease) -> list[PublishedTable]:
+    """The finished tables declared, the eleven files of measurements as far as released, and the parameters."""
+    return [
+        *(_finished(release, SHELL[name]) for name in release.products),
+        *(_measured(release, name) for name in measured_files(release.design)),
+        _parameters(release),
+    ]
+
+
+def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
+    number = "decimal" if shell.averages else "integer"
+    unit = "average" if shell.averages else "count"
+    kind = "" if shell.averages else f"{release.interval.value.replace('_', '-')} credible "
+    return PublishedTable(
+        shell.name.lower(),
+        f"{shell.name}: {shell.title}",
+        f"Universe: {shell.universe}. Estimates from the noisy measurements, with 90% {kind}intervals; what truncation "
+        "leaves out is not in them. Post-processing: it costs nothing more.",
+        finished_table(release, shell.name),
+        (
+            *_group(release),
+            PublishedColumn("region", "string", "Name of the region"),
+            PublishedColumn("iteration", "string", "Race and ethnicity in words"),
+            PublishedColumn(
+                "cell", "integer", "Number of the table's cell", {cell.number: cell.label for cell in shell.cells}
+            ),
+            PublishedColumn("label", "string", "The cell in words, under the cells it is a part of"),
+            PublishedColumn("estimate", number, f"The {unit}, given the measurements"),
+            PublishedColumn("lower", number, "Lower end of the 90% interval"),
+            PublishedColumn("upper", number, "Upper end of the 90% interval"),
+            PublishedColumn(
+                "margin_of_error",
+                "decimal",
+                "90% margin of error of the noise in the count before post-processing: 1.645 standard deviations"
+                if not shell.averages
+                else "Half the width of the 90% interval",
+            ),
+        ),
+        ("region_type", "region_id", "iteration_code", "cell"),
+    )
+
+
+def _group(release: PHSafeRelease) -> tuple[PublishedColumn, ...]:
+    design = release.design
+    regions = {code: name for code, name in ({NATION_ID: "The nation"} | STATES).items() if code in design.regions}
+    types = {name: words for name, words in _REGION_TYPES.items() if name in design.region_types}
+    codes = {code: words for code, words in ITERATIONS.items() if code in design.iterations}
+    return (
+        PublishedColumn("region_type", "string", "Geographic level", types),
+        PublishedColumn("region_id", "string", "1 for the nation, or the state's FIPS code", regions),
+        PublishedColumn("iteration_code", "string", "Race and ethnicity iteration", codes),
+    )
+
+
+def _measured(release: PHSafeRelease, name: str) -> PublishedTable:
+    region_type, region_id, iteration_code = _group(release)
+    return PublishedTable(
+        f"{name.lower()}_measurements",
+        f"{name}: noisy measurements",
+        "In the format of the production system, separated by |. Counts may be negative: each is a true count plus "
+        "noise of the stated distribution and variance.",
+        measured_table(release, name),
+        (
+            PublishedColumn("REGION_ID", "string", region_id.description, region_id.values),
+            PublishedColumn("REGION_TYPE", "string", region_type.description, region_type.values),
+            PublishedColumn("ITERATION_CODE", "string", iteration_code.description, iteration_code.values),
+            PublishedColumn(f"{name.upper()}_DATA_CELL", "integer", "Basis cell"),
+            PublishedColumn("COUNT", "integer", "Noisy count"),
+            PublishedColumn(
+                "NOISE_DISTRIBUTION",
+                "string",
+                "What the noise was drawn from; sums of several measurements carry sums of such noise",
+                {DISTRIBUTIONS[release.design.noise]: ""},
+            ),
+            PublishedColumn("VARIANCE", "decimal", "Exact variance of the noise, to 18 decimals"),
+        ),
+        ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", f"{name.upper()}_DATA_CELL"),
+        delimiter=PIPE,
+    )
+
+
+def _parameters(release: PHSafeRelease) -> PublishedTable:
+    return PublishedTable(
+        "parameters",
+        "Parameters and margins of error",
+        "What each run and level was released with: truncation, stability, budget, noise and margins of error.",
+        release.public(PARAMETERS),
+        tuple(
+            PublishedColumn(name, kind, words, required=name not in NULLABLE)
+            for name, (kind, words) in PARAMETER_COLUMNS.items()
+        ),
+        ("run", "level"),
+    )

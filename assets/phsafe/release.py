@@ -1,0 +1,96 @@
+"""A PHSafe release as one value, which every room of it is given.
+
+Here belong what is declared of an S-DHC release beyond what all releases declare, and the rules that the declaration
+keeps before anything runs. What the budgets mean belongs in `mechanisms.phsafe.design`.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from assets.phsafe.join import PERSON_COLUMNS, UNIT_COLUMNS
+from assets.release.release import Release
+from mechanisms.phsafe.design import PHSafeDesign
+from mechanisms.phsafe.estimation import Interval
+from mechanisms.phsafe.runs import RUN
+from mechanisms.phsafe.tables import SHELL, SHELLS, Shell
+
+_INTEGERS = {"MAFID", "QAGE"}
+"""Columns that are stored as integers; all others that the runs read are texts."""
+
+
+@dataclass(frozen=True)
+class PHSafeRelease(Release):
+    """Everything declared of a release by PHSafe.
+
+    Attributes:
+        design: which runs and levels are released, at what budgets and under which truncation.
+        delta: at which ρ is stated as (ε, δ) in certificate and parameters.
+        products: the finished tables to publish, out of PH1, …, PH8.
+        interval: the kind of 90% interval that the finished tables have.
+        private: whether anything is drawn and published at all; if not, the release ends in confidential tables of
+            exact counts, for tuning on synthetic data.
+
+    Raises:
+        DeclarationError: where the declaration contradicts itself or the dataset.
+    """
+
+    design: PHSafeDesign
+    delta: Fraction
+    products: tuple[str, ...]
+    interval: Interval
+    private: bool
+
+    def __post_init__(self) -> None:
+        units, persons = self.dataset.units, self.dataset.persons
+        if persons is None:
+            self.refuse(f"dataset: {self.dataset.name} has no persons; PHSafe counts persons in their units")
+        for table, records, columns in (("units", units, UNIT_COLUMNS), ("persons", persons, PERSON_COLUMNS)):
+            of = f"dataset: {table} of {self.dataset.name}"
+            for name in columns:
+                stored = "BIGINT" if name in _INTEGERS else "VARCHAR"
+                if name not in records.columns:
+                    self.refuse(f"{of} have no column {name} of the production layout")
+                if records.columns[name].type.stored != stored:
+                    self.refuse(f"{of}: column {name} is not stored as {stored}, as in the production layout")
+        if units.key != "MAFID" or persons.unit != "MAFID":
+            self.refuse("dataset: units and persons are not joined by MAFID, as in the production layout")
+        for name in self.products:
+            self._check_product(SHELL[name])
+        codes = units.columns["TABBLKST"].codes
+        for state in self.design.states:
+            if codes and state not in codes:
+                known = ", ".join(str(code) for code in codes)
+                self.refuse(f"states: {state} is no state of {self.dataset.name}, which has {known}")
+        if not 0 < self.delta < 1:
+            self.refuse(f"delta: {self.delta} does not lie strictly between 0 and 1")
+        if not self.private and not self.dataset.synthetic:
+            self.refuse("private: exact counts are for tuning on a dataset declared synthetic only")
+
+    def _check_product(self, shell: Shell) -> None:
+        if not _released_together(self.design, shell):
+            runs = " and ".join(shell.runs)
+            self.refuse(f"products: {shell.name} is made from {runs}, which are not released together at any level")
+        least = max(cell.least for cell in shell.cells)
+        if not _kept(self.design, shell):
+            self.refuse(
+                f"products: {shell.name} has averages of at least {least}, but its runs keep fewer persons of a unit"
+            )
+
+
+def available_products(design: PHSafeDesign) -> tuple[str, ...]:
+    """The finished tables that a design allows: its runs are released together, and keep enough persons of a unit."""
+    return tuple(shell.name for shell in SHELLS if _released_together(design, shell) and _kept(design, shell))
+
+
+def _released_together(design: PHSafeDesign, shell: Shell) -> bool:
+    """Whether all runs of a table are released for a common level."""
+    levels: dict[str, set[str]] = {}
+    for run, level, _ in design.released:
+        levels.setdefault(run.name, set()).add(level.name)
+    return bool(set.intersection(*(levels.get(run, set()) for run in shell.runs)))
+
+
+def _kept(design: PHSafeDesign, shell: Shell) -> bool:
+    """Whether truncation keeps as many persons of a unit as every average of a table has at least."""
+    thresholds = {cell.least: design.truncation(RUN[cell.counted.run]) for cell in shell.cells}
+    return all(threshold is None or threshold >= least for least, threshold in thresholds.items())

@@ -1,0 +1,108 @@
+"""What a certificate states about PHSafe and no other mechanism.
+
+Here belong words and figures for readers. The mathematics belongs in `mechanisms.phsafe` and `mechanisms.accounting`.
+"""
+
+from assets.phsafe.draw import MECHANISM, PHSafeDraw
+from assets.phsafe.noise import DISTRIBUTIONS
+from assets.phsafe.release import PHSafeRelease
+from assets.release.statement import DataVersion, Equivalent, Parameter, Statement
+from mechanisms.accounting.composition import symbol
+from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.rounding import decimal_text
+from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.phsafe import noise
+from mechanisms.phsafe.design import PHSafeDesign
+from mechanisms.phsafe.margins import Noise
+from mechanisms.phsafe.runs import STATES, Geography
+
+PLACES = 4
+
+LOSS_SOURCE = {
+    Noise.GAUSSIAN: "For bounded neighbors (one person's record changed in any way): twice the sum of the unbounded ρ "
+    "of all runs and levels, and so is every line of its allocation. Sexton et al., “PHSafe”, Theorems 3 and 4",
+    Noise.LAPLACE: "For bounded neighbors (one person's record changed in any way): twice the sum of the unbounded ε "
+    "of all runs and levels, and so is every line of its allocation, by group privacy of two",
+}
+
+
+def phsafe_statement(release: PHSafeRelease, draw: PHSafeDraw, output_version: str) -> Statement:
+    """What the certificate says of the mechanism.
+
+    Args:
+        release: as declared.
+        draw: as it was charged.
+        output_version: the content hash of the noisy measurements.
+    """
+    return Statement(
+        mechanism=f"{MECHANISM}: truncated join, and noise for every count",
+        mechanism_version=str(noise.VERSION),
+        parameters=_parameters(release),
+        loss_source=LOSS_SOURCE[release.design.noise],
+        data_versions=(
+            DataVersion("exact counts", draw.counts_version, keyed=True),
+            DataVersion("noisy measurements", output_version, keyed=False),
+        ),
+        remark="Neighbors are two files that differ in one person's record, whatever becomes of the units it touches.",
+        equivalents=equivalents(release),
+    )
+
+
+def equivalents(release: PHSafeRelease) -> tuple[Equivalent, ...]:
+    """The guarantee for unbounded and bounded neighbors, and in zCDP each as (ε, δ) by both conversions."""
+    unbounded, bounded = release.design.unbounded, release.design.bounded
+    added, changed = "one person added or removed (unbounded)", "one person's record changed (bounded)"
+    theorems = " Sexton et al., Theorems 1 and 2" if release.design.noise is Noise.GAUSSIAN else ""
+    source = f"The sum over all runs and levels.{theorems}"
+    stated = [
+        Equivalent(f"{symbol(unbounded)} for {added}", f"{unbounded}, rounded up {unbounded.rounded_up(6)}", source)
+    ]
+    for loss, neighbors in ((unbounded, added), (bounded, changed)):
+        if isinstance(loss, ConcentratedLoss):
+            stated += [
+                Equivalent(
+                    f"(ε, δ) for {neighbors}",
+                    f"ε = {convert(loss, release.delta, PLACES)} at δ = {decimal_text(release.delta)}",
+                    f"From ρ by the conversion of {authors}, rounded up",
+                )
+                for convert, authors in (
+                    (canonne_kamath_steinke, "Canonne, Kamath and Steinke"),
+                    (bun_steinke, "Bun and Steinke"),
+                )
+            ]
+    return tuple(stated)
+
+
+def _parameters(release: PHSafeRelease) -> tuple[Parameter, ...]:
+    design = release.design
+    runs = tuple(dict.fromkeys(run for run, _, _ in design.released))
+    thresholds = tuple(
+        f"{run.name}: τ = {threshold}, Δ = {design.stability(run)}"
+        if (threshold := design.truncation(run)) is not None
+        else f"{run.name}: Δ = {design.stability(run)}"
+        for run in runs
+    )
+    return (
+        _regions(design),
+        Parameter("Noise", DISTRIBUTIONS[design.noise], "Drawn exactly, for every run, region, iteration and cell."),
+        Parameter(
+            "Truncation and stability",
+            thresholds,
+            "At most τ persons of a unit are counted. One person added or removed changes at most Δ of the records "
+            "that a run counts: 2τ + 2 joined ones (Sexton et al., Lemma 6), or 2 units.",
+        ),
+        Parameter(
+            "Intervals",
+            f"90%; of counts the {release.interval.value.replace('_', '-')} credible ones",
+            "Given the noisy measurements alone; they say nothing of what truncation leaves out. An average's interval "
+            "holds the averages compatible with both its measurements.",
+        ),
+    )
+
+
+def _regions(design: PHSafeDesign) -> Parameter:
+    names = tuple(STATES[code] for code in design.states)
+    nation = ("the nation",) if Geography.NATION.region_type in design.region_types else ()
+    if Geography.STATE.region_type in design.region_types:
+        return Parameter("Regions", (*nation, *names))
+    return Parameter("Regions", nation, f"The nation is {', '.join(names)}.")

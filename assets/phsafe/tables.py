@@ -1,0 +1,92 @@
+"""Finished tables and measurement files, made in SQL from estimates and measurements.
+
+Here belongs the way from the stored estimates and measurements to the tables that are published.
+"""
+
+import pyarrow as pa
+
+from assets.phsafe.measurements import MEASUREMENTS
+from assets.phsafe.release import PHSafeRelease
+from mechanisms.phsafe.design import PHSafeDesign
+from mechanisms.phsafe.runs import DERIVED, ITERATIONS, RUN, STATES
+from mechanisms.phsafe.tables import FILES, SHELL
+from resources.statements import Fragment, Table
+from resources.warehouse import Recipe, Session
+
+ESTIMATES = "estimates"
+NATION = "Nation"
+
+_DERIVED = {derived.name: derived for derived in DERIVED}
+
+
+def measured_files(design: PHSafeDesign) -> tuple[str, ...]:
+    """The names of the measurement files that a design gives, out of the eleven."""
+    released = {run.name for run, _, _ in design.released}
+    return tuple(name for name in FILES if _source(name) in released)
+
+
+def measured_table(release: PHSafeRelease, name: str) -> Table:
+    """The table of a measurement file."""
+    return release.public(f"measured_{name.lower()}")
+
+
+def finished_table(release: PHSafeRelease, name: str) -> Table:
+    """The table of a finished table."""
+    return release.public(f"finished_{name.lower()}")
+
+
+def statements(session: Session, release: PHSafeRelease) -> dict[Table, Recipe]:
+    """By table that is published: how it is made from estimates and measurements."""
+    made: dict[Table, Recipe] = {
+        measured_table(release, name): file_statement(session, name, release.public(MEASUREMENTS), noisy=True)
+        for name in measured_files(release.design)
+    }
+    names = _names(session, release)
+    for name in release.products:
+        shell = SHELL[name]
+        cells = pa.table({"cell": [cell.number for cell in shell.cells], "label": [cell.label for cell in shell.cells]})
+        made[finished_table(release, name)] = (
+            "phsafe/finished",
+            {"table_name": name},
+            {
+                "estimates": release.public(ESTIMATES),
+                "type": Fragment("DECIMAL(18, 2)" if shell.averages else "BIGINT"),
+                "cells": session.register(f"cells_{name}", cells),
+                **names,
+            },
+        )
+    return made
+
+
+def exact_table(release: PHSafeRelease, name: str) -> Table:
+    """The confidential table of a file of exact counts."""
+    return release.confidential(f"exact_{name.lower()}")
+
+
+def file_statement(session: Session, name: str, counts: Table, *, noisy: bool) -> Recipe:
+    """How a file in the production format is made from the measurements, or from the exact counts, of its run."""
+    derived, source = _DERIVED.get(name), _source(name)
+    parts = derived.cells if derived else {cell: (cell,) for cell in RUN[source].cells}
+    pairs = [(cell, part) for cell, measured in parts.items() for part in measured]
+    lent = session.register(
+        f"parts_{name}", pa.table({"cell": [cell for cell, _ in pairs], "data_cell": [part for _, part in pairs]})
+    )
+    return (
+        "phsafe/measured",
+        {"run": source},
+        {"measurements": counts, "parts": lent, "cell_column": f"{name.upper()}_DATA_CELL", "noisy": noisy},
+    )
+
+
+def _source(name: str) -> str:
+    return _DERIVED[name].source if name in _DERIVED else name
+
+
+def _names(session: Session, release: PHSafeRelease) -> dict[str, Fragment]:
+    regions = {code: STATES[code] for code in release.design.states} | {"1": NATION}
+    return {
+        "regions": session.register("regions", pa.table({"region_id": list(regions), "name": list(regions.values())})),
+        "iterations": session.register(
+            "iterations", pa.table({"iteration_code": list(ITERATIONS), "name": list(ITERATIONS.values())})
+        ),
+    }

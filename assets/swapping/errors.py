@@ -1,0 +1,91 @@
+"""How far products of swapped data are from the truth.
+
+Here belongs comparing tables. Whatever comes out is confidential, because the truth went in, and stays in the
+confidential zone; only on a synthetic dataset may it be shown.
+"""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+
+from assets.swapping.cells import stage_decoded
+from assets.swapping.records import read_contingency, stage_records
+from assets.swapping.release import Experiment, SwappingRelease
+from assets.swapping.tables import counted, product_names
+from assets.tabulation.declaration import Product
+from mechanisms.sampling.stream import RandomStream
+from mechanisms.swapping.permutation import Contingency, permute
+from resources.statements import Fragment, Table
+from resources.warehouse import Session
+
+
+@dataclass(frozen=True)
+class ProductError:
+    """The error of one product.
+
+    Attributes:
+        product: its name.
+        mape: the mean over its cells of |true - swapped| / true; None if no cell holds a record in truth.
+        largest_difference: the greatest |true - swapped|.
+        cells: cells with a record in truth, over which the mean is taken.
+        empty_cells: cells without one, left out of the mean.
+    """
+
+    product: str
+    mape: float | None
+    largest_difference: int
+    cells: int
+    empty_cells: int
+
+
+def product_errors(session: Session, release: SwappingRelease, swapped: Table) -> list[ProductError]:
+    """The error of every product of a release, totals left out."""
+    table = read_contingency(session, release, stage_records(session, release))
+    original = stage_decoded(session, release, table, "original_records")
+    errors = []
+    for product in release.products:
+        truth = _tabulate(session, release, product, original, "truth")
+        published = _tabulate(session, release, product, swapped, "published")
+        errors.append(_error(session, product, truth, published))
+    return errors
+
+
+def experiment_errors(
+    session: Session, release: SwappingRelease, experiment: Experiment, key: bytes
+) -> Iterable[tuple[Fraction, int, ProductError]]:
+    """The errors of the experiment's product in repeated draws at each swap rate.
+
+    Args:
+        key: of the experiment's own random streams, 32 bytes.
+
+    Yields:
+        The swap rate, the number of the draw from 1, and the error.
+    """
+    (product,) = (product for product in release.products if product.name == experiment.product)
+    table = read_contingency(session, release, stage_records(session, release))
+    original = stage_decoded(session, release, table, "original_records")
+    truth = _tabulate(session, release, product, original, "truth")
+    plan = [(rate, number) for rate in experiment.swap_rates for number in range(1, experiment.draws + 1)]
+
+    def draw(planned: tuple[Fraction, int]) -> Contingency:
+        rate, number = planned
+        return permute(table, rate, RandomStream(key, f"experiment {rate} {number}"))
+
+    with ThreadPoolExecutor() as threads:
+        for (rate, number), swapped in zip(plan, threads.map(draw, plan), strict=True):
+            records = stage_decoded(session, release, swapped, "swapped_records")
+            published = _tabulate(session, release, product, records, "published")
+            yield rate, number, _error(session, product, truth, published)
+
+
+def _tabulate(
+    session: Session, release: SwappingRelease, product: Product, units: Fragment | Table, name: str
+) -> Fragment:
+    names = product_names(product, counted(session, release, product, units)) | {"totals": []}
+    return session.stage(name, "tabulation/product", **names)
+
+
+def _error(session: Session, product: Product, truth: Fragment, published: Fragment) -> ProductError:
+    row = session.row("swapping/mape", original=truth, swapped=published, columns=list(product.columns))
+    return ProductError(product.name, *row)

@@ -1,0 +1,179 @@
+"""What a release by permutation swapping promises beyond what every release does.
+
+Here belongs the evaluation of a promise, on the tables as they are at that moment.
+"""
+
+from collections import Counter
+
+from assets.cef.validation import row_findings
+from assets.gates.shared import (
+    cef_gates,
+    charge_gates,
+    closing_gates,
+    differing,
+    differing_table,
+    draw_gates,
+    said,
+    unequal,
+)
+from assets.release.dataset import RecordTable
+from assets.release.method import Gate, ReleaseContext
+from assets.swapping.cells import SWAPPED, stage_stored
+from assets.swapping.invariants import composition_statement, margin_statements
+from assets.swapping.records import (
+    COMPOSITIONS,
+    HOLDING,
+    RECORDS,
+    SWAPPING,
+    cells_version,
+    read_contingency,
+    stage_records,
+    swap_variables,
+)
+from assets.swapping.release import SwappingRelease
+from assets.swapping.tables import counted, product_names, product_values, saturated_statements
+from resources.statements import Fragment, Table, Zone
+from resources.warehouse import Recipe
+
+
+def swapping_gates(release: SwappingRelease) -> tuple[Gate[SwappingRelease], ...]:
+    """All promises of a release, in the order of its stages."""
+    return (
+        *cef_gates(release.dataset),
+        Gate("margins_of_the_cef", "invariants", "The invariants are the margins of the CEF as it is.", _margins),
+        Gate("values_in_domain", "invariants", "Every value that occurs lies in its declared domain.", _domains),
+        *charge_gates(),
+        Gate("holding_margin_exact", "swapped", "Counts by the holding variables are exact.", _holding),
+        Gate("swap_margin_exact", "swapped", "Counts by match and swap variables are exact.", _swapping),
+        Gate(
+            "stratum_multisets_equal",
+            "swapped",
+            "Every stratum of the swapped data holds the swap values of the CEF, equally often.",
+            _multisets,
+        ),
+        Gate("record_count", "swapped", "There are as many swapped records as records.", _count),
+        Gate("values_as_drawn", "swapped", "The values shown are those of the codes that were drawn.", _shown),
+        *draw_gates("swapped", "swapped data", replay=release.can_replay),
+        Gate(
+            "products_agree_with_swapped_data",
+            "tables",
+            "Every product is what the swapped data say, totals included.",
+            _products,
+        ),
+        Gate(
+            "products_agree_with_invariants",
+            "tables",
+            "Every product adds up to the invariants it touches.",
+            _products_and_invariants,
+        ),
+        *closing_gates(),
+    )
+
+
+def _margins(context: ReleaseContext[SwappingRelease]) -> list[str]:
+    release = context.release
+    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        records = stage_records(session, release)
+        problems = []
+        for table, names in margin_statements(release, records).items():
+            problems += differing_table(session, release.public(table), ("swapping/margin", {}, names))
+        if release.has_persons_following:
+            made: Recipe = ("swapping/compositions", {}, composition_statement(release, records))
+            problems += differing_table(session, release.public(COMPOSITIONS), made)
+        if not problems:
+            version = cells_version(read_contingency(session, release, records), context.custody.version_key())
+            if session.row("warehouse/labelled", table=release.public(RECORDS), column="version") != (version,):
+                problems.append(f"{release.public(RECORDS)} is not the version of the CEF's records")
+        return problems
+
+
+def _domains(context: ReleaseContext[SwappingRelease]) -> list[str]:
+    release = context.release
+    design, variables = release.design, release.variables
+    tables = {HOLDING: {name: variables[name] for name in design.holding}}
+    tables[SWAPPING] = {name: variables[name] for name in swap_variables(release)}
+    if release.has_persons_following:
+        tables[COMPOSITIONS] = dict(release.person_variables)
+    problems = []
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for name, columns in tables.items():
+            table, declared = release.public(name), RecordTable.model_validate({"columns": columns})
+            problems += [str(finding) for finding in row_findings(session, table, declared, str(table), Counter())]
+    return problems
+
+
+def _holding(context: ReleaseContext[SwappingRelease]) -> list[str]:
+    # The code stands for the persons of a unit too, which have no column of their own here.
+    return _swapped_margin(context, HOLDING, ["holding_code", *context.release.design.holding])
+
+
+def _swapping(context: ReleaseContext[SwappingRelease]) -> list[str]:
+    return _swapped_margin(context, SWAPPING, swap_variables(context.release))
+
+
+def _swapped_margin(context: ReleaseContext[SwappingRelease], margin: str, columns: list[str]) -> list[str]:
+    release = context.release
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        cells = unequal(session, release.public(SWAPPED), release.public(margin), columns)
+        return said(cells, f"cells of {release.public(margin)} counted otherwise in the swapped data")
+
+
+def _multisets(context: ReleaseContext[SwappingRelease]) -> list[str]:
+    release = context.release
+    columns = swap_variables(release)
+    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        records = stage_records(session, release)
+        original = session.stage("original", "gates/counts", records=records, columns=columns)
+        return said(unequal(session, release.public(SWAPPED), original, columns), "differing cells")
+
+
+def _count(context: ReleaseContext[SwappingRelease]) -> list[str]:
+    release = context.release
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        swapped, holding = (session.row("gates/records", table=release.public(name))[0] for name in (SWAPPED, HOLDING))
+    return [] if swapped == holding else [f"{swapped:,} swapped records, but {holding:,} records"]
+
+
+def _shown(context: ReleaseContext[SwappingRelease]) -> list[str]:
+    release = context.release
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        # Products read the values, the settlement knows the codes: the one must say what the other does.
+        again = stage_stored(session, release, "again")
+        columns = list(session.columns(release.public(SWAPPED)))
+        return said(differing(session, release.public(SWAPPED), again, columns), "values that are not the codes'")
+
+
+def _products(context: ReleaseContext[SwappingRelease]) -> list[str]:
+    release = context.release
+    problems = []
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for product in release.products:
+            stored, columns = release.public(product.table), list(product.columns)
+            records = counted(session, release, product, release.public(SWAPPED))
+            names = product_names(product, records)
+            again = session.stage("again", "tabulation/product", product_values(product), **names)
+            rows = differing(session, stored, again, [*columns, "count"])
+            rows += unequal(session, stored, records, columns, list(product.totals), product.total_label)
+            problems += said(rows, f"{product.name}: differing cells")
+        for table, (name, names) in saturated_statements(release).items():
+            problems += differing_table(session, release.public(table), (name, {}, names))
+    return problems
+
+
+def _products_and_invariants(context: ReleaseContext[SwappingRelease]) -> list[str]:
+    release = context.release
+    problems = []
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for product in release.products:
+            margins: list[tuple[Table | Fragment, list[str]]] = [
+                (counted(session, release, product, release.public(HOLDING)), [*release.design.holding])
+            ]
+            if product.of == "units":
+                margins.append((release.public(SWAPPING), swap_variables(release)))
+            for margin, variables in margins:
+                shared = [name for name in product.columns if name in (*variables, *release.person_variables)]
+                cells = unequal(
+                    session, release.public(product.table), margin, shared, list(product.totals), product.total_label
+                )
+                problems += said(cells, f"{product.name}: cells that differ from {margin}")
+    return problems

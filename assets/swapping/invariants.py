@@ -1,0 +1,129 @@
+"""The asset `invariants`: counts of records by the holding variables, and by match and swap variables.
+
+Here belongs the stage. That these counts survive swapping is Proposition 4 of Bailie, Gong and Meng; that they are
+published exactly is what the release declares.
+"""
+
+from typing import Any
+
+import dagster as dg
+
+from assets.conventions import INVARIANT, attributes, table_schema
+from assets.release.dataset import described
+from assets.swapping.records import (
+    COMPOSITIONS,
+    HOLDING,
+    RECORDS,
+    SWAPPING,
+    cells_version,
+    codebooks,
+    holding_variables,
+    read_contingency,
+    stage_records,
+    swap_variables,
+)
+from assets.swapping.release import SwappingRelease
+from resources.custody import Custody
+from resources.statements import Fragment, Table, Zone
+from resources.warehouse import Session, Warehouse
+
+CODE_VERSION = "1"
+
+_OWN_COLUMNS = {
+    "holding_code": "Number of the combination of holding values",
+    "swap_code": "Number of the combination of match and swap values",
+    "stratum": "Number of the combination of match values",
+    "composition": "The persons of the unit, as one text",
+    "count": "Number of records",
+}
+
+
+def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "invariants"]`."""
+
+    @dg.asset(
+        key=release.key("invariants"),
+        deps=[release.dataset_key("cef")],
+        group_name=release.schema,
+        description=_description(release),
+        code_version=CODE_VERSION,
+        **attributes("invariants", Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
+    )
+    def invariants(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
+            with session.transaction():
+                write_invariants(session, release, custody.version_key())
+            version = session.content_version(invariant_tables(release))
+            return dg.MaterializeResult(
+                data_version=dg.DataVersion(version),
+                metadata={
+                    "holding margin": str(release.public(HOLDING)),
+                    "holding combinations": session.count(release.public(HOLDING)),
+                    "swap margin": str(release.public(SWAPPING)),
+                    "swap combinations": session.count(release.public(SWAPPING)),
+                    "dagster/column_schema": table_schema(
+                        session.columns(release.public(HOLDING)) | session.columns(release.public(SWAPPING)),
+                        described(release.variables) | _OWN_COLUMNS,
+                    ),
+                },
+            )
+
+    return invariants
+
+
+def invariant_tables(release: SwappingRelease) -> list[Table]:
+    """All tables of the stage, in the order their versions are taken."""
+    names = [HOLDING, SWAPPING, *([COMPOSITIONS] if release.has_persons_following else []), RECORDS]
+    return [release.public(name) for name in names]
+
+
+def margin_statements(release: SwappingRelease, records: Fragment | Table) -> dict[str, dict[str, Any]]:
+    """By margin, the identifiers of the statement `swapping/margin` that counts it from the records."""
+    match = list(release.design.match)
+    return {
+        HOLDING: {
+            "records": records,
+            "code": "holding_code",
+            "match": match,
+            "variables": holding_variables(release),
+        },
+        SWAPPING: {"records": records, "code": "swap_code", "match": match, "variables": swap_variables(release)},
+    }
+
+
+def composition_statement(release: SwappingRelease, records: Fragment | Table) -> dict[str, Any]:
+    """The identifiers of the statement `swapping/compositions`, for units whose persons follow them."""
+    persons = release.dataset.persons
+    if persons is None:
+        raise ValueError(f"{release.dataset.name} has no persons")
+    return codebooks(release) | {
+        "records": records,
+        "persons": release.dataset.cef_tables()[1],
+        "unit": persons.unit,
+        "person_variables": list(release.person_variables),
+    }
+
+
+def write_invariants(session: Session, release: SwappingRelease, version_key: bytes) -> None:
+    """Write both margins, the persons of each kind of unit, and the keyed version of the records."""
+    records = stage_records(session, release)
+    for table, names in margin_statements(release, records).items():
+        session.create(release.public(table), "swapping/margin", **names)
+    if release.has_persons_following:
+        names = composition_statement(release, records)
+        session.create(release.public(COMPOSITIONS), "swapping/compositions", **names)
+    version = cells_version(read_contingency(session, release, records), version_key)
+    session.create(release.public(RECORDS), "warehouse/label", {"text": version}, column="version")
+
+
+def _description(release: SwappingRelease) -> str:
+    holding, swapping = release.design.invariants
+    return f"""What the release publishes exactly, because swapping cannot change it (Proposition 4):
+
+- n_mh·: {holding};
+- n_m·s: {swapping}.
+
+m is a combination of the match variables, h of the remaining holding variables, s of the swap variables. The
+two margins induce the universe: protection is relative to all data sets that share them. Their rows also
+number the combinations for the mechanism, and `{RECORDS}` holds the version of the confidential
+records, keyed so that nobody can try guesses against it."""

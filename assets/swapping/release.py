@@ -1,0 +1,139 @@
+"""A swapping release as one value, which every room of it is given.
+
+Here belong what is declared of a release by permutation swapping beyond what all releases declare, and the rules that
+the declaration keeps before anything runs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from assets.release.dataset import Column
+from assets.release.release import Release
+from assets.tabulation.declaration import Product
+from mechanisms.swapping.design import SwappingDesign
+
+RESERVED = {
+    "count",
+    "stratum",
+    "holding_code",
+    "swap_code",
+    "composition",
+    "persons",
+    "unit_key",
+    "household_type",
+}
+"""Names of Stirred's own columns in the tables of a release, in small letters: DuckDB takes no notice of case."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Draws that compare swap rates on a synthetic dataset.
+
+    Attributes:
+        product: the product whose error is measured.
+        swap_rates: the swap rates tried, ascending.
+        draws: independent draws at each.
+    """
+
+    product: str
+    swap_rates: tuple[Fraction, ...]
+    draws: int
+
+
+@dataclass(frozen=True)
+class SwappingRelease(Release):
+    """Everything declared of a release by permutation swapping.
+
+    Attributes:
+        design: what is swapped, within what, and how often.
+        products: what is tabulated from the swapped data.
+        experiment: draws to compare swap rates, if the dataset is synthetic.
+
+    Raises:
+        DeclarationError: where the declaration contradicts itself or the dataset.
+    """
+
+    design: SwappingDesign
+    products: tuple[Product, ...]
+    experiment: Experiment | None
+
+    def __post_init__(self) -> None:
+        self._require_known("match", self.design.match)
+        self._require_known("swap", self.design.swap)
+        for name in self.design.match:
+            if self.variables[name].nullable:
+                self.refuse(f"match: {name} may be null, and a null matches nothing; declare it not nullable")
+        taken = [name for name in (*self.variables, *self.person_variables) if name.casefold() in RESERVED]
+        if taken:
+            self.refuse(f"column {taken[0]} of the dataset bears a name that a release's own tables need")
+        self._check_products()
+        if self.experiment:
+            self._check_experiment(self.experiment)
+
+    def _require_known(self, field: str, names: tuple[str, ...]) -> None:
+        for name in names:
+            if name not in self.variables:
+                known = ", ".join(self.variables)
+                self.refuse(f"{field}: {self._absent(name)}; the {self.design.unit}'s variables are {known}")
+
+    def _absent(self, name: str) -> str:
+        if any(name in table.columns for table in self.dataset.tables.values()):
+            return f"{name} identifies records or belongs to another table, and is no variable of the swapped data"
+        return f"there is no column {name}"
+
+    def _check_products(self) -> None:
+        names = [product.name for product in self.products]
+        for name in names:
+            if names.count(name) > 1:
+                self.refuse(f"products: {name} is declared twice")
+        for product in self.products:
+            if product.of == "persons" and not self.has_persons_following:
+                self.refuse(f"products: {product.name}: there are no persons who follow their {self.design.unit}")
+            known = self.variables_of(product)
+            for name in product.columns:
+                if name not in known:
+                    self.refuse(
+                        f"products: {product.name}: {self._absent(name)}; "
+                        f"columns of the swapped data are {', '.join(known)}"
+                    )
+            for name in product.totals:
+                if known[name].admits(product.total_label):
+                    self.refuse(
+                        f"products: {product.name}: totals: {name} may have a value {product.total_label} itself"
+                    )
+
+    def _check_experiment(self, experiment: Experiment) -> None:
+        if not self.dataset.synthetic:
+            self.refuse(
+                "experiment: its draws would spend budget without charge; it runs on a dataset declared synthetic only"
+            )
+        if experiment.product not in [product.name for product in self.products]:
+            self.refuse(f"experiment: there is no product {experiment.product}")
+
+    @property
+    def swaps_persons(self) -> bool:
+        """Whether the records swapped are the persons of a dataset of units with persons."""
+        return self.dataset.persons is not None and not self.has_persons_following
+
+    @property
+    def has_persons_following(self) -> bool:
+        """Whether persons follow their unit: its record then includes them."""
+        return self.design.persons
+
+    @cached_property
+    def variables(self) -> Mapping[str, Column]:
+        """The variables of the records that are swapped, with their declarations."""
+        if self.swaps_persons and self.dataset.persons:
+            return {**self.dataset.units.variables, **self.dataset.persons.variables}
+        return self.dataset.units.variables
+
+    @cached_property
+    def person_variables(self) -> Mapping[str, Column]:
+        """The variables of the persons who follow their unit; empty if none do."""
+        return self.dataset.persons.variables if self.has_persons_following and self.dataset.persons else {}
+
+    def variables_of(self, product: Product) -> Mapping[str, Column]:
+        """The variables a product may be tabulated by."""
+        return {**self.variables, **self.person_variables} if product.of == "persons" else self.variables

@@ -1,0 +1,77 @@
+"""What a certificate states about permutation swapping and no other mechanism.
+
+Here belong words and figures for readers. The mathematics belongs in `mechanisms.swapping`.
+"""
+
+from fractions import Fraction
+
+from assets.release.statement import DataVersion, EvaluatedLoss, Parameter, Statement
+from assets.swapping.draw import SwappingDraw
+from mechanisms.swapping import loss, permutation
+from mechanisms.swapping.design import SwappingDesign
+
+MECHANISM = "Permutation Swapping Algorithm (PSA)"
+
+LOSS_SOURCE = "Bailie, Gong & Meng, “A Refreshment Stirred, Not Shaken”, Theorem 1"
+
+
+def swapping_statement(design: SwappingDesign, draw: SwappingDraw, output_version: str) -> Statement:
+    """What the certificate says of the mechanism.
+
+    Args:
+        design: of the release.
+        draw: as it was charged.
+        output_version: the content hash of the swapped data.
+    """
+    return Statement(
+        mechanism=MECHANISM,
+        mechanism_version=str(permutation.VERSION),
+        parameters=parameters(design, draw.largest_stratum, draw.strata),
+        loss_source=LOSS_SOURCE,
+        data_versions=(
+            DataVersion("confidential records", draw.records_version, keyed=True),
+            DataVersion("margin of the holding variables", draw.holding_version, keyed=False),
+            DataVersion("margin of match and swap variables", draw.swap_version, keyed=False),
+            DataVersion("swapped data", output_version, keyed=False),
+        ),
+        remark=f"Data sets that agree on the invariants and differ at all differ in at least two {design.unit}s.",
+        evaluated=evaluated(design, draw.largest_stratum),
+    )
+
+
+def parameters(design: SwappingDesign, largest_stratum: int, strata: int) -> tuple[Parameter, ...]:
+    """The design and the two figures of the data that the loss depends on or is explained by.
+
+    Args:
+        design: of the release.
+        largest_stratum: b, the largest stratum that holds two distinct records; 0 if there is none.
+        strata: how many strata the data have.
+    """
+    unit = design.unit
+    return (
+        Parameter("Records swapped", f"All {unit}s{', each with its persons' if design.persons else ''}"),
+        Parameter("Swap key (match variables)", design.match, f"Only {unit}s that agree on these are swapped."),
+        Parameter("Swap variables", design.swap, "Their values move between the selected records."),
+        Parameter("Holding variables", design.holding, "Every record keeps its values of these."),
+        Parameter("Swap rate p", _rate(design.swap_rate), f"The probability with which a {unit} is selected."),
+        Parameter("Strata", strata, f"Groups of {unit}s that agree on the swap key."),
+        Parameter(
+            "Largest stratum b",
+            largest_stratum,
+            f"How many {unit}s are in the largest stratum that has two distinct records; 0 if none has.",
+        ),
+    )
+
+
+def evaluated(design: SwappingDesign, largest_stratum: int) -> EvaluatedLoss:
+    """The bound from the proof's own ratio, with what to say of it."""
+    return EvaluatedLoss(
+        loss.evaluated(largest_stratum, design.swap_rate),
+        "For information, and never above ε as charged: the ratio in the proof of Theorem 1 (Equation E.5) for this "
+        "b and p, without the relaxation of Lemma 6.",
+    )
+
+
+def _rate(swap_rate: Fraction) -> str:
+    percent = swap_rate * 100
+    return f"{swap_rate} ({percent.numerator}%)" if percent.denominator == 1 else str(swap_rate)

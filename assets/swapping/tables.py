@@ -1,0 +1,101 @@
+"""Tabulating products in SQL.
+
+Here belongs turning counted records into the tables a release declares. Given the original records in the
+confidential zone, the same functions serve `assets.utility`.
+"""
+
+from typing import Any
+
+from assets.swapping.cells import SWAPPED
+from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING
+from assets.swapping.release import SwappingRelease
+from assets.tabulation.declaration import Product
+from resources.statements import Fragment, Table
+from resources.warehouse import Session
+
+SATURATED, HOUSEHOLD_TYPES = "saturated", "saturated_persons"
+MOST_CELLS = 20_000_000
+
+
+class TooManyCellsError(Exception):
+    """A product would list more cells than anyone can read."""
+
+
+def counted(session: Session, release: SwappingRelease, product: Product, units: Fragment | Table) -> Fragment | Table:
+    """What a product counts: the units, or the persons who follow them, with their counts.
+
+    Args:
+        units: a table of units in the form of the swapped table, with `holding_code` and `count`.
+    """
+    if product.of == "units":
+        return units
+    return session.stage("persons_counted", "swapping/persons", units=units, persons=release.public(COMPOSITIONS))
+
+
+def product_values(product: Product) -> dict[str, str]:
+    """The values bound in a product's statement."""
+    return {"total": product.total_label} if product.totals else {}
+
+
+def product_names(product: Product, records: Fragment | Table) -> dict[str, Any]:
+    """The identifiers of a product's statement.
+
+    Args:
+        records: what is counted, from `counted`.
+    """
+    return {
+        "records": records,
+        "columns": list(product.columns),
+        "totals": list(product.totals),
+        "zeros": product.zeros,
+    }
+
+
+def saturated_statements(release: SwappingRelease) -> dict[str, tuple[str, dict[str, Any]]]:
+    """By table, the statement and identifiers of the saturated contingency table, and of the persons in it."""
+    swapped, persons = release.public(SWAPPED), release.has_persons_following
+    names: dict[str, Any] = {"swapped": swapped, "persons": persons, "columns": list(release.variables)}
+    statements = {SATURATED: ("swapping/saturated", names)}
+    if persons:
+        names = {"persons": release.public(COMPOSITIONS), "columns": list(release.person_variables)}
+        statements[HOUSEHOLD_TYPES] = ("swapping/household_types", names)
+    return statements
+
+
+def write_tables(session: Session, release: SwappingRelease) -> None:
+    """Write every product, and the saturated contingency table, from the swapped records."""
+    for product in release.products:
+        names = product_names(product, counted(session, release, product, release.public(SWAPPED)))
+        session.create(release.public(product.table), "tabulation/product", product_values(product), **names)
+    for table, (name, names) in saturated_statements(release).items():
+        session.create(release.public(table), name, **names)
+
+
+def require_readable(session: Session, release: SwappingRelease) -> None:
+    """Refuse a product that its empty cells would swamp. The invariants tell, so this is known before a charge.
+
+    Raises:
+        TooManyCellsError: if a product with its empty cells would exceed 20 million rows.
+    """
+    sources = {
+        release.public(HOLDING): set(release.design.holding),
+        release.public(SWAPPING): set(release.design.swap),
+        release.public(COMPOSITIONS): set(release.person_variables),
+    }
+    for product in release.products:
+        cells = 1
+        for table, variables in sources.items():
+            columns = [name for name in product.columns if name in variables]
+            if columns:
+                cells *= int(session.row("tabulation/combinations", table=table, columns=columns)[0])
+        if product.zeros and cells > MOST_CELLS:
+            raise TooManyCellsError(
+                f"{release.schema}: product {product.name} would list {cells:,} cells, most of them empty; "
+                "declare it with zeros: false"
+            )
+
+
+def published_tables(release: SwappingRelease) -> list[Table]:
+    """The tables that go into the publication, products first."""
+    names = [*(product.table for product in release.products), SATURATED]
+    return [release.public(name) for name in [*names, *([HOUSEHOLD_TYPES] if release.has_persons_following else [])]]

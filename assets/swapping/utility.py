@@ -1,0 +1,122 @@
+"""The assets `utility` and `experiment`: how far the release is from the truth, and would be at other swap rates.
+
+Here belongs the stage. Both compare with the truth and are confidential; their figures are shown in the UI
+only where the dataset is synthetic. The chart of ε against p knows invariants only.
+"""
+
+from dataclasses import asdict
+from fractions import Fraction
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from assets.conventions import attributes, preview
+from assets.pictures import picture
+from assets.release.release import DeclarationError
+from assets.swapping.cells import SWAPPED
+from assets.swapping.charts import epsilon_against_swap_rate, mape_boxplots
+from assets.swapping.draw import describe_draw
+from assets.swapping.errors import experiment_errors, product_errors
+from assets.swapping.release import Experiment, SwappingRelease
+from resources.custody import Custody, CustodyMode
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+
+CODE_VERSION = "1"
+_ERRORS = pa.schema(
+    [
+        ("product", pa.string()),
+        ("mape", pa.float64()),
+        ("largest_difference", pa.int64()),
+        ("cells", pa.int64()),
+        ("empty_cells", pa.int64()),
+    ]
+)
+STRATA = (2, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+"""The values of b for which ε is drawn against the swap rate, as in Figure 2 of Bailie, Gong and Meng."""
+
+
+def build_utility(release: SwappingRelease) -> list[dg.AssetsDefinition]:
+    """The assets `[dataset, release, "utility"]` and, if one is declared, `[dataset, release, "experiment"]`."""
+    return [_utility(release), *([_experiment(release, release.experiment)] if release.experiment else [])]
+
+
+def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=release.key("utility"),
+        deps=[release.dataset_key("cef"), release.key("swapped")],
+        group_name=release.schema,
+        description=(
+            "How far each product is from the truth: MAPE, the mean over its cells of |true − swapped| / true. "
+            "Confidential, for it compares with the truth; never published. The chart shows ε by Theorem 1 "
+            "against the swap rate p, with the least ε for each b marked, ½ ln(b + 1), and this release."
+        ),
+        code_version=CODE_VERSION,
+        **attributes("utility", Zone.CONFIDENTIAL, {"duckdb", "matplotlib"}),
+    )
+    def utility(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        table = release.confidential("utility")
+        with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
+            errors = product_errors(session, release, release.public(SWAPPED))
+            rows = pa.Table.from_pylist([asdict(error) for error in errors], schema=_ERRORS)
+            with session.transaction():
+                session.create(table, "warehouse/all", source=session.register("errors", rows))
+            version = session.content_version([table], custody.version_key())
+            b = describe_draw(session, release, custody).largest_stratum
+        metadata: dict[str, Any] = {
+            "table": str(table),
+            "ε against swap rate": picture(
+                epsilon_against_swap_rate(STRATA, (b, release.design.swap_rate) if b else None)
+            ),
+        }
+        if release.dataset.synthetic:
+            shown = [
+                (error.product, "none" if error.mape is None else f"{error.mape:.4%}", error.cells) for error in errors
+            ]
+            metadata["MAPE (synthetic data)"] = preview(["product", "MAPE", "cells"], shown)
+        return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
+
+    return utility
+
+
+def _experiment(release: SwappingRelease, experiment: Experiment) -> dg.AssetsDefinition:
+    rates = ", ".join(str(rate) for rate in experiment.swap_rates)
+
+    @dg.asset(
+        key=release.key("experiment"),
+        deps=[release.dataset_key("cef"), release.key("invariants")],
+        group_name=release.schema,
+        description=(
+            f"MAPE of {experiment.product} over {experiment.draws} draws at each of the swap rates {rates}. Draws "
+            "without a charge, and therefore on a synthetic dataset only."
+        ),
+        code_version=CODE_VERSION,
+        **attributes("utility", Zone.CONFIDENTIAL, {"duckdb", "numba", "matplotlib"}),
+    )
+    def experiment_asset(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        if not release.dataset.synthetic:
+            raise DeclarationError(f"{release.schema}: an experiment runs on a dataset declared synthetic only")
+        table = release.confidential("experiment")
+        errors: dict[Fraction, list[float]] = {rate: [] for rate in experiment.swap_rates}
+        rows = []
+        with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
+            beside = describe_draw(session, release, custody).draw_id
+            key = custody.draw_key(custody.draw_id({"experiment beside": beside}), CustodyMode.ESCROWED)
+            for rate, draw, error in experiment_errors(session, release, experiment, key):
+                errors[rate].append(error.mape or 0.0)
+                rows.append({"swap_rate": str(rate), "draw": draw, **asdict(error)})
+            with session.transaction():
+                session.create(table, "warehouse/all", source=session.register("draws", pa.Table.from_pylist(rows)))
+            version = session.content_version([table], custody.version_key())
+        title = f"{release.dataset.title}: error of {experiment.product}"
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(version),
+            metadata={
+                "table": str(table),
+                "MAPE against swap rate": picture(mape_boxplots(errors, title)),
+                "draws": len(rows),
+            },
+        )
+
+    return experiment_asset

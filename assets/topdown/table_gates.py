@@ -1,0 +1,121 @@
+"""What the microdata and the redistricting tables of a TopDown release gate.
+
+Here belongs the evaluation of a promise, on the tables as they are at that moment.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import pyarrow as pa
+
+from assets.gates.shared import differing_table, said
+from assets.release.method import ReleaseContext
+from assets.topdown.microdata import RECORDED
+from assets.topdown.release import RECORDS, SPINE, TopDownRelease
+from assets.topdown.tables import redistricting_table, redistricting_tables, tables_recipe
+from mechanisms.topdown.redistricting import RedistrictingTable, TableCell
+from mechanisms.topdown.schema import Schema
+from resources.statements import Zone
+from resources.warehouse import Session
+
+Context = ReleaseContext[TopDownRelease]
+
+
+def microdata_of_estimates(context: Context) -> list[str]:
+    """Whether microdata have as many records of each cell in each place as estimated, numbered in turn."""
+    problems = []
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for name in RECORDS:
+            problems += _records_problems(session, context.release, name)
+    return problems
+
+
+def tables_of_microdata(context: Context) -> list[str]:
+    """Whether tables are what the microdata add up to, and the queries listed are the declared ones."""
+    problems = []
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for table, made in tables_recipe(session, context.release).items():
+            problems += differing_table(session, table, made)
+    return problems
+
+
+def tables_agree(context: Context) -> list[str]:
+    """Whether tables agree with themselves and with each other.
+
+    Each has every place once; cells are the sums of their parts, and places of the places in them; no table counts
+    more of a part than another of the whole.
+    """
+    release, problems = context.release, []
+    published = redistricting_tables(release)
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for table in published:
+            problems += _inner_problems(session, release, table)
+        for one, other in combinations(published, 2):
+            rules = [*_rules(one, other), *_rules(other, one)]
+            if rules:
+                (rows,) = session.row(
+                    "topdown/disagreeing",
+                    one=redistricting_table(release, one.name),
+                    other=redistricting_table(release, other.name),
+                    rules=rules,
+                )
+                problems += said(int(rows), f"{one.name} and {other.name}: places in which they disagree")
+    return problems
+
+
+def _records_problems(session: Session, release: TopDownRelease, name: str) -> list[str]:
+    schema, records = RECORDED[name], release.public(name)
+    (cells,) = session.row(
+        "topdown/differing_records",
+        {"histogram": schema.name, "finest": release.finest},
+        records=records,
+        spine=release.public(SPINE),
+        estimates=release.public(release.estimates(release.finest)),
+        codes=session.register(f"codes_of_{name}", _codes(schema)),
+        attributes=[attribute.name for attribute in schema.attributes],
+    )
+    (misnumbered,) = session.row("topdown/misnumbered", records=records)
+    return [
+        *said(int(cells), f"{records}: cells with other numbers of records than estimated"),
+        *said(int(misnumbered), f"{records}: records that are not numbered in turn"),
+    ]
+
+
+def _codes(schema: Schema) -> pa.Table:
+    """The attributes' codes of each cell, by the schema's own marginals."""
+    codes = {each.name: schema.marginal(each.name).cells.astype("int64") for each in schema.attributes}
+    return pa.table({"cell": range(schema.size), **codes})
+
+
+def _inner_problems(session: Session, release: TopDownRelease, table: RedistrictingTable) -> list[str]:
+    stored, spine = redistricting_table(release, table.name), release.public(SPINE)
+    columns = [cell.name for cell in table.cells]
+    sums = [(cell.name, [part.name for part in _direct_parts(table, cell)]) for cell in table.cells]
+    (rows,) = session.row(
+        "topdown/inconsistent",
+        table=stored,
+        spine=spine,
+        columns=columns,
+        sums=[(name, parts) for name, parts in sums if parts],
+    )
+    (places,) = session.row("topdown/table_not_adding_up", table=stored, spine=spine, columns=columns)
+    return [
+        *said(
+            int(rows), f"{table.name}: places missing, repeated or unknown, or with cells not the sums of their parts"
+        ),
+        *said(int(places), f"{table.name}: places that are not the sums of the places in them"),
+    ]
+
+
+def _direct_parts(table: RedistrictingTable, cell: TableCell) -> list[TableCell]:
+    return [part for part in table.cells if part.path[:-1] == cell.path]
+
+
+def _rules(one: RedistrictingTable, other: RedistrictingTable) -> Iterator[tuple[str, str]]:
+    """Cells of one table and the least cells of the other that they are a part of: equal ones are parts both ways."""
+    if one.schema is not other.schema:
+        return
+    for cell in one.cells:
+        wholes = [whole for whole in other.cells if not (cell.counted & ~whole.counted).any()]
+        if wholes:
+            yield cell.name, min(wholes, key=lambda whole: whole.counted.sum()).name

@@ -1,4 +1,0 @@
--- Keys that several units of the states bear, with how many units of each run's universe bear them.
-{% include "measurement/units_by_key.sql" %}
-
-HAVING count(*) > 1

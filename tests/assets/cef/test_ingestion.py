@@ -1,0 +1,562 @@
+"""What a source must be to become a CEF, and that nothing half-done or confidential is left if it is not."""
+
+import csv
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from dagster._serdes import serialize_value
+
+from assets.cef import validation
+from assets.cef.asset import build_cef
+from assets.cef.findings import SourceError
+from assets.cef.ingestion import ingest
+from assets.cef.validation import cef_problems
+from assets.release.dataset import DatasetDeclaration
+from resources.custody import Custody
+from resources.statements import Table, Zone
+from resources.warehouse import Warehouse
+
+VERSION_KEY = bytes(range(32))
+MARKER = "Quetzalcoatl"
+
+UNITS = {
+    "serial": {"type": "integer", "role": "key"},
+    "county": {"type": "string", "role": "geography", "pattern": "[0-9]{3}"},
+    "tenure": {"type": "string", "values": ["owned", "rented"]},
+    "rooms": {"type": "integer", "minimum": 1, "maximum": 12},
+    "rent": {"type": "decimal", "minimum": 0, "nullable": True},
+    "moved": {"type": "date", "maximum": "1940-04-01", "nullable": True},
+    "farm": {"type": "boolean"},
+}
+PERSONS = {
+    "age": {"type": "integer", "minimum": 0, "maximum": 130},
+    "household": {"type": "integer", "role": "unit"},
+    "person": {"type": "string", "role": "key"},
+}
+UNIT_ROWS = [
+    ["1", "001", "owned", "5", "", "1931-10-01", "false"],
+    ["2", "001", "rented", "3", "22.5", "", "false"],
+    ["3", "010", "rented", "12", "0", "1940-04-01", "true"],
+    ["4", "100", "owned", "1", "", "", "true"],
+]
+PERSON_ROWS = [["41", "1", "1a"], ["39", "1", "1b"], ["0", "3", "3a"]]
+
+
+class Town:
+    """A small dataset on disk, its warehouse, and ways to spoil it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.warehouse = Warehouse(folder=str(folder / "warehouse"))
+        self.custody = Custody(folder=str(folder / "custody"))
+        self.units = [list(UNITS), *(list(row) for row in UNIT_ROWS)]
+        self.persons = [list(PERSONS), *(list(row) for row in PERSON_ROWS)]
+
+    def declare(self, reader: str = "csv", **changes: Any) -> DatasetDeclaration:
+        attributes: dict[str, Any] = {
+            "name": "town",
+            "title": "A town",
+            "reader": reader,
+            "cap": 1,
+            "units": {"path": f"households.{reader}", "columns": UNITS},
+            "persons": {"path": f"persons.{reader}", "columns": PERSONS},
+        }
+        return DatasetDeclaration.model_validate({**attributes, **changes})
+
+    def write(self) -> "Town":
+        for name, rows in (("households", self.units), ("persons", self.persons)):
+            with (self.folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerows(rows)
+        return self
+
+    def ingest(self, declaration: DatasetDeclaration | None = None) -> str:
+        with self.warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+            return ingest(session, declaration or self.declare(), self.folder, VERSION_KEY)
+
+    def refusal(self, declaration: DatasetDeclaration | None = None) -> list[str]:
+        """The lines of the error that ingesting ends in, after a check that nothing changed in the warehouse."""
+        before = self.content()
+        with pytest.raises(SourceError) as refusal:
+            self.ingest(declaration)
+        assert self.content() == before
+        return str(refusal.value).splitlines()
+
+    def content(self, name: str = "town") -> list[Any]:
+        """Columns and rows of whatever the confidential zone holds of the dataset."""
+        with self.warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+            tables = [Table(Zone.CONFIDENTIAL, name, table) for table in ("units", "persons")]
+            return [
+                (columns, session.rows("cef/records", columns=list(columns), table=table))
+                for table in tables
+                if (columns := session.columns(table))
+            ]
+
+    def materialize(self, declaration: DatasetDeclaration, **options: Any) -> dg.ExecuteInProcessResult:
+        return dg.materialize(
+            build_cef(declaration, self.folder),
+            resources={"warehouse": self.warehouse, "custody": self.custody},
+            raise_on_error=False,
+            **options,
+        )
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    """A town whose good CEF is already in the warehouse: bad input must leave it there."""
+    town = Town(tmp_path).write()
+    town.ingest()
+    return town
+
+
+def test_a_good_source_becomes_typed_tables_in_canonical_order(town: Town) -> None:
+    (units, rows), (persons, person_rows) = town.content()
+    assert units == {
+        "serial": "BIGINT",
+        "county": "VARCHAR",
+        "tenure": "VARCHAR",
+        "rooms": "BIGINT",
+        "rent": "DECIMAL(18,4)",
+        "moved": "DATE",
+        "farm": "BOOLEAN",
+    }
+    assert persons == {"person": "VARCHAR", "household": "BIGINT", "age": "BIGINT"}
+    assert len(rows) == 4
+    assert len(person_rows) == 3
+    assert [row[1] for row in rows] == ["001", "001", "010", "100"], "leading zeros are part of a code"
+    assert rows[0][4] is None
+
+
+def spoil(table: str, row: int, column: str, value: str) -> Callable[[Town], None]:
+    def spoiled(town: Town) -> None:
+        rows = getattr(town, table)
+        rows[row][rows[0].index(column)] = value
+
+    return spoiled
+
+
+OUTSIDE = "value outside its domain"
+
+
+@pytest.mark.parametrize(
+    ("spoiling", "message"),
+    [
+        (spoil("units", 2, "rooms", "1.5"), "households.csv: column rooms: not of type integer: 1 row"),
+        (spoil("units", 2, "rooms", "1e1"), "households.csv: column rooms: not of type integer: 1 row"),
+        (spoil("units", 2, "rooms", " 3"), "households.csv: column rooms: not of type integer: 1 row"),
+        (spoil("units", 2, "rooms", "٣"), "households.csv: column rooms: not of type integer: 1 row"),
+        (spoil("units", 2, "rooms", "9" * 19), "households.csv: column rooms: not of type integer: 1 row"),
+        (spoil("units", 2, "rent", "1e3"), "households.csv: column rent: not of type decimal: 1 row"),
+        (spoil("units", 2, "rent", "0.00001"), "households.csv: column rent: not of type decimal: 1 row"),
+        (spoil("units", 2, "moved", "1939-02-29"), "households.csv: column moved: not of type date: 1 row"),
+        (spoil("units", 2, "moved", "01.03.1939"), "households.csv: column moved: not of type date: 1 row"),
+        (spoil("units", 2, "farm", "1"), "households.csv: column farm: not of type boolean: 1 row"),
+        (spoil("units", 2, "farm", "True"), "households.csv: column farm: not of type boolean: 1 row"),
+        (spoil("units", 2, "serial", "x"), "households.csv: column serial: not of type integer: 1 row"),
+        (
+            spoil("units", 2, "tenure", "Rented"),
+            f"households.csv: column tenure: {OUTSIDE} [owned, rented]: 1 row",
+        ),
+        (spoil("units", 2, "rooms", "0"), f"households.csv: column rooms: {OUTSIDE} 1 to 12: 1 row"),
+        (spoil("units", 2, "rooms", "13"), f"households.csv: column rooms: {OUTSIDE} 1 to 12: 1 row"),
+        (spoil("units", 2, "rent", "-0.01"), f"households.csv: column rent: {OUTSIDE} at least 0: 1 row"),
+        (
+            spoil("units", 2, "moved", "1940-04-02"),
+            f"households.csv: column moved: {OUTSIDE} at most 1940-04-01: 1 row",
+        ),
+        (
+            spoil("units", 2, "county", "0010"),
+            f"households.csv: column county: {OUTSIDE} matching [0-9]{{3}}: 1 row",
+        ),
+        (
+            spoil("units", 2, "county", "001\n"),
+            f"households.csv: column county: {OUTSIDE} matching [0-9]{{3}}: 1 row",
+        ),
+        (spoil("units", 2, "tenure", ""), "households.csv: column tenure: null where none is allowed: 1 row"),
+        (spoil("units", 2, "farm", ""), "households.csv: column farm: null where none is allowed: 1 row"),
+        (spoil("units", 4, "serial", ""), "households.csv: column serial: null where none is allowed: 1 row"),
+        (spoil("units", 4, "serial", "2"), "households.csv: column serial: key that another row has: 1 row"),
+        (spoil("persons", 2, "person", "1a"), "persons.csv: column person: key that another row has: 1 row"),
+        (
+            spoil("persons", 2, "household", "7"),
+            "persons.csv: column household: person without a unit in serial: 1 row",
+        ),
+        (
+            spoil("persons", 2, "household", ""),
+            "persons.csv: column household: null where none is allowed: 1 row",
+        ),
+        (spoil("units", 0, "tenure", "Tenure"), "households.csv: column tenure: missing column"),
+        (spoil("units", 0, "farm", "rooms"), "households.csv: column farm: missing column"),
+    ],
+)
+def test_one_bad_value_ends_in_one_clear_error(town: Town, spoiling: Callable[[Town], None], message: str) -> None:
+    spoiling(town)
+    lines = town.write().refusal()
+    assert message in lines
+    # A header that names `rooms` twice breaks two rules; anything else breaks one.
+    assert len(lines) == 1 or "more than one column of that name" in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,b\n1,x\n2\n",
+        "a,b\n1,x\n2,x,y\n",
+        'a,b\n1,"x\n2,x\n',
+        'a,b\n1,"x"y\n2,x\n',
+        b"a,b\n1,\xff\xfe\n",
+        b"a,b\n" + b"1,x\n" * 20_000 + b"1,\xff\xfe\n",
+        b"\xff\xfea\x00,\x00b\x00",
+    ],
+)
+def test_a_file_that_is_not_csv_is_refused_whole(town: Town, text: str | bytes) -> None:
+    (town.folder / "bad.csv").write_bytes(text.encode() if isinstance(text, str) else text)
+    columns = {"a": {"type": "integer", "role": "key"}, "b": {"type": "string", "pattern": ".*"}}
+    (line,) = town.refusal(town.declare(units={"path": "bad.csv", "columns": columns}, persons=None))
+    assert line.startswith("bad.csv: not a readable CSV file")
+
+
+def test_a_file_that_is_not_parquet_is_refused(town: Town) -> None:
+    (town.folder / "households.parquet").write_bytes((town.folder / "households.csv").read_bytes())
+    units = {"path": "households.parquet", "columns": UNITS}
+    assert town.refusal(town.declare("parquet", units=units, persons=None)) == [
+        "households.parquet: not a readable Parquet file"
+    ]
+
+
+def test_a_truncated_parquet_file_is_refused(town: Town) -> None:
+    whole = town.folder / "whole.parquet"
+    pq.write_table(pa.table({"a": [str(i) for i in range(100_000)]}), whole)
+    content = bytearray(whole.read_bytes())
+    content[100:20_000] = bytes(19_900)
+    (town.folder / "bad.parquet").write_bytes(content)
+    units = {"path": "bad.parquet", "columns": {"a": {"type": "string", "pattern": "[0-9]+"}}}
+    assert town.refusal(town.declare("parquet", units=units, persons=None)) == [
+        "bad.parquet: not a readable Parquet file"
+    ]
+
+
+def test_a_missing_or_empty_file_is_named(town: Town) -> None:
+    (town.folder / "households.csv").unlink()
+    (town.folder / "persons.csv").write_text("")
+    assert town.refusal() == [
+        "households.csv: there is no such file",
+        "persons.csv: column age: missing column",
+        "persons.csv: column household: missing column",
+        "persons.csv: column person: missing column",
+    ]
+
+
+def test_a_file_without_records_is_refused(town: Town) -> None:
+    del town.persons[1:]
+    assert town.write().refusal() == ["persons.csv: holds no records"]
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_line_breaks_are_kept_in_values_and_refused_in_names(town: Town, line_end: str) -> None:
+    columns = {"a": {"type": "string", "pattern": "(?s).*"}, "b": {"type": "integer", "minimum": 1, "maximum": 9}}
+    declaration = town.declare(units={"path": "breaks.csv", "columns": columns}, persons=None)
+    path = town.folder / "breaks.csv"
+    path.write_bytes(line_end.join(['"a",b', '"x\ny",1', '"x\r\ny",2', ""]).encode())
+    town.ingest(declaration)
+    ((_, rows),) = town.content()
+    assert rows == [("x\ny", 1), ("x\r\ny", 2)]
+    path.write_bytes(line_end.join(['a,b,"c\nd"', "x,1,", "y,2,", ""]).encode())
+    assert town.refusal(declaration) == ["breaks.csv: line break in the name of a column"]
+
+
+def test_all_findings_come_in_one_error(town: Town) -> None:
+    for spoiling in (
+        spoil("units", 1, "rooms", "1.5"),
+        spoil("units", 2, "rooms", "99"),
+        spoil("units", 3, "rooms", ""),
+        spoil("units", 1, "tenure", "lent"),
+        spoil("units", 2, "tenure", "lent"),
+        spoil("units", 4, "serial", "1"),
+        spoil("persons", 1, "age", "old"),
+        spoil("persons", 2, "household", "7"),
+    ):
+        spoiling(town)
+    assert sorted(town.write().refusal()) == [
+        "households.csv: column rooms: not of type integer: 1 row",
+        "households.csv: column rooms: null where none is allowed: 1 row",
+        "households.csv: column rooms: value outside its domain 1 to 12: 1 row",
+        "households.csv: column serial: key that another row has: 1 row",
+        "households.csv: column tenure: value outside its domain [owned, rented]: 2 rows",
+        "persons.csv: column age: not of type integer: 1 row",
+        "persons.csv: column household: person without a unit in serial: 1 row",
+    ]
+
+
+def test_offenders_are_counted_across_batches(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "BATCH_ROWS", 1000)
+    rows = 30_000
+    bad, empty = range(0, rows, 7), range(1, rows, 70)
+    units = [[str(row + 1), "001", "owned", "5", "", "", "true"] for row in range(rows)]
+    for row in bad:
+        units[row][2] = "lent"
+    for row in empty:
+        units[row][2] = ""
+    town.units = [list(UNITS), *units]
+    assert town.write().refusal() == [
+        f"households.csv: column tenure: null where none is allowed: {len(empty)} rows",
+        f"households.csv: column tenure: value outside its domain [owned, rented]: {len(bad):,} rows",
+    ]
+
+
+def test_a_first_source_that_is_refused_leaves_no_table(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    spoil("persons", 1, "household", "7")(town)
+    town.write().refusal()
+    assert town.content() == []
+
+
+def test_a_source_that_changes_while_it_is_read_is_refused(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge_slowly(*_: object) -> list[Any]:
+        with (town.folder / "households.csv").open("a") as file:
+            file.write("5,001,owned,5,,,true\n")
+        return []
+
+    monkeypatch.setattr("assets.cef.ingestion.unit_findings", judge_slowly)
+    assert town.refusal() == ["households.csv: changed while it was read"]
+
+
+def test_a_dataset_without_persons_drops_those_it_had(town: Town) -> None:
+    town.ingest(town.declare(persons=None))
+    assert len(town.content()) == 1
+
+
+# Round trips and versions
+
+
+def as_parquet(town: Town) -> None:
+    """The town's tables as Parquet, with the types that a careful writer would give the columns."""
+    types = {
+        "serial": "INTEGER",
+        "rooms": "UTINYINT",
+        "rent": "DECIMAL(9,1)",
+        "moved": "DATE",
+        "farm": "BOOLEAN",
+        "age": "SMALLINT",
+        "household": "BIGINT",
+    }
+    for name, rows in (("households", town.units), ("persons", town.persons)):
+        header = rows[0]
+        select = ", ".join(f"{column}::{types.get(column, 'VARCHAR')} AS {column}" for column in reversed(header))
+        source, target = town.folder / f"{name}.csv", town.folder / f"{name}.parquet"
+        duckdb.sql(f"COPY (SELECT {select} FROM read_csv('{source}', all_varchar = true)) TO '{target}'")
+
+
+def test_csv_and_parquet_give_the_same_cef(town: Town) -> None:
+    as_parquet(town)
+    assert town.ingest(town.declare("parquet")) == town.ingest(town.declare("csv"))
+
+
+def test_an_integer_stored_as_a_float_is_not_an_integer(town: Town) -> None:
+    pq.write_table(pa.table({"rooms": [1.0, 2.0]}), town.folder / "u.parquet")
+    units = {"path": "u.parquet", "columns": {"rooms": UNITS["rooms"]}}
+    assert town.refusal(town.declare("parquet", units=units, persons=None)) == [
+        "u.parquet: column rooms: not of type integer: 2 rows"
+    ]
+
+
+def test_the_version_is_of_the_content(town: Town) -> None:
+    version = town.ingest()
+    town.units[1:] = reversed(town.units[1:])
+    town.persons[1:] = reversed(town.persons[1:])
+    assert town.write().ingest() == version, "the order of rows is not content"
+    town.units = [[*row, "left out"] for row in town.units]
+    assert town.write().ingest() == version, "columns that are not declared are not content"
+    spoil("persons", 1, "age", "42")(town)
+    assert town.write().ingest() != version
+
+
+def test_column_names_may_be_anything(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    names = ['a "b"', "naïve; DROP TABLE x", "select", "x,y", "{{ name }}", "två rader ", "c0", "'"]
+    with (tmp_path / "odd [1]*.csv").open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([names, [f"ä{i}\n" for i in range(len(names))]])
+    (tmp_path / "odd 1x.csv").write_text("a decoy that a wildcard would take in\n")
+    columns = {name: {"type": "string", "pattern": r"ä[0-9]\n"} for name in reversed(names)}
+    declaration = town.declare(units={"path": "odd [1]*.csv", "columns": columns}, persons=None)
+    town.ingest(declaration)
+    ((stored, rows),) = town.content()
+    assert list(stored) == names[::-1]
+    assert rows == [tuple(f"ä{i}\n" for i in reversed(range(len(names))))]
+    with town.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert cef_problems(session, declaration) == []
+
+
+# The asset and its check
+
+
+def test_the_asset_reports_schema_version_and_source_but_no_count(town: Town) -> None:
+    result = town.materialize(town.declare(), instance=dg.DagsterInstance.ephemeral())
+    assert result.success
+    (materialization,) = result.asset_materializations_for_node("town__cef")
+    schema = materialization.metadata["dagster/column_schema"]
+    assert isinstance(schema, dg.TableSchemaMetadataValue)
+    assert [column.name for column in schema.schema.columns][:2] == ["units.serial", "units.county"]
+    assert schema.schema.columns[0].constraints.unique
+    assert materialization.metadata["source"].value == "households.csv, persons.csv"
+    assert set(materialization.metadata) <= {"dagster/column_schema", "source"}
+    assert materialization.tags is not None
+    assert town.ingest() != materialization.tags["dagster/data_version"], "keyed by the custody, not by anyone"
+    (check,) = result.get_asset_check_evaluations()
+    assert check.passed
+    assert check.check_name == "schema_and_keys"
+
+
+def test_a_synthetic_dataset_shows_how_many_records_it_has(town: Town) -> None:
+    result = town.materialize(town.declare(synthetic=True), instance=dg.DagsterInstance.ephemeral())
+    (materialization,) = result.asset_materializations_for_node("town__cef")
+    assert materialization.metadata["dagster/row_count"].value == 4
+    assert materialization.metadata["persons"].value == 3
+
+
+@pytest.mark.parametrize(
+    ("tampering", "problems"),
+    [
+        (
+            "INSERT INTO town.units SELECT * FROM town.units WHERE serial = 1",
+            ["units: column serial: key that another row has: 1 row"],
+        ),
+        (
+            "UPDATE town.units SET tenure = NULL",
+            ["units: column tenure: null where none is allowed: 4 rows"],
+        ),
+        (
+            "DELETE FROM town.units WHERE serial = 1",
+            ["persons: column household: person without a unit in serial: 2 rows"],
+        ),
+        (
+            "ALTER TABLE town.units ALTER rooms TYPE VARCHAR",
+            ["units: columns or types are not as declared"],
+        ),
+        ("ALTER TABLE town.units ADD COLUMN note VARCHAR", ["units: columns or types are not as declared"]),
+        ("DROP TABLE town.persons", ["persons: columns or types are not as declared"]),
+    ],
+)
+def test_a_cef_altered_by_hand_does_not_pass_its_check(town: Town, tampering: str, problems: Sequence[str]) -> None:
+    declaration = town.declare()
+    with duckdb.connect(str(town.warehouse.path(Zone.CONFIDENTIAL))) as connection:
+        connection.execute(tampering)
+    with town.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert cef_problems(session, declaration) == problems
+    result = town.materialize(
+        declaration,
+        instance=dg.DagsterInstance.ephemeral(),
+        selection=dg.AssetSelection.checks(dg.AssetCheckKey(dg.AssetKey(["town", "cef"]), "schema_and_keys")),
+    )
+    (check,) = result.get_asset_check_evaluations()
+    assert not check.passed
+    assert check.blocking
+    assert check.description == "\n".join(problems)
+
+
+def quoted_row(town: Town) -> None:
+    town.units[2] = [f'{MARKER}"', MARKER, MARKER, MARKER, MARKER, MARKER, MARKER, MARKER]
+
+
+@pytest.mark.parametrize(
+    "spoiling",
+    [
+        *(spoil("units", 2, column, MARKER) for column in UNITS),
+        *(spoil("persons", 2, column, MARKER) for column in ("age", "household")),
+        quoted_row,
+    ],
+)
+def test_no_value_of_a_bad_row_is_shown_anywhere(
+    tmp_path: Path,
+    spoiling: Callable[[Town], None],
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    town = Town(tmp_path)
+    spoiling(town)
+    spoil("persons", 3, "person", MARKER)(town)
+    town.persons.append(["5", "3", MARKER])
+    town.write()
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = town.materialize(town.declare(), instance=instance)
+        assert not result.success
+        events = instance.all_logs(result.run_id)
+        failures = [
+            event.dagster_event.step_failure_data.user_failure_data
+            for event in events
+            if event.dagster_event and event.dagster_event.is_step_failure
+        ]
+        shown = [serialize_value(event) for event in events]
+    assert len(failures) == 1
+    assert failures[0] is not None
+    assert "persons.csv: column person: key that another row has: 1 row" in (failures[0].description or "")
+    assert not [text for text in shown if MARKER in text]
+    captured = capfd.readouterr()
+    assert MARKER not in captured.out + captured.err + caplog.text
+
+
+# Memory
+
+GENERATE = """
+    COPY (
+        SELECT
+            i + 1 AS serial,
+            lpad((i % 351)::VARCHAR, 3, '0') AS county,
+            'tract' || (i * 7919 % 99999) AS tract,
+            i * 707293 % 12 + 1 AS size,
+            CASE WHEN hash(i) % 2 = 0 THEN 'owned' ELSE 'rented' END AS tenure,
+            hash(i) % 90000 AS income
+        FROM range({rows}) AS numbers(i)
+    ) TO '{path}' (HEADER)
+"""
+INGEST = """
+import resource, sys
+from pathlib import Path
+from assets.release.dataset import DatasetDeclaration
+from assets.cef.ingestion import ingest
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+
+declaration = DatasetDeclaration.model_validate({
+    "name": "big", "title": "Big", "reader": "csv", "cap": 1,
+    "units": {"path": "big.csv", "columns": {
+        "serial": {"type": "integer", "role": "key"},
+        "county": {"type": "string", "values": [f"{i:03d}" for i in range(351)]},
+        "tract": {"type": "string", "pattern": "tract[0-9]{1,5}"},
+        "size": {"type": "integer", "minimum": 1, "maximum": 12},
+        "tenure": {"type": "string", "values": ["owned", "rented"]},
+        "income": {"type": "integer", "minimum": 0, "maximum": 90000},
+    }},
+})
+folder = Path(sys.argv[1])
+with Warehouse(folder=str(folder / "warehouse")).session(writes=Zone.CONFIDENTIAL) as session:
+    ingest(session, declaration, folder, bytes(32))
+    assert session.count(declaration.cef_tables()[0]) == int(sys.argv[2])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.deep
+def test_ten_million_rows_are_ingested_within_two_gibibytes(tmp_path: Path) -> None:
+    rows = 10_000_000
+    duckdb.sql(GENERATE.format(rows=rows, path=tmp_path / "big.csv"))
+    program = tmp_path / "program.py"
+    program.write_text(INGEST)
+    ingesting = subprocess.run(
+        [sys.executable, str(program), str(tmp_path), str(rows)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(ingesting.stdout) * 1024 <= 2 * 2**30

@@ -1,0 +1,475 @@
+"""A dataset's releases side by side: every charge in its place, nothing added that does not compose, and all in one
+picture that can be read.
+"""
+
+import struct
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache, reduce
+from itertools import combinations
+from operator import add
+
+import dagster as dg
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
+
+from assets.ledger import charts
+from assets.ledger.charts import side_by_side
+from assets.ledger.comparison import Comparison, Share, compare, converted, takes_part
+from assets.ledger.sheet import Sheet
+from assets.ledger.tables import releases_table, totals_table
+from assets.ledger.words import invariants_in_markdown, releases_in_markdown, remarks, totals_in_markdown
+from mechanisms.accounting.approximate import ApproximateLoss
+from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.specification import Flavor, Specification
+from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.swapping.design import SwappingDesign
+from resources.chain import Entry, reservation, settlement
+
+DELTA = Fraction(1, 10**10)
+PURE, CONCENTRATED, APPROXIMATE = (kind.output_premetric for kind in (PureLoss, ConcentratedLoss, ApproximateLoss))
+
+SWAPPED = SwappingDesign(
+    unit="unit",
+    match=("TABBLKST", "RTYPE", "FINAL_POP"),
+    swap=("TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK", "PLACEFP", "AIANNHCE"),
+    held=("NPF", "HHSPAN", "HHRACE", "TEN", "HHT", "HHT2", "CPLT", "GQTYPE", "REGIONCE", "DIVISIONCE"),
+    swap_rate=Fraction(1, 10),
+    persons=True,
+).specification("two_states", 7118)
+HOUSED, STATE, UNITS, QUARTERS = (
+    "whether a block has a housing unit or not",
+    "the number of persons in each state",
+    "the number of housing units in each block",
+    "the number of occupied group quarters of each type in each block",
+)
+
+
+def for_persons(loss: Loss, *invariants: str) -> Specification:
+    return Specification(Flavor("all files of persons", invariants, "person", None, loss.output_premetric), loss)
+
+
+def rho(value: str) -> ConcentratedLoss:
+    return ConcentratedLoss(Fraction(value))
+
+
+S_DHC = for_persons(rho("2.514562"), HOUSED)
+TOPDOWN = for_persons(rho("2.70"), STATE, UNITS, QUARTERS)
+PAIR = for_persons(ApproximateLoss(PureLoss(Fraction(2)), Fraction(1, 10**12)), STATE)
+EPSILON = PureLoss(Fraction(0), Fraction(64_071))
+CAP = ApproximateLoss(PureLoss(Fraction(50)), DELTA)
+
+LONG = "tenure_and_persons_per_household_by_county_and_tract_2020"
+"""A release's name that fits nowhere in one line."""
+
+
+def charged(*charges: tuple[str, Specification], settled: bool = True) -> tuple[Entry, ...]:
+    """The entries of a ledger in which releases were charged one after the other."""
+    chain: list[Entry] = []
+    for number, (release, specification) in enumerate(charges):
+        chain.append(reservation(chain, "two_states", release, f"draw {number}", specification, "0" * 64))
+        if settled:
+            chain.append(settlement(chain, chain[-1], "version"))
+    return tuple(chain)
+
+
+def compared(*charges: tuple[str, Specification]) -> Comparison:
+    return compare(charged(*charges))
+
+
+THREE = compared(("s_dhc", S_DHC), ("swapped", SWAPPED), ("redistricting", TOPDOWN))
+AGAIN = compared(("s_dhc", S_DHC), ("swapped", SWAPPED), ("redistricting", TOPDOWN), ("s_dhc", for_persons(rho("3"))))
+
+
+# The comparison
+
+
+def test_of_each_release_the_last_charge_is_the_latest_and_no_other() -> None:
+    assert [(charge.release, charge.entry, charge.latest) for charge in AGAIN.charges] == [
+        ("s_dhc", 1, False),
+        ("swapped", 3, True),
+        ("redistricting", 5, True),
+        ("s_dhc", 7, True),
+    ]
+    assert [charge.specification.loss for charge in AGAIN.latest] == [EPSILON, rho("2.70"), rho("3")]
+
+
+def test_a_charge_without_a_draw_is_told_from_one_with() -> None:
+    open_charge = compare(charged(("s_dhc", S_DHC), settled=False))
+    assert [charge.settled for charge in (*open_charge.charges, *THREE.charges)] == [False, True, True, True]
+    assert "s_dhc (charged, not drawn yet)" in text_of(releases_in_markdown(open_charge))
+    assert "not drawn" not in text_of(releases_in_markdown(THREE))
+
+
+def test_nothing_charged_is_nothing_to_compare() -> None:
+    nothing = compare([])
+    assert (nothing.charges, nothing.totals, nothing.invariants, remarks(nothing)) == ((), (), {}, ())
+    with pytest.raises(ValueError, match="no charge to draw"):
+        side_by_side(nothing, "A town", CAP)
+
+
+def by_kind(comparison: Comparison) -> dict[tuple[str, str], tuple[Share, ...]]:
+    return {(total.unit, total.output_premetric): comparison.shares(total) for total in comparison.totals}
+
+
+def test_each_total_counts_every_release_in_its_own_premetric_or_says_why_not() -> None:
+    """Swapping at ε = 11.07 beside two ρ: what a program that adds ε to ρ, or 11.07 to 2.51, gets wrong."""
+    found = {
+        kind: [(share.charge.release, share.loss, share.reason) for share in shares]
+        for kind, shares in by_kind(THREE).items()
+    }
+    no_epsilon = "ρ-zCDP lets probabilities differ by any factor, if rarely: no ε holds without a δ"
+    no_unit = "a guarantee for one person bounds no change of a unit"
+    assert found == {
+        ("person", PURE): [
+            ("s_dhc", None, no_epsilon),
+            ("swapped", EPSILON, None),
+            ("redistricting", None, no_epsilon),
+        ],
+        ("person", CONCENTRATED): [
+            ("s_dhc", rho("2.514562"), None),
+            ("swapped", ConcentratedLoss.of_pure(EPSILON), None),
+            ("redistricting", rho("2.70"), None),
+        ],
+        ("person", APPROXIMATE): [
+            ("s_dhc", rho("2.514562"), None),
+            ("swapped", EPSILON, None),
+            ("redistricting", rho("2.70"), None),
+        ],
+        ("unit", PURE): [("s_dhc", None, no_unit), ("swapped", EPSILON, None), ("redistricting", None, no_unit)],
+    }
+
+
+def test_a_total_holds_within_all_invariants_of_the_releases_it_counts_and_no_others() -> None:
+    swapping = set(SWAPPED.flavor.multiverse)
+    every = swapping | {HOUSED, STATE, UNITS, QUARTERS}
+    held = {(total.unit, total.output_premetric): set(total.multiverse) for total in THREE.totals}
+    assert held == {
+        ("person", PURE): swapping,
+        ("person", CONCENTRATED): every,
+        ("person", APPROXIMATE): every,
+        ("unit", PURE): swapping,
+    }
+    assert set(THREE.invariants) == every
+    together = compared(("s_dhc", S_DHC), ("redistricting", TOPDOWN), ("mean", PAIR))
+    assert together.invariants[STATE] == ("redistricting", "mean")
+
+
+pure = st.builds(PureLoss.logarithm, st.fractions(1, 10**5, max_denominator=20))
+concentrated = st.builds(ConcentratedLoss, st.fractions("1/50", 20, max_denominator=50))
+approximate = st.builds(
+    ApproximateLoss, st.builds(PureLoss, st.fractions(0, 5, max_denominator=10)), st.just(Fraction(1, 10**15))
+)
+invariants = st.lists(st.sampled_from(["a", "b", "c", "d"]), unique=True, max_size=3).map(tuple)
+
+
+@st.composite
+def specifications(draw: st.DrawFn) -> Specification:
+    unit, per_person = draw(st.sampled_from([("household", 1), ("record", None), ("person", None)]))
+    loss: Loss = draw(st.one_of(pure, concentrated, approximate))
+    return Specification(Flavor("all files", draw(invariants), unit, per_person, loss.output_premetric), loss)
+
+
+charges = st.lists(st.tuples(st.sampled_from(["x", "y", "z"]), specifications()), min_size=1, max_size=6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(charges)
+def test_whatever_was_charged_the_shares_add_up_to_the_totals(made: list[tuple[str, Specification]]) -> None:
+    comparison = compared(*made)
+    for total in comparison.totals:
+        shares = comparison.shares(total)
+        counted = [share for share in shares if share.loss is not None]
+        assert len(shares) == len(made)
+        assert len(counted) == total.releases
+        assert all((share.loss is None) == (share.reason is not None) for share in shares)
+        assert set(total.multiverse) == {
+            words for share in counted for words in share.charge.specification.flavor.multiverse
+        }
+        losses = [share.loss for share in counted if share.loss is not None]
+        if isinstance(total.loss, ApproximateLoss):
+            together = converted(shares, total.loss)
+            assert together
+            apart = [loss for loss in losses if not takes_part(loss, together)]
+            epsilons = [loss.epsilon if isinstance(loss, ApproximateLoss) else loss for loss in apart]
+            assert reduce(add, epsilons, together.epsilon) == total.loss.epsilon
+        else:
+            assert {type(loss) for loss in losses} == {type(total.loss)}
+            assert reduce(add, losses) == total.loss
+
+
+@settings(max_examples=40, deadline=None)
+@given(charges)
+def test_whatever_was_charged_each_release_has_one_latest_charge_and_every_invariant_its_holders(
+    made: list[tuple[str, Specification]],
+) -> None:
+    comparison = compared(*made)
+    assert {charge.release: charge.entry for charge in comparison.latest} == {
+        release: 2 * number + 1 for number, (release, _) in enumerate(made)
+    }
+    assert len(comparison.latest) == len({release for release, _ in made})
+    assert {words: set(releases) for words, releases in comparison.invariants.items()} == {
+        words: {release for release, each in made if words in each.flavor.multiverse}
+        for _, specification in made
+        for words in specification.flavor.multiverse
+    }
+
+
+# As tables and in words
+
+
+def test_the_stored_table_has_a_row_a_charge_from_which_the_totals_can_be_added_up_again() -> None:
+    rows = releases_table(AGAIN.charges).to_pylist()
+    assert [(row["release"], row["entry"], row["latest"], row["unit"]) for row in rows] == [
+        ("s_dhc", 1, False, "person"),
+        ("swapped", 3, True, "unit"),
+        ("redistricting", 5, True, "person"),
+        ("s_dhc", 7, True, "person"),
+    ]
+    assert [row["invariants"] for row in rows] == [
+        list(charge.specification.flavor.multiverse) for charge in AGAIN.charges
+    ]
+    assert [(row["loss"], row["ln"], row["rho"]) for row in rows] == [
+        (2.5146, None, "1257281/500000"),
+        (11.0678, "64071", None),
+        (2.7, None, "27/10"),
+        (3.0, None, "3"),
+    ]
+    epsilons = Fraction(rows[1]["rational"]) + Fraction(EPSILON.rounded_up(20))
+    again = sum((Fraction(row["rho"]) for row in rows if row["rho"]), epsilons**2 / 2)
+    (stored,) = [row for row in totals_table(AGAIN.totals).to_pylist() if row["output_premetric"] == CONCENTRATED]
+    assert again == Fraction(stored["rho"])
+    assert stored["charges"] == 4
+
+
+def test_only_zcdp_is_converted_in_the_table_by_both_bounds() -> None:
+    rows = {row["release"]: row for row in releases_table(THREE.charges).to_pylist()}
+    assert rows["swapped"]["epsilon"] is rows["swapped"]["conversion_delta"] is None
+    assert rows["s_dhc"]["epsilon"] == float(canonne_kamath_steinke(rho("2.514562"), DELTA, 4)) == 16.9802
+    assert rows["s_dhc"]["epsilon_bun_steinke"] == float(bun_steinke(rho("2.514562"), DELTA, 4)) == 17.7330
+    assert rows["s_dhc"]["conversion_delta"] == "1/10000000000"
+
+
+def text_of(markdown: dg.MarkdownMetadataValue) -> str:
+    assert markdown.md_str
+    return markdown.md_str
+
+
+def cells(markdown: dg.MarkdownMetadataValue) -> list[list[str]]:
+    lines = [line for line in text_of(markdown).splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if not line.startswith("| ---")]
+
+
+def test_the_shown_table_has_one_row_a_release_by_its_latest_charge() -> None:
+    header, *rows = cells(releases_in_markdown(AGAIN))
+    shown = [dict(zip(header, row, strict=True)) for row in rows]
+    assert [(row["release"], row["loss"], row["exactly"], row["charges"]) for row in shown] == [
+        ("swapped", "ε = 11.0678", "ln(64071)", "1"),
+        ("redistricting", "ρ = 2.7000", "27/10", "1"),
+        ("s_dhc", "ρ = 3.0000", "3", "2"),
+    ]
+    assert shown[0]["ε at δ = 1e-10"] == "–"
+    assert "- Domain of redistricting and s_dhc: all files of persons." in text_of(releases_in_markdown(AGAIN))
+
+
+def test_the_shown_totals_name_what_they_count_and_what_they_leave_out() -> None:
+    header, *rows = cells(totals_in_markdown(THREE))
+    shown = {(row[0], row[1]): dict(zip(header, row, strict=True)) for row in rows}
+    assert shown["person (no moves)", CONCENTRATED]["counts"] == "s_dhc, swapped and redistricting"
+    assert shown["person (no moves)", CONCENTRATED]["invariants"] == "6"
+    assert shown["person (no moves)", CONCENTRATED]["leaves out, and why"] == "–"
+    assert shown["unit", PURE]["counts"] == "swapped"
+    assert shown["unit", PURE]["leaves out, and why"].startswith("s_dhc and redistricting: a guarantee for one person")
+    assert f"- {UNITS} (redistricting)" in text_of(invariants_in_markdown(THREE)).splitlines()
+
+
+def test_in_words_it_is_said_what_adds_up_and_what_does_not() -> None:
+    alone, together = (canonne_kamath_steinke(rho(value), DELTA, 4) for value in ("2.70", "5.214562"))
+    said = "\n".join(remarks(THREE))
+    for words in (
+        "ε = 11.0678 of swapped is not added to any ρ as it is: pure ε counts in zCDP as ε²/2, here ρ = 61.2476.",
+        f"ε = 16.9802 of s_dhc and ε = {alone} of redistricting at δ = 1e-10 do not add up as they are",
+        f"at δ = 1e-10, ρ = 5.2146 is converted to ε = {together}; pure ε of swapped is added to that as it is.",
+        "swapped: a guarantee for one unit counts once for a change of one person's characteristics. It does not bound "
+        "a person's move from one unit to another, nor does any total that counts it.",
+        "s_dhc and redistricting: a guarantee for one person bounds no change of a unit",
+        "A total holds among data sets that agree on every invariant of all the releases it counts: on 6,",
+        "(s_dhc by itself on 1, swapped by itself on 2 and redistricting by itself on 3)",
+    ):
+        assert words in said
+    assert "was charged" not in said
+    assert "s_dhc was charged 2 times (ledger entries 1 and 7)" in "\n".join(remarks(AGAIN))
+
+
+def test_nothing_is_said_that_is_not_so() -> None:
+    alone = "\n".join(remarks(compared(("s_dhc", S_DHC))))
+    assert alone.startswith("A total holds among data sets that agree")
+    assert len(alone.splitlines()) == 1
+    same = "\n".join(remarks(compared(("one", TOPDOWN), ("other", TOPDOWN))))
+    assert "do not add up as they are" in same
+    assert "finer" not in same
+    assert "ε²/2" not in same
+    nested = "\n".join(remarks(compared(("one", TOPDOWN), ("other", PAIR))))
+    assert "one holds every invariant of other, and more." in nested
+    assert "other holds every" not in nested
+
+
+# As a picture
+
+FOUR = compared(("s_dhc", S_DHC), (LONG, SWAPPED), ("redistricting", TOPDOWN), ("mean", PAIR), ("s_dhc", S_DHC))
+SMALL = compared(*[("small", for_persons(PureLoss(Fraction(1, 100)), STATE))] * 3, ("s_dhc", S_DHC))
+CASES: dict[str, tuple[Comparison, Loss]] = {
+    "one": (compared(("swapped", SWAPPED)), CAP),
+    "two": (compared(("s_dhc", S_DHC), ("swapped", SWAPPED)), rho("80")),
+    "three": (THREE, CAP),
+    "four": (FOUR, CAP),
+    "small": (SMALL, CAP),
+    "under a cap in pure DP": (compared(("swapped", SWAPPED)), PureLoss(Fraction(12))),
+    "under a cap that cannot count it": (THREE, PureLoss(Fraction(12))),
+}
+
+
+@cache
+def figure_of(comparison: Comparison, cap: Loss) -> Figure:
+    """The picture of a comparison before it becomes bytes."""
+    figures: list[Figure] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(charts, "png", figures.append)
+        side_by_side(comparison, "A synthetic census of Delaware and Rhode Island", cap)
+    figures[0].draw_without_rendering()
+    return figures[0]
+
+
+@pytest.fixture(params=CASES)
+def drawn(request: pytest.FixtureRequest) -> tuple[str, Figure]:
+    """The name of a comparison, and its picture."""
+    return request.param, figure_of(*CASES[request.param])
+
+
+def test_every_label_of_the_picture_is_whole_and_none_lies_on_another(drawn: tuple[str, Figure]) -> None:
+    _, figure = drawn
+    ticks = [label for axes in figure.axes if axes.axison for label in axes.get_xticklabels()]
+    texts: list[Text] = [text for text in [*figure.texts, *ticks] if text.get_text().strip()]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in texts]
+    for words, box in boxes:
+        assert box.x0 >= 0, words
+        assert box.y0 >= 0, words
+        assert box.x1 <= figure.bbox.x1, words
+        assert box.y1 <= figure.bbox.y1, words
+    for (words, box), (others, other) in combinations(boxes, 2):
+        assert not overlap(box, other), f"{words!r} and {others!r}"
+
+
+def overlap(one: Bbox, other: Bbox) -> bool:
+    """Whether two labels share more than the space that lines of text leave between them."""
+    width = min(one.x1, other.x1) - max(one.x0, other.x0)
+    height = min(one.y1, other.y1) - max(one.y0, other.y0)
+    return width > 2 and height > 4
+
+
+def test_no_label_lies_on_a_bar(drawn: tuple[str, Figure]) -> None:
+    _, figure = drawn
+    bars = [bar.get_window_extent() for axes in figure.axes for bar in axes.patches]
+    for text in figure.texts:
+        assert not any(overlap(text.get_window_extent(), bar) for bar in bars), text.get_text()
+
+
+def test_the_bars_of_a_panel_add_up_to_its_last(drawn: tuple[str, Figure]) -> None:
+    name, figure = drawn
+    comparison, cap = CASES[name]
+    panels = [axes for axes in figure.axes if axes.axison]
+    lengths = []
+    for axes in panels:
+        bars = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
+        (whole,) = [bar for bar in bars if bar.get_facecolor() == to_rgba(charts.INK)]
+        others = [bar for bar in bars if bar is not whole]
+        assert whole.get_x() == 0
+        assert max(bar.get_x() + bar.get_width() for bar in others) == pytest.approx(whole.get_width())
+        lengths.append(whole.get_width())
+    expected = [float(total.loss) for total in comparison.totals]
+    if len(panels) > len(expected):
+        expected.append(float(comparison.counted(cap)))
+    assert sorted(lengths) == pytest.approx(sorted(expected))
+
+
+def dashed(figure: Figure) -> list[float]:
+    return [
+        float(line.get_xdata()[0])  # type: ignore[index, arg-type]
+        for axes in figure.axes
+        if axes.axison
+        for line in axes.lines
+        if line.get_color() == charts.VERMILION
+    ]
+
+
+def test_the_cap_is_drawn_once_where_what_it_counts_is_the_sum(drawn: tuple[str, Figure]) -> None:
+    name, figure = drawn
+    if name == "under a cap that cannot count it":
+        assert dashed(figure) == [], "a sum of ρ and ε under a cap in pure DP is none"
+    else:
+        assert dashed(figure) == [float(CASES[name][1])]
+        assert figure.axes[0].lines, "and that panel is the first"
+
+
+def test_every_invariant_has_a_row_with_a_dot_for_each_release_that_holds_it(drawn: tuple[str, Figure]) -> None:
+    name, figure = drawn
+    comparison, _ = CASES[name]
+    (matrix,) = [axes for axes in figure.axes if not axes.axison]
+    dots = [line for line in matrix.lines if line.get_marker() == "o"]
+    assert len(dots) == sum(len(releases) for releases in comparison.invariants.values())
+    written = " ".join(text.get_text() for text in figure.texts)
+    for words in comparison.invariants:
+        assert words in written
+
+
+def test_what_a_total_does_not_count_stands_under_it_with_the_reason(drawn: tuple[str, Figure]) -> None:
+    name, figure = drawn
+    written = " ".join(text.get_text() for text in figure.texts)
+    for total in CASES[name][0].totals:
+        for share in CASES[name][0].shares(total):
+            assert share.reason is None or share.reason in written
+
+
+def test_an_invariant_that_only_an_earlier_charge_held_is_a_ring() -> None:
+    (matrix,) = [axes for axes in figure_of(AGAIN, CAP).axes if not axes.axison]
+    looks = [line.get_markerfacecolor() for line in matrix.lines if line.get_marker() == "o"]
+    assert looks.count("white") == 1
+
+
+def test_the_same_comparison_gives_the_same_png_of_1080_pixels_width() -> None:
+    picture = side_by_side(THREE, r"A title with $x_{ in it", CAP)
+    width, height = struct.unpack(">II", picture[16:24])
+    assert width == 1080
+    assert 1000 < height < 2600
+    assert picture == side_by_side(THREE, r"A title with $x_{ in it", CAP)
+    assert picture != side_by_side(AGAIN, r"A title with $x_{ in it", CAP)
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "lines"),
+    [
+        ("", 1.0, [""]),
+        ("a b", 0.01, ["a", "b"]),
+        ("release_10_with_a_name", 1.3, ["release_10_with_a_", "name"]),
+        ("one two", 5.0, ["one two"]),
+    ],
+)
+def test_lines_are_broken_at_spaces_then_after_underscores(text: str, room: float, lines: Sequence[str]) -> None:
+    assert Sheet().broken(text, 9.5, room) == lines
+
+
+def test_no_letter_is_lost_in_breaking_lines() -> None:
+    sheet = Sheet()
+    for room in (0.05, 0.3, 0.9, 2.0):
+        for text in (LONG, *SWAPPED.flavor.multiverse):
+            lines = sheet.broken(text, 8.5, room)
+            assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+            assert all(sheet.width(line, 8.5) <= room or len(line) == 1 for line in lines)

@@ -1,0 +1,280 @@
+"""The attacker of `test_attacker` before an S-DHC release: he knows every record but one, and has no custody key.
+
+Here the counts themselves are confidential, and the draw is named by a keyed version of them. Whatever the deployment
+shows is searched for a hash that he can compute for a guessed record; then he runs the deployment himself under keys of
+his own. Both times he is also given the custody's key, to show that he would have found it. Words and figures are
+compared between deployments of other records: what they show before the draw must not depend on the records at all.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets.phsafe.measurements import COUNTS, JOINED, REPORT, in_order
+from assets.phsafe.noise import measurements_version
+from assets.phsafe.release import PHSafeRelease
+from resources.custody import canonical
+from resources.statements import Zone
+from resources.warehouse import Session
+from tests.attacker import (
+    GUESSED_KEYS,
+    HEX,
+    hashes_shown,
+    in_the_open,
+    kept_by_dagster,
+    on_disk,
+    plainly_hashed,
+    shows,
+    tells,
+)
+from tests.deployments import Deployment
+from tests.phsafe_deployments import FEW, TO_COUNTS, TO_DRAW, TO_PUBLICATION, Files, census, changed, phsafe_deployment
+
+PHSafeDeployment = Deployment[PHSafeRelease]
+RACES = ("01", "02")
+"""What the unknown person, a householder who lives alone, may have said."""
+
+TRUTH = 1
+
+
+def guessed(race: str) -> Files:
+    """All records that are known, and the guess."""
+    alone = next(row["MAFID"] for row in census()["units"] if row["HHT"] == "4")
+
+    def set_race(column: str) -> Callable[[list[dict[str, str]]], None]:
+        return lambda rows: [row.update({column: race}) for row in rows if row["MAFID"] == alone].clear()
+
+    return changed(census(), persons=set_race("CENRACE"), units=set_race("HHRACE"))
+
+
+def build(root: Path, race: str, **changes: Any) -> PHSafeDeployment:
+    return on_disk(phsafe_deployment(root, files=guessed(race), runs=FEW, **changes))
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
+    """The deployment under attack, after a whole run."""
+    deployment = build(tmp_path_factory.mktemp("deployment"), RACES[TRUTH])
+    deployment.run(*TO_PUBLICATION)
+    return deployment
+
+
+@pytest.fixture(scope="module")
+def shown(deployment: PHSafeDeployment) -> set[str]:
+    return hashes_shown(deployment)
+
+
+@pytest.fixture(scope="module")
+def candidates(tmp_path_factory: pytest.TempPathFactory) -> list[PHSafeDeployment]:
+    """The attacker's own deployments, one for every guess, as far as the exact counts."""
+    deployments = []
+    for race in RACES:
+        deployment = phsafe_deployment(tmp_path_factory.mktemp("candidate"), files=guessed(race), runs=FEW)
+        deployment.run(*TO_COUNTS)
+        deployments.append(deployment)
+    return deployments
+
+
+def guesses(deployment: PHSafeDeployment, version_keys: Sequence[bytes | None]) -> Iterator[str]:
+    """Every hash he tries, of a deployment of his own whose records are the guess."""
+    release = deployment.release
+    for path in (deployment.root / name for name in ("persons.csv", "units.csv")):
+        text = path.read_bytes()
+        for content in (text, text.strip(), text.replace(b"\r\n", b"\n")):
+            yield from plainly_hashed(content)
+    tables = [release.confidential(name) for name in (JOINED, COUNTS, REPORT)]
+    with deployment.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        for key in version_keys:
+            yield session.content_version(list(release.dataset.cef_tables()), key)
+            yield session.content_version(tables, key)
+            yield from (session.content_version([table], key) for table in tables)
+        counts = in_order(session, release.confidential(COUNTS))
+    yield measurements_version(counts)
+    values = counts["count"].to_numpy()
+    yield from plainly_hashed(values.tobytes())
+    for content in (canonical(values.tolist()), str(values.tolist()).encode(), json.dumps(counts.to_pylist()).encode()):
+        yield from plainly_hashed(content)
+
+
+@dataclass(frozen=True)
+class Attack:
+    """All that is shown, and his deployments."""
+
+    shown: set[str]
+    candidates: list[PHSafeDeployment]
+
+    def suspects(self, version_keys: Sequence[bytes | None]) -> list[int]:
+        """The guesses of which a hash is shown."""
+        return [
+            number for number, own in enumerate(self.candidates) if shows(self.shown, set(guesses(own, version_keys)))
+        ]
+
+
+def test_no_hash_that_is_shown_can_be_tried_with_a_guessed_record(
+    shown: set[str], candidates: list[PHSafeDeployment]
+) -> None:
+    assert Attack(shown, candidates).suspects([None, *GUESSED_KEYS]) == []
+
+
+def test_with_the_custodys_key_the_very_same_search_finds_the_record(
+    deployment: PHSafeDeployment, shown: set[str], candidates: list[PHSafeDeployment]
+) -> None:
+    assert Attack(shown, candidates).suspects([deployment.context.custody.version_key()]) == [TRUTH]
+
+
+def test_in_a_deployment_that_forgot_its_key_the_attacker_finds_the_record(
+    candidates: list[PHSafeDeployment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyed = Session.content_version
+    monkeypatch.setattr(Session, "content_version", lambda self, tables, key=None: keyed(self, tables))
+    careless = build(tmp_path, RACES[TRUTH])
+    careless.run(*TO_DRAW)
+    monkeypatch.undo()
+    assert Attack(hashes_shown(careless), candidates).suspects([None]) == [TRUTH]
+
+
+def test_what_names_the_counts_and_the_draw_is_shown_and_differs(deployment: PHSafeDeployment, shown: set[str]) -> None:
+    """Or the search would mean nothing. The commitment is the SHA-256 of a key that nobody has."""
+    entry, versions = deployment.ledger[0], deployment.versions()
+    named = [entry.draw_id, entry.commitment, *(versions[f"town/{stage}"] for stage in ("cef", "s_dhc/counts"))]
+    assert len({*named, versions["town/s_dhc/truncated_join"]}) == 5
+    assert {*named, versions["town/s_dhc/truncated_join"]} <= shown
+    assert not set(plainly_hashed(bytes(32))) & shown
+
+
+# The second attacker
+
+
+def imitated(root: Path, race: str, key: str | None, custody: Path | None = None) -> set[str]:
+    """All hashes that a deployment of the attacker's own shows for a guess, under a key of his own."""
+    with pytest.MonkeyPatch.context() as patch:
+        if key:
+            patch.setenv("STIRRED_TEST_MASTER_KEY", key)
+        deployment = phsafe_deployment(root, files=guessed(race), runs=FEW)
+        if custody:
+            shutil.copytree(custody, root / "custody")
+            (root / "custody" / "ledger.anchor").unlink()
+        deployment.run("parameters", *TO_DRAW)
+    return hashes_shown(deployment)
+
+
+def test_who_runs_the_deployment_under_guessed_keys_cannot_tell_the_guesses_apart(
+    shown: set[str], tmp_path: Path
+) -> None:
+    """What his runs and the deployment share is the same for all: what follows from the declaration alone."""
+    common = [shown & imitated(tmp_path / race, race, "00" * 32) for race in RACES]
+    assert common[0], "the parameters' version at least is the same everywhere"
+    assert common[0] == common[1]
+
+
+def test_with_the_custody_itself_he_tells_them_apart(
+    deployment: PHSafeDeployment, shown: set[str], tmp_path: Path
+) -> None:
+    draws = {entry.draw_id for entry in deployment.ledger} | {entry.commitment for entry in deployment.ledger}
+    custody = deployment.root / "custody"
+    found = [draws <= imitated(tmp_path / race, race, None, custody) & shown for race in RACES]
+    assert found == [number == TRUTH for number in range(2)]
+
+
+# Words and figures
+
+
+BEFORE_THE_DRAW = ("cef", "truncated_join", "counts", "charge", "parameters")
+
+
+def said_before_the_draw(deployment: PHSafeDeployment) -> list[str]:
+    """What the stages up to the charge show, and their checks, with hashes blotted out."""
+    said = []
+    for stage in BEFORE_THE_DRAW:
+        event = deployment.instance.get_latest_materialization_event(deployment.key(stage))
+        assert event
+        assert event.asset_materialization
+        said += [f"{stage}: {name}: {value.value}" for name, value in event.asset_materialization.metadata.items()]
+    for run in deployment.instance.get_runs():
+        for record in deployment.instance.all_logs(run.run_id):
+            if record.dagster_event and record.dagster_event.event_type_value == "ASSET_CHECK_EVALUATION":
+                check = record.dagster_event.asset_check_evaluation_data
+                figures = {name: value.value for name, value in check.metadata.items()}
+                said.append(f"{check.check_name}: {check.passed} {check.description} {figures}")
+    for table in ("charge", "counts_version", "parameters", "planning"):
+        with deployment.opened() as connection:
+            said.append(f"{table}: {connection.execute(f'FROM {table}').fetchall()}")
+    return [HEX.sub("…", text).replace(str(deployment.root), "") for text in said]
+
+
+def other_records() -> Files:
+    """Another census of the same size and states."""
+    return census(seed=7)
+
+
+def test_nothing_that_is_shown_before_the_draw_depends_on_the_records(tmp_path: Path) -> None:
+    """Neither metadata nor checks nor public tables: not how many are truncated, not how many cells are empty."""
+    shown = []
+    for number, files in enumerate((census(), other_records())):
+        deployment = phsafe_deployment(tmp_path / str(number), files=files, runs=FEW)
+        deployment.run(*TO_COUNTS, "charge", "parameters")
+        shown.append(said_before_the_draw(deployment))
+    assert len(shown[0]) > 30
+    assert shown[0] == shown[1]
+
+
+def test_the_truncation_report_is_shown_of_synthetic_records_only(deployment: PHSafeDeployment, tmp_path: Path) -> None:
+    with deployment.opened("confidential") as connection:
+        report = connection.execute("FROM confidential.town__s_dhc.truncation_report").fetchall()
+    assert sum(row[4] for row in report) > 0, "there is something to be shown"
+    assert "truncation report" not in in_the_open(deployment)
+    synthetic = phsafe_deployment(tmp_path, files=guessed(RACES[TRUTH]), runs=FEW, dataset={"synthetic": True})
+    synthetic.run(*TO_COUNTS[:2])
+    event = synthetic.instance.get_latest_materialization_event(synthetic.key("truncated_join"))
+    assert event
+    assert event.asset_materialization
+    text = event.asset_materialization.metadata["truncation report (synthetic data)"].value
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in str(text).splitlines()[2:]]
+    assert rows == [[str(value) for value in row] for row in report]
+
+
+def test_the_exact_counts_are_nowhere_in_the_open(deployment: PHSafeDeployment) -> None:
+    """No public table or file has them as a column, whole or for one run."""
+    with deployment.opened("confidential") as connection:
+        exact = connection.execute(
+            "SELECT run, list(count ORDER BY draw_order) FROM confidential.town__s_dhc.counts GROUP BY run"
+        ).fetchall()
+    shown = in_the_open(deployment)
+    columns = []
+    with deployment.opened() as connection:
+        for (table,) in connection.execute("SHOW TABLES").fetchall():
+            rows = connection.table(table).fetchall()
+            columns += [" ".join(str(row[place]) for row in rows) for place in range(len(rows[0]))]
+    assert len(columns) > 60
+    for _, counts in exact:
+        sought = " ".join(map(str, counts))
+        assert len(counts) < 2 or not any(sought in column for column in columns)
+        assert len(counts) < 2 or str(counts) not in shown
+
+
+def test_no_key_of_a_unit_is_shown_anywhere(deployment: PHSafeDeployment) -> None:
+    keys = {row["MAFID"] for row in census()["units"]}
+    assert not keys & set(re.findall(r"\d{6,}", in_the_open(deployment)))
+
+
+@pytest.mark.parametrize(
+    ("file", "column", "value"),
+    [("persons", "QAGE", "77319"), ("units", "FINAL_POP", "77319")],
+)
+def test_a_failed_run_shows_no_value_of_the_record_that_failed_it(
+    file: str, column: str, value: str, tmp_path: Path
+) -> None:
+    """Out of its domain, or against the layout's structure: not in error, stack trace, events nor logs."""
+    files = changed(census(), **{file: lambda rows: rows[3].update({column: value})})
+    deployment = on_disk(phsafe_deployment(tmp_path, files=files, runs=FEW))
+    assert not deployment.run(*TO_DRAW, raise_on_error=False).success
+    shown = "\n".join(kept_by_dagster(deployment))
+    assert column in shown, "the failure itself is on record"
+    assert not tells(shown, value)
+    assert deployment.ledger == ()

@@ -1,0 +1,403 @@
+"""The gates of an S-DHC release: what is altered by hand, or drawn by a wrong mechanism, is told and not published.
+
+A release is published once. Every test alters its stored tables with DuckDB itself, past every safeguard, and asks
+every promise; then the publication alone is made again. Afterwards the deployment's files are put back. Wrong
+mechanisms are put in place of the right one, and a new release is run.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+from assets.phsafe import counts
+from assets.phsafe import measurements as stage
+from assets.phsafe.release import PHSafeRelease
+from mechanisms.phsafe.design import PHSafeDesign
+from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.reader import WordSource
+from mechanisms.sampling.stream import RandomStream
+from resources.custody import CustodyMode
+from tests.deployments import Deployment, refuses_to_publish
+from tests.gates import Tampering, broken, executes, in_confidence, keep, put_back
+from tests.phsafe_deployments import FEW, TO_PUBLICATION, phsafe_deployment
+
+PHSafeDeployment = Deployment[PHSafeRelease]
+
+RUNS: dict[str, Any] = {
+    "PH1_denom": {"budget": {"nation_*": "1/20"}},
+    "PH2": {"truncation": 3, "budget": {"state_*": "1/10"}},
+    "PH4": {"truncation": 4, "budget": {"state_*": "1/10", "nation_A-G": "1/10"}},
+    "PH7": {"truncation": 4, "budget": {"state_*": "1/10"}},
+    "PH8_denom": {"budget": {"state_*": "1/10"}},
+}
+"""Few runs, but both that a derived file is made from."""
+
+CONFIDENTIAL = "confidential.town__s_dhc"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def same_draws_in_every_run() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STIRRED_TEST_MASTER_KEY", "5a" * 32)
+        yield
+
+
+def kept(root: Path, **changes: Any) -> PHSafeDeployment:
+    deployment = phsafe_deployment(root / "deployment", runs=RUNS, **changes)
+    deployment.run(*TO_PUBLICATION)
+    keep(deployment)
+    return deployment
+
+
+@pytest.fixture(scope="module")
+def kept_escrowed(tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
+    return kept(tmp_path_factory.mktemp("escrowed"))
+
+
+@pytest.fixture(scope="module")
+def kept_ephemeral(tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
+    return kept(tmp_path_factory.mktemp("ephemeral"), custody="ephemeral")
+
+
+@pytest.fixture
+def escrowed(kept_escrowed: PHSafeDeployment) -> Iterator[PHSafeDeployment]:
+    yield kept_escrowed
+    put_back(kept_escrowed)
+
+
+@pytest.fixture
+def ephemeral(kept_ephemeral: PHSafeDeployment) -> Iterator[PHSafeDeployment]:
+    yield kept_ephemeral
+    put_back(kept_ephemeral)
+
+
+DRAW = {"replay", "settled"}
+TABLES = {"estimates_of_the_measurements", "tables_of_the_estimates"}
+
+
+@dataclass(frozen=True)
+class Broken:
+    """What somebody alters, and the promises that this breaks: exactly these."""
+
+    name: str
+    alter: Tampering
+    promises: set[str]
+    says: str = ""
+
+
+BROKEN = [
+    Broken(
+        "minors of the CEF made adults",
+        in_confidence("UPDATE confidential.town.persons SET QAGE = 18 WHERE QAGE < 18"),
+        {"structure", "join_of_the_cef"},
+    ),
+    Broken(
+        "a code lost in the CEF",
+        in_confidence(
+            "UPDATE confidential.town.persons SET CENRACE = NULL WHERE rowid = 3",
+        ),
+        {"schema_and_keys"},
+    ),
+    Broken(
+        "the truncated join",
+        in_confidence(f"UPDATE {CONFIDENTIAL}.truncated_join SET count = count + 1 WHERE rowid = 0"),
+        {"join_of_the_cef", "counts_of_the_join"},
+    ),
+    Broken(
+        "a count",
+        in_confidence(f"UPDATE {CONFIDENTIAL}.counts SET count = count + 1 WHERE draw_order = 3"),
+        {"counts_of_the_join", "counts_as_charged", "noise_as_declared", "replay"},
+    ),
+    Broken(
+        "a cell not counted",
+        in_confidence(f"DELETE FROM {CONFIDENTIAL}.counts WHERE draw_order = 40"),
+        {"counts_of_the_join", "grid_complete", "counts_as_charged", "noise_as_declared", "replay"},
+    ),
+    Broken(
+        "the version of the counts",
+        executes("UPDATE counts_version SET version = repeat('cd', 32)"),
+        {"charge_present", "counts_as_charged", *DRAW},
+    ),
+    Broken(
+        "a measurement",
+        executes("UPDATE noisy_measurements SET count = count + 1 WHERE run = 'PH2' AND data_cell = 3"),
+        {"noise_as_declared", *DRAW, *TABLES},
+    ),
+    Broken(
+        "a measurement left out",
+        executes("DELETE FROM noisy_measurements WHERE run = 'PH2' AND data_cell = 13 AND region_id = '44'"),
+        {"measured_grid", "noise_as_declared", *DRAW, *TABLES, "variance_as_declared"},
+    ),
+    Broken(
+        "a distribution",
+        executes("UPDATE noisy_measurements SET noise_distribution = 'Discrete Laplace' WHERE run = 'PH1_denom'"),
+        {"variance_as_declared", *DRAW, "tables_of_the_estimates"},
+    ),
+    Broken("the label of another draw", executes("UPDATE draw SET draw_id = repeat('ab', 32)"), DRAW),
+    Broken(
+        "an estimate below its interval",
+        executes("UPDATE estimates SET estimate = -1, lower = -2 WHERE table_name = 'PH4' AND cell = 1"),
+        {*TABLES, "intervals_in_order"},
+    ),
+    Broken(
+        "a negative finished table",
+        executes("UPDATE finished_ph2 SET lower = -1 WHERE cell = 4"),
+        {"tables_of_the_estimates", "finished_tables_plausible"},
+    ),
+    Broken(
+        "a file of measurements",
+        executes("UPDATE measured_ph2 SET COUNT = COUNT + 1 WHERE PH2_DATA_CELL = 3"),
+        {"tables_of_the_estimates"},
+    ),
+    Broken(
+        "the variance of a derived file",
+        executes("UPDATE measured_ph8_num SET VARIANCE = VARIANCE / 2 WHERE PH8_NUM_DATA_CELL = 2"),
+        {"tables_of_the_estimates", "derived_files"},
+    ),
+    Broken(
+        "the parameters",
+        executes("UPDATE parameters SET margin = margin / 2"),
+        {"parameters_as_declared"},
+    ),
+    Broken(
+        "a charge made smaller",
+        executes("UPDATE ledger.entries SET specification = replace(specification, '11/10', '1/10')", zone="ledger"),
+        {"charge_present", "noise_as_declared", *DRAW, "within_cap", "ledger_intact"},
+        says="the ledger is not intact",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.name)
+def test_what_is_altered_by_hand_breaks_its_promises_and_no_others(escrowed: PHSafeDeployment, case: Broken) -> None:
+    case.alter(escrowed)
+    assert broken(escrowed) == case.promises
+
+
+ONE_OF_SOME_STAGES = {
+    "the truncated join",
+    "the version of the counts",
+    "a measurement",
+    "an estimate below its interval",
+    "the variance of a derived file",
+    "a charge made smaller",
+}
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in BROKEN if case.name in ONE_OF_SOME_STAGES], ids=lambda case: case.name
+)
+def test_what_breaks_a_promise_is_not_published(escrowed: PHSafeDeployment, case: Broken) -> None:
+    case.alter(escrowed)
+    refuses_to_publish(escrowed, case.promises, case.says)
+
+
+def test_every_promise_is_a_blocking_check_that_one_of_these_breaks(escrowed: PHSafeDeployment) -> None:
+    """`confidentiality` has a module of its own."""
+    graph, names = escrowed.definitions.resolve_asset_graph(), set()
+    for gate in escrowed.context.method.gates():
+        (key,) = (key for key in graph.asset_check_keys if key.name == gate.name)
+        assert key.asset_key.path[-1] == gate.stage
+        assert graph.get(key).blocking
+        names.add(gate.name)
+    assert names - {"confidentiality"} == set().union(*(case.promises for case in BROKEN))
+    assert escrowed.failed_checks() == set()
+
+
+def test_tables_made_anew_from_altered_measurements_do_not_pass_either(escrowed: PHSafeDeployment) -> None:
+    """All tables agree with each other: only the ledger and the draw's own noise can tell."""
+    executes("UPDATE noisy_measurements SET count = count + 1 WHERE run = 'PH7'")(escrowed)
+    refuses_to_publish(escrowed, {*DRAW, "noise_as_declared"}, "", "postprocessed", "tables", "publication")
+
+
+def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: PHSafeDeployment) -> None:
+    executes("UPDATE noisy_measurements SET count = count + 1 WHERE run = 'PH7'")(ephemeral)
+    assert broken(ephemeral) == {"settled", *TABLES}
+    refuses_to_publish(ephemeral, {"settled"}, "", "postprocessed", "tables", "publication")
+
+
+def test_without_a_replay_noise_that_was_left_out_is_told_by_its_distribution(ephemeral: PHSafeDeployment) -> None:
+    """Exact counts in place of measurements: chi-square sees what no key can be asked about any more."""
+    with ephemeral.opened() as connection:
+        connection.execute(f"ATTACH '{ephemeral.root}/warehouse/confidential.duckdb' AS confidential (READ_ONLY)")
+        connection.execute(
+            f"""
+            UPDATE noisy_measurements AS noisy SET count = exact.count
+            FROM {CONFIDENTIAL}.counts AS exact WHERE noisy.draw_order = exact.draw_order
+            """
+        )
+    assert {"noise_as_declared", "settled"} <= broken(ephemeral)
+    assert "variance_as_declared" not in broken(ephemeral)
+
+
+def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephemeral: PHSafeDeployment) -> None:
+    ephemeral.context.custody.draw_key(ephemeral.ledger[0].draw_id, CustodyMode.EPHEMERAL)
+    assert broken(ephemeral) == {"key_gone"}
+    refuses_to_publish(ephemeral, {"key_gone"}, "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "promises"),
+    [
+        ({"dataset": {"cap": {"rho": 1}}}, {"within_cap"}),
+        (
+            {"runs": RUNS | {"PH2": {"truncation": 3, "budget": {"state_*": "1/20"}}}},
+            {
+                "charge_present",
+                "variance_as_declared",
+                *DRAW,
+                "estimates_of_the_measurements",
+                "parameters_as_declared",
+            },
+        ),
+    ],
+    ids=["cap", "budget"],
+)
+def test_what_is_declared_afterwards_is_not_what_was_published(
+    escrowed: PHSafeDeployment, changes: dict[str, Any], promises: set[str]
+) -> None:
+    deployment = phsafe_deployment(escrowed.root, **({"runs": RUNS} | changes))
+    assert broken(deployment) == promises
+    refuses_to_publish(deployment, promises, "")
+
+
+def test_a_deployment_with_a_leak_in_it_does_not_publish(escrowed: PHSafeDeployment) -> None:
+    """Exact counts as a further parent of the finished tables, as a careless hand would add them."""
+    careless = escrowed.definitions.map_resolved_asset_specs(
+        func=lambda spec: (
+            spec.merge_attributes(deps=[escrowed.key("counts")]) if spec.key == escrowed.key("tables") else spec
+        )
+    )
+    refuses_to_publish(replace(escrowed, definitions=careless), {"confidentiality"}, "")
+
+
+def test_a_whole_run_puts_right_what_was_altered(escrowed: PHSafeDeployment) -> None:
+    """The stages are made anew from the source: nothing altered by hand survives them, and nothing is charged."""
+    before, ledger = escrowed.published(), escrowed.ledger
+    for case in BROKEN:
+        if case.name in {"a count", "the truncated join", "the version of the counts", "a measurement"}:
+            case.alter(escrowed)
+    path = escrowed.release.folder / "ph2.csv"
+    path.write_bytes(path.read_bytes().replace(b"STATE", b"USA", 1))
+    assert "files_as_published" in escrowed.failed_checks()
+    escrowed.run(*TO_PUBLICATION)
+    assert escrowed.failed_checks() == set()
+    assert escrowed.published() == before
+    assert escrowed.ledger == ledger
+
+
+# Wrong mechanisms
+
+Noise = NDArray[np.int64]
+right_sample = DiscreteGaussian.sample
+
+
+def no_noise(noise: DiscreteGaussian, count: int, stream: WordSource) -> Noise:
+    return np.zeros(count, np.int64)
+
+
+def noise_twice_as_wide(noise: DiscreteGaussian, count: int, stream: WordSource) -> Noise:
+    return right_sample(DiscreteGaussian(4 * noise.variance), count, stream)
+
+
+@pytest.mark.parametrize("wrong", [no_noise, noise_twice_as_wide])
+def test_a_wrong_sampler_is_stopped_by_the_distribution_of_its_noise(
+    wrong: Callable[[DiscreteGaussian, int, WordSource], Noise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gate draws again with the same sampler, so that only chi-square can tell; of production, 766 measurements."""
+    monkeypatch.setattr(DiscreteGaussian, "sample", wrong)
+    stopped(phsafe_deployment(tmp_path), "noisy_measurements", {"noise_as_declared"})
+
+
+def noise_shared_by_levels(design: PHSafeDesign, key: bytes) -> Noise:
+    return np.concatenate(
+        [
+            design.noise_of(run, level).sample(
+                design.groups(level) * len(run.cells), RandomStream(key, f"PHSafe {run.name}")
+            )
+            for run, level, _ in design.released
+        ]
+    )
+
+
+def rounded_continuous_noise(design: PHSafeDesign, key: bytes) -> Noise:
+    random = np.random.default_rng(list(key))
+    return np.concatenate(
+        [
+            np.rint(
+                random.normal(
+                    0, float(design.noise_of(run, level).variance) ** 0.5, design.groups(level) * len(run.cells)
+                )
+            ).astype(np.int64)
+            for run, level, _ in design.released
+        ]
+    )
+
+
+@pytest.mark.parametrize("wrong", [noise_shared_by_levels, rounded_continuous_noise])
+def test_noise_that_is_not_the_draws_is_stopped_by_drawing_again(
+    wrong: Callable[[PHSafeDesign, bytes], Noise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of either no statistic of one release could tell; the noise is known from the draw's key, cell by cell."""
+    monkeypatch.setattr(stage, "draw_noise", wrong)
+    stopped(phsafe_deployment(tmp_path, runs=FEW), "noisy_measurements", {"noise_as_declared"})
+
+
+def variance_of_the_parameter(counts: pa.Table, design: PHSafeDesign, noise: Noise) -> pa.Table:
+    """Discrete Gaussians are published as if they had the variance of the continuous ones, or another altogether."""
+    table = stage_measured(counts, design, noise)
+    place = table.schema.get_field_index("variance")
+    return table.set_column(place, "variance", pa.chunked_array([pa.repeat(table["variance"][0], len(table))]))
+
+
+stage_measured = stage.measured
+
+
+def test_a_variance_that_is_not_the_noises_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "measured", variance_of_the_parameter)
+    stopped(phsafe_deployment(tmp_path, runs=FEW), "noisy_measurements", {"variance_as_declared"})
+
+
+def test_a_region_left_out_is_stopped_before_it_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of the same counts made again by the gate: what cells there are to be follows from the declaration."""
+    right = counts.grid_counts
+    for module in (counts, stage):
+        monkeypatch.setattr(
+            module,
+            "grid_counts",
+            lambda session, joined, states, released: right(session, joined, states[:1], released),
+        )
+    deployment = phsafe_deployment(tmp_path, runs=FEW)
+    stopped(deployment, "counts", {"grid_complete"})
+    assert deployment.ledger == ()
+
+
+def test_a_join_without_truncation_is_stopped_before_it_is_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = stage.write_join
+
+    def untruncated(session: Any, release: PHSafeRelease) -> None:
+        runs = {name: replace(run, truncation=run.truncation and 99_999) for name, run in release.design.runs.items()}
+        right(session, replace(release, design=replace(release.design, runs=runs)))
+
+    monkeypatch.setattr("assets.phsafe.measured.write_join", untruncated)
+    deployment = phsafe_deployment(tmp_path, runs=FEW)
+    stopped(deployment, "truncated_join", {"join_of_the_cef"})
+    assert deployment.ledger == ()
+
+
+def stopped(deployment: PHSafeDeployment, at: str, gates: set[str]) -> None:
+    """The run fails at the checks of a stage: what follows it is not made, and nothing is published."""
+    stages = [stage for stage in TO_PUBLICATION if stage != "parameters"]
+    result = deployment.run(*stages, raise_on_error=False)
+    assert not result.success
+    assert {check.check_name for check in result.get_asset_check_evaluations() if not check.passed} == gates
+    assert deployment.executed(result) == set(stages[: stages.index(at) + 1])
+    assert deployment.published() == {}

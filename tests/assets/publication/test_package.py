@@ -1,0 +1,415 @@
+"""Data files say what the table says, in the same bytes each time, and a data dictionary describes them."""
+
+import csv
+import hashlib
+import io
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from frictionless import Package, validate
+
+from assets.publication.package import DataFile, checksums, data_package, write_data_files
+from assets.release.published import PublishedColumn, PublishedTable
+from resources.statements import Table, Zone
+from resources.warehouse import Warehouse
+
+TENURE = Table(Zone.PUBLIC, "ma1940__tenure", "tenure_by_county")
+COUNTS = [("Dukes", 1, 946), ("Dukes", 2, 795), ("Nantucket", 1, 471), ("Nantucket", 2, 554)]
+
+Fill = Callable[[str, Sequence[tuple[Any, ...]]], Warehouse]
+
+
+def _tenure(**changes: Any) -> PublishedTable:
+    table = {
+        "name": "tenure_by_county",
+        "title": "Dwellings by county and tenure",
+        "description": "After swapping.",
+        "table": TENURE,
+        "columns": (
+            PublishedColumn("county", "string", "The county", {"Dukes": "", "Nantucket": ""}),
+            PublishedColumn("tenure", "integer", "Owned or rented", {1: "owned", 2: "rented"}),
+            PublishedColumn("count", "integer", "Number of households"),
+        ),
+        "primary_key": ("county", "tenure"),
+    }
+    return PublishedTable(**(table | changes))
+
+
+@pytest.fixture
+def fill(tmp_path: Path) -> Fill:
+    """Makes a warehouse whose public zone holds one table with the given columns and rows."""
+
+    def fill(columns: str, rows: Sequence[tuple[Any, ...]], threads: int = 2) -> Warehouse:
+        folder = tmp_path / "warehouse"
+        folder.mkdir(exist_ok=True)
+        with duckdb.connect(str(folder / "public.duckdb")) as connection:
+            connection.execute("CREATE SCHEMA IF NOT EXISTS ma1940__tenure")
+            connection.execute(f"CREATE OR REPLACE TABLE ma1940__tenure.tenure_by_county ({columns})")
+            if rows:
+                marks = ", ".join("?" for _ in rows[0])
+                connection.executemany(f"INSERT INTO ma1940__tenure.tenure_by_county VALUES ({marks})", rows)
+        return Warehouse(folder=str(folder), threads=threads)
+
+    return fill
+
+
+def _write(warehouse: Warehouse, folder: Path, tables: Sequence[PublishedTable]) -> tuple[DataFile, ...]:
+    folder.mkdir()
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        files = write_data_files(session, folder, tables)
+    package = data_package("ma1940-tenure", "Tenure", "A release", tables, files)
+    (folder / "datapackage.json").write_bytes(package)
+    (folder / "SHA256SUMS").write_bytes(checksums(folder))
+    return files
+
+
+@pytest.fixture
+def counts(fill: Fill) -> Warehouse:
+    return fill("county VARCHAR, tenure INTEGER, count BIGINT", COUNTS[::-1])
+
+
+def test_the_csv_has_a_header_and_rows_in_the_order_of_their_values(counts: Warehouse, tmp_path: Path) -> None:
+    _write(counts, tmp_path / "out", [_tenure()])
+    assert (tmp_path / "out" / "tenure_by_county.csv").read_bytes() == (
+        b"county,tenure,count\nDukes,1,946\nDukes,2,795\nNantucket,1,471\nNantucket,2,554\n"
+    )
+
+
+def test_the_parquet_file_has_the_same_rows_in_the_same_order(counts: Warehouse, tmp_path: Path) -> None:
+    _write(counts, tmp_path / "out", [_tenure()])
+    table = pq.read_table(tmp_path / "out" / "tenure_by_county.parquet")
+    assert [tuple(row.values()) for row in table.to_pylist()] == COUNTS
+
+
+def test_columns_are_published_in_the_declared_order(counts: Warehouse, tmp_path: Path) -> None:
+    table = _tenure()
+    _write(counts, tmp_path / "out", [_tenure(columns=table.columns[::-1])])
+    assert (tmp_path / "out" / "tenure_by_county.csv").read_text().startswith("count,tenure,county\n471,1,Nantucket\n")
+
+
+def test_files_are_told_with_their_true_size_and_hash(counts: Warehouse, tmp_path: Path) -> None:
+    files = _write(counts, tmp_path / "out", [_tenure()])
+    assert [(file.product, file.path, file.format, file.rows) for file in files] == [
+        ("tenure_by_county", "tenure_by_county.csv", "csv", 4),
+        ("tenure_by_county", "tenure_by_county.parquet", "parquet", 4),
+    ]
+    for file in files:
+        content = (tmp_path / "out" / file.path).read_bytes()
+        assert (file.bytes, file.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+
+
+def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_the_number_of_threads(tmp_path: Path) -> None:
+    """400,000 rows are over three row groups of Parquet, and enough for DuckDB to use every thread."""
+    table = _tenure(
+        columns=(
+            PublishedColumn("county", "string", required=False),
+            PublishedColumn("tenure", "integer"),
+            PublishedColumn("count", "integer"),
+        )
+    )
+    seen = []
+    for number, (order, threads) in enumerate([("i", 1), ("i DESC", 2), ("hash(i)", 4), ("hash(i + 1)", 8)]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with duckdb.connect(str(folder / "public.duckdb")) as connection:
+            connection.execute("CREATE SCHEMA ma1940__tenure")
+            connection.execute(f"""
+                CREATE TABLE ma1940__tenure.tenure_by_county AS
+                SELECT nullif('c' || hash(i) % 5000, 'c7') AS county, (hash(i) % 3)::INTEGER AS tenure,
+                    (hash(i) % 977)::BIGINT AS count
+                FROM range(400_000) AS numbers(i) ORDER BY {order}
+            """)
+        for again in ("first", "second"):
+            _write(Warehouse(folder=str(folder), threads=threads), folder / again, [table])
+            seen.append(
+                {path.name: path.read_bytes() for path in (folder / again).iterdir() if path.name != "SHA256SUMS"}
+            )
+    assert pq.ParquetFile(tmp_path / "0" / "first" / "tenure_by_county.parquet").num_row_groups > 3
+    assert all(files == seen[0] for files in seen)
+
+
+MIXED = (
+    PublishedColumn("place", "string", required=False),
+    PublishedColumn("size", "integer", required=False),
+    PublishedColumn("urban", "boolean", required=False),
+    PublishedColumn("day", "date", required=False),
+    PublishedColumn("value", "decimal", required=False),
+    PublishedColumn("row", "integer"),
+)
+MIXED_TYPES = '"place" VARCHAR, "size" BIGINT, urban BOOLEAN, "day" DATE, "value" DECIMAL(18,4), "row" INTEGER'
+AWKWARD = ["", "NULL", "NULL_", 'say "when"', "a,b", "two\nlines", " led and followed ", "Cañon", "0012", "#", "''"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "marker"),
+    [
+        (["Dukes", "NULL", None], ""),
+        (["", "Dukes", None], "NULL"),
+        ([*AWKWARD, None], "NULL__"),
+        (AWKWARD, "NULL__"),
+    ],
+)
+def test_the_csv_is_read_back_as_it_was_by_every_reader(
+    fill: Fill, tmp_path: Path, texts: list[str | None], marker: str
+) -> None:
+    """Empty text and a missing value stay apart, even for readers that do not look at quotes."""
+    rows = [
+        (
+            text,
+            None if number % 2 else number - 3,
+            None if number % 3 else bool(number % 2),
+            date(1940, 4, 1),
+            Decimal("-0.5000"),
+            number,
+        )
+        for number, text in enumerate(texts)
+    ] + [(None, None, None, None, None, 99)]
+    warehouse = fill(MIXED_TYPES, rows)
+    table = _tenure(columns=MIXED, primary_key=("row",))
+    files = _write(warehouse, tmp_path / "out", [table])
+    assert files[0].missing == marker
+
+    package = Package(str(tmp_path / "out" / "datapackage.json"))
+    by_frictionless = [tuple(row.to_dict().values()) for row in package.get_resource("tenure_by_county").read_rows()]
+    path = tmp_path / "out" / "tenure_by_county.csv"
+    by_duckdb = duckdb.execute(
+        "SELECT * FROM read_csv($path, header = true, all_varchar = true, nullstr = $marker)",
+        {"path": str(path), "marker": marker},
+    ).fetchall()
+    with path.open(encoding="utf-8", newline="") as file:
+        by_python = list(csv.reader(file))[1:]
+
+    def last(row: Sequence[Any]) -> int:
+        return int(row[-1])
+
+    assert sorted(by_frictionless, key=last) == rows
+    assert [row[0] for row in sorted(by_duckdb, key=last)] == [row[0] for row in rows]
+    assert [None if row[0] == marker else row[0] for row in sorted(by_python, key=last)] == [row[0] for row in rows]
+    parquet = [tuple(row.values()) for row in pq.read_table(tmp_path / "out" / "tenure_by_county.parquet").to_pylist()]
+    assert sorted(parquet, key=last) == rows
+
+
+def test_a_table_without_rows_has_a_header(fill: Fill, tmp_path: Path) -> None:
+    files = _write(fill("county VARCHAR, tenure INTEGER, count BIGINT", []), tmp_path / "out", [_tenure()])
+    assert (tmp_path / "out" / "tenure_by_county.csv").read_bytes() == b"county,tenure,count\n"
+    assert [file.rows for file in files] == [0, 0]
+    assert validate(str(tmp_path / "out" / "datapackage.json")).valid
+
+
+def test_awkward_names_of_columns_and_folders_are_names(fill: Fill, tmp_path: Path) -> None:
+    name = 'it\'s, a "count"'
+    quoted = name.replace('"', '""')
+    warehouse = fill(f'"{quoted}" BIGINT', [(7,)])
+    table = _tenure(columns=(PublishedColumn(name, "integer"),), primary_key=())
+    _write(warehouse, tmp_path / "it's out", [table])
+    text = (tmp_path / "it's out" / "tenure_by_county.csv").read_text()
+    assert list(csv.reader(io.StringIO(text))) == [[name], ["7"]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ("county VARCHAR, tenure INTEGER", "differ in count"),
+        ("county VARCHAR, tenure INTEGER, count BIGINT, serial BIGINT", "differ in serial"),
+        ("county VARCHAR, tenure INTEGER, count HUGEINT", "column count is stored as HUGEINT"),
+        ("county VARCHAR, tenure DOUBLE, count BIGINT", "column tenure is stored as DOUBLE"),
+    ],
+)
+def test_a_table_that_is_not_as_declared_is_not_written(fill: Fill, tmp_path: Path, columns: str, words: str) -> None:
+    """Parquet would keep a HUGEINT as a float; an undeclared column may be one that nobody meant to publish."""
+    (tmp_path / "out").mkdir()
+    with (
+        fill(columns, []).session(reads=[Zone.PUBLIC]) as session,
+        pytest.raises(ValueError, match=f"product tenure_by_county: .*{words}"),
+    ):
+        write_data_files(session, tmp_path / "out", [_tenure()])
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["", "../elsewhere", "Tenure", "a/b", ".hidden", "a b"])
+def test_a_name_that_is_no_file_name_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="its files bear the name"):
+        _tenure(name=name)
+
+
+def test_a_key_that_is_no_column_is_refused() -> None:
+    with pytest.raises(ValueError, match="key column block is not among"):
+        _tenure(primary_key=("county", "block"))
+
+
+def test_an_unknown_type_is_refused() -> None:
+    with pytest.raises(ValueError, match="'float' is none of"):
+        PublishedColumn("count", "float")
+
+
+def test_the_data_package_is_valid_and_describes_every_column(counts: Warehouse, tmp_path: Path) -> None:
+    _write(counts, tmp_path / "out", [_tenure()])
+    report = validate(str(tmp_path / "out" / "datapackage.json"))
+    assert report.valid, report.flatten(["type", "message"])
+    assert len(report.tasks) == 2
+    package = json.loads((tmp_path / "out" / "datapackage.json").read_text())
+    assert (package["name"], package["title"], package["description"]) == ("ma1940-tenure", "Tenure", "A release")
+    described = package["resources"][0]
+    assert described["schema"]["primaryKey"] == ["county", "tenure"]
+    county, tenure, count = described["schema"]["fields"]
+    assert county["constraints"] == {"required": True, "enum": ["Dukes", "Nantucket"]}
+    assert tenure["constraints"] == {"required": True, "enum": [1, 2]}
+    assert tenure["categories"] == [{"value": 1, "label": "owned"}, {"value": 2, "label": "rented"}]
+    assert count == {
+        "name": "count",
+        "type": "integer",
+        "description": "Number of households",
+        "constraints": {"required": True},
+    }
+
+
+LISTS = (
+    PublishedColumn("place", "string", "The place"),
+    PublishedColumn("query", "integer", "The query"),
+    PublishedColumn("answers", "integers", "The answers, in order"),
+)
+ANSWERS = [("b", 1, [3, -1]), ("a", 2, []), ("a", 1, [7, 0, -2]), ("b", 10, [5]), ("b", 9, [None, 1])]
+
+
+def _lists(**changes: Any) -> PublishedTable:
+    return _tenure(**({"columns": LISTS, "primary_key": ("place", "query")} | changes))
+
+
+def test_a_table_with_lists_is_written_as_parquet_only_in_the_order_of_its_key(fill: Fill, tmp_path: Path) -> None:
+    warehouse = fill("place VARCHAR, query BIGINT, answers INTEGER[]", ANSWERS)
+    (file,) = _write(warehouse, tmp_path / "out", [_lists()])
+    assert (file.path, file.format, file.rows, file.missing) == ("tenure_by_county.parquet", "parquet", 5, None)
+    table = pq.read_table(tmp_path / "out" / file.path)
+    expected = sorted(ANSWERS, key=lambda row: row[:2])
+    assert [tuple(row.values()) for row in table.to_pylist()] == expected
+    assert str(table.schema.field("answers").type) == "list<element: int32>"
+    assert not (tmp_path / "out" / "tenure_by_county.csv").exists()
+
+
+def test_the_key_alone_decides_on_the_order_of_lists(fill: Fill, tmp_path: Path) -> None:
+    warehouse = fill("place VARCHAR, query BIGINT, answers INTEGER[]", ANSWERS)
+    (file,) = _write(warehouse, tmp_path / "out", [_lists(primary_key=("query", "place"))])
+    rows = pq.read_table(tmp_path / "out" / file.path).to_pylist()
+    assert [tuple(row.values()) for row in rows] == sorted(ANSWERS, key=lambda row: (row[1], row[0]))
+
+
+def test_the_data_package_describes_lists_to_a_reader(fill: Fill, tmp_path: Path) -> None:
+    warehouse = fill("place VARCHAR, query BIGINT, answers INTEGER[]", ANSWERS)
+    _write(warehouse, tmp_path / "out", [_lists()])
+    report = validate(str(tmp_path / "out" / "datapackage.json"))
+    assert report.valid, report.flatten(["type", "message"])
+    (resource,) = json.loads((tmp_path / "out" / "datapackage.json").read_text())["resources"]
+    assert resource["path"] == "tenure_by_county.parquet"
+    assert resource["schema"]["primaryKey"] == ["place", "query"]
+    assert resource["schema"]["fields"][2] == {
+        "name": "answers",
+        "type": "array",
+        "arrayItem": {"type": "integer"},
+        "description": "The answers, in order",
+        "constraints": {"required": True},
+    }
+    path = tmp_path / "out" / "tenure_by_county.parquet"
+    content = path.read_bytes()
+    path.write_bytes(bytes([*content[:20], content[20] ^ 1, *content[21:]]))
+    assert not validate(str(tmp_path / "out" / "datapackage.json")).valid
+
+
+def test_lists_give_the_same_bytes_whatever_the_order_of_rows_and_the_number_of_threads(tmp_path: Path) -> None:
+    """20,000 rows of up to 300 integers are several row groups."""
+    seen = set()
+    for number, (order, threads) in enumerate([("i", 1), ("i DESC", 2), ("hash(i)", 4)]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with duckdb.connect(str(folder / "public.duckdb")) as connection:
+            connection.execute("CREATE SCHEMA ma1940__tenure")
+            connection.execute(f"""
+                CREATE TABLE ma1940__tenure.tenure_by_county AS
+                SELECT 'p' || i % 3 AS place, i AS query,
+                    [(hash(i + j) % 99)::INTEGER - 49 FOR j IN range(if(i % 100 = 0, 300, 4))] AS answers
+                FROM range(20_000) AS numbers(i) ORDER BY {order}
+            """)
+        _write(Warehouse(folder=str(folder), threads=threads), folder / "out", [_lists()])
+        seen.add((folder / "out" / "tenure_by_county.parquet").read_bytes())
+    assert len(seen) == 1
+    assert pq.ParquetFile(tmp_path / "0" / "out" / "tenure_by_county.parquet").num_row_groups > 1
+
+
+@pytest.mark.parametrize("key", [(), ("answers",), ("place", "answers")])
+def test_lists_that_no_key_orders_are_refused(key: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="a table with lists needs a primary key"):
+        _lists(primary_key=key)
+
+
+@pytest.mark.parametrize("kind", ["DOUBLE[]", "VARCHAR[]", "INTEGER", "INTEGER[][]"])
+def test_lists_of_something_else_are_not_written(fill: Fill, tmp_path: Path, kind: str) -> None:
+    (tmp_path / "out").mkdir()
+    with (
+        fill(f"place VARCHAR, query BIGINT, answers {kind}", []).session(reads=[Zone.PUBLIC]) as session,
+        pytest.raises(ValueError, match=r"column answers is stored as .*, not as integers"),
+    ):
+        write_data_files(session, tmp_path / "out", [_lists()])
+
+
+@pytest.mark.parametrize("file", ["tenure_by_county.csv", "tenure_by_county.parquet"])
+@pytest.mark.parametrize("damage", ["a changed byte", "a lost byte"])
+def test_a_corrupted_file_is_caught(counts: Warehouse, tmp_path: Path, file: str, damage: str) -> None:
+    _write(counts, tmp_path / "out", [_tenure()])
+    path = tmp_path / "out" / file
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"946", b"947", 1) if damage == "a changed byte" else content[:-1])
+    if damage == "a changed byte" and file.endswith("parquet"):
+        path.write_bytes(bytes([*content[:20], content[20] ^ 1, *content[21:]]))
+    assert path.read_bytes() != content
+    assert not validate(str(tmp_path / "out" / "datapackage.json")).valid
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        (("Suffolk", 1, 5), "constraint-error"),
+        (("Dukes", 3, 5), "constraint-error"),
+        ((None, 1, 5), "constraint-error"),
+        (("Dukes", 1, 947), "primary-key"),
+    ],
+)
+def test_rows_that_break_the_data_dictionary_are_caught(
+    fill: Fill, tmp_path: Path, row: tuple[Any, ...], error: str
+) -> None:
+    _write(fill("county VARCHAR, tenure INTEGER, count BIGINT", [*COUNTS, row]), tmp_path / "out", [_tenure()])
+    report = validate(str(tmp_path / "out" / "datapackage.json"))
+    assert [found for (found,) in report.flatten(["type"])] == [error]
+
+
+def test_checksums_cover_every_other_file(counts: Warehouse, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    _write(counts, folder, [_tenure()])
+    (folder / "inner").mkdir()
+    (folder / "inner" / "more.txt").write_text("more")
+    (folder / "SHA256SUMS").write_bytes(checksums(folder))
+    lines = [line.split("  ") for line in (folder / "SHA256SUMS").read_text().splitlines()]
+    assert [name for _, name in lines] == [
+        "datapackage.json",
+        "inner/more.txt",
+        "tenure_by_county.csv",
+        "tenure_by_county.parquet",
+    ]
+    assert all(hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest for digest, name in lines)
+
+
+@pytest.mark.skipif(not shutil.which("sha256sum"), reason="needs sha256sum")
+def test_sha256sum_accepts_the_checksums_and_catches_a_change(counts: Warehouse, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    _write(counts, folder, [_tenure()])
+    command = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
+    assert subprocess.run(command, cwd=folder, check=False, capture_output=True).returncode == 0
+    (folder / "tenure_by_county.csv").write_text("county,tenure,count\n")
+    assert subprocess.run(command, cwd=folder, check=False, capture_output=True).returncode != 0

@@ -1,0 +1,172 @@
+"""A declaration of a dataset either means one thing or says what is wrong with it."""
+
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from assets.release.dataset import Column, DatasetDeclaration, exact_fraction
+from mechanisms.accounting.approximate import ApproximateLoss
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.zcdp import ConcentratedLoss
+
+KEY = {"type": "integer", "role": "key"}
+UNIT = {"type": "integer", "role": "unit"}
+TENURE = {"type": "string", "values": ["owned", "rented"]}
+
+
+def declare(**changes: Any) -> DatasetDeclaration:
+    given_attributes: dict[str, Any] = {
+        "name": "town",
+        "title": "A town",
+        "reader": "csv",
+        "cap": 1,
+        "units": {"path": "units.csv", "columns": {"tenure": TENURE, "serial": KEY}},
+        **changes,
+    }
+    return DatasetDeclaration.model_validate(given_attributes)
+
+
+def persons(**columns: Any) -> dict[str, Any]:
+    return {"path": "persons.csv", "columns": columns}
+
+
+@pytest.mark.parametrize(
+    ("column", "complaint"),
+    [
+        ({"type": "integer"}, "states its domain: values, or minimum and maximum"),
+        ({"type": "integer", "minimum": 1}, "states its domain"),
+        ({"type": "string"}, "states its domain: values or a pattern"),
+        ({"type": "string", "role": "geography"}, "states its domain"),
+        ({"type": "integer", "minimum": 3, "maximum": 1}, "minimum 3 is greater than maximum 1"),
+        ({"type": "date", "minimum": "1940-02-30"}, "is not of type date"),
+        ({"type": "decimal", "minimum": 0.00001}, "is not of type decimal"),
+        ({"type": "integer", "minimum": 0.5, "maximum": 2}, "is not of type integer"),
+        ({"type": "integer", "values": ["1"]}, "'1' is not of type integer"),
+        ({"type": "integer", "values": [True]}, "True is not of type integer"),
+        ({"type": "string", "values": [1, 2]}, "put it in quotes"),
+        ({"type": "string", "values": [False]}, "put it in quotes"),
+        ({"type": "string", "values": ["a", "a"]}, "a code twice"),
+        ({"type": "string", "values": []}, "not empty"),
+        ({"type": "string", "values": "owned"}, "a list of codes or a mapping"),
+        ({"type": "string", "pattern": "("}, "not a regular expression"),
+        ({"type": "string", "pattern": "(?=a)"}, "not a regular expression"),
+        ({"type": "integer", "pattern": "[0-9]"}, "takes no pattern"),
+        ({"type": "string", "minimum": "a", "maximum": "b"}, "takes no minimum"),
+        ({"type": "boolean", "values": [True]}, "takes no values"),
+        ({"type": "integer", "values": [1], "maximum": 3}, "whole domain"),
+        ({"type": "decimal", "role": "key"}, "an integer or a string"),
+        ({"type": "integer", "role": "key", "nullable": True}, "not nullable"),
+        ({"type": "text"}, "'integer', 'string'"),
+        ({"type": "integer", "role": "weight"}, "'key', 'unit'"),
+        ({"type": "boolean", "width": 3}, "Extra inputs"),
+    ],
+)
+def test_a_column_without_a_sensible_domain_is_refused(column: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValidationError, match=complaint.replace("(", r"\(")):
+        Column.model_validate(column)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"name": "Town"}, "name"),
+        ({"name": "my__town"}, "name"),
+        ({"name": "town_"}, "name"),
+        ({"name": "1940"}, "name"),
+        ({"reader": "excel"}, "reader"),
+        ({"cap": 0}, "greater than 0"),
+        ({"cap": -1}, "greater than 0"),
+        ({"cap": "a lot"}, "not a number or a fraction"),
+        ({"cap": float("inf")}, "not a number or a fraction"),
+        ({"cap": True}, "not a number or a fraction"),
+        ({"cap": "1/0"}, "not a number or a fraction"),
+        ({"units": {"path": "u.csv", "columns": {}}}, "columns"),
+        ({"units": {"columns": {"tenure": TENURE}}}, "units: path is required with reader csv"),
+        ({"units": {"path": "u.csv", "columns": {"a": KEY, "b": KEY}}}, "more than one key: a, b"),
+        ({"units": {"path": "u.csv", "columns": {"a": UNIT}}}, "column a has role unit"),
+        ({"units": {"path": "u.csv", "columns": {"a": TENURE, "A": TENURE}}}, "differ only in upper and lower case"),
+        ({"units": {"path": "u.csv", "columns": {"": TENURE}}}, "name is not empty"),
+        ({"persons": persons(tenure=TENURE)}, "exactly one column of role unit is required, found 0"),
+        ({"persons": persons(a=UNIT, b=UNIT)}, "exactly one column of role unit is required, found 2"),
+        ({"persons": persons(a={"type": "string", "role": "unit"})}, "differ in type"),
+        (
+            {"units": {"path": "u.csv", "columns": {"tenure": TENURE}}, "persons": persons(a=UNIT)},
+            "units: a column of role key is required",
+        ),
+        ({"reader": "ma1940"}, "takes no path"),
+        ({"reader": "ma1940", "units": {"columns": {"a": KEY}}, "persons": {"columns": {"a": UNIT}}}, "units only"),
+        ({"secret": 1}, "Extra inputs"),
+    ],
+)
+def test_a_dataset_that_does_not_hang_together_is_refused(changes: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValidationError, match=complaint):
+        declare(**changes)
+
+
+def test_domains_are_values_of_the_columns_type() -> None:
+    assert Column(type="integer", values={1: "One", 2: "Two"}).labels == {1: "One", 2: "Two"}
+    assert Column(type="string", values=["01", "1"]).codes == ("01", "1")
+    assert Column(type="date", minimum="1850-06-01").bounds == (date(1850, 6, 1), None)
+    assert Column(type="decimal", minimum=0.1, maximum="2").bounds == (Decimal("0.1"), Decimal(2))
+
+
+def test_the_cef_orders_columns_by_role_first() -> None:
+    declaration = declare(persons=persons(age={"type": "integer", "minimum": 0, "maximum": 130}, home=UNIT, id=KEY))
+    assert list(declaration.units.stored) == ["serial", "tenure"]
+    assert list(declaration.units.variables) == ["tenure"]
+    assert declaration.persons is not None
+    assert list(declaration.persons.stored) == ["id", "home", "age"]
+    assert [str(table) for table in declaration.cef_tables()] == [
+        "confidential.town.units",
+        "confidential.town.persons",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (40, Fraction(40)),
+        (0.1, Fraction(1, 10)),
+        (17.08, Fraction(1708, 100)),
+        (1e-05, Fraction(1, 100_000)),
+        ("1/3", Fraction(1, 3)),
+        ("0.25", Fraction(1, 4)),
+        (Decimal("0.3"), Fraction(3, 10)),
+    ],
+)
+def test_a_cap_is_the_number_that_was_written(written: Any, meant: Fraction) -> None:
+    assert declare(cap=written).cap == PureLoss(meant)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ({"rho": 5}, ConcentratedLoss(Fraction(5))),
+        ({"rho": "2.514562"}, ConcentratedLoss(Fraction(2514562, 10**6))),
+        (
+            {"epsilon": 20, "delta": "1/10000000000"},
+            ApproximateLoss(PureLoss(Fraction(20)), Fraction(1, 10**10)),
+        ),
+    ],
+)
+def test_a_cap_may_be_in_any_output_premetric(written: Any, meant: Any) -> None:
+    assert declare(cap=written).cap == meant
+
+
+@pytest.mark.parametrize(
+    "written", [{}, {"rho": 0}, {"rho": 1, "delta": 0.5}, {"epsilon": 1}, {"epsilon": 1, "delta": 1}]
+)
+def test_a_cap_that_is_no_loss_is_refused(written: Any) -> None:
+    with pytest.raises(ValueError, match="cap"):
+        declare(cap=written)
+
+
+@given(st.decimals(min_value=0, max_value=1000, places=6))
+def test_a_decimal_read_by_yaml_as_a_float_keeps_its_decimal_value(number: Decimal) -> None:
+    assert exact_fraction(float(number)) == Fraction(number)

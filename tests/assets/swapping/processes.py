@@ -1,0 +1,199 @@
+"""Whole releases in processes of their own, for the tests of killed and of simultaneous runs.
+
+    release_processes.py kill FOLDER CUSTODY    kill a run at each of several points, run again, say what was found
+    release_processes.py run FOLDER NAME        wait for a line on the input, then run the release NAME
+
+Here belongs what must not happen inside pytest: forks and kills. The answer is printed as JSON; to judge it belongs
+in the tests.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime, tzinfo
+from fractions import Fraction
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pandas  # noqa: F401 - DuckDB imports it at the first result; here, before the forks
+
+from assets.publication import asset as publication
+from assets.publication import placement
+from assets.swapping import cells as swap
+from mechanisms.sampling.stream import RandomStream
+from mechanisms.swapping.permutation import Contingency
+from resources import chain
+from resources.ledger import Ledger
+from tests.deployments import TO_PUBLICATION, Deployment, small_deployment
+
+FROM_CHARGE = ("charge", "swapped", "tables", "publication")
+CAP = 5
+"""Admits one release of the small deployment (ε = ln 62 = 4.13), not two."""
+
+
+class StoppedClock(datetime):
+    """The ledger's clock stands still, so that two runs may be compared byte by byte."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> "StoppedClock":
+        return cls(2030, 1, 1, tzinfo=UTC)
+
+
+def die(*_: Any, **__: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def before(function: Callable[..., Any]) -> Callable[..., Any]:
+    return die
+
+
+def after(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(*args: Any, **kwargs: Any) -> None:
+        function(*args, **kwargs)
+        die()
+
+    return called
+
+
+def halfway(function: Callable[..., Any]) -> Callable[..., Any]:
+    """In the middle of a loop: at the second call."""
+    calls = []
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return function(*args, **kwargs) if len(calls) == 1 else die()
+
+    return called
+
+
+POINTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "before it is charged": (Ledger, "reserve", before),
+    "once it is charged": (Ledger, "reserve", after),
+    "once it is drawn, before anything is written": (swap, "permute", after),
+    "once the swapped data are written, before they are settled": (Ledger, "settle", before),
+    "once they are settled": (Ledger, "settle", after),
+    "between two files of the publication": (publication, "to_html", before),
+    "once the publication is in place": (placement, "_replace", after),
+}
+
+
+def points(custody: str) -> list[str]:
+    """Where runs are killed; once it is settled, a draw's custody makes no difference any more."""
+    names = list(POINTS)
+    return names if custody == "escrowed" else names[: names.index("once they are settled") + 1]
+
+
+def deployment(folder: Path, custody: str = "escrowed", name: str = "counties") -> Deployment:
+    return small_deployment(folder, custody=custody, name=name, dataset={"cap": CAP})
+
+
+def in_child(work: Callable[[], Any]) -> int:
+    """Do something in a process of its own; returns how it ended."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def run(folder: Path, custody: str, point: str | None = None) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(chain, "datetime", StoppedClock))
+        if point:
+            place, name, how = POINTS[point]
+            stack.enter_context(patch.object(place, name, how(getattr(place, name))))
+        deployment(folder, custody).run(*FROM_CHARGE)
+
+
+def found(folder: Path, custody: str, answer: Path, again: bool) -> None:
+    """What is there, as a process that starts now finds it; or that runs the release again first."""
+    if again:
+        run(folder, custody)
+    there = deployment(folder, custody)
+    entries = there.ledger
+    answer.write_text(
+        json.dumps(
+            {
+                "kinds": [entry.kind for entry in entries],
+                "commitments": [entry.commitment for entry in entries],
+                "problems": there.context.ledger.verify(),
+                "keys": [
+                    sha256(bytes.fromhex(path.read_text().strip())).hexdigest()
+                    for path in folder.glob("custody/ephemeral/*.key")
+                ],
+                "beside": sorted(path.name for path in folder.glob("published/village/*")),
+                "files": {name: sha256(content).hexdigest() for name, content in there.published().items()},
+            }
+        )
+    )
+
+
+def state(folder: Path, custody: str, *, again: bool = False) -> dict[str, Any]:
+    answer = folder / "answer.json"
+    ended = in_child(lambda: found(folder, custody, answer, again))
+    return {"ended": ended} | json.loads(answer.read_text())
+
+
+def warm_up(folder: Path) -> None:
+    """Load what every child would load by itself, Dagster's graph and the compiled mechanism.
+
+    DuckDB, which starts threads, is left to the children.
+    """
+    deployment(folder).definitions.get_repository_def()
+    ones = np.arange(2, dtype=np.int32)
+    cells = Contingency(np.zeros(2, np.int32), ones, ones, np.full(2, 3))
+    swap.permute(cells, Fraction(1, 2), RandomStream(bytes(32), "warm-up"))
+
+
+def kill(folder: Path, custody: str) -> dict[str, Any]:
+    """Kill a run at each point, each in a copy of one folder whose custody has its master key already."""
+    start, twin = folder / "start", folder / "twin"
+    warm_up(folder / "warm")
+    assert in_child(lambda: deployment(start, custody).run("cef", "invariants")) == 0
+    shutil.copytree(start, twin)
+    answers = {"undisturbed": {"healed": state(twin, custody, again=True)}}
+    for number, point in enumerate(points(custody)):
+        place = folder / str(number)
+        shutil.copytree(start, place)
+        ended = in_child(lambda place=place, point=point: run(place, custody, point))
+        left = state(place, custody)
+        answers[point] = {"ended": ended, "left": left, "healed": state(place, custody, again=True)}
+    return answers
+
+
+def race(folder: Path, name: str) -> dict[str, Any]:
+    there = deployment(folder, name=name)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    result = there.run(*TO_PUBLICATION, raise_on_error=False)
+    failed = [event for event in result.all_events if event.is_step_failure]
+    said = []
+    for event in failed:
+        error = event.step_failure_data.error
+        while error:
+            said.append(error.message)
+            error = error.cause
+    return {
+        "success": result.success,
+        "failed": [event.step_key for event in failed],
+        "said": "\n".join(said),
+        "published": sorted(there.published()),
+    }
+
+
+if __name__ == "__main__":
+    command, place, argument = sys.argv[1:]
+    print(json.dumps(kill(Path(place), argument) if command == "kill" else race(Path(place), argument)))

@@ -1,0 +1,31 @@
+"""What is altered between the invariants and the charge, and what is asked without a charge."""
+
+from pathlib import Path
+
+from tests.deployments import small_deployment, write_csv
+
+
+def test_strata_numbered_anew_before_the_charge_change_neither_epsilon_nor_go_unseen(tmp_path: Path) -> None:
+    deployment = small_deployment(tmp_path)
+    deployment.run("cef", "invariants")
+    with deployment.opened() as connection:
+        connection.execute("UPDATE invariant_holding SET stratum = holding_code")
+        connection.execute("UPDATE invariant_swap SET stratum = stratum + 1000000")
+    deployment.run("charge", "swapped", "tables", "ledger", "composition", "publication", raise_on_error=False)
+    assert deployment.published() == {}
+    assert all(entry.declared().loss.argument > 1 for entry in deployment.ledger if entry.specification)
+    assert "margins_of_the_cef" in deployment.failed_checks()
+
+
+def test_the_replay_makes_no_draw_that_is_not_charged(tmp_path: Path) -> None:
+    deployment = small_deployment(tmp_path)
+    deployment.run()
+    rows = [line.split(",") for line in (tmp_path / "units.csv").read_text().split()]
+    changed = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+    changed[0]["tenure"] = "own" if changed[0]["tenure"] == "rent" else "rent"
+    write_csv(tmp_path / "units.csv", changed)
+    deployment.run("cef", "invariants")
+    (replay,) = (gate for gate in deployment.context.method.gates() if gate.name == "replay")
+    (said,) = replay.problems(deployment.context)
+    assert "not charged" in said
+    assert "differing" not in said

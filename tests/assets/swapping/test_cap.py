@@ -1,0 +1,79 @@
+"""A cap too small: the release stops at its charge, with nothing drawn, charged or published."""
+
+from pathlib import Path
+
+import pytest
+
+from mechanisms.accounting.loss import PureLoss
+from tests.deployments import TO_PUBLICATION, Deployment, small_deployment
+
+
+def tables(deployment: Deployment) -> set[str]:
+    with deployment.opened() as connection:
+        return {name for (name,) in connection.execute("SHOW TABLES").fetchall()}
+
+
+@pytest.mark.parametrize("custody", ["escrowed", "ephemeral"])
+def test_a_cap_too_small_stops_the_release_at_its_charge(custody: str, tmp_path: Path) -> None:
+    deployment = small_deployment(tmp_path, custody=custody, dataset={"cap": 4})
+    result = deployment.run(*TO_PUBLICATION, raise_on_error=False)
+    assert not result.success
+    assert deployment.executed(result) == {"cef", "invariants"}
+    assert tables(deployment) == {"invariant_holding", "invariant_swap", "records"}, "neither charged nor drawn"
+    assert deployment.ledger == ()
+    assert deployment.context.ledger.verify() == ()
+    assert deployment.published() == {}
+    assert list(tmp_path.glob("custody/ephemeral/*")) == []
+
+
+def test_the_refusal_says_dataset_release_what_is_asked_what_is_charged_and_the_cap(tmp_path: Path) -> None:
+    deployment = small_deployment(tmp_path, dataset={"cap": 4})
+    refusal = deployment.refusal(*TO_PUBLICATION)
+    assert refusal.startswith("village__counties__charge:")
+    for said in ("dataset village", "release counties", "4.13", "cap of ε = 4", "ε = 0.00 is charged"):
+        assert said in refusal
+
+
+def test_a_second_release_that_does_not_fit_leaves_the_first_as_it_is(tmp_path: Path) -> None:
+    first = small_deployment(tmp_path, dataset={"cap": "8"})
+    first.run(*TO_PUBLICATION)
+    files, ledger = first.published(), first.ledger
+    second = small_deployment(tmp_path, name="again", custody="ephemeral", dataset={"cap": "8"})
+    refusal = second.refusal(*TO_PUBLICATION)
+    assert "ε = 4.13 is charged so far and ε = 3.87 remains" in refusal
+    assert second.published() == {}
+    assert not tables(second) & {"charge", "draw", "swapped", "swapped_cells"}
+    assert list(tmp_path.glob("custody/ephemeral/*")) == []
+    assert second.ledger == ledger
+    assert first.published() == files
+    assert first.failed_checks() == set()
+    first.run(*TO_PUBLICATION)
+    assert first.published() == files, "what was charged stays good, whatever was refused since"
+
+
+def test_a_raised_cap_lets_the_same_draw_through(tmp_path: Path) -> None:
+    small_deployment(tmp_path, dataset={"cap": 4}).refusal(*TO_PUBLICATION)
+    deployment = small_deployment(tmp_path, dataset={"cap": "4.128"})
+    deployment.run(*TO_PUBLICATION)
+    assert [entry.kind for entry in deployment.ledger] == ["reserve", "settle"]
+
+
+def test_a_charge_that_meets_the_cap_exactly_fits(tmp_path: Path) -> None:
+    """ε = ln 62 lies between these caps, which differ by 10⁻¹⁵: the comparison is exact, not one of floats."""
+    below = small_deployment(tmp_path, dataset={"cap": "4.127134385045091"})
+    assert "cap" in below.refusal("cef", "invariants", "charge")
+    above = small_deployment(tmp_path, dataset={"cap": "4.127134385045093"})
+    above.run("invariants", "charge")
+    assert [entry.kind for entry in above.ledger] == ["reserve"]
+
+
+def test_without_distinct_records_in_a_stratum_nothing_is_lost_and_nothing_charged(tmp_path: Path) -> None:
+    """b = 0, ε = 0: every stratum holds equal records only, and swapping them changes nothing."""
+    units = [
+        {"serial": number, "region": "N", "county": "Avon", "size": 1 + number % 2, "tenure": "own"}
+        for number in range(40)
+    ]
+    deployment = small_deployment(tmp_path, units=units, dataset={"cap": "0.001"})
+    deployment.run(*TO_PUBLICATION)
+    assert deployment.context.ledger.charged("village", PureLoss()).rounded_up(4) == 0
+    assert b"Avon,2,20" in deployment.published()["size_by_county.csv"]

@@ -1,0 +1,96 @@
+"""The charts: pictures of the promised size, the same for the same figures, and drawn from the right ones."""
+
+import struct
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from assets.swapping import charts
+from assets.swapping.charts import epsilon_against_swap_rate, mape_boxplots
+from mechanisms.swapping.loss import smallest_attainable, theorem_1
+
+ERRORS = {Fraction(rate, 100): [0.007 * rate + 0.0004 * draw for draw in range(20)] for rate in (1, 5, 10, 25, 50)}
+STRATA = (2, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+RELEASE = (264_331, Fraction(1, 2))
+
+
+def _chunks(png: bytes) -> dict[bytes, bytes]:
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    chunks, place = {}, 8
+    while place < len(png):
+        (length,) = struct.unpack(">I", png[place : place + 4])
+        chunks[png[place + 4 : place + 8]] = png[place + 8 : place + 8 + length]
+        place += 12 + length
+    return chunks
+
+
+@pytest.mark.parametrize("picture", [mape_boxplots(ERRORS, "Error"), epsilon_against_swap_rate(STRATA, RELEASE)])
+def test_a_chart_is_a_png_of_1080_pixels_width_that_names_no_program_and_no_time(picture: bytes) -> None:
+    chunks = _chunks(picture)
+    width, height = struct.unpack(">II", chunks[b"IHDR"][:8])
+    assert width == 1080
+    assert 600 <= height <= 900
+    assert not {b"tEXt", b"iTXt", b"zTXt", b"tIME", b"eXIf"} & chunks.keys()
+
+
+def test_the_same_figures_give_the_same_bytes_whoever_draws_at_the_same_time() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        boxes = set(pool.map(lambda _: mape_boxplots(ERRORS, "Error"), range(4)))
+        curves = set(pool.map(lambda _: epsilon_against_swap_rate(STRATA, RELEASE), range(4)))
+    assert (len(boxes), len(curves)) == (1, 1)
+
+
+def test_the_order_in_which_figures_are_given_does_not_matter() -> None:
+    assert mape_boxplots(dict(reversed(ERRORS.items())), "Error") == mape_boxplots(ERRORS, "Error")
+    assert epsilon_against_swap_rate(STRATA[::-1], None) == epsilon_against_swap_rate(STRATA, None)
+
+
+def test_other_figures_give_another_picture() -> None:
+    pictures = [
+        mape_boxplots(ERRORS, "Error"),
+        mape_boxplots(ERRORS, "Other error"),
+        mape_boxplots(ERRORS | {Fraction(1, 2): [0.4] * 20}, "Error"),
+        epsilon_against_swap_rate(STRATA, RELEASE),
+        epsilon_against_swap_rate(STRATA, None),
+        epsilon_against_swap_rate(STRATA, (264_331, Fraction(1, 4))),
+        epsilon_against_swap_rate(STRATA[:-1], RELEASE),
+    ]
+    assert len(set(pictures)) == len(pictures)
+
+
+@pytest.mark.parametrize("size", [2, 3, 10, 1_000, 264_331, 1_000_000])
+def test_the_drawn_curve_is_theorem_1(size: int) -> None:
+    rates = [Fraction(percent, 1000) for percent in range(5, 1000, 5)]
+    drawn = charts._epsilon(size, np.array([float(rate) for rate in rates]))
+    assert drawn == pytest.approx([float(theorem_1(size, rate)) for rate in rates], rel=1e-12)
+    smallest, rate = smallest_attainable(size)
+    assert charts._epsilon(size, np.array([rate])) == pytest.approx([smallest])
+    assert (drawn >= smallest - 1e-12).all()
+
+
+def test_titles_are_words_and_never_formulas() -> None:
+    assert mape_boxplots(ERRORS, r"Income under $10_000 or over $\frac{20") != mape_boxplots(ERRORS, "Error")
+
+
+def test_a_release_without_distinct_records_in_a_stratum_can_be_marked() -> None:
+    assert epsilon_against_swap_rate(STRATA, (0, Fraction(1, 2))) != epsilon_against_swap_rate(STRATA, None)
+
+
+@pytest.mark.parametrize("draws", [[0.0], [0.0, 0.0], [0.25]])
+def test_boxes_of_few_or_perfect_draws_can_be_drawn(draws: Sequence[float]) -> None:
+    assert _chunks(mape_boxplots({Fraction(1, 3): draws}, "Error"))
+
+
+@pytest.mark.parametrize("errors", [{}, {Fraction(1, 2): []}])
+def test_boxes_of_nothing_are_refused(errors: dict[Fraction, list[float]]) -> None:
+    with pytest.raises(ValueError, match="at least one draw"):
+        mape_boxplots(errors, "Error")
+
+
+@pytest.mark.parametrize("strata", [[], [1, 10]])
+def test_curves_for_no_stratum_are_refused(strata: list[int]) -> None:
+    with pytest.raises(ValueError, match="at least 2"):
+        epsilon_against_swap_rate(strata, None)

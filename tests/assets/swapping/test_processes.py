@@ -1,0 +1,122 @@
+"""Runs that are killed, and runs at the same time, in real processes.
+
+A run is killed (SIGKILL) at each of several points from its charge to its publication, and started again. Two
+releases of one dataset run at once under a cap that has room for one.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.assets.swapping.processes import points
+from tests.deployments import TO_PUBLICATION, small_deployment
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def start(*arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.assets.swapping.processes", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def answer(process: subprocess.Popen[str], line: str = "") -> Any:
+    output, errors = process.communicate(line, timeout=300)
+    assert process.returncode == 0, errors[-4000:]
+    return json.loads(output.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What was found for each custody and point; both custodies at once, on two cores."""
+    processes = {mode: start("kill", tmp_path_factory.mktemp(mode), mode) for mode in ("escrowed", "ephemeral")}
+    return {mode: answer(process) for mode, process in processes.items()}
+
+
+at_every_point = pytest.mark.parametrize(
+    ("custody", "point"), [(custody, point) for custody in ("escrowed", "ephemeral") for point in points(custody)]
+)
+
+
+@at_every_point
+def test_a_killed_run_leaves_no_charge_or_one_that_counts(killed: dict[str, Any], custody: str, point: str) -> None:
+    case = killed[custody][point]
+    assert case["ended"] == -9, "the run was to be killed"
+    assert case["left"]["kinds"] in ([], ["reserve"], ["reserve", "settle"])
+    assert case["left"]["kinds"] or point == "before it is charged"
+    assert case["left"]["problems"] == []
+
+
+@at_every_point
+def test_started_again_it_is_charged_once_and_settled_once(killed: dict[str, Any], custody: str, point: str) -> None:
+    case = killed[custody][point]
+    healed = case["healed"]
+    assert healed["ended"] == 0, "every stage and every check passed"
+    assert healed["kinds"] == ["reserve", "settle"]
+    assert healed["problems"] == []
+    assert healed["keys"] == [], "no ephemeral key is kept"
+    assert healed["beside"] == ["counties"], "nothing half-way is left beside the publication"
+
+
+@at_every_point
+def test_what_it_was_charged_for_is_what_it_drew(killed: dict[str, Any], custody: str, point: str) -> None:
+    """The commitment is never changed, and binds the one key there was when the run was killed."""
+    case = killed[custody][point]
+    committed = set(case["healed"]["commitments"])
+    assert len(committed) == 1
+    assert set(case["left"]["commitments"]) <= committed
+    if custody == "ephemeral" and "settle" not in case["left"]["kinds"]:
+        assert set(case["left"]["keys"]) == committed
+
+
+@pytest.mark.parametrize("point", points("escrowed"))
+def test_escrowed_it_publishes_what_it_would_have_published_undisturbed(killed: dict[str, Any], point: str) -> None:
+    """The twin run had the same custody folder and the same (stopped) clock."""
+    twin = killed["escrowed"]["undisturbed"]
+    assert twin["healed"]["ended"] == 0
+    assert len(twin["healed"]["files"]) > 8
+    assert killed["escrowed"][point]["healed"]["files"] == twin["healed"]["files"]
+
+
+@at_every_point
+def test_nothing_is_published_before_it_is_whole(killed: dict[str, Any], custody: str, point: str) -> None:
+    published = "counties" in killed[custody][point]["left"]["beside"]
+    assert published == (point == "once the publication is in place")
+    if published:
+        assert killed[custody][point]["left"]["files"] == killed[custody][point]["healed"]["files"]
+
+
+def test_of_two_releases_at_once_the_cap_admits_one(tmp_path: Path) -> None:
+    small_deployment(tmp_path).run("cef")
+    processes = [start("run", tmp_path, name) for name in ("one", "other")]
+    for process in processes:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    answers = {name: answer(process) for name, process in zip(("one", "other"), processes, strict=True)}
+    (winner,) = (name for name, said in answers.items() if said["success"])
+    (loser,) = (name for name, said in answers.items() if not said["success"])
+    assert answers[loser]["failed"] == [f"village__{loser}__charge"]
+    assert f"release {loser} would charge" in answers[loser]["said"]
+    assert answers[loser]["published"] == []
+    assert "certificate.json" in answers[winner]["published"]
+    deployment = small_deployment(tmp_path, name=winner, dataset={"cap": 5})
+    assert [(entry.kind, entry.release) for entry in deployment.ledger] == [("reserve", winner), ("settle", winner)]
+    assert deployment.context.ledger.verify() == ()
+    assert sorted(path.name for path in (tmp_path / "published" / "village").iterdir()) == [winner]
+    deployment.run(*TO_PUBLICATION)
+    assert deployment.failed_checks() == set()

@@ -1,0 +1,491 @@
+"""A whole release, from source files to publication, against arithmetic of its own on the same source files.
+
+What is expected is counted here in plain Python from the rows that the source was written from, and from the
+published CSV files; none of the project's SQL takes part.
+"""
+
+import csv
+import io
+import itertools
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.deployments import (
+    COUNTIES,
+    PERSONS,
+    TO_PUBLICATION,
+    UNITS,
+    Deployment,
+    households,
+    members,
+    small_deployment,
+)
+
+FIRST_KEY, STEP = 941_700_000_003, 8_191
+"""Keys that no count and no code could be mistaken for."""
+
+Row = dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A published release and the records it was made from.
+
+    Attributes:
+        records: the swapped records as the source has them, values as text; `persons` lists their persons.
+        keys: all keys in the source.
+        match, swap: as declared.
+        products: as declared.
+    """
+
+    deployment: Deployment
+    records: list[dict[str, Any]]
+    keys: frozenset[str]
+    match: tuple[str, ...]
+    swap: tuple[str, ...]
+    products: Sequence[Mapping[str, Any]]
+
+    @property
+    def holding(self) -> list[str]:
+        return [name for name in self.records[0] if name not in self.swap]
+
+    @property
+    def swap_rate(self) -> Fraction:
+        return self.deployment.release.design.swap_rate
+
+
+def keyed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row | {"serial": FIRST_KEY + STEP * row["serial"]} for row in rows]
+
+
+def text(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def variables_only(row: Mapping[str, Any], without: Sequence[str] = ("serial", "household")) -> Row:
+    return {name: text(value) for name, value in row.items() if name not in without}
+
+
+def case(root: Path, rows: list[dict[str, Any]], **declared: Any) -> Case:
+    """Publish a release on these households, with the persons they have if there are any."""
+    persons = declared.get("persons") or []
+    deployment = small_deployment(root, units=rows, **declared)
+    deployment.run(*TO_PUBLICATION)
+    if declared.get("unit") == "person":
+        unit_of = {row["serial"]: row for row in rows}
+        records = [variables_only(unit_of[person["household"]]) | variables_only(person) for person in persons]
+    else:
+        records = [variables_only(row) for row in rows]
+        if persons:
+            theirs: dict[int, list[tuple[str | None, ...]]] = {row["serial"]: [] for row in rows}
+            for person in persons:
+                theirs[person["household"]].append(tuple(variables_only(person).values()))
+            records = [
+                record | {"persons": tuple(sorted(theirs[row["serial"]], key=repr))}
+                for record, row in zip(records, rows, strict=True)
+            ]
+    return Case(
+        deployment,
+        records,
+        frozenset(str(row["serial"]) for row in rows),
+        tuple(deployment.release.design.match),
+        tuple(deployment.release.design.swap),
+        declared.get("products", [product.model_dump() for product in deployment.release.products]),
+    )
+
+
+def units_only(root: Path) -> Case:
+    return case(root, keyed(households()))
+
+
+def persons_following(root: Path) -> Case:
+    rows = keyed(households(60))
+    # Two households with the same persons, listed in another order, and one without any.
+    persons = [person for person in members(rows) if person["household"] != rows[5]["serial"]]
+    twins = [{"household": rows[key]["serial"], "age": age, "sex": "f"} for key, age in ((8, 7), (8, 70), (16, 70))]
+    persons = [person for person in persons if person["household"] not in {row["household"] for row in twins}]
+    return case(root, rows, persons=[*persons, *twins, {"household": rows[16]["serial"], "age": 7, "sex": "f"}])
+
+
+def persons_swapped(root: Path) -> Case:
+    rows = keyed(households(60))
+    return case(
+        root,
+        rows,
+        persons=members(rows),
+        unit="person",
+        match=["sex"],
+        swap=["county", "region"],
+        swap_rate="1/2",
+        products=[{"name": "age_by_county", "geography": ["region", "county"], "dimensions": ["age"], "zeros": False}],
+    )
+
+
+def no_match_variables(root: Path) -> Case:
+    return case(root, keyed(households()), match=[])
+
+
+def strata_of_one_record(root: Path) -> Case:
+    rows = keyed(households(40))
+    rows[3] |= {"size": 8}
+    rows[4] |= {"size": 9, "county": "Brent"}
+    return case(root, rows, swap_rate="9/10")
+
+
+def a_stratum_of_equal_records(root: Path) -> Case:
+    equal = {"region": "N", "county": "Avon", "size": 7, "tenure": "rent"}
+    rows = [*households(20), *({"serial": number} | equal for number in range(21, 91))]
+    return case(root, keyed(rows), swap_rate="9/10")
+
+
+def nulls_in_swapped_and_held(root: Path) -> Case:
+    rows = keyed(households())
+    for number, row in enumerate(rows):
+        row |= {"county": None} if number % 5 == 0 else {}
+        row |= {"tenure": None} if number % 7 == 0 else {}
+    columns = {name: dict(column) for name, column in UNITS.items()}
+    columns["county"]["nullable"] = columns["tenure"]["nullable"] = True
+    return case(root, rows, dataset={"units": {"path": str(root / "units.csv"), "columns": columns}})
+
+
+def nulls_among_persons(root: Path) -> Case:
+    rows = keyed(households(40))
+    persons: list[dict[str, Any]] = members(rows)
+    for number, person in enumerate(persons):
+        person |= {"age": None} if number % 3 == 0 else {}
+    columns = {name: dict(column) for name, column in PERSONS.items()}
+    columns["age"]["nullable"] = True
+    return case(
+        root,
+        rows,
+        persons=persons,
+        dataset={"persons": {"path": str(root / "persons.csv"), "columns": columns}},
+        products=[{"name": "ages", "of": "persons", "dimensions": ["age", "tenure"], "totals": ["age", "tenure"]}],
+    )
+
+
+def ephemeral_custody(root: Path) -> Case:
+    return case(root, keyed(households()), custody="ephemeral")
+
+
+def no_products(root: Path) -> Case:
+    return case(root, keyed(households()), products=[])
+
+
+ODD = [
+    'say "so"',
+    "a,b",
+    "Ångström ☃",
+    "NULL",
+    "it's",
+    " spaced ",
+    "01",
+    "1",
+    "two\nlines",
+    "'; DROP TABLE x; --",
+    "{{ x }}",
+]
+ODD_NAME = 'te"nu,re; of it'
+
+
+def odd_texts(root: Path) -> Case:
+    rows = keyed(households(110))
+    for number, row in enumerate(rows):
+        row["county"] = ODD[number * 5 % len(ODD)]
+        row[ODD_NAME] = ODD[number * 3 % 7]
+        del row["tenure"]
+    columns: dict[str, Any] = {name: dict(column) for name, column in UNITS.items() if name != "tenure"}
+    columns["county"]["values"] = ODD
+    columns[ODD_NAME] = {"type": "string", "pattern": "(?s).+"}
+    return case(
+        root,
+        rows,
+        dataset={"units": {"path": str(root / "units.csv"), "columns": columns}},
+        products=[
+            {"name": "odd", "geography": ["county"], "dimensions": [ODD_NAME], "totals": ["county"]},
+            {"name": "sizes", "dimensions": ["size", "county"], "totals": ["size", "county"]},
+        ],
+    )
+
+
+def parquet_of_every_type(root: Path) -> Case:
+    rows = [
+        row
+        | {
+            "tenure": ("", "own", None, "NULL", "NULL_")[number % 5],
+            "built": f"19{10 + number % 7:02}-02-28",
+            "rent": ("0.5000", "12.2500", None)[number % 3],
+            "farm": number % 4 == 0,
+        }
+        for number, row in enumerate(keyed(households()))
+    ]
+    columns: dict[str, Any] = {name: dict(column) for name, column in UNITS.items()} | {
+        "tenure": {"type": "string", "values": ["", "own", "NULL", "NULL_"], "nullable": True},
+        "built": {"type": "date"},
+        "rent": {"type": "decimal", "minimum": 0, "nullable": True},
+        "farm": {"type": "boolean"},
+    }
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, root / "units.parquet")
+    return case(
+        root,
+        rows,
+        dataset={"reader": "parquet", "units": {"path": str(root / "units.parquet"), "columns": columns}},
+        match=["region", "farm"],
+        swap=["county", "tenure"],
+        products=[
+            {
+                "name": "tenures",
+                "geography": ["county"],
+                "dimensions": ["tenure", "rent"],
+                "totals": ["rent", "tenure"],
+            },
+            {"name": "farms", "dimensions": ["farm", "built"], "totals": ["farm", "built"]},
+        ],
+    )
+
+
+CASES = [
+    units_only,
+    persons_following,
+    persons_swapped,
+    no_match_variables,
+    strata_of_one_record,
+    a_stratum_of_equal_records,
+    nulls_in_swapped_and_held,
+    nulls_among_persons,
+    ephemeral_custody,
+    no_products,
+    odd_texts,
+    parquet_of_every_type,
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def same_draws_in_every_run() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STIRRED_TEST_MASTER_KEY", "5a" * 32)
+        yield
+
+
+@pytest.fixture(scope="module", params=CASES, ids=[make.__name__ for make in CASES])
+def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return request.param(tmp_path_factory.mktemp("deployment"))
+
+
+def rows_of(deployment: Deployment, name: str) -> list[tuple[Row, int]]:
+    """The rows of a published CSV file with their counts; which text stands for a missing value, it says itself."""
+    files = deployment.published()
+    package = json.loads(files["datapackage.json"])
+    (resource,) = (resource for resource in package["resources"] if resource["path"] == f"{name}.csv")
+    (missing,) = resource["schema"]["missingValues"]
+    rows = csv.DictReader(io.StringIO(files[f"{name}.csv"].decode(), newline=""))
+    return [
+        (
+            {column: None if value == missing else value for column, value in list(row.items())[:-1]},
+            int(list(row.values())[-1]),
+        )
+        for row in rows
+    ]
+
+
+def swapped_records(of: Case) -> Counter[tuple[Any, ...]]:
+    """The published saturated table as a multiset of records, written as the source's are."""
+    persons: dict[str | None, list[tuple[str | None, ...]]] = {}
+    if "saturated_persons.csv" in of.deployment.published():
+        for row, number in rows_of(of.deployment, "saturated_persons"):
+            kind, *values = row.values()
+            persons.setdefault(kind, []).extend([tuple(values)] * number)
+    found: Counter[tuple[Any, ...]] = Counter()
+    for row, count in rows_of(of.deployment, "saturated"):
+        kind = row.pop("household_type", None)
+        if "persons" in of.records[0]:
+            row["persons"] = tuple(sorted(persons.get(kind, []), key=repr))  # type: ignore[assignment]
+        found[tuple(row[name] for name in of.records[0])] += count
+    return found
+
+
+def margin(of: Case, records: Mapping[tuple[Any, ...], int], names: Sequence[str]) -> Counter[tuple[Any, ...]]:
+    places = [list(of.records[0]).index(name) for name in names]
+    found: Counter[tuple[Any, ...]] = Counter()
+    for record, count in records.items():
+        found[tuple(record[place] for place in places)] += count
+    return found
+
+
+def source_records(of: Case) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(record.values()) for record in of.records)
+
+
+def test_counts_by_the_holding_variables_are_those_of_the_source(published: Case) -> None:
+    """With persons who follow their unit, all they are is held too: no unit gets the persons of another."""
+    swapped, source = swapped_records(published), source_records(published)
+    assert margin(published, swapped, published.holding) == margin(published, source, published.holding)
+
+
+def test_counts_by_match_and_swap_variables_are_those_of_the_source(published: Case) -> None:
+    names = [*published.match, *published.swap]
+    swapped, source = swapped_records(published), source_records(published)
+    assert margin(published, swapped, names) == margin(published, source, names)
+
+
+def test_no_record_is_lost_and_none_is_added(published: Case) -> None:
+    assert sum(swapped_records(published).values()) == len(published.records)
+
+
+def test_the_swapped_data_are_not_the_source(published: Case) -> None:
+    assert swapped_records(published) != source_records(published)
+
+
+def test_a_record_alone_in_its_stratum_stays_as_it_was(published: Case) -> None:
+    swapped = swapped_records(published)
+    strata = Counter(tuple(record[name] for name in published.match) for record in published.records)
+    alone = [record for record in published.records if strata[tuple(record[name] for name in published.match)] == 1]
+    assert all(swapped[tuple(record.values())] == 1 for record in alone)
+
+
+def test_only_records_of_one_stratum_change_places(published: Case) -> None:
+    """What is held fixes a record's stratum, so in each stratum the swap values are dealt anew, and none come in."""
+    swapped, source = swapped_records(published), source_records(published)
+    names = [*published.match, *published.swap]
+    for stratum in margin(published, source, published.match):
+
+        def within(records: Mapping[tuple[Any, ...], int], stratum: tuple[Any, ...] = stratum) -> Counter[Any]:
+            counts = margin(published, records, names)
+            return Counter({values: n for values, n in counts.items() if values[: len(stratum)] == stratum})
+
+        assert within(swapped) == within(source)
+
+
+def tabulated(of: Case, product: Mapping[str, Any]) -> dict[tuple[str | None, ...], int]:
+    """A product as its declaration reads, counted from the published saturated table."""
+    columns = [*product.get("geography", []), *product.get("dimensions", [])]
+    names = list(of.records[0])
+    person_names = list(of.deployment.release.person_variables)
+    cells: Counter[tuple[str | None, ...]] = Counter()
+    for record, count in swapped_records(of).items():
+        values = dict(zip(names, record, strict=True))
+        persons = values.pop("persons", ())
+        if product.get("of") == "persons":
+            for person in persons:
+                whole = values | dict(zip(person_names, person, strict=True))
+                cells[tuple(whole[name] for name in columns)] += count
+        else:
+            cells[tuple(values[name] for name in columns)] += count
+    if product.get("zeros", True):
+        axes = [sorted({cell[place] for cell in cells}, key=str) for place in range(len(columns))]
+        cells.update(dict.fromkeys(itertools.product(*axes), 0))
+    table = dict(cells)
+    totals = product.get("totals", [])
+    for number in range(1, len(totals) + 1):
+        for summed in itertools.combinations(totals, number):
+            for cell, count in cells.items():
+                names_as_total = tuple("Total" if c in summed else v for c, v in zip(columns, cell, strict=True))
+                table[names_as_total] = table.get(names_as_total, 0) + count
+    return table
+
+
+def test_every_product_is_what_the_saturated_table_says_with_its_totals_and_empty_cells(published: Case) -> None:
+    for product in published.products:
+        rows = rows_of(published.deployment, product["name"])
+        listed = {tuple(row.values()): count for row, count in rows}
+        assert len(listed) == len(rows), f"{product['name']} lists a cell twice"
+        assert listed == tabulated(published, product)
+
+
+def test_csv_and_parquet_hold_the_same_rows(published: Case) -> None:
+    for path in published.deployment.release.folder.glob("*.parquet"):
+        rows = [[text(value) for value in row.values()] for row in pq.read_table(path).to_pylist()]
+        listed = [[*row.values(), str(count)] for row, count in rows_of(published.deployment, path.stem)]
+        assert rows == listed
+
+
+def test_the_products_and_the_saturated_table_are_all_that_is_published(published: Case) -> None:
+    names = [product["name"] for product in published.products] + ["saturated"]
+    names += ["saturated_persons"] if published.deployment.release.has_persons_following else []
+    files = {f"{name}.{ending}" for name in names for ending in ("csv", "parquet")}
+    others = {"certificate.html", "certificate.json", "datapackage.json", "SHA256SUMS"}
+    assert set(published.deployment.published()) == files | others
+
+
+def test_epsilon_is_theorem_1_for_the_largest_stratum_with_distinct_records(published: Case) -> None:
+    strata: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+    for record in published.records:
+        strata.setdefault(tuple(record[name] for name in published.match), []).append(tuple(record.values()))
+    b = max(len(records) for records in strata.values() if len(set(records)) > 1)
+    odds = published.swap_rate / (1 - published.swap_rate)
+    epsilon = math.log(max((b + 1) / odds, odds))
+    certificate = json.loads(published.deployment.published()["certificate.json"])
+    assert float(certificate["loss"]["rounded_up"]) == pytest.approx(epsilon, abs=1.01e-4)
+    assert float(certificate["loss"]["rounded_up"]) >= epsilon
+    assert certificate["ledger"]["total"] == f"ε = {certificate['loss']['rounded_up']}"
+
+
+def test_no_key_of_a_record_leaves_the_confidential_zone(published: Case) -> None:
+    """Neither as text in a published file, nor as a value in Parquet, nor in any table of the public zone."""
+    shown = [content.decode("utf-8", "replace") for content in published.deployment.published().values()]
+    shown += [pd.read_parquet(path).to_csv() for path in published.deployment.release.folder.glob("*.parquet")]
+    with published.deployment.opened() as connection:
+        tables = connection.execute("SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal").fetchall()
+        assert tables
+        shown += [connection.table(f'public."{schema}"."{name}"').df().to_csv() for schema, name in tables]
+    assert not published.keys & set(re.findall(r"\d+", "\n".join(shown)))
+
+
+def test_an_ephemeral_key_is_gone_once_its_draw_is_settled(published: Case) -> None:
+    assert list(published.deployment.root.glob("custody/ephemeral/*")) == []
+
+
+def test_one_reservation_and_one_settlement_is_the_whole_ledger(published: Case) -> None:
+    assert [entry.kind for entry in published.deployment.ledger] == ["reserve", "settle"]
+    assert published.deployment.context.ledger.verify() == ()
+
+
+def test_swapping_moves_about_as_many_records_as_the_rate_says(tmp_path: Path) -> None:
+    """At p = 1/2 in one stratum of 3,000 records with as many swap values, each record moves with probability 1/2.
+
+    The number that moved is binomial, but for draws of exactly one record, which are drawn anew: outside 1500 ± 140
+    (five standard deviations, 27.4 each) in one of 3 million draws. A program that swapped at 1/3, or moved no
+    more than a pair, fails by 13 standard deviations and more.
+    """
+    rows = [
+        {
+            "serial": number,
+            "region": "N",
+            "county": COUNTIES[0],
+            "size": 1,
+            "tenure": "own",
+            "place": number,
+            "home": number,
+        }
+        for number in range(3000)
+    ]
+    columns: dict[str, Any] = {name: dict(column) for name, column in UNITS.items()}
+    columns["place"] = columns["home"] = {"type": "integer", "minimum": 0, "maximum": 2999}
+    deployment = small_deployment(
+        tmp_path,
+        units=rows,
+        dataset={"units": {"path": str(tmp_path / "units.csv"), "columns": columns}},
+        swap=["place"],
+        swap_rate="1/2",
+        products=[],
+    )
+    deployment.run(*TO_PUBLICATION)
+    moved = sum(count for row, count in rows_of(deployment, "saturated") if row["place"] != row["home"])
+    assert abs(moved - 1500) <= 140

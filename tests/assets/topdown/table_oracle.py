@@ -1,0 +1,235 @@
+"""Small countries in tables: spine, invariants and measurements of a TopDown release, written without its stages.
+
+Here belongs what tests of single TopDown stages build on: places with the truth about them, and the public tables that
+the stages before would have written.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from assets.cef.synthetic import SyntheticPopulation, synthetic_census
+from assets.release.draw import DRAWN
+from assets.topdown.release import INVARIANTS, MEASUREMENTS, SPINE, Code, TopDownRelease
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign
+from mechanisms.topdown.production import allocation
+from mechanisms.topdown.schema import PERSONS
+from resources.custody import CustodyMode
+from resources.statements import Zone
+from resources.warehouse import Session, Warehouse
+
+CODES = {"Nation": (), "State": ("TABBLKST",), "County": ("TABBLKCOU",), "Block": ("TABBLK",)}
+PRODUCTION_LIKE = {POPULATION: "State", HOUSING_UNITS: "Block", GROUP_QUARTERS: "Block"}
+TYPES = PERSONS.groups.size
+QUERIES = ("total", "hhgq", "hispanic", "votingage * hispanic")
+
+
+@dataclass(frozen=True)
+class Country:
+    """Places and the truth about them.
+
+    Attributes:
+        parents: by level below the root, shape (places,): each place's parent.
+        histograms: by histogram, the finest level's, shape (places, cells).
+        facilities: shape (places of the finest level, types of group quarters).
+    """
+
+    parents: tuple[NDArray[np.int64], ...]
+    histograms: Mapping[str, NDArray[np.int64]]
+    facilities: NDArray[np.int64]
+    levels: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = list(CODES)
+        object.__setattr__(self, "levels", (*names[: len(self.parents)], names[-1]))
+
+    def places(self, level: str) -> int:
+        depth = self.levels.index(level)
+        return len(self.parents[depth - 1]) if depth else 1
+
+    def added_up(self, finest: NDArray[np.int64], level: str) -> NDArray[np.int64]:
+        """What is true of the finest level's places, added up for another level's."""
+        found = finest
+        for depth in range(len(self.parents), self.levels.index(level), -1):
+            above = np.zeros((self.places(self.levels[depth - 1]), found.shape[1]), dtype=np.int64)
+            np.add.at(above, self.parents[depth - 1], found)
+            found = above
+        return found
+
+    def truth(self, histogram: str, level: str) -> NDArray[np.int64]:
+        """Shape (places, cells)."""
+        return self.added_up(self.histograms[histogram], level)
+
+    def held(self, name: str, level: str) -> NDArray[np.int64]:
+        """An invariant's counts, shape (places, categories)."""
+        if name == GROUP_QUARTERS:
+            return self.added_up(self.facilities, level)
+        return self.truth("persons" if name == POPULATION else "units", level).sum(axis=1, keepdims=True)
+
+
+def release_of(
+    country: Country,
+    invariants: Mapping[str, str] = PRODUCTION_LIKE,
+    *,
+    processes: int = 1,
+    rho: Fraction = Fraction(8),
+) -> TopDownRelease:
+    """A release of a country, with a few queries at every level; its nation's total is asked only if it is held."""
+    levels = country.levels
+    queries = {}
+    for level in levels:
+        asked = ["detailed", *(query for query in QUERIES if level != levels[0] or query != "total")]
+        queries[level] = {query: Fraction(1, len(asked)) for query in asked}
+    shares = {level: Fraction(1, len(levels)) for level in levels}
+    units = {level: {"detailed": Fraction(1)} for level in levels}
+    design = TopDownDesign(
+        levels,
+        {
+            "persons": allocation(SCHEMAS["persons"], rho, shares, queries),
+            "units": allocation(SCHEMAS["units"], rho, shares, units),
+        },
+        invariants,
+    )
+    return TopDownRelease(
+        dataset=synthetic_census(
+            SyntheticPopulation(households=1, states=["44"]), name="village", cap={"rho": Fraction(100)}
+        ),
+        name="redistricting",
+        title="Redistricting",
+        description="",
+        custody=CustodyMode.ESCROWED,
+        published=Path("published"),
+        design=design,
+        spine={level: Code(CODES[level]) for level in levels},
+        delta=Fraction(1, 10**10),
+        products=("P1",),
+        processes=processes,
+    )
+
+
+def written(
+    folder: Path, release: TopDownRelease, country: Country, *, seed: int = 0, scale: float = 1.0, draw: str = "one"
+) -> Warehouse:
+    """A warehouse with the public tables up to the measurements, noise of which is normal, rounded and scaled."""
+    warehouse = Warehouse(folder=str(folder), threads=1)
+    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+        write_spine(session, release, country)
+        write_invariants(session, release, country)
+        write_measurements(session, release, country, seed=seed, scale=scale, draw=draw)
+    return warehouse
+
+
+def write_spine(session: Session, release: TopDownRelease, country: Country) -> None:
+    rows: dict[str, list[Any]] = {name: [] for name in ("level", "depth", "number", "geoid", "parent")}
+    for depth, level in enumerate(country.levels):
+        for number in range(country.places(level)):
+            parent = int(country.parents[depth - 1][number]) if depth else None
+            row = level, depth, number, geoid(level, number), parent
+            for name, value in zip(rows, row, strict=True):
+                rows[name].append(value)
+    _write(session, release, SPINE, rows | {"parent": pa.array(rows["parent"], pa.int64())})
+
+
+def geoid(level: str, number: int) -> str:
+    """The code of a place."""
+    return f"{level[0]}{number:03}"
+
+
+def write_invariants(
+    session: Session, release: TopDownRelease, country: Country, said: Mapping[str, NDArray[np.int64]] | None = None
+) -> None:
+    """Write the invariants of a release as they are, or as they are said to be, shape (places, categories) each."""
+    counts = {name: country.held(name, level) for name, level in release.design.invariants.items()} | dict(said or {})
+    rows: list[tuple[str, str, int, str, int, int]] = []
+    for name, level in release.design.invariants.items():
+        for number, of_place in enumerate(counts[name]):
+            for category, count in enumerate(of_place, start=name == GROUP_QUARTERS):
+                rows.append((name, level, number, geoid(level, number), category, int(count)))
+    names = ("invariant", "level", "number", "geoid", "category", "count")
+    kinds = (pa.string(), pa.string(), pa.int64(), pa.string(), pa.int64(), pa.int64())
+    columns = {
+        name: pa.array([row[position] for row in rows], kind)
+        for position, (name, kind) in enumerate(zip(names, kinds, strict=True))
+    }
+    _write(session, release, INVARIANTS, columns)
+
+
+def write_measurements(
+    session: Session, release: TopDownRelease, country: Country, *, seed: int = 0, scale: float = 1.0, draw: str = "one"
+) -> None:
+    """Write noisy answers, and the draw they are said to be of."""
+    random = np.random.default_rng(seed)
+    rows: dict[str, list[Any]] = {name: [] for name in ("histogram", "level", "query", "number", "geoid", "answers")}
+    for measured in release.design.measured:
+        exact = measured.marginal.answer(country.truth(measured.histogram, measured.level))
+        noise = np.rint(scale * float(measured.variance) ** 0.5 * random.standard_normal(exact.shape))
+        for number, answers in enumerate((exact + noise).astype(np.int32)):
+            place = geoid(measured.level, number)
+            row = measured.histogram, measured.level, measured.query, number, place, answers
+            for name, value in zip(rows, row, strict=True):
+                rows[name].append(value)
+    _write(session, release, MEASUREMENTS, rows | {"answers": pa.array(rows["answers"], pa.list_(pa.int32()))})
+    session.create(release.public(DRAWN), "warehouse/label", {"text": draw}, column="draw_id")
+
+
+def _write(session: Session, release: TopDownRelease, name: str, columns: Mapping[str, Any]) -> None:
+    session.create(release.public(name), "warehouse/all", source=session.register("lent", pa.table(dict(columns))))
+
+
+def estimated(warehouse: Warehouse, release: TopDownRelease, level: str) -> dict[str, NDArray[np.int64]]:
+    """The stored estimates by histogram, shape (places, cells)."""
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        rows = session.arrow("warehouse/all", source=release.public(release.estimates(level))).to_pylist()
+        places = session.row(
+            "warehouse/count",
+            table=session.stage("of_level", "topdown/of_level", {"level": level}, table=release.public(SPINE)),
+        )[0]
+    found = {name: np.zeros((places, schema.size), dtype=np.int64) for name, schema in SCHEMAS.items()}
+    for row in rows:
+        found[row["histogram"]][row["number"], row["cell"]] += row["count"]
+    return found
+
+
+@st.composite
+def countries(draw: st.DrawFn, most_children: int = 3) -> Country:
+    """Countries of three or four levels, up to 27 finest places, and a few cells that have people in some of them."""
+    depth = draw(st.integers(2, 3))
+    parents: list[NDArray[np.int64]] = []
+    places = 1
+    for _ in range(depth):
+        children = draw(st.lists(st.integers(1, most_children), min_size=places, max_size=places))
+        parents.append(np.repeat(np.arange(places), children))
+        places = sum(children)
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    types = draw(st.lists(st.integers(1, TYPES - 1), unique=True, max_size=2))
+    return peopled(parents, [0, *types], random, persons=draw(st.sampled_from((0.0, 1.0, 6.0))))
+
+
+def peopled(
+    parents: Sequence[NDArray[np.int64]], types: Sequence[int], random: np.random.Generator, *, persons: float
+) -> Country:
+    """A country with people of some types of dwelling in three cells each, so many of a cell and place on average."""
+    places = len(parents[-1])
+    histogram = np.zeros((places, PERSONS.size), dtype=np.int64)
+    for kind in types:
+        cells = random.choice(np.flatnonzero(PERSONS.possible & (PERSONS.groups.cells == kind)), 3, replace=False)
+        there = random.random(places) < 0.6
+        histogram[:, cells] = random.poisson(persons, (places, 3)) * there[:, None]
+    living = PERSONS.groups.answer(histogram)
+    units = np.stack([random.integers(1, 5, places) * (living[:, 0] > 0), random.poisson(1, places)], axis=1)
+    facilities = random.integers(1, 3, (places, TYPES)).clip(max=living)[:, 1:]
+    return Country(tuple(parents), {"persons": histogram, "units": units}, facilities)
+
+
+def village(seed: int = 0) -> Country:
+    """Two states, five counties, fourteen blocks, with households, prisons and colleges."""
+    random = np.random.default_rng(seed)
+    parents = (np.array([0, 0]), np.array([0, 0, 1, 1, 1]), np.repeat(np.arange(5), [3, 1, 4, 2, 4]))
+    return peopled(parents, [0, 1, 5], random, persons=9.0)

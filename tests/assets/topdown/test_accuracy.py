@@ -1,0 +1,219 @@
+"""Accuracy is what it says, compared with the truth place by place, and shown for synthetic data only."""
+
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import numpy as np
+import pytest
+
+from assets.topdown import accuracy
+from assets.topdown.accuracy import POST_PROCESSED, RAW, Figure, build_accuracy, measure_accuracy
+from assets.topdown.charts import accuracy_by_level
+from assets.topdown.measurements import MeasurementError
+from mechanisms.topdown.schema import PERSONS
+from resources.custody import Custody
+from resources.statements import Zone
+from tests.assets.topdown.products import Histogram, Products, products, random_histograms
+
+Levels = Mapping[str, Mapping[str, Histogram]]
+
+
+def filled(root: Path, seed: int = 1, **changes: Any) -> tuple[Products, Levels, Levels]:
+    """A deployment, its exact histograms by level and name, and its estimates, which no truth would give."""
+    generator = np.random.default_rng(seed)
+    made = products(root, generator, **changes)
+    blocks = len(made.geoids["Block"])
+    exact = random_histograms(generator, blocks)
+    by_name = {name: made.roll_up(finest) for name, finest in exact.items()}
+    truth = {level: {name: found[level] for name, found in by_name.items()} for level in made.levels}
+    made.write_truth(exact)
+    made.write_measurements(exact, generator, noise=6)
+    estimates = {level: random_histograms(generator, len(made.geoids[level])) for level in made.levels}
+    for level, histograms in estimates.items():
+        made.write_estimates(level, histograms)
+    return made, truth, estimates
+
+
+def measured(made: Products) -> dict[tuple[str, str, str], Figure]:
+    with made.warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
+        figures = list(measure_accuracy(session, made.release))
+    found = {(figure.level, figure.metric, figure.source): figure for figure in figures}
+    assert len(found) == len(figures)
+    return found
+
+
+def cube(histograms: Histogram) -> Histogram:
+    return histograms.reshape(-1, 8, 2, 2, 63)
+
+
+def by_hand(truth: Mapping[str, Histogram], other: Mapping[str, Histogram]) -> dict[str, float]:
+    """The metrics, from their definitions."""
+    exact, found = cube(truth["persons"]), cube(other["persons"])
+    return {
+        "population": float(np.abs(found.sum(axis=(1, 2, 3, 4)) - exact.sum(axis=(1, 2, 3, 4))).mean()),
+        "race_by_hispanic": float(np.abs(found.sum(axis=(1, 2)) - exact.sum(axis=(1, 2))).mean()),
+        "histogram": float(np.abs(found - exact).sum() / 2 / exact.sum()),
+        "occupied": float(np.abs(other["units"][:, 0] - truth["units"][:, 0]).mean()),
+    }
+
+
+@pytest.mark.parametrize("batch", [1024, 3])
+def test_post_processed_figures_are_their_definitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    monkeypatch.setattr(accuracy, "BATCH", batch)
+    made, truth, estimates = filled(tmp_path)
+    found = measured(made)
+    for level in made.levels:
+        for metric, value in by_hand(truth[level], estimates[level]).items():
+            figure = found[level, metric, POST_PROCESSED]
+            assert figure.value == pytest.approx(value, rel=1e-12)
+            assert figure.units == len(made.geoids[level])
+
+
+@pytest.mark.parametrize("batch", [1024, 3])
+def test_raw_figures_are_those_of_the_querys_own_answers_or_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    monkeypatch.setattr(accuracy, "BATCH", batch)
+    made, truth, _ = filled(tmp_path)
+    found = measured(made)
+    answers: dict[tuple[str, str, str], list[tuple[int, list[int]]]] = {}
+    for row in made.read(made.release.public("noisy_measurements")):
+        answers.setdefault((row["histogram"], row["level"], row["query"]), []).append((row["number"], row["answers"]))
+    asked = {
+        "population": ("persons", "total"),
+        "race_by_hispanic": ("persons", "hispanic * cenrace"),
+        "histogram": ("persons", "detailed"),
+        "occupied": ("units", "detailed"),
+    }
+    missing = set()
+    for level in made.levels:
+        persons = cube(truth[level]["persons"])
+        exact = {
+            "population": persons.sum(axis=(1, 2, 3, 4))[:, None],
+            "race_by_hispanic": persons.sum(axis=(1, 2)).reshape(-1, 126),
+            "histogram": truth[level]["persons"],
+            "occupied": truth[level]["units"][:, :1],
+        }
+        for metric, (histogram, query) in asked.items():
+            figure = found[level, metric, RAW]
+            if (histogram, level, query) not in answers:
+                missing.add((level, metric))
+                assert figure.value is None
+                continue
+            noisy = np.array([values for _, values in sorted(answers[histogram, level, query])])
+            differences = np.abs(noisy[:, : exact[metric].shape[1]] - exact[metric])
+            expected = differences.sum() / 2 / persons.sum() if metric == "histogram" else differences.mean()
+            assert figure.value == pytest.approx(expected, rel=1e-12), (level, metric)
+    assert missing == {("US", "population"), ("County", "race_by_hispanic")}
+
+
+def test_estimates_that_are_the_truth_have_no_error(tmp_path: Path) -> None:
+    made, truth, _ = filled(tmp_path)
+    for level, histograms in truth.items():
+        made.write_estimates(level, histograms)
+    assert {figure.value for figure in measured(made).values() if figure.source == POST_PROCESSED} == {0.0}
+
+
+def test_a_person_moved_within_a_county_shows_at_the_block_only(tmp_path: Path) -> None:
+    made, truth, _ = filled(tmp_path, counties=1)
+    for level, histograms in truth.items():
+        made.write_estimates(level, histograms)
+    moved = {name: histogram.copy() for name, histogram in truth["Block"].items()}
+    (number, cell), *_ = np.argwhere(moved["persons"])
+    moved["persons"][[number, (number + 1) % 8], cell] += [-1, 1]
+    made.write_estimates("Block", moved)
+    found = {key: figure.value for key, figure in measured(made).items() if key[2] == POST_PROCESSED}
+    persons = truth["US"]["persons"].sum()
+    assert {key[:2]: value for key, value in found.items() if value} == {
+        ("Block", "population"): pytest.approx(2 / 8),
+        ("Block", "race_by_hispanic"): pytest.approx(2 / (8 * 126)),
+        ("Block", "histogram"): pytest.approx(1 / persons),
+    }
+
+
+def test_nobody_at_all_has_no_distance_but_errors(tmp_path: Path) -> None:
+    made, truth, _ = filled(tmp_path)
+    made.write_truth({"units": truth["Block"]["units"]})
+    found = measured(made)
+    for level in made.levels:
+        assert found[level, "histogram", POST_PROCESSED].value is None
+        assert found[level, "population", POST_PROCESSED].value is not None
+
+
+def test_a_missing_measurement_is_said(tmp_path: Path) -> None:
+    made, _, _ = filled(tmp_path)
+    made.change(made.release.public("noisy_measurements"), "DELETE FROM {} WHERE level = 'Block' AND number = 2")
+    with pytest.raises(MeasurementError, match="not measured exactly once"):
+        measured(made)
+
+
+@pytest.mark.parametrize("synthetic", [True, False])
+def test_figures_are_stored_and_shown_for_synthetic_data_only(tmp_path: Path, synthetic: bool) -> None:
+    made, _, _ = filled(tmp_path, synthetic=synthetic)
+    custody = Custody(folder=str(tmp_path / "custody"))
+    definition = build_accuracy(made.release)
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize(
+            [definition], resources={"warehouse": made.warehouse, "custody": custody}, instance=instance
+        )
+        logged = " ".join(str(record) for record in instance.all_logs(result.run_id))
+    rows = made.read(made.release.confidential("accuracy"))
+    assert list(rows[0]) == ["level", "metric", "source", "value", "units"]
+    assert len(rows) == 3 * 4 * 2
+    (event,) = result.get_asset_materialization_events()
+    shown = event.materialization.metadata
+    (spec,) = definition.specs
+    assert spec.tags["zone"] == "confidential"
+    assert ("accuracy (synthetic data)" in shown) == synthetic
+    assert ("accuracy by level (synthetic data)" in shown) == synthetic
+    if not synthetic:
+        values = {f"{row['value']:.4g}" for row in rows if row["value"] is not None and row["value"] % 1}
+        assert values
+        assert not any(value in logged for value in values)
+    else:
+        assert "not measured" in str(shown["accuracy (synthetic data)"].value)
+
+
+# The picture -----------------------------------------------------------------------------------------------
+
+LEVELS = ("US", "state", "block group")
+PANELS: dict[str, dict[str, Sequence[float | None]]] = {
+    "Total population: mean absolute error": {"raw": [None, 3.5, 90.0], "post-processed": [0.0, 0.0, 7.25]},
+    "Histogram: total variation distance": {"raw": [0.01, 0.2, 140.0], "post-processed": [0.01, 0.1, 0.6]},
+    "Occupied: mean absolute error": {"raw": [2.0, 2.0, 21.0], "post-processed": [2.0, 1.0, 3.0]},
+}
+
+
+def changed(value: float | None) -> dict[str, dict[str, Sequence[float | None]]]:
+    title = "Histogram: total variation distance"
+    return PANELS | {title: PANELS[title] | {"raw": [0.01, value, 140.0]}}
+
+
+def test_the_picture_is_a_png_of_the_deployments_width_and_the_same_for_the_same_figures() -> None:
+    picture = accuracy_by_level(LEVELS, PANELS)
+    assert struct.unpack(">II", picture[16:24])[0] == 1080
+    assert accuracy_by_level(LEVELS, PANELS) == picture
+    others = [changed(0.3), changed(0.0), changed(None), dict(reversed(PANELS.items()))]
+    assert len({picture, *(accuracy_by_level(LEVELS, other) for other in others)}) == 1 + len(others)
+
+
+# Other tests' temporary folders may be collected meanwhile, which says nothing of the drawing.
+@pytest.mark.filterwarnings("error", "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("values", [[0.0, 0.0, 0.0], [None, None, None], [1e-9, 1.0, 1e12]])
+def test_figures_of_any_size_can_be_drawn(values: list[float | None]) -> None:
+    assert accuracy_by_level(LEVELS, {"Histogram": {"raw": values, "post-processed": values}})
+
+
+@pytest.mark.parametrize("panels", [{}, {"a": {"raw": [1.0]}}, {"a": {"raw": [1.0, 1.0, 1.0]}}])
+def test_panels_without_a_value_for_each_level_are_refused(panels: dict[str, dict[str, list[float | None]]]) -> None:
+    with pytest.raises(ValueError, match="a value for every level"):
+        accuracy_by_level(LEVELS, panels)
+
+
+def test_every_metric_is_of_a_query_that_the_histogram_has() -> None:
+    assert [metric.marginal.size for metric in accuracy.METRICS] == [1, 126, PERSONS.size, 2]

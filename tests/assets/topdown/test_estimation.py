@@ -1,0 +1,683 @@
+"""From stored measurements down the tree: every constraint exact, resumable, and the same whoever computes it."""
+
+import csv
+import io
+import itertools
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, cast
+
+import dagster as dg
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from assets.release.draw import StaleInputError
+from assets.release.method import ReleaseContext
+from assets.topdown import estimate_gates as estimate_gates
+from assets.topdown import estimation, workers
+from assets.topdown.estimated import build_estimates
+from assets.topdown.estimation import Estimation, estimate_level
+from assets.topdown.limits import limits_of, unbounded
+from assets.topdown.measurements import MeasurementError
+from assets.topdown.release import TopDownRelease
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION
+from mechanisms.topdown.estimation import Families
+from mechanisms.topdown.feasibility import FREE, InfeasibleError, Limits, Sets
+from mechanisms.topdown.least_squares import NotSolvedError
+from mechanisms.topdown.schema import PERSONS, UNITS
+from mechanisms.topdown.sets import nearest_counts
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+from tests.assets.topdown.table_oracle import (
+    PRODUCTION_LIKE,
+    TYPES,
+    Country,
+    countries,
+    estimated,
+    peopled,
+    release_of,
+    village,
+    write_invariants,
+    write_measurements,
+    write_spine,
+    written,
+)
+from tests.phsafe_deployments import census
+from tests.topdown_deployments import TO_PUBLICATION, topdown_deployment, with_quarters
+
+ROOT = Path(__file__).resolve().parents[3]
+
+GATES: list[Callable[[Any], list[str]]] = [
+    estimate_gates.exact_invariants,
+    estimate_gates.children_add_up,
+    estimate_gates.non_negative_integers,
+    estimate_gates.structural_zeros,
+    estimate_gates.inequalities,
+]
+
+
+EXACT = settings(
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phase.explicit, Phase.generate],
+)
+"""The same examples every time; a failing one is small enough without shrinking, which would take minutes."""
+
+
+class Standing:
+    """As much of a deployment as promises about estimates look at."""
+
+    def __init__(self, warehouse: Warehouse, release: TopDownRelease) -> None:
+        self.warehouse, self.release = warehouse, release
+
+
+def broken(warehouse: Warehouse, release: TopDownRelease) -> dict[str, list[str]]:
+    deployment = cast(ReleaseContext[TopDownRelease], Standing(warehouse, release))
+    return {gate.__name__: found for gate in GATES if (found := gate(deployment))}
+
+
+def silent(done: int, parents: int) -> None:
+    assert 0 < done <= parents
+
+
+def estimate_all(warehouse: Warehouse, release: TopDownRelease) -> dict[str, Estimation]:
+    return {level: estimate_level(warehouse, release, level, silent) for level in release.levels}
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The levels that are computed, in order, as they are."""
+    levels: list[str] = []
+    plan = estimation._plan
+
+    def spied(session: Any, release: Any, level: str, *rest: Any) -> Any:
+        levels.append(level)
+        return plan(session, release, level, *rest)
+
+    monkeypatch.setattr(estimation, "_plan", spied)
+    return levels
+
+
+def held(draw: st.DrawFn, levels: tuple[str, ...]) -> dict[str, str]:
+    """Any invariants; the population's at any level."""
+    found = {POPULATION: draw(st.sampled_from(levels))} if draw(st.booleans()) else {}
+    return found | {name: levels[-1] for name in (HOUSING_UNITS, GROUP_QUARTERS) if draw(st.booleans())}
+
+
+@st.composite
+def declared(draw: st.DrawFn) -> tuple[Country, TopDownRelease]:
+    country = draw(countries())
+    return country, release_of(country, held(draw, country.levels))
+
+
+def require_constraints(warehouse: Warehouse, country: Country, release: TopDownRelease) -> None:
+    """Without a line of what estimates, and without the promises' SQL."""
+    found = {level: estimated(warehouse, release, level) for level in release.levels}
+    for depth, level in enumerate(release.levels):
+        persons, units = found[level]["persons"], found[level]["units"]
+        if depth:
+            for histogram, above in found[release.levels[depth - 1]].items():
+                summed = np.zeros_like(above)
+                np.add.at(summed, country.parents[depth - 1], found[level][histogram])
+                assert np.array_equal(summed, above)
+        assert persons.min() >= 0
+        assert units.min() >= 0
+        assert not persons[:, ~PERSONS.possible].any()
+        of_type = PERSONS.groups.answer(persons)
+        for name, at in release.design.invariants.items():
+            if depth > release.levels.index(at):
+                continue
+            exact = country.held(name, level)
+            if name == POPULATION:
+                assert np.array_equal(persons.sum(axis=1), exact[:, 0])
+            elif name == HOUSING_UNITS:
+                assert np.array_equal(units.sum(axis=1), exact[:, 0])
+                assert np.all(of_type[:, 0] <= 99_999 * exact[:, 0])
+            else:
+                assert np.all(exact <= of_type[:, 1:])
+                assert np.all(of_type[:, 1:] <= 99_999 * exact)
+
+
+@settings(EXACT, max_examples=7)
+@given(declared(), st.integers(0, 2**32 - 1))
+def test_every_constraint_is_exact_at_every_level(
+    country_and_release: tuple[Country, TopDownRelease], seed: int
+) -> None:
+    country, release = country_and_release
+    with tempfile.TemporaryDirectory() as folder:
+        warehouse = written(Path(folder), release, country, seed=seed, scale=3.0)
+        estimate_all(warehouse, release)
+        require_constraints(warehouse, country, release)
+        assert broken(warehouse, release) == {}
+
+
+@settings(EXACT, max_examples=4)
+@given(declared())
+def test_without_noise_the_truth_comes_back(country_and_release: tuple[Country, TopDownRelease]) -> None:
+    country, release = country_and_release
+    with tempfile.TemporaryDirectory() as folder:
+        warehouse = written(Path(folder), release, country, scale=0.0)
+        estimate_all(warehouse, release)
+        for level in release.levels:
+            for histogram, found in estimated(warehouse, release, level).items():
+                assert np.array_equal(found, country.truth(histogram, level))
+
+
+def crowded() -> Country:
+    """Two states, five counties, fourteen blocks, with five types of dwelling, several in one block."""
+    random = np.random.default_rng(0)
+    return peopled(village().parents, [0, 1, 2, 5, 6], random, persons=1.0)
+
+
+ALL_IN_BLOCKS = dict.fromkeys((POPULATION, HOUSING_UNITS, GROUP_QUARTERS), "Block")
+
+
+def test_population_is_held_in_blocks_together_with_group_quarters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise drowns everything, so that counts of several types together have to be decided at every level but the
+    finest; a parent at a time or all at once."""
+    country = crowded()
+    release = release_of(country, ALL_IN_BLOCKS, rho=Fraction(1, 1000))
+    warehouse = written(tmp_path / "whole", release, country)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        sets = [limits.sets for limits in limits_of(session, release)["persons"]]
+    assert [each is not None for each in sets] == [True, True, True, False]
+    decided: list[int] = []
+
+    def spied(real: Any, *rest: Any) -> Any:
+        decided.append(len(real))
+        return nearest_counts(real, *rest)
+
+    monkeypatch.setattr("mechanisms.topdown.estimation.nearest_counts", spied)
+    whole = estimate_all(warehouse, release)
+    assert decided == [1, 2, 3]
+    require_constraints(warehouse, country, release)
+    assert broken(warehouse, release) == {}
+    monkeypatch.setattr(estimation, "PLACES_AT_A_TIME", 3)
+    monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
+    parts = estimate_all(written(tmp_path / "parts", release, country), release)
+    assert {level: (each.version, each.content) for level, each in parts.items()} == {
+        level: (each.version, each.content) for level, each in whole.items()
+    }
+
+
+def test_the_label_covers_what_types_may_have_together() -> None:
+    limits = Limits(np.zeros((2, 2), np.int64), np.ones((2, 2), np.int64), np.full(2, FREE))
+    sets = Sets(np.array([1]), np.array([[0, 0, 0, 1]]), np.array([[0, 1, 1, 1]]))
+    wider = replace(sets, most=np.array([[0, 1, 1, 2]]))
+    labels = {estimation._digest(replace(limits, sets=each)) for each in (None, sets, wider)}
+    assert len(labels) == 3
+
+
+def test_a_census_with_all_invariants_in_blocks_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From source files to publication; every block has in P1 as many persons as the files have."""
+    monkeypatch.setenv("STIRRED_TEST_MASTER_KEY", "5a" * 32)
+    files = with_quarters(census())
+    deployment = topdown_deployment(tmp_path / "deployment", files=files, invariants=ALL_IN_BLOCKS)
+    deployment.run(*TO_PUBLICATION)
+    with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        limits = limits_of(session, deployment.release)["persons"]
+    assert all(each.sets is not None for each in limits[:-1])
+    codes = deployment.release.spine["Block"].columns
+    block_of = {row["MAFID"]: "".join(row[code] for code in codes) for row in files["geo"]}
+    persons = dict.fromkeys(block_of.values(), 0) | Counter(block_of[row["MAFID"]] for row in files["persons"])
+    table = csv.DictReader(io.StringIO(deployment.published()["p1.csv"].decode()))
+    assert {row["geoid"]: int(row["P0010001"]) for row in table if row["level"] == "Block"} == persons
+    assert deployment.failed_checks() == set()
+
+
+def test_a_killed_run_goes_on_at_the_level_it_reached(tmp_path: Path, computed: list[str]) -> None:
+    country = village()
+    release = release_of(country)
+    whole = estimate_all(written(tmp_path / "whole", release, country), release)
+    warehouse = written(tmp_path / "killed", release, country)
+    for level in release.levels[:2]:
+        estimate_level(warehouse, release, level, silent)
+    computed.clear()
+    resumed = estimate_all(warehouse, release)
+    assert computed == ["County", "Block"]
+    assert {level: (each.version, each.content) for level, each in resumed.items()} == {
+        level: (each.version, each.content) for level, each in whole.items()
+    }
+    computed.clear()
+    assert estimate_all(warehouse, release) == resumed
+    assert computed == []
+
+
+def test_a_level_that_was_not_finished_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    country = village()
+    release = release_of(country)
+    warehouse = written(tmp_path, release, country)
+    before = estimate_level(warehouse, release, "Nation", silent)
+    monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
+
+    def killed(task: workers.Task) -> workers.Outcome:
+        if task.first:
+            raise KeyboardInterrupt
+        return workers.outcome(task)
+
+    estimate_level(warehouse, release, "State", silent)
+    with monkeypatch.context() as patched:
+        whole = workers.outcome
+        patched.setattr(workers, "outcome", lambda task: whole(task) if not task.first else killed(task))
+        with pytest.raises(KeyboardInterrupt):
+            estimate_level(warehouse, release, "County", silent)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert not session.columns(release.public("level_county"))
+        assert estimation.stored_estimation(session, release, "Nation") == before
+
+
+def test_another_draw_makes_every_level_again(tmp_path: Path, computed: list[str]) -> None:
+    country = village()
+    release = release_of(country)
+    warehouse = written(tmp_path, release, country, draw="one")
+    first = estimate_all(warehouse, release)
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        write_measurements(session, release, country, seed=1, draw="two")
+    computed.clear()
+    second = estimate_all(warehouse, release)
+    assert computed == list(release.levels)
+    assert all(first[level].version != second[level].version for level in release.levels)
+    assert all(first[level].content != second[level].content for level in release.levels[1:])
+
+
+@pytest.mark.parametrize("change", ["invariant", "spine", "method"])
+def test_whatever_estimates_depend_on_makes_them_again(
+    tmp_path: Path, computed: list[str], monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    country = village()
+    release = release_of(country)
+    warehouse = written(tmp_path, release, country)
+    estimate_all(warehouse, release)
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        if change == "invariant":
+            more = country.held(GROUP_QUARTERS, "Block")
+            fullest = np.unravel_index(
+                PERSONS.groups.answer(country.truth("persons", "Block"))[:, 1:].argmax(), more.shape
+            )
+            more[fullest] += 1
+            write_invariants(session, release, country, {GROUP_QUARTERS: more})
+        elif change == "spine":
+            counties = np.array([0, 0, 0, 1, 1])
+            write_spine(session, release, replace(country, parents=(country.parents[0], counties, country.parents[3])))
+    if change == "method":
+        monkeypatch.setattr(estimation, "VERSION", estimation.VERSION + 1)
+    computed.clear()
+    if change == "spine":
+        release = release_of(country, {HOUSING_UNITS: "Block", GROUP_QUARTERS: "Block"})
+        with warehouse.session(writes=Zone.PUBLIC) as session:
+            write_invariants(session, release, country)
+    estimate_all(warehouse, release)
+    assert computed == list(release.levels)
+
+
+def test_estimates_that_were_changed_afterwards_are_made_again(tmp_path: Path, computed: list[str]) -> None:
+    country = village()
+    release = release_of(country)
+    warehouse = written(tmp_path, release, country)
+    made = estimate_all(warehouse, release)
+    tamper(warehouse, release, "County", lambda rows: rows[1:])
+    tamper(warehouse, release, "Block", lambda rows: rows[1:])
+    with pytest.raises(StaleInputError, match=r"estimates of County .* materialize level_county first"):
+        estimate_level(warehouse, release, "Block", silent)
+    computed.clear()
+    again = estimate_all(warehouse, release)
+    assert computed == ["County", "Block"]
+    assert {level: each.content for level, each in again.items()} == {
+        level: each.content for level, each in made.items()
+    }
+
+
+def test_a_level_waits_for_the_one_above(tmp_path: Path) -> None:
+    country = village()
+    release = release_of(country)
+    warehouse = written(tmp_path, release, country)
+    with pytest.raises(StaleInputError, match=r"estimates of Nation .* materialize level_nation first"):
+        estimate_level(warehouse, release, "State", silent)
+
+
+@pytest.mark.parametrize("moment", ["reading", "writing"])
+def test_measurements_that_are_drawn_anew_meanwhile_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    country = village()
+    release = release_of(country)
+    warehouse = written(tmp_path, release, country)
+    for level in release.levels[:3]:
+        estimate_level(warehouse, release, level, silent)
+    monkeypatch.setattr(estimation, "PLACES_AT_A_TIME", 3)
+    monkeypatch.setattr(estimation, "SECONDS_BETWEEN_REPORTS", 0.0)
+
+    def interfering(done: int, parents: int) -> None:
+        if moment == "reading" or done == parents:
+            with warehouse.session(writes=Zone.PUBLIC) as session:
+                write_measurements(session, release, country, seed=5, draw="meanwhile")
+
+    with pytest.raises(StaleInputError, match="anew"):
+        estimate_level(warehouse, release, "Block", interfering)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert not session.columns(release.public("level_block"))
+
+
+def test_missing_measurements_are_refused(tmp_path: Path) -> None:
+    country = village()
+    release = release_of(country)
+    warehouse = written(tmp_path, release, country)
+    smaller = replace(country, parents=(*country.parents[:-1], country.parents[-1][:-1]))
+    smaller = replace(smaller, histograms={name: each[:-1] for name, each in country.histograms.items()})
+    for level in release.levels[:3]:
+        estimate_level(warehouse, release, level, silent)
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        write_measurements(session, release, smaller)
+    with pytest.raises(MeasurementError, match="persons Block"):
+        estimate_level(warehouse, release, "Block", silent)
+
+
+def test_how_many_processes_and_places_at_a_time_makes_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    country = village(seed=4)
+    release = release_of(country)
+    alone = estimate_all(written(tmp_path / "alone", release, country), release)
+    monkeypatch.setattr(estimation, "PLACES_AT_A_TIME", 3)
+    monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
+    warehouse = written(tmp_path / "together", release, country)
+    for level in release.levels[:-1]:
+        assert estimate_level(warehouse, release, level, silent).content == alone[level].content
+    together = replace(release, processes=2)
+    assert estimate_level(warehouse, together, "Block", silent).content == alone["Block"].content
+
+
+def cramped(tasks: int) -> Iterator[workers.Task]:
+    """Tasks that cannot be done: two units at least, and one at most."""
+    limits = Limits(np.full((1, 1), 2), np.full((1, 1), 1), np.full(1, FREE))
+    answers = {"detailed": np.zeros((1, UNITS.size), dtype=np.int32)}
+    for number in range(tasks):
+        names = (f"blocks of county {number:03}",)
+        families = Families(UNITS, names, np.array([0, 1]), {"detailed": Fraction(1)}, answers, limits, True, None)
+        yield workers.Task(number, 1, {"units": families})
+
+
+def test_what_a_process_cannot_solve_is_named() -> None:
+    with pytest.raises(NotSolvedError, match=r"^units of blocks of county 0\d\d: 1 children of 2 cells"):
+        list(workers.outcomes(cramped(30), 2))
+
+
+class Deadly:
+    """Ends the process that receives it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os._exit, (1,)
+
+
+def test_a_process_that_ends_before_its_time_is_an_error() -> None:
+    task = workers.Task(0, 1, cast(Any, Deadly()))
+    with pytest.raises(workers.WorkerError, match="killed, or out of memory"):
+        list(workers.outcomes(iter([task]), 2))
+
+
+def endless() -> None:
+    """Estimates without an end, in two processes, whose numbers are written out when there are some."""
+    tasks = (replace(next(cramped(1)), families={}, first=number) for number in itertools.count())
+    for number, _ in enumerate(workers.outcomes(tasks, 2)):
+        if number == 20:
+            print(*(process.pid for process in multiprocessing.active_children()), flush=True)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
+def test_the_processes_end_with_the_one_that_was_killed() -> None:
+    code = "from tests.assets.topdown.test_estimation import endless; endless()"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout
+        started = [int(number) for number in run.stdout.readline().split()]
+        run.kill()
+    assert len(started) == 2
+    deadline = time.monotonic() + 10
+    while any(map(runs, started)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(runs, started))
+
+
+def runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_progress_is_told_as_parents_are_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    country = village()
+    release = release_of(country)
+    warehouse = written(tmp_path, release, country)
+    for level in release.levels[:3]:
+        estimate_level(warehouse, release, level, silent)
+    monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
+    monkeypatch.setattr(estimation, "SECONDS_BETWEEN_REPORTS", 0.0)
+    told: list[tuple[int, int]] = []
+    estimate_level(warehouse, release, "Block", lambda done, parents: told.append((done, parents)))
+    assert told == [(done, 5) for done in range(1, 6)]
+
+
+def test_the_assets_tell_how_far_they_are_and_how_good_the_estimates_are(tmp_path: Path) -> None:
+    country = village()
+    release = release_of(country)
+    warehouse = written(tmp_path, release, country)
+    instance = dg.DagsterInstance.ephemeral()
+    quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    result = dg.materialize(build_estimates(release), quiet, instance=instance, resources={"warehouse": warehouse})
+    said = [event.user_message for event in instance.all_logs(result.run_id) if not event.is_dagster_event]
+    assert said == ["nation", "state: 1 of 1 nations", "county: 2 of 2 states", "block: 5 of 5 counties"]
+    metadata = {
+        event.asset_key.path[-1]: event.materialization.metadata
+        for event in result.get_asset_materialization_events()
+        if event.asset_key
+    }
+    assert list(metadata) == ["level_nation", "level_state", "level_county", "level_block"]
+    assert metadata["level_block"]["places"].value == 14
+    assert metadata["level_block"]["counties"].value == 5
+    assert cast(float, metadata["level_block"]["largest duality gap, relative"].value) <= 1e-9
+    assert broken(warehouse, release) == {}
+
+
+Rows = list[dict[str, Any]]
+
+
+def tamper(warehouse: Warehouse, release: TopDownRelease, level: str, change: Callable[[Rows], Rows]) -> None:
+    """Change the stored estimates of a level as whoever can write the file."""
+    table = release.public(release.estimates(level))
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        rows = change(session.arrow("warehouse/all", source=table).to_pylist())
+        session.create(table, "warehouse/all", source=session.register("changed", pa.Table.from_pylist(rows)))
+
+
+def more_of(histogram: str, by: int) -> Callable[[Rows], Rows]:
+    def change(rows: Rows) -> Rows:
+        row = next(row for row in rows if row["histogram"] == histogram)
+        row["count"] += by
+        return rows
+
+    return change
+
+
+def added(histogram: str, number: int, cell: int, count: float) -> Callable[[Rows], Rows]:
+    return lambda rows: [*rows, {"histogram": histogram, "number": number, "cell": cell, "count": count}]
+
+
+def without_type(rows: Rows) -> Rows:
+    """Nobody in prisons any more."""
+    return [row for row in rows if row["histogram"] != "persons" or row["cell"] // 252 != 1]
+
+
+MINOR_IN_NURSING_FACILITY = 3 * 252
+ADULT_IN_MILITARY_QUARTERS = 6 * 252 + 126
+
+TAMPERED = [
+    ("State", more_of("persons", 1), "exact_invariants", "population: places of State"),
+    ("Block", more_of("units", 1), "exact_invariants", "housing_units: places of Block"),
+    ("County", more_of("units", 1), "exact_invariants", "housing_units: places of County"),
+    ("County", more_of("persons", 1), "children_add_up", "cells of State that are not the sum of their counties"),
+    ("Block", lambda rows: rows[1:], "children_add_up", "cells of County"),
+    ("Block", more_of("persons", -1_000), "non_negative_integers", "counts of Block that are not positive: 1"),
+    ("Block", added("persons", 0, 0, 0.5), "non_negative_integers", "columns are not"),
+    ("Block", added("persons", 0, 0, 0), "non_negative_integers", "not positive"),
+    ("Block", added("persons", 0, 2016, 1), "non_negative_integers", "of no cell: 1"),
+    ("Block", added("horses", 0, 0, 1), "non_negative_integers", "of no cell: 1"),
+    ("Block", added("persons", 14, 0, 1), "non_negative_integers", "of no place: 1"),
+    ("Block", lambda rows: [*rows, rows[0]], "non_negative_integers", "there more than once: 1"),
+    ("County", added("persons", 0, MINOR_IN_NURSING_FACILITY, 2), "structural_zeros", "persons of County that the"),
+    ("Block", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "structural_zeros", "persons of a type and no dwell"),
+    ("Nation", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "structural_zeros", "group_quarters: places of Nat"),
+    ("Block", without_type, "inequalities", "group_quarters: places of Block with fewer persons"),
+    ("County", more_of("persons", 10**7), "inequalities", "places of County with over 99,999 persons"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def estimated_village(tmp_path_factory: pytest.TempPathFactory) -> tuple[Warehouse, TopDownRelease]:
+    country = village()
+    release = release_of(country)
+    warehouse = written(tmp_path_factory.mktemp("village"), release, country)
+    estimate_all(warehouse, release)
+    return warehouse, release
+
+
+@pytest.mark.parametrize(("level", "change", "promise", "says"), TAMPERED)
+def test_a_promise_is_broken_by_tables_that_break_it(
+    estimated_village: tuple[Warehouse, TopDownRelease],
+    level: str,
+    change: Callable[[Rows], Rows],
+    promise: str,
+    says: str,
+) -> None:
+    warehouse, release = estimated_village
+    assert broken(warehouse, release) == {}
+    kept: list[Rows] = []
+
+    def changed(rows: Rows) -> Rows:
+        kept.append([dict(row) for row in rows])
+        return change(rows)
+
+    tamper(warehouse, release, level, changed)
+    try:
+        found = broken(warehouse, release)
+        assert any(says in finding for finding in found[promise]), found
+    finally:
+        tamper(warehouse, release, level, lambda rows: kept[0])
+
+
+def limits_in(folder: Path, release: TopDownRelease, country: Country, said: dict[str, Any]) -> dict[str, Any]:
+    warehouse = Warehouse(folder=str(folder), threads=1)
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        write_spine(session, release, country)
+        write_invariants(session, release, country, said)
+        return limits_of(session, release)
+
+
+@settings(EXACT, max_examples=25)
+@given(countries(most_children=2), st.data())
+def test_what_can_be_met_is_accepted_and_what_cannot_is_refused(country: Country, data: st.DataObject) -> None:
+    """Facts are declared at random. Whether persons by type can be found for all blocks is decided by filling them up,
+    which is exact as totals are held for disjoint places; what is found is within the limits of every level."""
+    release = release_of(country, held(data.draw, country.levels))
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    invariants, blocks = release.design.invariants, country.places("Block")
+    said: dict[str, Any] = {}
+    lower, upper = np.zeros((blocks, TYPES), np.int64), np.full((blocks, TYPES), 10**9)
+    if GROUP_QUARTERS in invariants:
+        said[GROUP_QUARTERS] = random.integers(0, 2, (blocks, TYPES - 1)) * (random.random((blocks, TYPES - 1)) < 0.2)
+        lower[:, 1:], upper[:, 1:] = said[GROUP_QUARTERS], 99_999 * said[GROUP_QUARTERS]
+    if HOUSING_UNITS in invariants:
+        said[HOUSING_UNITS] = random.integers(0, 2, (blocks, 1))
+        upper[:, 0] = 99_999 * said[HOUSING_UNITS][:, 0]
+    possible, filled = True, lower.copy()
+    if POPULATION in invariants:
+        level = invariants[POPULATION]
+        said[POPULATION] = random.integers(0, 4, (country.places(level), 1)) * random.integers(1, 3)
+        place_of = np.arange(blocks)
+        for depth in range(len(country.parents) - 1, release.levels.index(level) - 1, -1):
+            place_of = country.parents[depth][place_of]
+        for place, (total,) in enumerate(said[POPULATION]):
+            for block in np.flatnonzero(place_of == place):
+                for kind in range(TYPES):
+                    lacking = total - filled[place_of == place].sum()
+                    filled[block, kind] += max(0, min(lacking, upper[block, kind] - filled[block, kind]))
+            possible &= filled[place_of == place].sum() == total
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            limits = limits_in(Path(folder), release, country, said)
+        except InfeasibleError:
+            assert not possible
+            return
+    assert possible
+    for level, each in zip(release.levels, limits["persons"], strict=True):
+        found = country.added_up(filled, level)
+        assert np.all((each.lower <= found) & (found <= each.upper))
+        assert np.all((each.totals == -1) | (each.totals == found.sum(axis=1)))
+    for level, each in zip(release.levels, limits["units"], strict=True):
+        if HOUSING_UNITS in invariants:
+            assert np.array_equal(each.totals, country.added_up(said[HOUSING_UNITS], level)[:, 0])
+        else:
+            assert np.all(each.totals == -1)
+            assert each.upper.min() >= 10**9
+
+
+def one_less(counts: Any, place: int) -> Any:
+    changed = counts.copy()
+    changed[place] = 0
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("level", "population", "says"),
+    [
+        ("Block", 0, r"persons .*: Block: the fixed total is less than the lower bounds' sum, in \d+ of 14 places"),
+        ("State", 0, r"persons .*: State: the fixed total is less than the lower bounds' sum, in 2 of 2 places"),
+        ("Nation", 10**12, r"persons .*: Nation: the fixed total is more than the upper bounds' sum, in 1 of 1 places"),
+    ],
+)
+def test_a_population_that_facilities_and_housing_contradict_is_refused(
+    tmp_path: Path, level: str, population: int, says: str
+) -> None:
+    country = village()
+    release = release_of(country, PRODUCTION_LIKE | {POPULATION: level})
+    said = {POPULATION: np.full((country.places(level), 1), population)}
+    with pytest.raises(InfeasibleError, match=says.replace("places", "units")):
+        limits_in(tmp_path, release, country, said)
+
+
+def test_a_facility_in_a_block_without_persons_is_refused(tmp_path: Path) -> None:
+    country = village()
+    release = release_of(country, PRODUCTION_LIKE | {POPULATION: "Block"})
+    block = int(np.flatnonzero(country.facilities.sum(axis=1))[0])
+    persons = country.held(POPULATION, "Block")
+    persons[block] = 0
+    with pytest.raises(InfeasibleError, match=r"village/redistricting: invariants: .*Block.* in 1 of 14 units"):
+        limits_in(tmp_path, release, country, {POPULATION: persons})
+
+
+def test_counts_that_are_missing_are_refused(tmp_path: Path) -> None:
+    country = village()
+    release = release_of(country)
+    said = {HOUSING_UNITS: country.held(HOUSING_UNITS, "Block")[:-1]}
+    with pytest.raises(InfeasibleError, match="housing_units: 13 counts, not 1 for each of 14 places"):
+        limits_in(tmp_path, release, country, said)
+
+
+def test_without_an_invariant_bounds_add_up_exactly_and_rule_out_nothing() -> None:
+    assert unbounded(14, TYPES) == 10**9
+    most = unbounded(10**7, TYPES)
+    assert 10**8 <= most <= 2**53 // (10**7 * TYPES)

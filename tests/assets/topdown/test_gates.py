@@ -1,0 +1,464 @@
+"""The gates of a redistricting release: what is altered by hand, or drawn by a wrong mechanism, is told and not
+published.
+
+A release of two levels is published once. Every test alters its stored tables with DuckDB itself, past every safeguard,
+and asks every promise; then the publication alone is made again. Afterwards the deployment's files are put back. Wrong
+mechanisms are put in place of the right one, and a new release is run.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from assets.topdown.release import TopDownRelease
+from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.reader import WordSource
+from mechanisms.topdown import noise
+from resources.custody import CustodyMode
+from tests.deployments import Deployment, refuses_to_publish
+from tests.gates import Tampering, broken, executes, in_confidence, keep, put_back
+from tests.phsafe_deployments import census, changed
+from tests.topdown_deployments import TWO_LEVELS, TWO_LEVELS_TO_PUBLICATION, topdown_deployment, with_quarters
+
+TopDownDeployment = Deployment[TopDownRelease]
+
+CONFIDENTIAL = "confidential.town__redistricting"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def same_draws_in_every_run() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STIRRED_TEST_MASTER_KEY", "5a" * 32)
+        yield
+
+
+def kept(root: Path, **changes: Any) -> TopDownDeployment:
+    deployment = topdown_deployment(root / "deployment", **(TWO_LEVELS | {"products": FEWER_PRODUCTS} | changes))
+    deployment.run(*TWO_LEVELS_TO_PUBLICATION)
+    keep(deployment)
+    return deployment
+
+
+@pytest.fixture(scope="module")
+def kept_escrowed(tmp_path_factory: pytest.TempPathFactory) -> TopDownDeployment:
+    return kept(tmp_path_factory.mktemp("escrowed"))
+
+
+@pytest.fixture(scope="module")
+def kept_ephemeral(tmp_path_factory: pytest.TempPathFactory) -> TopDownDeployment:
+    return kept(tmp_path_factory.mktemp("ephemeral"), custody="ephemeral")
+
+
+@pytest.fixture
+def escrowed(kept_escrowed: TopDownDeployment) -> Iterator[TopDownDeployment]:
+    yield kept_escrowed
+    put_back(kept_escrowed)
+
+
+@pytest.fixture
+def ephemeral(kept_ephemeral: TopDownDeployment) -> Iterator[TopDownDeployment]:
+    yield kept_ephemeral
+    put_back(kept_ephemeral)
+
+
+DRAW = {"settled", "replay"}
+PLACES = {"charge_present", "charge_as_allocated", *DRAW}
+"""What rests on the draw's name, which spine and invariants enter into."""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """What somebody alters, and the promises that this breaks: exactly these."""
+
+    name: str
+    alter: Tampering
+    promises: set[str]
+    says: str = ""
+
+
+MOVED = """
+    UPDATE level_block SET number = (
+        SELECT min(number) FROM level_block WHERE histogram = 'units' AND number NOT IN (
+            SELECT number FROM level_block WHERE histogram = 'persons' AND cell = 126
+        )
+    )
+    WHERE rowid = (SELECT min(rowid) FROM level_block WHERE histogram = 'persons' AND cell = 126)
+"""
+"""White adults in households, to a block that has housing units and none of them."""
+
+FEWER_PRODUCTS = [
+    "P1",
+    "P5",
+    "H1",
+    "persons",
+    "units",
+    "noisy_measurements",
+    "population",
+    "housing_units",
+    "group_quarters",
+]
+BROKEN = [
+    Broken(
+        "a code lost in the CEF",
+        in_confidence("UPDATE confidential.town.persons SET CENRACE = NULL WHERE rowid = 3"),
+        {"schema_and_keys", "histograms_of_the_cef"},
+    ),
+    Broken(
+        "a person of the CEF made older",
+        in_confidence("UPDATE confidential.town.persons SET QAGE = 60 WHERE QAGE < 18 AND RELSHIP = '25'"),
+        {"structure", "histograms_of_the_cef"},
+    ),
+    Broken(
+        "a unit of the CEF moved to a block of its own",
+        in_confidence("UPDATE confidential.town.units SET TABBLK = '9999' WHERE rowid = 0"),
+        {"spine_of_the_cef", "histograms_of_the_cef", "invariants_of_the_cef"},
+    ),
+    Broken(
+        "a histogram",
+        in_confidence(f"UPDATE {CONFIDENTIAL}.histograms SET count = count + 1 WHERE rowid = 0"),
+        {"histograms_of_the_cef", "histograms_as_charged", "replay"},
+    ),
+    Broken(
+        "minors in a nursing facility",
+        in_confidence(f"INSERT INTO {CONFIDENTIAL}.histograms VALUES ('persons', 0, 756, 3)"),
+        {"histograms_of_the_cef", "no_impossible_records", "histograms_as_charged", "replay"},
+    ),
+    Broken(
+        "an invariant",
+        executes("UPDATE invariants SET count = count + 1 WHERE invariant = 'population'"),
+        {"invariants_of_the_cef", *PLACES, "estimates_as_made", "tables_of_microdata", "invariants_exact"},
+    ),
+    Broken(
+        "an invariant that is not declared",
+        executes(
+            "INSERT INTO invariants SELECT 'population', 'Block', number, geoid, 0, 17 FROM spine WHERE level = 'Block'"
+        ),
+        {
+            "invariants_of_the_cef",
+            "invariants_declared",
+            *PLACES,
+            "estimates_as_made",
+            "tables_of_microdata",
+            "invariants_exact",
+        },
+    ),
+    Broken(
+        "an invariant of one place left out",
+        executes("DELETE FROM invariants WHERE invariant = 'housing_units' AND number = 3"),
+        {
+            "invariants_of_the_cef",
+            "invariants_declared",
+            *PLACES,
+            "estimates_as_made",
+            "tables_of_microdata",
+            "feasible",
+            "invariants_exact",
+            "structural_zeros",
+        },
+    ),
+    Broken(
+        "a facility where the population is nobody",
+        executes("UPDATE invariants SET count = 0 WHERE invariant = 'population'"),
+        {"invariants_of_the_cef", *PLACES, "estimates_as_made", "tables_of_microdata", "feasible", "invariants_exact"},
+    ),
+    Broken(
+        "a place of the spine renamed",
+        executes("UPDATE spine SET geoid = 'elsewhere' WHERE level = 'Block' AND number = 3"),
+        {
+            "spine_of_the_cef",
+            "histograms_of_the_cef",
+            "invariants_of_the_cef",
+            *PLACES,
+            "estimates_as_made",
+            "measured_everywhere",
+            "microdata_of_estimates",
+            "tables_of_microdata",
+            "tables_agree",
+        },
+    ),
+    Broken(
+        "the version of the histograms",
+        executes("UPDATE histograms_version SET version = repeat('cd', 32)"),
+        {"charge_present", "charge_as_allocated", "histograms_as_charged", *DRAW},
+    ),
+    Broken(
+        "a measurement",
+        executes(
+            "UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1) "
+            "WHERE query = 'total' AND number = 3"
+        ),
+        DRAW,
+    ),
+    Broken(
+        "measurements without noise",
+        executes(
+            "UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: 0::INTEGER) "
+            "WHERE query = 'detailed'"
+        ),
+        {*DRAW, "noise_as_declared"},
+    ),
+    Broken(
+        "a measurement left out",
+        executes("DELETE FROM noisy_measurements WHERE query = 'total' AND number = 3"),
+        {*DRAW, "measured_everywhere", "noise_as_declared"},
+    ),
+    Broken(
+        "a measurement with a cell too few",
+        executes("UPDATE noisy_measurements SET answers = answers[2:] WHERE query = 'detailed' AND number = 3"),
+        {*DRAW, "measured_everywhere", "noise_as_declared"},
+    ),
+    Broken(
+        "a measurement twice",
+        executes("INSERT INTO noisy_measurements FROM noisy_measurements WHERE query = 'total' AND number = 3"),
+        {*DRAW, "measured_everywhere", "noise_as_declared"},
+    ),
+    Broken(
+        "a measurement of a query that is not declared",
+        executes(
+            "INSERT INTO noisy_measurements SELECT histogram, level, 'hhgq', number, geoid, answers[:8] "
+            "FROM noisy_measurements WHERE query = 'detailed' AND histogram = 'persons'"
+        ),
+        {"measured_everywhere"},
+    ),
+    Broken(
+        "a measurement under another place's code",
+        executes("UPDATE noisy_measurements SET geoid = '100010000011001' WHERE number = 7 AND level = 'Block'"),
+        {"measured_everywhere"},
+    ),
+    Broken(
+        "the label of another draw",
+        executes("UPDATE draw SET draw_id = repeat('ab', 32)"),
+        {*DRAW, "estimates_as_made"},
+    ),
+    Broken(
+        "persons moved to another block",
+        executes(MOVED),
+        {"estimates_as_made", "microdata_of_estimates"},
+    ),
+    Broken(
+        "a person more in one block",
+        executes("UPDATE level_block SET count = count + 1 WHERE histogram = 'persons' AND rowid = 20"),
+        {"estimates_as_made", "children_add_up", "microdata_of_estimates"},
+    ),
+    Broken(
+        "a negative estimate",
+        executes("UPDATE level_block SET count = -count WHERE histogram = 'persons' AND rowid = 20"),
+        {"estimates_as_made", "children_add_up", "whole_numbers", "microdata_of_estimates"},
+    ),
+    Broken(
+        "a housing unit moved to another block",
+        executes("UPDATE level_block SET number = number + 1 WHERE histogram = 'units' AND number = 3"),
+        {"estimates_as_made", "invariants_exact", "whole_numbers", "microdata_of_estimates"},
+    ),
+    Broken(
+        "minors moved to nursing facilities",
+        executes("UPDATE level_block SET cell = 756 + cell % 252 WHERE histogram = 'persons' AND cell < 126"),
+        {"estimates_as_made", "children_add_up", "structural_zeros", "microdata_of_estimates"},
+    ),
+    Broken(
+        "group quarters emptied",
+        executes("UPDATE level_block SET cell = cell % 252 WHERE histogram = 'persons' AND cell >= 252"),
+        {"estimates_as_made", "children_add_up", "whole_numbers", "inequalities", "microdata_of_estimates"},
+    ),
+    Broken(
+        "a record of another race",
+        executes("UPDATE persons SET cenrace = (cenrace + 1) % 63 WHERE record = 7"),
+        {"microdata_of_estimates", "tables_of_microdata"},
+    ),
+    Broken(
+        "a cell of a table",
+        executes("UPDATE p1 SET P0010003 = P0010003 + 1 WHERE level = 'Nation'"),
+        {"tables_of_microdata", "tables_agree"},
+    ),
+    Broken(
+        "a charge made smaller",
+        executes(
+            "UPDATE ledger.entries SET specification = replace(specification, '11/5', '1/5')",
+            zone="ledger",
+        ),
+        {"charge_present", "charge_as_allocated", *DRAW, "within_cap", "ledger_intact"},
+        says="the ledger is not intact",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.name)
+def test_what_is_altered_by_hand_breaks_its_promises_and_no_others(escrowed: TopDownDeployment, case: Broken) -> None:
+    case.alter(escrowed)
+    assert broken(escrowed) == case.promises
+
+
+ONE_OF_EVERY_STAGE = {
+    "a unit of the CEF moved to a block of its own",
+    "a histogram",
+    "an invariant that is not declared",
+    "a measurement",
+    "minors moved to nursing facilities",
+    "a record of another race",
+    "a cell of a table",
+    "a charge made smaller",
+}
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in BROKEN if case.name in ONE_OF_EVERY_STAGE], ids=lambda case: case.name
+)
+def test_what_breaks_a_promise_is_not_published(escrowed: TopDownDeployment, case: Broken) -> None:
+    case.alter(escrowed)
+    refuses_to_publish(escrowed, case.promises, case.says)
+
+
+def test_every_promise_is_a_blocking_check_that_one_of_these_breaks(escrowed: TopDownDeployment) -> None:
+    """`confidentiality` has a module of its own."""
+    graph, names = escrowed.definitions.resolve_asset_graph(), set()
+    for gate in escrowed.context.method.gates():
+        (key,) = (key for key in graph.asset_check_keys if key.name == gate.name)
+        assert key.asset_key.path[-1] == gate.stage
+        assert graph.get(key).blocking
+        names.add(gate.name)
+    assert names - {"confidentiality"} == set().union(*(case.promises for case in BROKEN))
+    assert escrowed.failed_checks() == set()
+
+
+def test_products_made_anew_from_altered_measurements_do_not_pass(escrowed: TopDownDeployment) -> None:
+    """All tables agree with each other: only the ledger and the draw made again can tell."""
+    executes("UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1) WHERE number = 3")(
+        escrowed
+    )
+    stages = ("level_nation", "level_block", "microdata", "tables", "publication")
+    refuses_to_publish(escrowed, DRAW, "", *stages)
+
+
+def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: TopDownDeployment) -> None:
+    executes("UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1) WHERE number = 3")(
+        ephemeral
+    )
+    assert broken(ephemeral) == {"settled"}
+    refuses_to_publish(ephemeral, {"settled"}, "")
+
+
+def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephemeral: TopDownDeployment) -> None:
+    ephemeral.context.custody.draw_key(ephemeral.ledger[0].draw_id, CustodyMode.EPHEMERAL)
+    assert broken(ephemeral) == {"key_gone"}
+    refuses_to_publish(ephemeral, {"key_gone"}, "")
+
+
+FEWER = {"population": "Nation", "housing_units": "Block"}
+LESS = TWO_LEVELS["persons"] | {"rho": 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "promises"),
+    [
+        ({"dataset": {"cap": {"rho": 1}}}, {"within_cap"}),
+        ({"persons": LESS}, {*PLACES, "estimates_as_made", "noise_as_declared", "tables_of_microdata"}),
+        (
+            {"invariants": FEWER, "products": FEWER_PRODUCTS[:-1]},
+            {"invariants_of_the_cef", "invariants_declared", *PLACES, "estimates_as_made"},
+        ),
+    ],
+    ids=["cap", "budget", "an invariant fewer"],
+)
+def test_what_is_declared_afterwards_is_not_what_was_published(
+    escrowed: TopDownDeployment, changes: dict[str, Any], promises: set[str]
+) -> None:
+    deployment = topdown_deployment(escrowed.root, **(TWO_LEVELS | {"products": FEWER_PRODUCTS} | changes))
+    assert broken(deployment) == promises
+    refuses_to_publish(deployment, promises, "")
+
+
+def test_a_deployment_with_a_leak_in_it_does_not_publish(escrowed: TopDownDeployment) -> None:
+    """Exact histograms as a further parent of the tables, as a careless hand would add them."""
+    careless = escrowed.definitions.map_resolved_asset_specs(
+        func=lambda spec: (
+            spec.merge_attributes(deps=[escrowed.key("histograms")]) if spec.key == escrowed.key("tables") else spec
+        )
+    )
+    refuses_to_publish(replace(escrowed, definitions=careless), {"confidentiality"}, "")
+
+
+def test_a_whole_run_puts_right_what_was_altered(escrowed: TopDownDeployment) -> None:
+    """The stages are made anew from the source: nothing altered by hand survives them, and nothing is charged."""
+    before, ledger = escrowed.published(), escrowed.ledger
+    for case in BROKEN:
+        if case.name in {"a histogram", "an invariant", "a measurement", "a person more in one block"}:
+            case.alter(escrowed)
+    escrowed.run(*TWO_LEVELS_TO_PUBLICATION)
+    assert escrowed.failed_checks() == set()
+    assert escrowed.published() == before
+    assert escrowed.ledger == ledger
+
+
+# Wrong mechanisms
+
+right_sample = DiscreteGaussian.sample
+
+
+def no_noise(noise: DiscreteGaussian, count: int, stream: WordSource) -> NDArray[np.int64]:
+    return np.zeros(count, np.int64)
+
+
+def noise_twice_as_wide(noise: DiscreteGaussian, count: int, stream: WordSource) -> NDArray[np.int64]:
+    return right_sample(DiscreteGaussian(4 * noise.variance), count, stream)
+
+
+@pytest.mark.parametrize("wrong", [no_noise, noise_twice_as_wide])
+def test_a_wrong_sampler_is_stopped_by_the_distribution_of_its_noise(
+    wrong: Callable[[DiscreteGaussian, int, WordSource], NDArray[np.int64]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The gate draws again with the same sampler, so that only chi-square can tell."""
+    monkeypatch.setattr(DiscreteGaussian, "sample", wrong)
+    stopped(topdown_deployment(tmp_path, **TWO_LEVELS), "noisy_measurements", {"noise_as_declared"})
+
+
+def test_one_place_left_out_of_the_noise_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries of the block level without noise in a place: the ledger's replay makes the same mistake."""
+    right = noise.Noise.of_next
+
+    def careless(self: noise.Noise, measured: Any, units: int) -> NDArray[np.int64]:
+        drawn = right(self, measured, units)
+        return np.zeros_like(drawn) if measured.query == "hispanic * cenrace" else drawn
+
+    monkeypatch.setattr(noise.Noise, "of_next", careless)
+    stopped(topdown_deployment(tmp_path, **TWO_LEVELS), "noisy_measurements", {"noise_as_declared"})
+
+
+def stopped(deployment: TopDownDeployment, at: str, gates: set[str]) -> None:
+    """The run fails at the checks of a stage: what follows it is not made, and nothing is published."""
+    stages = TWO_LEVELS_TO_PUBLICATION
+    result = deployment.run(*stages, raise_on_error=False)
+    assert not result.success
+    assert {check.check_name for check in result.get_asset_check_evaluations() if not check.passed} == gates
+    assert not deployment.executed(result) & set(stages[stages.index(at) + 1 :]) - {"invariants"}
+    assert deployment.published() == {}
+
+
+def test_what_cannot_be_met_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    """A facility in a block whose population is held at nobody, by invariants that contradict each other."""
+    deployment = topdown_deployment(tmp_path, **TWO_LEVELS)
+    deployment.run("cef", "spine", "histograms", "invariants")
+    executes("UPDATE invariants SET count = 3 WHERE invariant = 'population'")(deployment)
+    said = deployment.refusal("charge")
+    assert "persons" in said
+    assert "Nation" in said
+    assert deployment.ledger == ()
+    assert deployment.published() == {}
+
+
+def test_minors_in_a_nursing_facility_are_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    def younger(rows: list[dict[str, str]]) -> None:
+        for row in rows:
+            if row["RELSHIP"] == "37" and row["QAGE"] == "80":
+                row["QAGE"] = "17"
+
+    deployment = topdown_deployment(tmp_path, files=changed(with_quarters(census()), persons=younger), **TWO_LEVELS)
+    result = deployment.run(*TWO_LEVELS_TO_PUBLICATION, raise_on_error=False)
+    assert not result.success
+    assert deployment.ledger == ()

@@ -1,0 +1,720 @@
+"""Whole redistricting releases by TopDown, from source files to publication, against counts of the test's own.
+
+What is expected is counted from the rows that the files were written from, noise is drawn again from the draw's key,
+and tables are counted from the published microdata; none of the project's SQL takes part. Levels, queries, budgets,
+tables and races are written down here a second time.
+"""
+
+import json
+import re
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cache
+from hashlib import sha256
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from frictionless import validate
+from numpy.typing import NDArray
+
+from assets.topdown import estimation
+from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.stream import RandomStream
+from tests.assets.topdown.oracle import (
+    ATTRIBUTES,
+    BLOCK,
+    COUNTED,
+    NATION_AND_BLOCK,
+    NURSING,
+    PUBLISHED,
+    SIZES,
+    TYPES,
+    Case,
+    TopDownDeployment,
+    budgets_of,
+    by_prefix,
+    nothing_held,
+    other_invariants,
+    production,
+    rows_of,
+    spread,
+)
+from tests.phsafe_deployments import Files, census, changed
+from tests.topdown_deployments import TO_DRAW, TWO_LEVELS, topdown_deployment, with_quarters
+
+CASES = [production, other_invariants, by_prefix, nothing_held]
+Cases = Callable[[Callable[[Path], Case]], Case]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def same_draws_in_every_run() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STIRRED_TEST_MASTER_KEY", "5a" * 32)
+        yield
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
+    """Each case, run once."""
+
+    @cache
+    def made(make: Callable[[Path], Case]) -> Case:
+        return make(tmp_path_factory.mktemp("deployment")).publish()
+
+    return made
+
+
+@pytest.fixture(scope="module", params=CASES, ids=[make.__name__ for make in CASES])
+def published(request: pytest.FixtureRequest, cases: Cases) -> Case:
+    return cases(request.param)
+
+
+@pytest.fixture(scope="module")
+def of_production(cases: Cases) -> Case:
+    return cases(production)
+
+
+@pytest.fixture(scope="module")
+def prefixed(cases: Cases) -> Case:
+    return cases(by_prefix)
+
+
+# What is published
+
+
+def test_these_files_are_published_and_no_others(published: Case) -> None:
+    names = {*published.products, "spine", "queries", "query_cells"}
+    files = {f"{name}.{ending}" for name in names for ending in ("csv", "parquet")} - {"noisy_measurements.csv"}
+    whole = {"certificate.html", "certificate.json", "datapackage.json", "SHA256SUMS"}
+    assert set(published.deployment.published()) == files | whole
+
+
+def test_the_checksums_are_those_of_all_files(published: Case) -> None:
+    files = published.deployment.published()
+    lines = files.pop("SHA256SUMS").decode().splitlines()
+    listed = {name: digest for digest, name in (line.split("  ") for line in lines)}
+    assert listed == {name: sha256(content).hexdigest() for name, content in files.items()}
+
+
+def test_the_data_package_is_valid(published: Case) -> None:
+    report = validate(str(published.deployment.release.folder / "datapackage.json"))
+    assert report.valid, report.flatten(["type", "title", "note"])
+    tables = {task.place for task in report.tasks if task.type == "table"}
+    assert tables >= {path for path in published.deployment.published() if path.endswith(".csv")}
+
+
+def test_csv_and_parquet_hold_the_same_rows(published: Case) -> None:
+    for path in published.deployment.release.folder.glob("*.parquet"):
+        if path.stem != "noisy_measurements":
+            rows = [[written(value) for value in row.values()] for row in pq.read_table(path).to_pylist()]
+            assert rows == [list(row.values()) for row in rows_of(published.deployment, path.stem)]
+
+
+def written(value: Any) -> str:
+    """A value as CSV has it."""
+    if value is None:
+        return ""
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
+def test_the_spine_has_every_place_of_a_unit_once_below_the_place_it_lies_in(published: Case) -> None:
+    rows = {(row["level"], int(row["number"])): row for row in rows_of(published.deployment, "spine")}
+    levels = list(published.levels)
+    expected = {(level, number) for level in levels for number in range(len(published.places[level]))}
+    assert rows.keys() == expected
+    parent_of = {
+        (level, places[level]): places[above]
+        for places in published.places_of.values()
+        for above, level in pairwise(levels)
+    }
+    for (level, number), row in rows.items():
+        depth = levels.index(level)
+        assert (row["geoid"], int(row["depth"])) == (published.places[level][number], depth)
+        if depth:
+            above = levels[depth - 1]
+            assert published.places[above][int(row["parent"])] == parent_of[level, row["geoid"]]
+        else:
+            assert row["parent"] == ""
+
+
+def test_the_census_of_production_is_one_in_which_levels_differ(of_production: Case) -> None:
+    """Or a level could be taken for another unnoticed: each has more places than the one above, of unequal size."""
+    sizes = [len(places) for places in of_production.places.values()]
+    assert sizes == sorted(set(sizes))
+    assert len({geoid[-4:] for geoid in of_production.places["Block"]}) < sizes[-1] / 2, "codes of blocks recur"
+    assert 0 in of_production.count("units", "Block").values(), "a block of group quarters alone"
+    assert any(not lived for lived in empty_facilities(of_production)), "group quarters that nobody lives in"
+    types = Counter(codes[0] for _, codes in of_production.records["persons"])
+    assert set(types) == {0, *TYPES}
+    assert {row["QAGE"] for row in of_production.files["persons"]} >= {"17", "18"}, "on both sides of voting age"
+
+
+def empty_facilities(case: Case) -> list[bool]:
+    lived_in = {row["MAFID"] for row in case.files["persons"]}
+    return [row["MAFID"] in lived_in for row in case.files["units"] if row["RTYPE"] == "4"]
+
+
+# Exact counts
+
+
+def test_the_histograms_are_those_of_the_files(published: Case) -> None:
+    """Cell by cell and block by block; the number of a cell is that of its codes, the last changing fastest."""
+    with published.deployment.opened("confidential") as connection:
+        rows = connection.execute("FROM confidential.town__redistricting.histograms").fetchall()
+    expected: Counter[tuple[str, int, int]] = Counter()
+    for histogram, records in published.records.items():
+        sizes = [SIZES[name] for name in ATTRIBUTES[histogram]]
+        for block, codes in records:
+            cell = 0
+            for size, own in zip(sizes, codes, strict=True):
+                cell = cell * size + own
+            expected[histogram, published.places[published.finest].index(block), cell] += 1
+    assert len(rows) == len(expected)
+    assert {tuple(row[:3]): row[3] for row in rows} == expected
+
+
+def test_what_is_held_is_exactly_what_is_declared_and_counted(published: Case) -> None:
+    with published.deployment.opened() as connection:
+        rows = connection.execute("FROM invariants").fetchall()
+    expected = {}
+    for name, level in published.invariants.items():
+        for number, geoid in enumerate(published.places[level]):
+            for category, count in held(published, name, geoid).items():
+                expected[name, level, number, geoid, category] = count
+    assert len(rows) == len(expected)
+    assert {row[:5]: row[5] for row in rows} == expected
+
+
+def held(case: Case, name: str, geoid: str) -> dict[int, int]:
+    """By category, the count of a place of the level at which a statistic is held."""
+    if name == "group_quarters":
+        return {kind: case.facilities[geoid, kind] for kind in TYPES}
+    histogram = "persons" if name == "population" else "units"
+    return {0: case.count(histogram, case.invariants[name])[geoid]}
+
+
+def test_held_statistics_are_published_if_they_are_products(published: Case) -> None:
+    for name in published.invariants.keys() & published.products:
+        level = published.invariants[name]
+        found = {
+            (row["level"], row["geoid"], int(row.get("category", 0))): int(row["count"])
+            for row in rows_of(published.deployment, name)
+        }
+        assert found == {
+            (level, geoid, category): count
+            for geoid in published.places[level]
+            for category, count in held(published, name, geoid).items()
+        }
+
+
+# Noisy measurements
+
+
+def names_of(histogram: str, query: str) -> tuple[str, ...]:
+    """The attributes and recodes that a query's cells are by."""
+    return {"total": (), "detailed": ATTRIBUTES[histogram]}.get(query, tuple(query.split(" * ")))
+
+
+def told(histogram: str, codes: Sequence[int]) -> dict[str, int]:
+    """All codes of a record, recodes among them."""
+    found = dict(zip(ATTRIBUTES[histogram], codes, strict=True))
+    if "hhgq" in found:
+        found["hhinstlevels"] = 0 if found["hhgq"] == 0 else 1 if found["hhgq"] <= 4 else 2
+    return found
+
+
+def positions(case: Case) -> dict[tuple[str, str], dict[tuple[int, ...], int]]:
+    """By query: where the answer stands that counts the records with some codes, as the publication says."""
+    found: dict[tuple[str, str], dict[tuple[int, ...], int]] = defaultdict(dict)
+    for row in rows_of(case.deployment, "query_cells"):
+        histogram, query = row["histogram"], row["query"]
+        codes = tuple(int(row[name]) for name in names_of(histogram, query))
+        assert codes not in found[histogram, query]
+        found[histogram, query][codes] = int(row["position"])
+    return found
+
+
+def measurements(case: Case) -> dict[tuple[str, str, str], NDArray[np.int64]]:
+    """By histogram, level and query, the answers of all places in order; no place may be there twice."""
+    found: dict[tuple[str, str, str], dict[str, list[int]]] = defaultdict(dict)
+    for row in pq.read_table(case.deployment.release.folder / "noisy_measurements.parquet").to_pylist():
+        label = (row["histogram"], row["level"], row["query"])
+        assert row["geoid"] not in found[label]
+        assert case.places[row["level"]][row["number"]] == row["geoid"]
+        found[label][row["geoid"]] = row["answers"]
+    return {
+        label: np.array([of_places[geoid] for geoid in case.places[label[1]]]) for label, of_places in found.items()
+    }
+
+
+def test_every_answer_is_said_to_count_the_codes_of_its_query_all_of_them_once(published: Case) -> None:
+    found = positions(published)
+    asked = {(histogram, query) for histogram, budget in published.budgets.items() for _, query in budget.parts()}
+    assert found.keys() == asked
+    for (histogram, query), of_codes in found.items():
+        names = names_of(histogram, query)
+        assert len(of_codes) == prod(SIZES[name] for name in names)
+        assert sorted(of_codes.values()) == list(range(len(of_codes)))
+        assert all(0 <= own < SIZES[name] for codes in of_codes for name, own in zip(names, codes, strict=True))
+
+
+def test_a_code_that_is_told_of_an_answer_is_that_of_all_it_counts(published: Case) -> None:
+    """Also a recode that follows from what the query names, and no code that does not."""
+    for row in rows_of(published.deployment, "query_cells"):
+        names = set(names_of(row["histogram"], row["query"]))
+        names |= {"hhinstlevels"} if "hhgq" in names else set()
+        assert {name for name in SIZES if row[name] != ""} == names
+        if "hhgq" in names:
+            assert int(row["hhinstlevels"]) == [0, 1, 1, 1, 1, 2, 2, 2][int(row["hhgq"])]
+
+
+def test_measurement_less_exact_answer_is_the_noise_of_the_draws_key(published: Case) -> None:
+    """A stream for each histogram, level and query, named for it; by place and cell. Zeros are measured too."""
+    assert sha256(published.key).hexdigest() == published.deployment.ledger[0].commitment
+    where, measured = positions(published), measurements(published)
+    rows = rows_of(published.deployment, "queries")
+    assert measured.keys() == {(row["histogram"], row["level"], row["query"]) for row in rows}
+    noisy = 0
+    for row in rows:
+        histogram, level, query = row["histogram"], row["level"], row["query"]
+        cells, places = where[histogram, query], published.places[level]
+        numbers = {geoid: number for number, geoid in enumerate(places)}
+        exact = np.zeros((len(places), len(cells)), dtype=np.int64)
+        for geoid, codes in published.at(histogram, level):
+            all_codes = told(histogram, codes)
+            exact[numbers[geoid], cells[tuple(all_codes[name] for name in names_of(histogram, query))]] += 1
+        distribution = DiscreteGaussian(Fraction(row["parameter"]))
+        stream = RandomStream(published.key, f"TopDown {histogram} {level} {query}")
+        noise = distribution.sample(exact.size, stream).reshape(exact.shape)
+        assert np.array_equal(measured[histogram, level, query] - exact, noise)
+        noisy += int(np.count_nonzero(noise))
+    assert noisy > 10_000
+
+
+def variance(parameter: Fraction) -> Decimal:
+    """The variance of a discrete Gaussian of parameter σ², Σ x² P(x), to 25 digits.
+
+    From σ² = 50 on it is σ² itself: they differ by less than 10^-400.
+    """
+    with localcontext(prec=50):
+        if parameter >= 50:
+            return Decimal(parameter.numerator) / parameter.denominator
+        halved = Decimal(parameter.denominator) / (2 * parameter.numerator)
+        weights = {x: (-x * x * halved).exp() for x in range(-99, 100)}
+        return sum((x * x * weight for x, weight in weights.items()), Decimal()) / sum(weights.values())
+
+
+def test_budgets_are_shares_as_declared_and_noise_has_their_reciprocals_as_its_parameters(published: Case) -> None:
+    rows = {(row["histogram"], row["level"], row["query"]): row for row in rows_of(published.deployment, "queries")}
+    expected = {
+        (histogram, level, query): (budget.levels[level], budget.queries[level][query], rho)
+        for histogram, budget in published.budgets.items()
+        for (level, query), rho in budget.parts().items()
+    }
+    assert rows.keys() == expected.keys()
+    for label, (of_level, of_query, rho) in expected.items():
+        row = rows[label]
+        assert (Fraction(row["share_of_level"]), Fraction(row["share_of_query"])) == (of_level, of_query)
+        assert Fraction(row["rho"]) == rho
+        assert Fraction(row["parameter"]) == 1 / rho
+        assert Decimal(row["variance"]) == variance(1 / rho).quantize(Decimal(1).scaleb(-18))
+        assert int(row["cells"]) == prod(SIZES[name] for name in names_of(label[0], label[2]))
+
+
+def test_an_ephemeral_key_is_gone_and_an_escrowed_one_follows_from_the_master_key(published: Case) -> None:
+    custody, entry = published.deployment.context.custody, published.deployment.ledger[0]
+    assert not list((published.deployment.root / "custody").rglob("*.key"))
+    assert (custody.derive(f"draw {entry.draw_id}") == published.key) == (not published.ephemeral)
+    assert certificate(published)["randomness"]["custody"] == ("ephemeral" if published.ephemeral else "escrowed")
+
+
+# Microdata and tables
+
+
+def test_tables_are_the_microdata_counted_in_every_place_of_every_level(published: Case) -> None:
+    for name, (of, cells, counted) in COUNTED.items():
+        if name.lower() in published.products:
+            expected = {
+                (level, geoid): counted(records)
+                for level in published.levels
+                for geoid, records in published.of_microdata(of, level).items()
+            }
+            assert {len(counts) for counts in expected.values()} == {cells}
+            assert published.table(name) == expected
+
+
+def test_every_place_is_the_sum_of_the_places_in_it(published: Case) -> None:
+    for name in COUNTED:
+        if name.lower() in published.products:
+            table = published.table(name)
+            for above, level in pairwise(published.levels):
+                summed: dict[str, NDArray[np.int64]] = {}
+                for geoid, parent in {(places[level], places[above]) for places in published.places_of.values()}:
+                    summed[parent] = summed.get(parent, 0) + np.array(table[level, geoid])
+                assert {geoid: counts.tolist() for geoid, counts in summed.items()} == {
+                    geoid: table[above, geoid] for geoid in published.places[above]
+                }
+
+
+def test_records_are_numbered_in_turn_and_have_codes_that_there_are(published: Case) -> None:
+    for name, attributes in ATTRIBUTES.items():
+        rows = rows_of(published.deployment, name)
+        assert [int(row["record"]) for row in rows] == list(range(1, len(rows) + 1))
+        assert list(rows[0]) == ["record", "geoid", *attributes]
+        for block, codes in published.microdata[name]:
+            assert block in published.ancestors
+            assert all(0 <= own < SIZES[attribute] for attribute, own in zip(attributes, codes, strict=True))
+
+
+def test_what_is_held_is_exact_in_the_microdata_at_its_level_and_above(published: Case) -> None:
+    levels = list(published.levels)
+    for name, histogram in (("population", "persons"), ("housing_units", "units")):
+        if name in published.invariants:
+            for level in levels[: levels.index(published.invariants[name]) + 1]:
+                found = {geoid: len(records) for geoid, records in published.of_microdata(histogram, level).items()}
+                assert found == published.count(histogram, level)
+
+
+def test_populations_and_housing_units_are_exact_in_the_tables_too(cases: Cases) -> None:
+    of_production, other = cases(production), cases(other_invariants)
+    races, occupancy = of_production.table("P1"), of_production.table("H1")
+    assert totals(races, "State") == of_production.count("persons", "State")
+    assert totals(occupancy, "Block") == of_production.count("units", "Block")
+    assert totals(other.table("P1"), "Block") == other.count("persons", "Block")
+
+
+def totals(table: Mapping[tuple[str, str], Sequence[int]], of_level: str) -> dict[str, int]:
+    return {geoid: counts[0] for (level, geoid), counts in table.items() if level == of_level}
+
+
+def test_what_is_not_held_is_not_exact(cases: Cases) -> None:
+    """Or nothing would be protected. Of the case without a fixed key the chance of passing by accident is below 10^-9:
+    that none of 48 blocks has another number of housing units, the noise of each having σ = 4.
+    """
+    of_production = cases(production)
+    for level in ("County", "Tract", "Block_Group", "Block"):
+        found = {geoid: len(people) for geoid, people in of_production.of_microdata("persons", level).items()}
+        assert found != of_production.count("persons", level)
+    for case in (of_production, cases(by_prefix), cases(nothing_held)):
+        occupied = Counter(block for block, (vacant,) in case.microdata["units"] if not vacant)
+        assert occupied != Counter(block for block, (vacant,) in case.records["units"] if not vacant)
+    free = cases(nothing_held)
+    found = {geoid: len(units) for geoid, units in free.of_microdata("units", "Block").items()}
+    assert found != free.count("units", "Block")
+
+
+def test_every_group_quarters_has_somebody_and_nobody_is_where_there_is_none_if_they_are_held(published: Case) -> None:
+    living = Counter((block, kind) for block, (kind, *_) in published.microdata["persons"])
+    in_vain = 0
+    for block in published.places[published.finest]:
+        for kind in TYPES:
+            persons, facilities = living[block, kind], published.facilities[block, kind]
+            if "group_quarters" in published.invariants:
+                assert facilities <= persons <= 99_999 * facilities
+            elif not facilities:
+                in_vain += persons
+    # Not held, they rule nothing out: noise puts somebody somewhere.
+    assert ("group_quarters" in published.invariants) == (in_vain == 0)
+
+
+def test_nobody_is_in_a_household_where_there_is_no_housing_unit_if_those_are_held(of_production: Case) -> None:
+    housed = of_production.count("units", "Block")
+    assert all(housed[block] for block, (kind, *_) in of_production.microdata["persons"] if kind == 0)
+
+
+def test_no_minor_lives_in_a_nursing_facility(published: Case) -> None:
+    people = [codes for _, codes in published.microdata["persons"]]
+    assert not [codes for codes in people if codes[0] == NURSING and codes[1] == 0]
+    assert [codes for codes in people if codes[0] == NURSING]
+    assert [codes for codes in people if codes[1] == 0]
+
+
+# Charge and certificate
+
+
+def certificate(case: Case) -> dict[str, Any]:
+    return cast(dict[str, Any], json.loads(case.deployment.published()["certificate.json"]))
+
+
+MOVE = "units, the second one of a move: all levels and queries"
+
+
+def lines(case: Case) -> dict[str, Fraction]:
+    parts = {
+        f"{histogram} {level} {query}": rho
+        for histogram, budget in case.budgets.items()
+        for (level, query), rho in budget.parts().items()
+    }
+    return parts | {MOVE: case.budgets["units"].rho}
+
+
+def test_one_reservation_and_one_settlement_is_the_whole_ledger(published: Case) -> None:
+    assert [entry.kind for entry in published.deployment.ledger] == ["reserve", "settle"]
+    assert published.deployment.context.ledger.verify() == ()
+
+
+def test_what_is_charged_is_the_persons_budget_and_twice_the_units_with_a_line_for_each(published: Case) -> None:
+    """A person who moves changes the occupancy of two units."""
+    specification = published.deployment.ledger[0].declared()
+    charged = {line.label: cast(ConcentratedLoss, line.loss).rho for line in specification.lines}
+    assert charged == lines(published)
+    total = published.budgets["persons"].rho + 2 * published.budgets["units"].rho
+    assert cast(ConcentratedLoss, specification.loss).rho == total == sum(charged.values())
+    assert (specification.flavor.unit, specification.flavor.neighbors) == ("person", "bounded")
+    stated = certificate(published)["loss"]
+    assert (stated["symbol"], Fraction(stated["exact"])) == ("ρ", total)
+    assert {line["label"]: Fraction(line["exact"]) for line in stated["lines"]} == charged
+    page = published.deployment.published()["certificate.html"].decode()
+    assert all(label in page for label in charged)
+
+
+def test_production_is_charged_in_71_lines_and_that_of_a_move(of_production: Case) -> None:
+    specification = of_production.deployment.ledger[0].declared()
+    assert len(specification.lines) == 72
+    assert cast(ConcentratedLoss, specification.loss).rho == Fraction(542, 339) ** 2 + 2 * Fraction(3379, 12343) ** 2
+
+
+WORDS = {
+    "population": "the number of persons in each",
+    "housing_units": "the number of housing units in each",
+    "group_quarters": "the number of occupied group quarters of each type in each",
+}
+
+
+def test_the_multiverse_names_the_declared_invariants_and_no_others(published: Case) -> None:
+    expected = ["which blocks have a housing unit or group quarters, and the places they lie in"]
+    expected += [f"{WORDS[name]} {level.lower()}" for name, level in published.invariants.items()]
+    if "housing_units" not in published.invariants:
+        expected.append(f"{WORDS['housing_units']} block, though it is not published exactly")
+    assert certificate(published)["invariants"]["held_fixed"] == expected
+    assert list(published.deployment.ledger[0].declared().flavor.multiverse) == expected
+    (block,) = (each for each in certificate(published)["specification"] if each["block"] == "Multiverse")
+    assert all(statistic in block["answer"] for statistic in expected)
+    assert {name for name in WORDS if WORDS[name] in block["answer"]} == {*published.invariants, "housing_units"}
+
+
+def test_the_certificate_has_the_eleven_figures_of_2020(of_production: Case) -> None:
+    """As the Bureau's certificate states them, to the nearest hundredth, at δ = 10^-10."""
+    stated = json.loads(PUBLISHED.read_text())["certificate"]
+    found = defaultdict(list)
+    for each in certificate(of_production)["loss"]["equivalents"]:
+        figure = re.match(r"ε = ([\d.]+) at δ = (\S+?),?(?= |$)", each["value"])
+        _, of_persons, change = each["label"].rpartition("ersons' measurements")
+        if figure and of_persons:
+            assert Fraction(figure[2]) == Fraction(1, 10**10)
+            what = re.sub(r"^, (.*\((\w+)\))?", lambda text: text[2] or "", change) or "anything"
+            authors = " by Bun and Steinke" if "Bun and Steinke" in each["source"] else ""
+            found[what + authors].append(round(Decimal(figure[1]), 2))
+    expected = {
+        "anything": stated["zcdp_implied_epsilon"],
+        "anything by Bun and Steinke": stated["bun_steinke_epsilon"],
+    }
+    expected |= {f"{attribute} changed": epsilon for attribute, epsilon in stated["per_attribute_epsilon"].items()}
+    for move, epsilon in stated["per_geography_epsilon"].items():
+        level = move.removeprefix("Block-within-").replace("_", " ")
+        expected[f"block changed within the {level if level == 'US' else level.lower()}"] = epsilon
+    assert len(expected) == 11
+    assert found == {what: [Decimal(str(epsilon))] for what, epsilon in expected.items()}
+
+
+def test_the_certificate_states_every_share(published: Case) -> None:
+    parameters = {each["label"]: each for each in certificate(published)["mechanism"]["parameters"]}
+    for histogram, budget in published.budgets.items():
+        for level, share in budget.levels.items():
+            name = level if level == "US" else level.replace("_", " ").lower()
+            stated = parameters[f"Allocation of {histogram}: {name}"]
+            assert stated["note"].startswith(f"{share} (")
+            found = dict(re.fullmatch(r"(.+) ([\d/]+) \(.*\)", text).groups() for text in stated["value"])  # type: ignore[union-attr]
+            assert {query: Fraction(text) for query, text in found.items()} == budget.queries[level]
+
+
+def test_the_certificate_says_how_it_was_made_and_names_the_keyed_version(published: Case) -> None:
+    record, (entry, settled) = certificate(published), published.deployment.ledger
+    versions = {each["name"]: each for each in record["data_versions"]["versions"]}
+    assert {name: each["keyed"] for name, each in versions.items()} == {
+        "exact histograms": True,
+        "spine and invariants": False,
+        "noisy measurements": False,
+    }
+    assert versions["exact histograms"]["version"] == published.deployment.versions()["town/redistricting/histograms"]
+    assert versions["noisy measurements"]["version"] == settled.output_version
+    assert (record["randomness"]["draw_id"], record["randomness"]["commitment"]) == (entry.draw_id, entry.commitment)
+    assert (record["ledger"]["sequence"], record["ledger"]["entry_hash"]) == (entry.sequence, entry.hash)
+    names = [gate.name for gate in published.deployment.context.method.gates()]
+    assert [check["name"] for check in record["checks"]] == names
+    assert record["dataset"]["synthetic"] == published.deployment.release.dataset.synthetic
+
+
+# Without noise
+
+
+HARDLY_ANY_NOISE = TWO_LEVELS | {
+    "persons": TWO_LEVELS["persons"] | {"rho": 1000},
+    "units": TWO_LEVELS["units"] | {"rho": 1000},
+    "dataset": {"cap": {"rho": 3000}},
+}
+
+
+@pytest.mark.parametrize(
+    "invariants", [{}, pytest.param(TWO_LEVELS["invariants"], marks=pytest.mark.deep)], ids=["nothing held", "held"]
+)
+def test_with_hardly_any_noise_the_microdata_are_the_census(tmp_path: Path, invariants: Mapping[str, str]) -> None:
+    """Cell by cell in every block, though nothing is held. The widest noise has σ² = 1/75, and is not 0 in one draw of
+    10^16.
+    """
+    files = with_quarters(census())
+    changes = HARDLY_ANY_NOISE | {"invariants": invariants}
+    deployment = topdown_deployment(tmp_path, files=files, **changes)
+    deployment.run(*TO_DRAW, "level_nation", "level_block", "microdata")
+    case = Case(deployment, files, NATION_AND_BLOCK, invariants, budgets_of(changes), set())
+    with deployment.opened() as connection:
+        for name, attributes in ATTRIBUTES.items():
+            rows = connection.table(name).project(", ".join(["geoid", *attributes])).fetchall()
+            assert Counter((row[0], row[1:]) for row in rows) == Counter(case.records[name])
+
+
+# Recipe again
+
+
+def taken_on(case: Case, root: Path, files: Files) -> Case:
+    """The release by prefixes in a copy of its folder, with other files."""
+    shutil.copytree(case.deployment.root, root, dirs_exist_ok=True)
+    return by_prefix(root, files)
+
+
+def resident(files: Files, kind: str) -> int:
+    """The number of the record of somebody who lives in group quarters of a type."""
+    homes = {row["MAFID"] for row in files["units"] if row["GQTYPE"] == kind}
+    return next(number for number, row in enumerate(files["persons"]) if row["MAFID"] in homes)
+
+
+def with_person(files: Files, number: int, **codes: str) -> Files:
+    return changed(files, persons=lambda rows: rows[number].update(codes))
+
+
+def test_made_again_it_has_the_same_bytes_and_the_same_versions_and_costs_nothing(
+    prefixed: Case, tmp_path: Path
+) -> None:
+    """All stages, from a source in which a prisoner of 30 is 31: the CEF has another version, and as no histogram
+    changes, nothing that follows from it.
+    """
+    number = resident(prefixed.files, "1")
+    assert prefixed.files["persons"][number]["QAGE"] == "30"
+    again = taken_on(prefixed, tmp_path, with_person(prefixed.files, number, QAGE="31"))
+    again.deployment.run(*again.stages)
+    assert again.deployment.published() == prefixed.deployment.published()
+    assert again.deployment.ledger == prefixed.deployment.ledger
+    before, after = prefixed.deployment.versions(), again.deployment.versions()
+    assert before.keys() == after.keys()
+    assert {name for name, version in before.items() if after[name] != version} == {"town/cef"}
+
+
+def test_another_race_of_one_person_is_another_draw_with_a_charge_of_its_own(prefixed: Case, tmp_path: Path) -> None:
+    number = resident(prefixed.files, "1")
+    again = taken_on(prefixed, tmp_path, with_person(prefixed.files, number, CENRACE="63"))
+    again.deployment.run(*TO_DRAW)
+    reserved, settled, *own = again.deployment.ledger
+    assert (reserved, settled) == prefixed.deployment.ledger
+    assert [entry.kind for entry in own] == ["reserve", "settle"]
+    assert own[0].draw_id != reserved.draw_id
+    assert own[0].commitment != reserved.commitment
+    assert own[0].declared().loss == reserved.declared().loss
+    assert own[1].output_version != settled.output_version
+    with again.deployment.opened() as connection:
+        new = connection.execute("SELECT answers FROM noisy_measurements WHERE level = 'Nation'").fetchall()
+    with prefixed.deployment.opened() as connection:
+        old = connection.execute("SELECT answers FROM noisy_measurements WHERE level = 'Nation'").fetchall()
+    differing = np.array(new[0][0]) != np.array(old[0][0])
+    assert differing.mean() > 0.5, "noise of its own everywhere, not the old one beside a changed cell"
+
+
+class KilledError(Exception):
+    """Stands for whatever may end a run."""
+
+
+@pytest.fixture
+def estimated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The levels of which families are estimated, in order; found as they are, a level is not among them."""
+    levels: list[str] = []
+    right = estimation._tasks
+
+    def spied(warehouse: Any, release: Any, level: str, plan: Any) -> Any:
+        levels.append(level)
+        return right(warehouse, release, level, plan)
+
+    monkeypatch.setattr(estimation, "_tasks", spied)
+    return levels
+
+
+def test_a_run_that_dies_goes_on_at_the_level_it_reached_to_the_same_end(
+    prefixed: Case, tmp_path: Path, estimated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the midst of the third level of four: one task is done, the others are not."""
+    right = estimation.outcomes
+
+    def dying(tasks: Any, processes: int) -> Any:
+        for number, outcome in enumerate(right(tasks, processes)):
+            if number and estimated[-1] == "County":
+                raise KilledError
+            yield outcome
+
+    case = by_prefix(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(estimation, "outcomes", dying)
+        result = case.deployment.run(*case.stages, raise_on_error=False)
+    assert not result.success
+    assert estimated == ["Nation", "State", "County"]
+    assert case.deployment.executed(result) >= {"noisy_measurements", "level_nation", "level_state"}
+    assert not case.deployment.executed(result) & {"level_county", "level_block", "microdata", "publication"}
+    with case.deployment.opened() as connection:
+        assert "level_county" not in {name for (name,) in connection.execute("SHOW TABLES").fetchall()}
+    assert case.deployment.published() == {}
+    ledger, made = case.deployment.ledger, case.deployment.versions()
+
+    estimated.clear()
+    case.deployment.run(*case.stages)
+    assert estimated == ["County", "Block"]
+    assert case.deployment.ledger == ledger
+    assert case.deployment.versions().items() >= made.items()
+    assert ledger[0].draw_id == prefixed.deployment.ledger[0].draw_id
+    assert without_times(case.deployment) == without_times(prefixed.deployment)
+
+
+def without_times(deployment: TopDownDeployment) -> dict[str, bytes]:
+    """The publication but for the ledger's times, and what is hashed with them."""
+    files = deployment.published()
+    timely = ("certificate.html", "certificate.json", "SHA256SUMS")
+    record = json.loads(files["certificate.json"])
+    del record["ledger"]["recorded_at"], record["ledger"]["entry_hash"]
+    others = {name: content for name, content in files.items() if name not in timely}
+    return others | {"certificate": json.dumps(record).encode()}
+
+
+# A spine that is none
+
+
+def test_a_block_in_two_block_groups_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    """With level, rule and count; the code stays unsaid."""
+
+    def straddling(rows: list[dict[str, str]]) -> None:
+        blocks = Counter(BLOCK(row) for row in rows)
+        row = next(row for row in rows if blocks[BLOCK(row)] > 1)
+        row["TABBLKGRPCE"] = {"1": "2", "2": "1"}[row["TABBLKGRPCE"]]
+
+    files = changed(spread(census()), geo=straddling)
+    deployment = topdown_deployment(tmp_path, files=files)
+    said = deployment.refusal(*TO_DRAW)
+    blocks = len({BLOCK(row) for row in files["geo"]})
+    assert f"1 of {blocks} codes of blocks lie in more than one block group" in said
+    assert not [row for row in files["geo"] if BLOCK(row) in said]
+    assert deployment.ledger == ()
+    assert deployment.published() == {}

@@ -1,0 +1,314 @@
+"""A small deployment for tests: a dataset and a release on it, in files of their own, run through real Dagster.
+
+Here belongs what the tests of all kinds of release build on, and the deployment of a release by permutation swapping;
+that of an S-DHC release belongs in `phsafe_deployment`. Everything is real: CSV files, DuckDB files, a Dagster
+instance.
+"""
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+from unittest.mock import patch
+
+import dagster as dg
+import duckdb
+from dagster._core.definitions.data_version import extract_data_version_from_entry
+from dagster._core.definitions.job_base import InMemoryJob
+
+from assets.cef.asset import build_cef
+from assets.charge.asset import build_charge
+from assets.confidentiality import nodes_of
+from assets.gates.asset import build_gates
+from assets.ledger.asset import build_composition, build_composition_checks, build_ledger
+from assets.publication.asset import build_publication
+from assets.release.dataset import DatasetDeclaration
+from assets.release.method import Method, ReleaseContext
+from assets.release.release import Release
+from assets.swapping.invariants import build_invariants
+from assets.swapping.method import Swapping
+from assets.swapping.release import SwappingRelease
+from assets.swapping.swapped import build_swapped
+from assets.swapping.tabulated import build_tables
+from assets.swapping.utility import build_utility
+from orchestration.components.swapping import SwappingDeclaration, build_release
+from resources.chain import Entry
+from resources.custody import Custody
+from resources.ledger import Ledger
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+
+COUNTIES = ("Avon", "Brent", "Cairn")
+
+UNITS = {
+    "serial": {"type": "integer", "role": "key"},
+    "region": {"type": "string", "role": "geography", "values": ["N", "S"]},
+    "county": {"type": "string", "role": "geography", "values": list(COUNTIES)},
+    "size": {"type": "integer", "minimum": 1, "maximum": 9},
+    "tenure": {"type": "string", "values": {"own": "Owned", "rent": "Rented"}},
+}
+PERSONS = {
+    "household": {"type": "integer", "role": "unit"},
+    "age": {"type": "integer", "minimum": 0, "maximum": 115},
+    "sex": {"type": "string", "values": ["f", "m"]},
+}
+PRODUCTS = [
+    {"name": "tenure_by_county", "geography": ["county"], "dimensions": ["tenure"], "totals": ["tenure"]},
+    {"name": "size_by_county", "geography": ["county"], "dimensions": ["size"], "totals": ["size", "county"]},
+]
+PERSON_PRODUCTS = [
+    *PRODUCTS,
+    {"name": "age_by_county", "of": "persons", "geography": ["county"], "dimensions": ["sex", "age"], "zeros": False},
+    {"name": "sex_by_tenure", "of": "persons", "dimensions": ["sex", "tenure"], "totals": ["sex"]},
+]
+
+
+def households(count: int = 120) -> list[dict[str, Any]]:
+    """Households whose variables are spread by plain arithmetic."""
+    return [
+        {
+            "serial": number,
+            "region": "NS"[number % 2],
+            "county": COUNTIES[number * 7 % 11 % 3],
+            "size": 1 + number % 4,
+            "tenure": ("own", "rent")[number * 5 % 7 % 2],
+        }
+        for number in range(1, count + 1)
+    ]
+
+
+def members(units: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The persons of households, as many as their size says."""
+    return [
+        {"household": unit["serial"], "age": (unit["serial"] * 13 + 29 * person) % 90, "sex": "fm"[person % 2]}
+        for unit in units
+        for person in range(unit["size"])
+    ]
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as a source file."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+R = TypeVar("R", bound=Release)
+
+
+@dataclass
+class Deployment(Generic[R]):
+    """A dataset, a release, their assets and resources, all below one folder."""
+
+    root: Path
+    context: ReleaseContext[R]
+    definitions: dg.Definitions
+    instance: dg.DagsterInstance
+
+    @property
+    def release(self) -> R:
+        return self.context.release
+
+    def run(self, *stages: str, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
+        """Run the whole release, or the assets of some stages with their checks."""
+        return self.run_assets(*(self.key(stage) for stage in stages), raise_on_error=raise_on_error)
+
+    def run_assets(self, *keys: dg.AssetKey, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
+        """Run some assets with their checks, be they of this release or of another one in the deployment."""
+        return self._execute("release", list(keys), raise_on_error)
+
+    def failed_checks(self) -> set[str]:
+        """Run every asset check by itself, on the tables as they are; the names of those that do not pass."""
+        result = self._execute("checks", [], raise_on_error=False)
+        found = result.get_asset_check_evaluations()
+        steps = {event.step_key for event in result.all_events if event.is_step_failure}
+        crashed = {check.name for check in self._checks() if any(step.endswith(f"_{check.name}") for step in steps)}
+        return crashed | {evaluation.check_name for evaluation in found if not evaluation.passed}
+
+    def _checks(self) -> list[dg.AssetCheckKey]:
+        return sorted(self.definitions.resolve_asset_graph().asset_check_keys)
+
+    def _execute(self, job: str, keys: list[dg.AssetKey], raise_on_error: bool) -> dg.ExecuteInProcessResult:
+        # As in a deployment, and unlike in a bare in-process run, assets see the whole repository they are in.
+        repository = self.definitions.get_repository_def()
+        with patch.object(InMemoryJob, "get_repository_definition", lambda job: repository):
+            return repository.get_job(job).execute_in_process(
+                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+                instance=self.instance,
+                asset_selection=keys or None,
+                raise_on_error=raise_on_error,
+            )
+
+    def refusal(self, *stages: str) -> str:
+        """What a run that must fail says: the messages of its first failed step, its causes included.
+
+        Raises:
+            AssertionError: if the run succeeds.
+        """
+        result = self.run(*stages, raise_on_error=False)
+        assert not result.success, "the run was to fail, and did not"
+        (failed, *_) = (event for event in result.all_events if event.is_step_failure)
+        error = failed.step_failure_data.error
+        metadata = failed.step_failure_data.user_failure_data
+        said = [f"{failed.step_key}:", (metadata.description or "") if metadata else ""]
+        while error:
+            said.append(error.message)
+            error = error.cause
+        return "\n".join(said)
+
+    def executed(self, result: dg.ExecuteInProcessResult) -> set[str]:
+        """The stages whose assets a run materialized."""
+        return {event.asset_key.path[-1] for event in result.get_asset_materialization_events() if event.asset_key}
+
+    def key(self, stage: str) -> dg.AssetKey:
+        """The asset key of a stage, be it the release's, the dataset's or the ledger."""
+        if stage == "ledger":
+            return dg.AssetKey(["ledger"])
+        return self.release.dataset_key(stage) if stage in ("cef", "composition") else self.release.key(stage)
+
+    def published(self) -> dict[str, bytes]:
+        """The published files by name; empty if nothing is published."""
+        folder = self.release.folder
+        return {path.name: path.read_bytes() for path in sorted(folder.iterdir())} if folder.exists() else {}
+
+    def versions(self) -> dict[str, str]:
+        """The data version of every asset that was materialized, as the instance has it."""
+        found = {}
+        for key in self.definitions.resolve_asset_graph().get_all_asset_keys():
+            event = self.instance.get_latest_materialization_event(key)
+            version = extract_data_version_from_entry(event) if event else None
+            if version:
+                found[key.to_user_string()] = version.value
+        return found
+
+    @property
+    def ledger(self) -> tuple[Entry, ...]:
+        """The ledger's entries."""
+        return self.context.ledger.entries()
+
+    @contextmanager
+    def opened(self, zone: str = "public") -> Iterator[duckdb.DuckDBPyConnection]:
+        """A zone's file as whoever can write to it opens it, past every safeguard; in the release's schema."""
+        with duckdb.connect(str(self.context.warehouse.path(Zone(zone)))) as connection:
+            if zone == "public":
+                connection.execute(f"USE public.{self.release.schema}")
+            yield connection
+
+
+def first_failing(deployment: Deployment[Any], broken: set[str]) -> set[str]:
+    """The broken promises of the first stage that breaks one: later stages rest on it, and are not asked."""
+    stages = [gate.stage for gate in deployment.context.method.gates() if gate.name in broken]
+    return {gate.name for gate in deployment.context.method.gates() if gate.stage == stages[0]} & broken
+
+
+def refuses_to_publish(deployment: Deployment[Any], broken: set[str], says: str, *stages: str) -> None:
+    """The publication is not made, says which promises are broken and no others, and stays as it was."""
+    before, ledger = deployment.published(), deployment.ledger
+    refusal = deployment.refusal(*(stages or ("publication",)))
+    assert refusal.startswith(f"{deployment.release.schema}__publication:")
+    named = {gate.name for gate in deployment.context.method.gates() if f"{gate.name}: " in refusal}
+    assert (says and says in refusal) or named == first_failing(deployment, broken)
+    assert deployment.published() == before != {}
+    assert list(deployment.release.folder.parent.iterdir()) == [deployment.release.folder], "nothing is left half-way"
+    assert deployment.ledger == ledger
+
+
+# The stages that a publication needs; without the pictures of `utility` a run takes half as long.
+TO_PUBLICATION = ("cef", "invariants", "charge", "swapped", "tables", "ledger", "composition", "publication")
+
+
+def small_dataset(root: Path, *, with_persons: bool = False, **changes: Any) -> DatasetDeclaration:
+    """The declaration of the small dataset."""
+    declared: dict[str, Any] = {
+        "name": "village",
+        "title": "A village",
+        "reader": "csv",
+        "record_name": "household",
+        "cap": 40,
+        "units": {"path": str(root / "units.csv"), "columns": UNITS},
+    }
+    if with_persons:
+        declared["persons"] = {"path": str(root / "persons.csv"), "columns": PERSONS}
+    return DatasetDeclaration.model_validate(declared | changes)
+
+
+def deployed(root: Path, method: Method[R, Any], *definitions: dg.Definitions) -> Deployment[R]:
+    """A deployment of what was declared, with resources below its folder, and the jobs that `Deployment` runs."""
+    warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
+    custody = Custody(folder=str(root / "custody"), variable="STIRRED_TEST_MASTER_KEY")
+    ledger = Ledger(warehouse=warehouse, custody=custody)
+    whole = dg.Definitions.merge(
+        *definitions,
+        dg.Definitions(
+            resources={"warehouse": warehouse, "custody": custody, "ledger": ledger},
+            jobs=[
+                dg.define_asset_job("release", selection=dg.AssetSelection.all()),
+                dg.define_asset_job("checks", selection=dg.AssetSelection.all_asset_checks()),
+            ],
+            executor=dg.in_process_executor,
+        ),
+    )
+    deployment = ReleaseContext(method, warehouse, custody, ledger, nodes_of(whole.resolve_asset_graph()))
+    return Deployment(root, deployment, whole, dg.DagsterInstance.ephemeral())
+
+
+def small_release(dataset: DatasetDeclaration, root: Path, **changes: Any) -> SwappingRelease:
+    """The declaration of the small release."""
+    declared: dict[str, Any] = {
+        "name": "counties",
+        "dataset": dataset.name,
+        "title": "Households by county",
+        "match": ["region", "size"],
+        "swap": ["county"],
+        "swap_rate": "1/3",
+        "products": PERSON_PRODUCTS if dataset.persons else PRODUCTS,
+    }
+    return build_release(
+        SwappingDeclaration.model_validate(declared | changes), {dataset.name: dataset}, root / "published"
+    )
+
+
+def small_deployment(
+    root: Path,
+    *,
+    persons: bool | Sequence[Mapping[str, Any]] = False,
+    dataset: Mapping[str, Any] | None = None,
+    units: Sequence[Mapping[str, Any]] | None = None,
+    **changes: Any,
+) -> Deployment[SwappingRelease]:
+    """A small deployment whose source files are written; nothing has run yet.
+
+    Args:
+        root: a new or empty folder, or one that holds the files of another small deployment, which is then taken on.
+        persons: the persons, or whether households have the usual ones.
+        dataset: what differs in the dataset's declaration.
+        units: the households, if not the usual ones.
+        changes: what differs in the release's declaration.
+    """
+    rows = units if units is not None else households()
+    root.mkdir(exist_ok=True)
+    write_csv(root / "units.csv", rows)
+    if persons:
+        write_csv(root / "persons.csv", members(rows) if persons is True else persons)
+    declared = small_dataset(root, with_persons=bool(persons), **(dataset or {}))
+    release = small_release(declared, root, **changes)
+    method = Swapping(release)
+    cef, *cef_checks = build_cef(declared, root)
+    definitions = dg.Definitions(
+        assets=[
+            cef,
+            build_invariants(release),
+            build_charge(method),
+            build_swapped(method),
+            build_tables(release),
+            *build_utility(release),
+            build_publication(method),
+            build_composition(declared),
+            build_ledger([release.key("charge")], [release.key("swapped")]),
+        ],
+        asset_checks=[*cef_checks, *build_composition_checks(declared), *build_gates(method)],
+    )
+    return deployed(root, method, definitions)

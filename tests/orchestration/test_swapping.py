@@ -1,0 +1,383 @@
+"""A swapping release in YAML: what is refused, by whom and in which words, and a user's own release from two files.
+
+`dg check yaml` holds a file to the component's JSON schema; what the schema cannot say is refused when the
+deployment is loaded. Either way there is one error, and it names the field and the rule.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from copy import deepcopy
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from pydantic import ValidationError
+
+from assets.release.dataset import DatasetDeclaration
+from assets.release.release import DeclarationError
+from assets.swapping.release import SwappingRelease
+from orchestration.components import PermutationSwapping
+from orchestration.components.swapping import SwappingDeclaration, build_release
+from resources.custody import CustodyMode
+from tests.deployments import PERSONS, UNITS, households, write_csv
+
+ROOT = Path(__file__).resolve().parents[2]
+
+DATASET: dict[str, Any] = {
+    "name": "village",
+    "title": "A village",
+    "reader": "csv",
+    "record_name": "household",
+    "cap": 40,
+    "units": {"path": "data/units.csv", "columns": UNITS},
+}
+RELEASE: dict[str, Any] = {
+    "name": "counties",
+    "dataset": "village",
+    "title": "Households by county",
+    "match": ["region", "size"],
+    "swap": ["county"],
+    "swap_rate": "1/3",
+    "products": [{"name": "tenures", "geography": ["county"], "dimensions": ["tenure"], "totals": ["tenure"]}],
+}
+
+Change = Callable[[dict[str, Any], dict[str, Any]], None]
+
+
+def complaints(attributes: dict[str, Any]) -> list[str]:
+    """What `dg check yaml` says: it holds the attributes to the JSON schema of the component."""
+    model = PermutationSwapping.get_model_cls()
+    assert model is not None
+    validator = Draft202012Validator(model.model_json_schema())
+    return [f"{'.'.join(map(str, error.path))}: {error.message}" for error in validator.iter_errors(attributes)]
+
+
+def loaded(release: dict[str, Any], dataset: dict[str, Any]) -> SwappingRelease:
+    """The release as loading the deployment makes it, from YAML."""
+    component = PermutationSwapping.resolve_from_yaml(yaml.safe_dump(release, sort_keys=False))
+    declared = DatasetDeclaration.model_validate(dataset)
+    return build_release(component.declaration, {declared.name: declared}, Path("published"))
+
+
+def to(*path: str | int, value: Any) -> Change:
+    """Change one attribute of the release."""
+
+    def change(release: dict[str, Any], dataset: dict[str, Any]) -> None:
+        place: Any = release
+        *folders, last = path
+        for folder in folders:
+            place = place[folder]
+        place[last] = value
+
+    return change
+
+
+def product(**changes: Any) -> Change:
+    def change(release: dict[str, Any], dataset: dict[str, Any]) -> None:
+        release["products"][0] |= changes
+
+    return change
+
+
+def column(name: str, **declared: Any) -> Change:
+    """Change or add a column of the dataset."""
+
+    def change(release: dict[str, Any], dataset: dict[str, Any]) -> None:
+        columns = dataset["units"]["columns"]
+        columns[name] = columns.get(name, {}) | declared
+
+    return change
+
+
+def both(*changes: Change) -> Change:
+    def change(release: dict[str, Any], dataset: dict[str, Any]) -> None:
+        for one in changes:
+            one(release, dataset)
+
+    return change
+
+
+def with_persons(release: dict[str, Any], dataset: dict[str, Any]) -> None:
+    dataset["persons"] = {"path": "data/persons.csv", "columns": deepcopy(PERSONS)}
+
+
+def built_in(release: dict[str, Any], dataset: dict[str, Any]) -> None:
+    dataset["reader"] = "ma1940"
+    del dataset["units"]["path"]
+
+
+def changed(change: Change) -> tuple[dict[str, Any], dict[str, Any]]:
+    release, dataset = deepcopy(RELEASE), deepcopy(DATASET)
+    change(release, dataset)
+    return release, dataset
+
+
+def test_a_sound_declaration_means_what_it_says() -> None:
+    assert complaints(RELEASE) == []
+    release = loaded(RELEASE, DATASET)
+    design = release.design
+    assert (design.unit, design.match, design.swap, design.held) == (
+        "household",
+        ("region", "size"),
+        ("county",),
+        ("tenure",),
+    )
+    assert design.swap_rate == Fraction(1, 3)
+    assert release.custody is CustodyMode.ESCROWED
+    assert release.folder == Path("published/village/counties")
+
+
+@pytest.mark.parametrize(
+    ("written", "rate"),
+    [
+        ("1/2", Fraction(1, 2)),
+        ("2/4", Fraction(1, 2)),
+        (0.1, Fraction(1, 10)),
+        ("0.05", Fraction(1, 20)),
+        ("999999999/1000000000", Fraction(999999999, 10**9)),
+    ],
+)
+def test_a_swap_rate_is_the_fraction_it_was_written_as(written: str | float, rate: Fraction) -> None:
+    """Never the float next to it: 0.1 is one tenth."""
+    release, dataset = changed(to("swap_rate", value=written))
+    assert complaints(release) == []
+    assert loaded(release, dataset).design.swap_rate == rate
+
+
+IN_THE_SCHEMA: list[tuple[Change, str]] = [
+    *[
+        (to("swap_rate", value=value), f"swap_rate: {value!r} ")
+        for value in (0, 1, 1.2, -0.5, "half", "1/0", "0/1", "-1/2", "0", "1", "1.2", "", True, None, [1, 2])
+    ],
+    (to("swap", value=[]), "swap: [] should be non-empty"),
+    (to("swap", value="county"), "swap: 'county' is not of type 'array'"),
+    (to("swaps", value=["county"]), "('swaps' was unexpected)"),
+    (to("name", value="Counties 1"), "name: 'Counties 1' does not match"),
+    (to("title", value=""), "title: '' should be non-empty"),
+    (to("custody", value="lost"), "custody: 'lost' is not one of ['escrowed', 'ephemeral']"),
+    (to("watch_source", value="sometimes"), "watch_source: 'sometimes' is not of type 'boolean'"),
+    (product(of="families"), "products.0.of: 'families' is not one of ['units', 'persons']"),
+    (product(name="by county"), "products.0.name: 'by county' does not match"),
+    (product(total=["tenure"]), "('total' was unexpected)"),
+    (to("experiment", value={"product": "tenures", "swap_rates": [1]}), "experiment.swap_rates.0: 1 "),
+    (
+        to("experiment", value={"product": "tenures", "swap_rates": [0.1], "draws": 0}),
+        "experiment.draws: 0 is less than the minimum of 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "complaint"), IN_THE_SCHEMA, ids=[complaint for _, complaint in IN_THE_SCHEMA])
+def test_the_check_of_yaml_names_the_field_and_the_rule(change: Change, complaint: str) -> None:
+    release, dataset = changed(change)
+    (found,) = complaints(release)
+    assert complaint in found
+    with pytest.raises(ValidationError):
+        loaded(release, dataset)
+
+
+WHEN_LOADED: list[tuple[Change, str]] = [
+    (to("swap_rate", value="3/2"), "the swap rate must lie strictly between 0 and 1"),
+    (to("swap_rate", value="1/1000000001"), "a swap rate's denominator is at most a billion"),
+    (to("schedule", value="every morning"), "'every morning' is not a cron expression such as '0 6 1 * *'"),
+    (product(source="cef"), "a product is tabulated from the swapped data only, not from 'cef'"),
+    (product(geography=[], dimensions=[], totals=[]), "product tenures: name at least one column"),
+    *[
+        (product(name=name), f"the name {name} belongs to the saturated contingency table")
+        for name in ("saturated", "saturated_persons")
+    ],
+    (product(dimensions=["county"], totals=[]), "product tenures: column county is named twice"),
+    (product(totals=["size"]), "product tenures: totals: size is no column of the product"),
+    (
+        to("swap", value=["county", "size"]),
+        "release village/counties: swap: size cannot be a swap variable and a match",
+    ),
+    (to("match", value=["region", "size", "size"]), "release village/counties: size: a variable has one role"),
+    (to("swap", value=["county", "county"]), "release village/counties: county: a variable has one role"),
+    (
+        both(to("match", value=[]), to("swap", value=["region", "county", "size", "tenure"])),
+        "release village/counties: holding: at least one variable must be held",
+    ),
+    (to("match", value=["region", "rooms"]), "release village/counties: match: there is no column rooms; "),
+    (to("swap", value=["Avon"]), "release village/counties: swap: there is no column Avon; "),
+    (to("swap", value=["serial"]), "release village/counties: swap: serial identifies records"),
+    (to("match", value=["serial"]), "release village/counties: match: serial identifies records"),
+    (
+        both(with_persons, to("swap", value=["age"])),
+        "release village/counties: swap: age identifies records or belongs",
+    ),
+    (
+        both(with_persons, to("unit", value="person"), to("match", value=["household"])),
+        "release village/counties: match: household identifies records or belongs to another table",
+    ),
+    (product(geography=["parish"]), "release village/counties: products: tenures: there is no column parish; columns"),
+    (
+        product(dimensions=["rooms"], totals=["rooms"]),
+        "release village/counties: products: tenures: there is no column",
+    ),
+    (
+        product(dimensions=["serial"], totals=[]),
+        "release village/counties: products: tenures: serial identifies records",
+    ),
+    (
+        both(with_persons, product(dimensions=["sex"], totals=[])),
+        "release village/counties: products: tenures: sex identifies records or belongs to another table",
+    ),
+    (product(of="persons"), "release village/counties: products: tenures: there are no persons who follow their hous"),
+    (
+        both(with_persons, to("unit", value="person"), product(of="persons")),
+        "release village/counties: products: tenures: there are no persons who follow their person",
+    ),
+    (
+        to("products", value=[RELEASE["products"][0], RELEASE["products"][0]]),
+        "release village/counties: products: tenures is declared twice",
+    ),
+    (
+        column("tenure", values=["own", "Total"]),
+        "release village/counties: products: tenures: totals: tenure may have a value Total itself",
+    ),
+    (
+        column("tenure", values=None, pattern="[A-Z][a-z]+"),
+        "release village/counties: products: tenures: totals: tenure may have a value Total itself",
+    ),
+    (column("size", nullable=True), "release village/counties: match: size may be null, and a null matches nothing"),
+    (to("dataset", value="town"), "release town/counties: dataset: there is no dataset town; declared are village"),
+    (to("unit", value="person"), "release village/counties: unit: village has no records called person"),
+    (to("unit", value="dwelling"), "release village/counties: unit: village has no records called dwelling"),
+    (
+        to("experiment", value={"product": "tenures", "swap_rates": [0.1]}),
+        "release village/counties: experiment: its draws would spend budget without charge",
+    ),
+    (
+        both(
+            lambda release, dataset: dataset.update(synthetic=True),
+            to("experiment", value={"product": "sizes", "swap_rates": [0.1]}),
+        ),
+        "release village/counties: experiment: there is no product sizes",
+    ),
+    (both(built_in, to("watch_source", value=True)), "release village/counties: watch_source: village is built in"),
+    *[
+        (
+            column(name, type="boolean"),
+            f"release village/counties: column {name} of the dataset bears a name that a release's own tables need",
+        )
+        for name in (
+            *("count", "stratum", "holding_code", "swap_code", "composition", "persons"),
+            *("unit_key", "household_type", "Count", "STRATUM"),
+        )
+    ],
+]
+
+
+@pytest.mark.parametrize(("change", "error"), WHEN_LOADED, ids=[error for _, error in WHEN_LOADED])
+def test_what_the_schema_cannot_say_is_refused_on_loading(change: Change, error: str) -> None:
+    release, dataset = changed(change)
+    with pytest.raises((ValidationError, DeclarationError)) as refusal:
+        loaded(release, dataset)
+    said = str(refusal.value)
+    assert error in said
+    if isinstance(refusal.value, ValidationError):
+        assert refusal.value.error_count() == 1
+    else:
+        assert "\n" not in said, "one error, in one sentence"
+
+
+def test_a_totals_column_may_hold_total_where_no_total_is_given() -> None:
+    release, dataset = changed(both(column("tenure", values=["own", "Total"]), product(totals=["county"])))
+    assert loaded(release, dataset).products[0].totals == ["county"]
+
+
+def test_the_model_refuses_what_no_yaml_could_hold() -> None:
+    for rate in (float("nan"), float("inf"), Fraction(0), Fraction(1), Fraction(-1, 2), b"1/2", object()):
+        with pytest.raises(ValidationError) as refusal:
+            SwappingDeclaration.model_validate(RELEASE | {"swap_rate": rate})
+        assert refusal.value.error_count() == 1
+
+
+# The same through files: a copy of the project with a user's own folders under defs/.
+
+
+def dg_command(project: Path, *arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("dg")), *arguments],
+        cwd=project,
+        env={
+            **{name: value for name, value in os.environ.items() if not name.startswith(("STIRRED", "DAGSTER"))},
+            "PYTHONPATH": str(project),
+            "DAGSTER_HOME": str(project / "dagster_home"),
+            "STIRRED_HOME": str(project / "kept"),
+            "STIRRED_PUBLISHED": str(project / "shown"),
+            "COLUMNS": "200",
+            "NO_COLOR": "1",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def declare(project: Path, folder: str, component: str, attributes: dict[str, Any]) -> None:
+    path = project / "orchestration" / "defs" / folder / "defs.yaml"
+    path.parent.mkdir(parents=True)
+    document = {"type": f"orchestration.components.{component}", "attributes": attributes}
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project that a user added a dataset and a release to."""
+    folder = tmp_path_factory.mktemp("project")
+    for name in ("orchestration", "assets", "resources", "mechanisms", "sql"):
+        shutil.copytree(ROOT / name, folder / name)
+    for name in ("pyproject.toml", "dagster.yaml"):
+        shutil.copy(ROOT / name, folder)
+    (folder / "dagster_home").mkdir()
+    shutil.copy(ROOT / "dagster.yaml", folder / "dagster_home")
+    (folder / "data").mkdir()
+    write_csv(folder / "data" / "units.csv", households())
+    declare(folder, "village/dataset", "Dataset", DATASET)
+    declare(folder, "village/counties", "PermutationSwapping", RELEASE)
+    return folder
+
+
+def test_two_short_files_are_a_release_that_is_checked_launched_and_published(project: Path) -> None:
+    """From the files to `<published>/<dataset>/<release>`, with the tools a user has, and nowhere else."""
+    status, said = dg_command(project, "check", "yaml")
+    assert status == 0, said
+    status, said = dg_command(project, "launch", "--job", "village__counties")
+    assert status == 0, said[-4000:]
+    published = project / "shown" / "village" / "counties"
+    certificate = json.loads((published / "certificate.json").read_text())
+    assert certificate["loss"]["exact"] == "ln(62)"
+    assert (published / "tenures.csv").read_text().startswith("county,tenure,count\n")
+    assert sorted(path.name for path in (project / "shown").iterdir()) == ["village"]
+    assert sorted(path.name for path in (project / "kept").iterdir()) == ["custody", "warehouse"]
+    assert not {"var", "published"} & {path.name for path in project.iterdir()}
+
+
+def test_bad_files_are_named_with_field_and_rule_and_leave_nothing_behind(project: Path, tmp_path: Path) -> None:
+    shutil.copytree(project, tmp_path, dirs_exist_ok=True)
+    for name in ("kept", "shown"):
+        shutil.rmtree(tmp_path / name, ignore_errors=True)
+    declare(tmp_path, "village/half", "PermutationSwapping", RELEASE | {"name": "half", "swap_rate": "half"})
+    status, said = dg_command(tmp_path, "check", "yaml")
+    assert status != 0
+    assert (
+        "village/half/defs.yaml:11 - orchestration.components.PermutationSwapping attributes.swap_rate 'half'" in said
+    )
+    shutil.rmtree(tmp_path / "orchestration" / "defs" / "village" / "half")
+    declare(tmp_path, "village/roles", "PermutationSwapping", RELEASE | {"name": "roles", "swap": ["county", "size"]})
+    status, said = dg_command(tmp_path, "launch", "--job", "village__counties")
+    assert status != 0, "a deployment with a release that cannot be carried out is not run in part"
+    assert "release village/roles: swap: size cannot be a swap variable and a match variable at once" in said
+    assert not {"kept", "shown", "var", "published"} & {path.name for path in tmp_path.iterdir()}

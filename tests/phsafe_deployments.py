@@ -1,0 +1,137 @@
+"""A small deployment with an S-DHC release by PHSafe, on a census in the production layout.
+
+Here belongs what the tests of S-DHC releases build on. The graph is the one that the components make of their
+declarations, so what is tested is what a deployment runs; `deployment` has the rest.
+"""
+
+import csv
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from types import SimpleNamespace
+from typing import Any, cast
+
+import dagster as dg
+
+from assets.cef.census import CensusDeclaration, census_persons, census_units
+from assets.cef.sample import write_sample
+from assets.cef.synthetic import SyntheticPopulation
+from assets.ledger.asset import build_ledger
+from assets.phsafe.method import PHSafeMethod
+from assets.phsafe.release import PHSafeRelease
+from assets.release.dataset import Reader
+from orchestration.components import Dataset, PHSafe
+from orchestration.components.phsafe import build_release
+from orchestration.components.phsafe_declaration import PHSafeDeclaration
+from orchestration.components.release import ReleaseComponent
+from tests.deployments import Deployment, deployed, write_csv
+
+FIRST_KEY, STEP = 941_700_000_003, 8_191
+"""MAFIDs that no count and no code could be mistaken for."""
+
+TO_COUNTS = ("cef", "truncated_join", "counts")
+TO_DRAW = (*TO_COUNTS, "charge", "noisy_measurements")
+TO_PUBLICATION = (*TO_DRAW, "parameters", "postprocessed", "tables", "ledger", "composition", "publication")
+
+FEW: dict[str, Any] = {
+    "PH1_num": {"truncation": 4, "budget": {"nation_*": "1/50", "state_A-G": "1/10"}},
+    "PH1_denom": {"budget": {"nation_*": "1/20", "state_*": 0}},
+    "PH2": {"truncation": 3, "budget": {"state_*": "1/10"}},
+}
+"""Some runs at some levels, for releases of which a test need not see all; PH1 and PH2 can be made of them."""
+
+Files = Mapping[str, Sequence[Mapping[str, str]]]
+"""The rows of persons, units and geo as the files have them."""
+
+
+@cache
+def census(households: int = 160, states: tuple[str, ...] = ("10", "44"), seed: int = 2020) -> Files:
+    """A made-up census as files' rows."""
+    folder = Path(mkdtemp(prefix="stirred-census-"))
+    try:
+        paths = write_sample(folder, SyntheticPopulation(seed=seed, households=households, states=list(states)))
+        files = {path.stem: _read(path) for path in paths}
+    finally:
+        shutil.rmtree(folder)
+    for rows in files.values():
+        for row in rows:
+            row["MAFID"] = str(FIRST_KEY + STEP * int(row["MAFID"]))
+    return files
+
+
+def _read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def changed(files: Files, **changes: Callable[[list[dict[str, str]]], object]) -> Files:
+    """The files with rows changed in place by a function for each of them."""
+    copies = {name: [dict(row) for row in rows] for name, rows in files.items()}
+    for name, change in changes.items():
+        change(copies[name])
+    return copies
+
+
+def census_dataset(root: Path, **changes: Any) -> CensusDeclaration:
+    """The declaration of a census whose files lie in a folder: not synthetic, unless it is said to be."""
+    declared: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 20}}
+    return CensusDeclaration(
+        **(declared | changes),
+        reader=Reader.CSV,
+        record_name="unit",
+        units=census_units(str(root / "units.csv"), str(root / "geo.csv")),
+        persons=census_persons(str(root / "persons.csv")),
+    )
+
+
+def phsafe_deployment(
+    root: Path,
+    *,
+    files: Files | None = None,
+    dataset: Mapping[str, Any] | None = None,
+    beside: Sequence[ReleaseComponent] = (),
+    **changes: Any,
+) -> Deployment[PHSafeRelease]:
+    """A deployment whose source files are written; nothing has run yet.
+
+    Args:
+        root: a new or empty folder, or one that holds the files of another such deployment, which is then taken on.
+        files: the census, if not the usual one.
+        dataset: what differs in the dataset's declaration.
+        beside: other releases of the same dataset.
+        changes: what differs in the release's declaration, which is the production one.
+    """
+    root.mkdir(exist_ok=True)
+    for name, rows in (files or census()).items():
+        write_csv(root / f"{name}.csv", rows)
+    component = PHSafe(_declaration(changes))
+    data = Dataset(census_dataset(root, **(dataset or {})))
+    # All that components ask of the context that a deployment loads them in.
+    context = cast(
+        dg.ComponentLoadContext,
+        SimpleNamespace(project_root=root, component_tree=SimpleNamespace(get_all_components=lambda kind: [data])),
+    )
+    releases = [component, *beside]
+    charged = [each for each in releases if each.charges]
+    method = PHSafeMethod(build_release(component.declaration, {"town": data.declaration}, root / "published"))
+    return deployed(
+        root,
+        method,
+        data.build_defs(context),
+        *(each.build_defs(context) for each in releases),
+        dg.Definitions(
+            assets=[build_ledger([each.key("charge") for each in charged], [each.key(each.draws) for each in charged])]
+        ),
+    )
+
+
+def _declaration(changes: Mapping[str, Any]) -> PHSafeDeclaration:
+    declared: dict[str, Any] = {
+        "name": "s_dhc",
+        "dataset": "town",
+        "title": "Persons in households",
+        "states": ["10", "44"],
+    }
+    return PHSafeDeclaration.model_validate(declared | changes)

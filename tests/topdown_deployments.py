@@ -1,0 +1,151 @@
+"""A deployment of a redistricting release by TopDown on a small census, in files of its own, run through real Dagster.
+
+Here belongs what the tests of such releases build on. What all kinds of release share belongs in `deployment`, the
+census that is made up in `phsafe_deployment`.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import dagster as dg
+
+from assets.cef.census import CensusDeclaration, census_persons, census_units
+from assets.ledger.asset import build_ledger
+from assets.release.dataset import Reader
+from assets.topdown.method import TopDownMethod
+from assets.topdown.release import TopDownRelease
+from orchestration.components import Dataset, TopDown
+from orchestration.components.release import ReleaseComponent
+from orchestration.components.topdown import build_release
+from orchestration.components.topdown_declaration import TopDownDeclaration
+from tests.deployments import Deployment, deployed, write_csv
+from tests.phsafe_deployments import Files, census, changed
+
+RESIDENTS = {
+    "1": ("37", 30), "2": ("37", 12), "3": ("37", 80), "4": ("37", 41),
+    "5": ("38", 19), "6": ("38", 22), "7": ("38", 8),
+}  # fmt: skip
+"""By type of group quarters, how its residents are related to it, and the first one's age."""
+
+LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
+
+TO_CHARGE = ("cef", "spine", "histograms", "invariants", "charge")
+TO_DRAW = (*TO_CHARGE, "noisy_measurements")
+ESTIMATES = tuple(f"level_{level.lower()}" for level in LEVELS)
+TO_PUBLICATION = (*TO_DRAW, *ESTIMATES, "microdata", "tables", "ledger", "composition", "publication")
+
+TWO_LEVELS: dict[str, Any] = {
+    "spine": {"Nation": [], "Block": ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"]},
+    "invariants": {"population": "Nation", "housing_units": "Block", "group_quarters": "Block"},
+    "persons": {
+        "rho": 2,
+        "levels": {"Nation": "1/4", "Block": "3/4"},
+        "queries": {
+            "Nation": {"detailed": 1},
+            "Block": {"total": "1/10", "hispanic * cenrace": "4/10", "detailed": "1/2"},
+        },
+    },
+    "units": {
+        "rho": "1/10",
+        "levels": {"Nation": "1/2", "Block": "1/2"},
+        "queries": {"Nation": {"detailed": 1}, "Block": {"detailed": 1}},
+    },
+}
+"""A release of two levels, for tests that need not see all six."""
+
+TWO_LEVELS_TO_PUBLICATION = (
+    *TO_DRAW, "level_nation", "level_block", "microdata", "tables", "ledger", "composition", "publication",
+)  # fmt: skip
+
+
+def with_quarters(files: Files) -> Files:
+    """The files with group quarters of every type, three residents in each, and one of type 5 that nobody lives in."""
+    places = files["geo"][:: max(1, len(files["geo"]) // 5)]
+    key = max(int(row["MAFID"]) for row in files["units"])
+    nobody = {name: "0" * len(value) for name, value in files["units"][0].items()}
+    quarters = [*RESIDENTS, "5"]
+
+    def units(rows: list[dict[str, str]]) -> None:
+        for number, kind in enumerate(quarters, 1):
+            residents = "3" if number <= len(RESIDENTS) else "0"
+            rows.append(
+                nobody | {"MAFID": str(key + number), "RTYPE": "4", "GQTYPE": kind, "FINAL_POP": residents, "NPF": "0"}
+            )
+
+    def geo(rows: list[dict[str, str]]) -> None:
+        for number, _ in enumerate(quarters, 1):
+            rows.append(places[number % len(places)] | {"MAFID": str(key + number), "RTYPE": "4"})
+
+    def persons(rows: list[dict[str, str]]) -> None:
+        for number, (relationship, age) in enumerate(RESIDENTS.values(), 1):
+            for resident in range(3):
+                codes = {"QAGE": str(age + resident), "CENRACE": f"{number:02}", "CENHISP": "12"[resident % 2]}
+                rows.append({**rows[0], "MAFID": str(key + number), "RTYPE": "5", "RELSHIP": relationship, **codes})
+
+    return changed(files, units=units, geo=geo, persons=persons)
+
+
+def topdown_dataset(root: Path, **changes: Any) -> CensusDeclaration:
+    """The declaration of a census with types of group quarters: not synthetic, unless it is said to be."""
+    declared: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 20}}
+    return CensusDeclaration(
+        **(declared | changes),
+        reader=Reader.CSV,
+        record_name="unit",
+        units=census_units(str(root / "units.csv"), str(root / "geo.csv"), group_quarters_types=True),
+        persons=census_persons(str(root / "persons.csv")),
+    )
+
+
+def topdown_deployment(
+    root: Path,
+    *,
+    files: Files | None = None,
+    dataset: Mapping[str, Any] | None = None,
+    beside: Sequence[ReleaseComponent] = (),
+    **changes: Any,
+) -> Deployment[TopDownRelease]:
+    """A deployment whose source files are written; nothing has run yet.
+
+    Args:
+        root: a new or empty folder, or one that holds the files of another such deployment, which is then taken on.
+        files: the census, if not the usual one.
+        dataset: what differs in the dataset's declaration.
+        beside: other releases of the same dataset.
+        changes: what differs in the release's declaration, which is the production one in a single process.
+    """
+    root.mkdir(exist_ok=True)
+    for name, rows in (files or with_quarters(census())).items():
+        write_csv(root / f"{name}.csv", rows)
+    component = TopDown(topdown_declaration(**changes))
+    data = Dataset(topdown_dataset(root, **(dataset or {})))
+    # All that components ask of the context that a deployment loads them in.
+    context = cast(
+        dg.ComponentLoadContext,
+        SimpleNamespace(project_root=root, component_tree=SimpleNamespace(get_all_components=lambda kind: [data])),
+    )
+    releases = [component, *beside]
+    charged = [each for each in releases if each.charges]
+    method = TopDownMethod(build_release(component.declaration, {"town": data.declaration}, root / "published"))
+    return deployed(
+        root,
+        method,
+        data.build_defs(context),
+        *(each.build_defs(context) for each in releases),
+        dg.Definitions(
+            assets=[build_ledger([each.key("charge") for each in charged], [each.key(each.draws) for each in charged])]
+        ),
+    )
+
+
+def topdown_declaration(**changes: Any) -> TopDownDeclaration:
+    """The declaration of the release, with changes."""
+    declared: dict[str, Any] = {
+        "name": "redistricting",
+        "dataset": "town",
+        "title": "Redistricting data",
+        "processes": 1,
+    }
+    return TopDownDeclaration.model_validate(declared | changes)
