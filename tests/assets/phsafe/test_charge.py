@@ -355,7 +355,7 @@ def test_an_ephemeral_key_is_kept_nowhere_and_what_was_drawn_with_it_is_still_pu
     again = ephemeral.taken_on(tmp_path)
     assert list(tmp_path.glob("custody/ephemeral/*")) == []
     with pytest.raises(CustodyError, match="cannot be replayed"):
-        again.deployment.custody.open_key(again.ledger[0].draw_id, CustodyMode.EPHEMERAL)
+        again.context.custody.open_key(again.ledger[0].draw_id, CustodyMode.EPHEMERAL)
     shutil.rmtree(again.release.folder)
     again.run(*TO_PUBLICATION)
     assert again.published() == ephemeral.files

@@ -313,7 +313,7 @@ def test_whatever_estimates_depend_on_makes_them_again(
             write_invariants(session, release, country, {GROUP_QUARTERS: more})
         elif change == "spine":
             counties = np.array([0, 0, 0, 1, 1])
-            write_spine(session, release, replace(country, parents=(country.parents[0], counties, country.parents[3])))
+            write_spine(session, release, replace(country, parents=(country.parents[0], counties, country.parents[2])))
     if change == "method":
         monkeypatch.setattr(estimation, "VERSION", estimation.VERSION + 1)
     computed.clear()

@@ -338,8 +338,10 @@ def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: 
     executes("UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1) WHERE number = 3")(
         ephemeral
     )
-    assert broken(ephemeral) == {"settled"}
-    refuses_to_publish(ephemeral, {"settled"}, "")
+    failing = broken(ephemeral)
+    # The key is random: where the noise is small, its distribution may show the change too.
+    assert {"settled"} <= failing <= {"settled", "noise_as_declared"}
+    refuses_to_publish(ephemeral, failing, "")
 
 
 def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephemeral: TopDownDeployment) -> None:
