@@ -11,7 +11,7 @@ import dagster as dg
 from dagster._check import CheckError
 from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
 
-from assets.conventions import CROSSING, DRAW, INVARIANT, KEYED, STAGE, ZONE
+from assets.conventions import CROSSING, DRAW, INVARIANT, KEYED, STAGE_KIND, ZONE, StageKind
 from resources.statements import Zone
 
 
@@ -20,7 +20,7 @@ class Node:
     """An asset as the walk sees it.
 
     Attributes:
-        tags: the asset's tags; zone, stage and crossing are read.
+        tags: the asset's tags; zone, kind of stage and crossing are read.
         parents: the keys it is made from, as text.
     """
 
@@ -91,13 +91,13 @@ def leaks(nodes: Mapping[str, Node], publication: dg.AssetKey) -> list[str]:
 
 
 def _uncharged(key: str, node: Node, nodes: Mapping[str, Node]) -> list[str]:
-    stages = {nodes[parent].tags.get(STAGE) for parent in node.parents if parent in nodes}
-    if node.tags[CROSSING] == DRAW and "charge" not in stages:
+    kinds = {nodes[parent].tags.get(STAGE_KIND) for parent in node.parents if parent in nodes}
+    if node.tags[CROSSING] == DRAW and StageKind.CHARGE not in kinds:
         return [f"{key} draws without a charge among its parents"]
     return []
 
 
 def _unlike_a_charge(key: str, node: Node) -> list[str]:
-    if node.tags.get(STAGE) != "charge":
+    if node.tags.get(STAGE_KIND) != StageKind.CHARGE:
         return [f"{key} crosses with a keyed version and is no charge"]
     return []

@@ -5,6 +5,7 @@ belongs in its room.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 import dagster as dg
@@ -16,17 +17,35 @@ OWNERS = ["team:disclosure-avoidance"]
 POOL = "warehouse"
 """Steps that write a database take turns in this pool, so that two runs queue instead of failing."""
 
-ZONE, STAGE, CROSSING = "zone", "stage", "crossing"
-"""Tag keys: where an asset's data may be seen, which room made it, and why it may leave the confidential zone."""
+ZONE, STAGE_KIND, CROSSING = "zone", "stage_kind", "crossing"
+"""Tag keys: where an asset's data may be seen, what kind of stage it is, and why it may leave the confidential zone."""
+
+
+class StageKind(StrEnum):
+    """What a stage does, whatever it is called."""
+
+    CEF = "cef"
+    INVARIANTS = "invariants"
+    COUNTS = "counts"
+    CHARGE = "charge"
+    DRAW = "draw"
+    PLAN = "plan"
+    POSTPROCESSING = "postprocessing"
+    TABULATION = "tabulation"
+    PUBLICATION = "publication"
+    UTILITY = "utility"
+    LEDGER = "ledger"
+    COMPOSITION = "composition"
+
 
 INVARIANT, DRAW, KEYED = "invariant", "draw", "keyed-version"
 """Values of the crossing tag: a declared invariant, a mechanism's draw under a charge, and what takes in nothing of
 confidential data but a version that is keyed under the custody."""
 
 
-def attributes(stage: str, zone: Zone, kinds: set[str], crossing: str | None = None) -> dict[str, Any]:
-    """Keyword arguments of `dagster.asset` that follow from an asset's stage and zone."""
-    tags = {ZONE: zone.value, STAGE: stage} | ({CROSSING: crossing} if crossing else {})
+def attributes(stage_kind: StageKind, zone: Zone, kinds: set[str], crossing: str | None = None) -> dict[str, Any]:
+    """Keyword arguments of `dagster.asset` that follow from the kind of an asset's stage and from its zone."""
+    tags = {ZONE: zone.value, STAGE_KIND: stage_kind.value} | ({CROSSING: crossing} if crossing else {})
     return {"owners": OWNERS, "pool": POOL, "tags": tags, "kinds": kinds}
 
 

@@ -43,7 +43,7 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
     components = tree.get_all_components(ReleaseComponent)  # type: ignore[type-abstract]
     releases = [component for component in components if component.charges]
     charges = [component.key("charge") for component in releases]
-    draws = [component.key(component.draws) for component in releases]
+    draws = [component.key(component.method.draw_stage) for component in releases]
     return dg.Definitions.merge(
         tree.build_defs(),
         dg.Definitions(

@@ -25,7 +25,8 @@ from assets.gates.asset import build_gates
 from assets.ledger.asset import build_composition, build_composition_checks, build_ledger
 from assets.publication.asset import build_publication
 from assets.release.dataset import DatasetDeclaration
-from assets.release.method import Method, ReleaseContext
+from assets.release.gate import ReleaseContext
+from assets.release.method import Method
 from assets.release.release import Release
 from assets.swapping.invariants import build_invariants
 from assets.swapping.method import Swapping

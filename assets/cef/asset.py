@@ -13,8 +13,9 @@ from assets.cef.findings import Finding, SourceError
 from assets.cef.ingestion import ingest
 from assets.cef.readers import source_paths
 from assets.cef.validation import cef_findings, form_findings, structure_findings, structure_offenders
-from assets.conventions import POOL, attributes
-from assets.release.dataset import Column, DatasetDeclaration, Role
+from assets.conventions import POOL, StageKind, attributes
+from assets.release.columns import Column, Role
+from assets.release.dataset import DatasetDeclaration
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -36,7 +37,7 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
         group_name=declaration.name,
         description=describe(declaration),
         code_version=CODE_VERSION,
-        **attributes("cef", Zone.CONFIDENTIAL, {"duckdb", "pandera"}),
+        **attributes(StageKind.CEF, Zone.CONFIDENTIAL, {"duckdb", "pandera"}),
     )
     def cef(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         version_key = custody.version_key()
@@ -71,7 +72,7 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
         with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
             findings = cef_findings(session, declaration)
         return _check_result(
-            findings, {finding.promise: finding.rows for finding in findings if finding.rows is not None}
+            findings, {finding.statement: finding.rows for finding in findings if finding.rows is not None}
         )
 
     return [cef, schema_and_keys, *([_build_structure(declaration, key)] if declaration.structure else [])]
@@ -94,7 +95,7 @@ def _build_structure(declaration: DatasetDeclaration, key: dg.AssetKey) -> dg.As
             offenders = structure_offenders(session, declaration)
         return _check_result(
             structure_findings(offenders),
-            {Finding(rule.table, rule.offence, rule.column).promise: rows for rule, rows in offenders.items()},
+            {Finding(rule.table, rule.offence, rule.column).statement: rows for rule, rows in offenders.items()},
         )
 
     return structure
@@ -141,7 +142,7 @@ def _row(name: str, column: Column) -> str:
         name,
         column.type.value,
         column.role.value,
-        column.domain,
+        column.domain_in_words,
         "yes" if column.nullable else "no",
         column.description,
     ]
@@ -158,7 +159,7 @@ def column_schema(declaration: DatasetDeclaration) -> dg.TableSchema:
                 type=column.type.stored,
                 description=column.description or None,
                 constraints=dg.TableColumnConstraints(
-                    nullable=column.nullable, unique=column.role is Role.KEY, other=[column.domain]
+                    nullable=column.nullable, unique=column.role is Role.KEY, other=[column.domain_in_words]
                 ),
                 tags={"role": column.role.value},
             )

@@ -10,7 +10,8 @@ household, one of whom is its householder.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from assets.release.dataset import Column, DatasetDeclaration, RecordTable
+from assets.release.columns import Column, RecordTable
+from assets.release.dataset import DatasetDeclaration
 from assets.release.structure import Rule, Structure
 from mechanisms.phsafe.runs import STATES
 from mechanisms.races import RACE_COMBINATIONS, race_label

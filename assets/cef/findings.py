@@ -25,14 +25,14 @@ class Finding:
     rows: int | None = None
 
     @property
-    def promise(self) -> str:
+    def statement(self) -> str:
         """The finding without its count."""
         return f"{self.place}: column {self.column}: {self.rule}" if self.column else f"{self.place}: {self.rule}"
 
     def __str__(self) -> str:
         if self.rows is None:
-            return self.promise
-        return f"{self.promise}: {self.rows:,} {'row' if self.rows == 1 else 'rows'}"
+            return self.statement
+        return f"{self.statement}: {self.rows:,} {'row' if self.rows == 1 else 'rows'}"
 
 
 class SourceError(Exception):

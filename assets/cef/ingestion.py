@@ -20,7 +20,8 @@ from assets.cef.validation import (
     structure_offenders,
     unit_findings,
 )
-from assets.release.dataset import Column, DatasetDeclaration, RecordTable
+from assets.release.columns import Column, RecordTable
+from assets.release.dataset import DatasetDeclaration
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, WarehouseError
 

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from assets.cef.findings import Finding, SourceError
 from assets.cef.synthetic import SyntheticCensusDeclaration, synthetic_relation
-from assets.release.dataset import Column, DatasetDeclaration, Reader, RecordTable, Role
+from assets.release.columns import Column, RecordTable, Role
+from assets.release.dataset import DatasetDeclaration, Reader
 from resources.statements import Fragment, statement
 
 MA1940_MARGINS = Path(__file__).with_name("ma1940_tenure_by_county.csv")

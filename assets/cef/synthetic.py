@@ -18,7 +18,8 @@ import dagster as dg
 from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from assets.cef.census import CensusDeclaration, census_persons, census_units
-from assets.release.dataset import Reader, RecordTable
+from assets.release.columns import RecordTable
+from assets.release.dataset import Reader
 from mechanisms.phsafe.runs import STATES
 from resources.statements import Fragment, statement
 from resources.warehouse import Session

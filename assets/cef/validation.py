@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from pandera.errors import SchemaErrorReason, SchemaErrors
 
 from assets.cef.findings import Finding
-from assets.release.dataset import Column, ColumnType, DatasetDeclaration, RecordTable, whole
+from assets.release.columns import ARROW, Column, RecordTable, whole
+from assets.release.dataset import DatasetDeclaration
 from assets.release.structure import Rule
 from resources.statements import Table
 from resources.warehouse import Session
@@ -27,20 +28,12 @@ BATCH_ROWS = 250_000
 NULL = "null where none is allowed"
 REPEATED_KEY = "key that another row has"
 
-_ARROW = {
-    ColumnType.INTEGER: pa.int64(),
-    ColumnType.STRING: pa.string(),
-    ColumnType.BOOLEAN: pa.bool_(),
-    ColumnType.DATE: pa.date32(),
-    ColumnType.DECIMAL: pa.decimal128(18, 4),
-}
-
 
 def row_schema(records: RecordTable) -> pandera.DataFrameSchema:
     """What every row of a table must satisfy by itself, as a pandera schema over Arrow-backed columns."""
     return pandera.DataFrameSchema(
         {
-            name: pandera.Column(pd.ArrowDtype(_ARROW[column.type]), _domain_checks(column), nullable=column.nullable)
+            name: pandera.Column(pd.ArrowDtype(ARROW[column.type]), _domain_checks(column), nullable=column.nullable)
             for name, column in records.stored.items()
         },
         strict=True,
@@ -50,7 +43,7 @@ def row_schema(records: RecordTable) -> pandera.DataFrameSchema:
 
 def _domain_checks(column: Column) -> list[pandera.Check]:
     # One failure case is kept of each batch, as counts are all that is asked for.
-    said: dict[str, Any] = {"error": f"value outside its domain {column.domain}", "n_failure_cases": 1}
+    said: dict[str, Any] = {"error": f"value outside its domain {column.domain_in_words}", "n_failure_cases": 1}
     lowest, highest = column.bounds
     if column.values is not None:
         return [pandera.Check.isin(column.codes, **said)]

@@ -9,9 +9,9 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import attributes, preview, table_schema
-from assets.release.draw import Draw
-from assets.release.method import Method
+from assets.conventions import StageKind, attributes, preview, table_schema
+from assets.release.draw import Draw, Inputs
+from assets.release.method import CHARGE, Method
 from assets.release.release import Release
 from mechanisms.accounting.composition import stated
 from resources.chain import Entry
@@ -30,17 +30,17 @@ _COLUMNS = {
 }
 
 
-def build_charge(method: Method[Any, Any]) -> dg.AssetsDefinition:
+def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "charge"]`."""
     release = method.release
 
     @dg.asset(
-        key=release.key("charge"),
+        key=release.key(CHARGE),
         deps=[release.key(stage) for stage in method.charge_follows],
         group_name=release.schema,
         description=_description(method),
         code_version=CODE_VERSION,
-        **attributes("charge", Zone.PUBLIC, {"duckdb", "ledger"}, crossing=method.charge_crossing),
+        **attributes(StageKind.CHARGE, Zone.PUBLIC, {"duckdb", "ledger"}, crossing=method.charge_crossing),
     )
     def charge(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
@@ -50,11 +50,11 @@ def build_charge(method: Method[Any, Any]) -> dg.AssetsDefinition:
         facts = charge_facts(method, draw, entry)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             session.create(
-                release.public("charge"),
+                release.public(CHARGE),
                 "warehouse/all",
                 source=session.register("facts", pa.Table.from_pylist([facts])),
             )
-            schema = table_schema(session.columns(release.public("charge")), _COLUMNS | dict(method.charge_columns))
+            schema = table_schema(session.columns(release.public(CHARGE)), _COLUMNS | dict(method.charge_columns))
         lines = draw.specification.lines
         return dg.MaterializeResult(
             data_version=dg.DataVersion(draw.draw_id),
@@ -70,7 +70,7 @@ def build_charge(method: Method[Any, Any]) -> dg.AssetsDefinition:
     return charge
 
 
-def reserve(release: Release, draw: Draw, custody: Custody, ledger: Ledger) -> Entry:
+def reserve(release: Release, draw: Draw[Inputs], custody: Custody, ledger: Ledger) -> Entry:
     """Reserve a draw's loss, or find the reservation it already has.
 
     Raises:
@@ -87,18 +87,18 @@ def reserve(release: Release, draw: Draw, custody: Custody, ledger: Ledger) -> E
         raise
 
 
-def charge_facts(method: Method[Any, Any], draw: Draw, entry: Entry) -> dict[str, str | int | float]:
+def charge_facts(method: Method[Any, Any, Any], draw: Draw[Inputs], entry: Entry) -> dict[str, str | int | float]:
     """The charge in a row, all of it public."""
     return {
         "draw_id": draw.draw_id,
         "commitment": entry.commitment,
         "ledger_entry": entry.sequence,
         "ledger_hash": entry.hash,
-        **method.charge_facts(draw),
+        **method.charge_facts(draw.inputs),
     }
 
 
-def _description(method: Method[Any, Any]) -> str:
+def _description(method: Method[Any, Any, Any]) -> str:
     return f"""Reserves the protection loss of the draw in the ledger, before anything is drawn.
 
 {method.charge_description()}

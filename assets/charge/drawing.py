@@ -1,20 +1,23 @@
 """Making a draw that was charged, whatever its mechanism: once, and again only to the same end.
 
-Here belongs the order of the steps: charge found, drawn, written, settled, key thrown away. What is drawn belongs with
-the mechanism.
+The order is: find the charge, draw, write, settle, throw the key away. What is drawn is the mechanism's to say.
 """
 
 from typing import Any
 
-from assets.release.draw import Draw
-from assets.release.method import Method
-from assets.release.release import Release
+import dagster as dg
+
+from assets.conventions import DRAW, StageKind, attributes, public_table_metadata, table_schema
+from assets.release.draw import Draw, Inputs, label_drawn
+from assets.release.method import CHARGE, Method
 from mechanisms.accounting.composition import stated
 from resources.chain import Entry
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
+
+CODE_VERSION = "1"
 
 
 class UnchargedDrawError(Exception):
@@ -25,9 +28,41 @@ class ReplayError(Exception):
     """A draw made again did not give what it gave before."""
 
 
+def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, <draw stage>]`."""
+    release = method.release
+    inputs = [release.key(stage) for stage in (*method.draw_follows, CHARGE)]
+
+    @dg.asset(
+        key=release.key(method.draw_stage),
+        deps=[*([release.dataset_key("cef")] if method.draws_from_cef else []), *inputs],
+        group_name=release.schema,
+        description=_description(method),
+        code_version=CODE_VERSION,
+        **attributes(StageKind.DRAW, Zone.PUBLIC, set(method.draw_kinds), crossing=DRAW),
+    )
+    def drawn(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
+        draw, entry, version = make_draw(method, warehouse, custody, ledger)
+        table = release.public(method.drawn_table)
+        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            metadata = {
+                **public_table_metadata(session, table),
+                "draw id": draw.draw_id,
+                "randomness commitment": entry.commitment,
+                "ledger entry": entry.sequence,
+                "loss": stated(draw.specification.loss, 6),
+                "custody": release.custody.value,
+                "dagster/column_schema": table_schema(session.columns(table), method.drawn_columns),
+                **method.draw_metadata(session),
+            }
+        return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
+
+    return drawn
+
+
 def make_draw(
-    method: Method[Any, Any], warehouse: Warehouse, custody: Custody, ledger: Ledger
-) -> tuple[Draw, Entry, str]:
+    method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody, ledger: Ledger
+) -> tuple[Draw[Inputs], Entry, str]:
     """Draw, write and settle; or find that the draw was settled and its output is still there.
 
     Returns:
@@ -45,20 +80,20 @@ def make_draw(
         version = method.stored_version(session, draw)
         if version is None or settled is None or settled.output_version != version:
             output = make_again(method, session, draw, custody, ledger)
-            version = method.version_of(draw, output)
-            if settled and settled.output_version != version:
-                release = method.release.schema
-                raise ReplayError(
-                    f"{release}: draw {draw.draw_id} gives another output than the one it was settled with"
-                )
             with session.transaction():
-                method.write(session, draw, output)
+                version = method.write(session, draw, output)
+                if settled and settled.output_version != version:
+                    raise ReplayError(
+                        f"{method.release.schema}: draw {draw.draw_id} gives another output than the one it was "
+                        "settled with"
+                    )
+                label_drawn(session, method.release, draw)
     ledger.settle(draw.draw_id, version)
     custody.forget(draw.draw_id)
     return draw, entry, version
 
 
-def require_charge(method: Method[Any, Any], draw: Draw, ledger: Ledger) -> Entry:
+def require_charge(method: Method[Any, Any, Any], draw: Draw[Inputs], ledger: Ledger) -> Entry:
     """The reservation of a draw.
 
     Raises:
@@ -73,7 +108,9 @@ def require_charge(method: Method[Any, Any], draw: Draw, ledger: Ledger) -> Entr
     return entry
 
 
-def make_again(method: Method[Any, Any], session: Session, draw: Draw, custody: Custody, ledger: Ledger) -> Any:
+def make_again(
+    method: Method[Any, Any, Any], session: Session, draw: Draw[Inputs], custody: Custody, ledger: Ledger
+) -> Any:
     """The output of a draw that is charged, from the confidential input and the draw's key.
 
     Raises:
@@ -85,12 +122,9 @@ def make_again(method: Method[Any, Any], session: Session, draw: Draw, custody: 
     return method.make(session, draw, custody)
 
 
-def draw_metadata(release: Release, draw: Draw, entry: Entry) -> dict[str, str | int]:
-    """What a drawing asset shows of its draw."""
-    return {
-        "draw id": draw.draw_id,
-        "randomness commitment": entry.commitment,
-        "ledger entry": entry.sequence,
-        "loss": stated(draw.specification.loss, 6),
-        "custody": release.custody.value,
-    }
+def _description(method: Method[Any, Any, Any]) -> str:
+    return f"""{method.draw_description()}
+
+The randomness is AES-256-CTR under a key derived for this draw alone, sampled exactly: no floating point decides a
+probability. Custody is {method.release.custody.value}. The stage refuses to run without the charge for exactly these
+inputs and parameters."""

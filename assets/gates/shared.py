@@ -1,10 +1,10 @@
-"""The promises that every kind of release makes, and what promises are checked with.
+"""The gates of every release, and how they are put together with those of its mechanism.
 
-Here belongs the evaluation of a promise, on the tables as they are at that moment. The same functions serve the asset
-checks and the publication, which asks every one again before it writes a file. What one mechanism promises belongs with
-it (`assets.swapping.gates`, `assets.phsafe.gates`).
+A gate is evaluated on the tables as they are at that moment. The same functions serve the asset checks and the
+publication, which evaluates every gate again before it writes a file.
 """
 
+from collections import Counter
 from typing import Any
 
 from assets.cef.validation import cef_problems, structure_findings, structure_offenders
@@ -12,46 +12,54 @@ from assets.charge.drawing import make_again
 from assets.confidentiality import leaks
 from assets.ledger.asset import cap_problems
 from assets.release.dataset import DatasetDeclaration
-from assets.release.method import Gate, ReleaseContext
+from assets.release.gate import Gate, ReleaseContext
+from assets.release.method import CHARGE, PUBLICATION, Method
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Recipe, Session
 
+DATASET_STAGES = ("cef", "composition")
+"""Stages of the dataset: their checks are the dataset's, not a release's."""
 
-def cef_gates(dataset: DatasetDeclaration) -> list[Gate[Any]]:
-    """What the dataset keeps."""
-    kept = [Gate("schema_and_keys", "cef", "The CEF has the declared columns, types and keys.", _cef)]
+
+def all_gates(method: Method[Any, Any, Any]) -> tuple[Gate[Any], ...]:
+    """All gates of a release in the order of its stages: the shared ones, and those its mechanism adds.
+
+    Raises:
+        ValueError: if a gate belongs to no stage of the release, or two gates of a stage have one name.
+    """
+    shared = [*_cef_gates(method.release.dataset), *(_shared_gates(method) if method.charges else [])]
+    stages = ["cef", *method.stages, "composition"]
+    gates = [*shared, *method.own_gates()]
+    for gate in gates:
+        if gate.stage not in stages:
+            raise ValueError(f"{method.release.schema}: gate {gate.name}: there is no stage {gate.stage}")
+    ((stage, name), times), *_ = Counter((gate.stage, gate.name) for gate in gates).most_common(1)
+    if times > 1:
+        raise ValueError(f"{method.release.schema}: stage {stage} has {times} gates called {name}")
+    return tuple(sorted(gates, key=lambda gate: stages.index(gate.stage)))
+
+
+def _cef_gates(dataset: DatasetDeclaration) -> list[Gate[Any]]:
+    gates = [Gate("schema_and_keys", "cef", "The CEF has the declared columns, types and keys.", _cef)]
     if dataset.structure:
         words = "What the records of the CEF say of one another is consistent."
-        kept.append(Gate("structure", "cef", words, _structure))
-    return kept
+        gates.append(Gate("structure", "cef", words, _structure))
+    return gates
 
 
-def charge_gates() -> list[Gate[Any]]:
-    """What the charge keeps."""
-    return [Gate("charge_present", "charge", "The ledger holds the charge for exactly this draw.", _charge)]
-
-
-def draw_gates(stage: str, output: str, *, replay: bool) -> list[Gate[Any]]:
-    """What the draw keeps.
-
-    Args:
-        stage: that draws.
-        output: what it gives, in words, in the plural.
-        replay: whether the draw can be made again.
-    """
-    settled = Gate("settled", stage, f"The {output} are what the ledger settled this draw with.", _settled)
-    if replay:
-        return [settled, Gate("replay", stage, f"Making the draw again gives the same {output}.", _replay)]
-    words = "The draw's key is no longer kept, so nobody can replay it."
-    return [settled, Gate("key_gone", stage, words, _key_gone)]
-
-
-def closing_gates() -> list[Gate[Any]]:
-    """What the whole release keeps, and the dataset's ledger."""
+def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
+    stage, output = method.draw_stage, method.drawn_words
+    if method.release.can_replay:
+        replay = Gate("replay", stage, f"Making the draw again gives the same {output}.", _replay)
+    else:
+        replay = Gate("key_gone", stage, "The draw's key is no longer kept, so nobody can replay it.", _key_gone)
     return [
+        Gate("charge_present", CHARGE, "The ledger holds the charge for exactly this draw.", _charge),
+        Gate("settled", stage, f"The {output} are what the ledger settled this draw with.", _settled),
+        replay,
         Gate(
             "confidentiality",
-            "tables",
+            method.closing_stage,
             "Every path from confidential data to the publication passes a charged draw or a declared invariant.",
             _confidentiality,
         ),
@@ -91,9 +99,9 @@ def said(number: int, what: str) -> list[str]:
     return [f"{what}: {number:,}"] if number else []
 
 
-def differing_table(session: Session, stored: Table, made: Recipe) -> list[str]:
+def differing_table(session: Session, stored: Table, recipe: Recipe) -> list[str]:
     """How many rows of a stored table differ from the same made again."""
-    name, values, names = made
+    name, values, names = recipe
     again = session.stage("again", name, values, **names)
     columns = list(session.columns(stored))
     return said(differing(session, stored, again, columns), f"{stored}: differing rows")
@@ -156,7 +164,7 @@ def _cap(context: ReleaseContext[Any]) -> list[str]:
 
 
 def _confidentiality(context: ReleaseContext[Any]) -> list[str]:
-    return leaks(context.nodes, context.release.key("publication"))
+    return leaks(context.nodes, context.release.key(PUBLICATION))
 
 
 def _ledger(context: ReleaseContext[Any]) -> list[str]:

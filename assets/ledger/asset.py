@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import POOL, attributes, check_result, preview, table_schema
+from assets.conventions import POOL, StageKind, attributes, check_result, preview, table_schema
 from assets.ledger.charts import side_by_side
 from assets.ledger.comparison import Comparison, compare
 from assets.ledger.tables import COLUMNS, releases_table, totals_table
@@ -45,7 +45,7 @@ def build_ledger(charges: Sequence[dg.AssetKey], draws: Sequence[dg.AssetKey]) -
             "shows the ledger as it is, and fails if an entry was edited, removed or reordered."
         ),
         code_version=CODE_VERSION,
-        **attributes("ledger", Zone.PUBLIC, {"duckdb", "ledger"}),
+        **attributes(StageKind.LEDGER, Zone.PUBLIC, {"duckdb", "ledger"}),
     )
     def ledger_asset(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
         problems = ledger.verify()
@@ -92,7 +92,7 @@ side. A guarantee for {dataset.record_name}s counts towards persons as often as 
 changes a {dataset.record_name}. The cap of {stated(dataset.cap, 4)} is the one place where every charge is counted,
 whatever its unit: an upper bound.""",
         code_version=COMPOSITION_VERSION,
-        **attributes("composition", Zone.PUBLIC, {"duckdb", "ledger", "matplotlib"}),
+        **attributes(StageKind.COMPOSITION, Zone.PUBLIC, {"duckdb", "ledger", "matplotlib"}),
     )
     def composition(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
         comparison = _comparison(dataset, ledger)

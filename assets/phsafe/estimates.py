@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from assets.phsafe.noise import require_grid, slices, variance_of
+from assets.measurement.grid import GridCounts
 from assets.phsafe.release import PHSafeRelease
 from mechanisms.phsafe.averages import estimate_averages
 from mechanisms.phsafe.design import PHSafeDesign
@@ -20,6 +20,7 @@ from mechanisms.phsafe.estimation import Estimates, estimate_counts
 from mechanisms.phsafe.margins import Z
 from mechanisms.phsafe.runs import LEVELS, RUN, Level
 from mechanisms.phsafe.tables import SHELL, Cell, Part, Shell
+from resources.warehouse import Session
 
 _HUNDREDTHS = pa.decimal128(18, 2)
 _SCHEMA = pa.schema(
@@ -31,19 +32,21 @@ _SCHEMA = pa.schema(
 )
 
 
-def estimates(release: PHSafeRelease, measurements: pa.Table) -> pa.Table:
+def estimates(method: GridCounts[PHSafeRelease], session: Session) -> pa.Table:
     """The estimates of all declared tables at every level that all of a table's runs are released for.
 
     Args:
-        release: as declared.
-        measurements: in the order in which their noise was drawn.
+        method: of the release.
+        session: one that reads the stored measurements.
 
     Returns:
         Columns `table_name`, `level`, `region_type`, `region_id`, `iteration_code`, `cell`, `estimate`, `lower`,
         `upper` and `margin_of_error`, the last four as decimals with two places.
+
+    Raises:
+        GridError: if the measurements are not those of every declared cell, each once.
     """
-    require_grid(measurements, release.design)
-    measured = _Measured(release, measurements)
+    release, measured = method.release, _Measured(method, method.read_measurements(session))
     rows = [
         _rows(shell, level, cell, measured)
         for shell in (SHELL[name] for name in release.products)
@@ -72,18 +75,18 @@ class _Sums:
 class _Measured:
     """Measurements by run and level, as a matrix of population groups and cells."""
 
-    def __init__(self, release: PHSafeRelease, measurements: pa.Table) -> None:
-        self.design = release.design
-        self.interval = release.interval
+    def __init__(self, method: GridCounts[PHSafeRelease], measurements: pa.Table) -> None:
+        self.design = method.release.design
+        self.interval = method.release.interval
         self.groups: dict[tuple[str, str], pa.Table] = {}
         self._counts: dict[tuple[str, str], NDArray[np.int64]] = {}
         self._variance: dict[tuple[str, str], float] = {}
-        for run, level, part in slices(measurements, release.design):
+        for (run, level, _), (query, part) in zip(self.design.released, method.slices(measurements), strict=True):
             at, width = (run.name, level.name), len(run.cells)
             every = pa.array(np.arange(0, len(part), width))
             self.groups[at] = part.select(["region_type", "region_id", "iteration_code"]).take(every)
             self._counts[at] = part["count"].to_numpy().reshape(-1, width)
-            self._variance[at] = float(variance_of(release.design, run, level))
+            self._variance[at] = float(query.variance)
 
     def sums(self, part: Part, level: Level) -> _Sums:
         at = (part.run, level.name)

@@ -1,38 +1,57 @@
-"""PHSafe as a method: what it brings to charge, draw, gates and publication.
-
-Here belongs nothing but the connection of the stages that all releases share with this mechanism's own modules.
-"""
+"""PHSafe as a method: what it brings to charge, draw, gates and publication."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import KEYED
-from assets.phsafe.draw import PHSafeDraw, describe_draw
-from assets.phsafe.gates import phsafe_gates
-from assets.phsafe.measurements import drawn_measurements, stored_version, write_measurements
-from assets.phsafe.noise import measurements_version
+from assets.measurement.counts import build_counts
+from assets.measurement.grid import GridCounts, Query
+from assets.measurement.method import COUNTS, MEASUREMENTS
+from assets.phsafe.gates import counting_gates, finished_gates
+from assets.phsafe.grid import grid, queries
+from assets.phsafe.joined import JOINED, build_truncated_join, counts_recipe
+from assets.phsafe.parameters import build_parameters
+from assets.phsafe.postprocessed import build_exact_measurements, build_finished, build_postprocessed
 from assets.phsafe.published import published_tables
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.statement import phsafe_statement
-from assets.release.method import Gate, Method
+from assets.release.draw import Draw, Inputs
+from assets.release.gate import Gate
+from assets.release.method import CHARGE
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
+from assets.tabulation.asset import TABLES
 from mechanisms.accounting.composition import symbol
+from mechanisms.accounting.specification import Specification
+from mechanisms.phsafe.design import MECHANISM, VERSION
 from mechanisms.phsafe.margins import Noise
-from resources.custody import Custody
-from resources.statements import Zone
-from resources.warehouse import Session
+from resources.statements import Table
+from resources.warehouse import Recipe, Session
+
+CELL_COLUMNS = {
+    "draw_order": "Number of the cell: the order in which noise is drawn",
+    "run": "The query",
+    "level": "Population group level",
+    "region_id": "1 for the nation, or the state's FIPS code",
+    "region_type": "USA or STATE",
+    "iteration_code": "Race and ethnicity iteration",
+    "data_cell": "Basis cell of the run",
+    "count": "The count",
+    "noise_distribution": "What the noise was drawn from",
+    "variance": "The exact variance of the noise, to 18 decimals",
+}
 
 
-class PHSafeMethod(Method[PHSafeRelease, PHSafeDraw]):
+class PHSafeMethod(GridCounts[PHSafeRelease]):
     """How a PHSafe release is charged, drawn, checked and published."""
 
-    draws_from = (Zone.CONFIDENTIAL, Zone.PUBLIC)
-    charge_follows = ("counts",)
-    charge_crossing = KEYED
-    publishes_from = ("parameters", "charge", "noisy_measurements", "postprocessed", "tables")
+    mechanism = MECHANISM
+    version = VERSION
+    stages = ("parameters", JOINED, COUNTS, CHARGE, MEASUREMENTS, "postprocessed", TABLES)
+    publishes_also_from = ("parameters", "postprocessed")
+    drawn_columns = CELL_COLUMNS
     charge_columns: ClassVar[Mapping[str, str]] = {
         "output_premetric": "How the loss is measured",
         "unbounded": "Loss for one person added or removed, exact",
@@ -41,10 +60,43 @@ class PHSafeMethod(Method[PHSafeRelease, PHSafeDraw]):
         "lines": "How many pairs of run and level are measured",
     }
 
-    def describe(self, session: Session, custody: Custody) -> PHSafeDraw:
-        return describe_draw(session, self.release, custody)
+    @property
+    def charges(self) -> bool:
+        return self.release.private
 
-    def charge_facts(self, draw: PHSafeDraw) -> dict[str, str | int | float]:
+    def own_assets(self) -> Sequence[dg.AssetsDefinition]:
+        release = self.release
+        counted = build_counts(
+            self,
+            [release.key(JOINED)],
+            "The exact counts of every region, iteration and basis cell that is released, zeros included: which cells "
+            "there are follows from the declaration alone.",
+            CELL_COLUMNS,
+        )
+        before = [build_parameters(release), build_truncated_join(release), counted]
+        if not self.charges:
+            return [*before, build_exact_measurements(release)]
+        return [*before, build_postprocessed(self), build_finished(release)]
+
+    def queries(self) -> Sequence[Query]:
+        return queries(self.release.design)
+
+    def build_grid(self) -> pa.Table:
+        return grid(self.release.design)
+
+    def counts_recipes(self, session: Session) -> Mapping[Table, Recipe]:
+        return {self.counts_table: counts_recipe(session, self.release)}
+
+    def table_gates(self) -> Sequence[Gate[PHSafeRelease]]:
+        return [*counting_gates(), *(finished_gates(self) if self.charges else [])]
+
+    def parameters(self) -> Mapping[str, Any]:
+        return self.release.design.as_record()
+
+    def specification(self, inputs: Inputs) -> Specification:
+        return self.release.design.specification(self.release.dataset.name)
+
+    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
         design = self.release.design
         return {
             "output_premetric": design.bounded.output_premetric,
@@ -63,23 +115,19 @@ person added or removed (unbounded neighbors); what is charged is the loss for o
 2Σ{letter} over runs and levels ({source}). Nothing of it depends on the data but the draw's
 name, which a keyed version of the exact counts enters into."""
 
-    def stored_version(self, session: Session, draw: PHSafeDraw) -> str | None:
-        return stored_version(session, self.release, draw)
-
-    def make(self, session: Session, draw: PHSafeDraw, custody: Custody) -> pa.Table:
-        return drawn_measurements(session, self.release, draw, custody)
-
-    def version_of(self, draw: PHSafeDraw, output: pa.Table) -> str:
-        return measurements_version(output)
-
-    def write(self, session: Session, draw: PHSafeDraw, output: pa.Table) -> None:
-        write_measurements(session, self.release, draw, output)
-
-    def gates(self) -> tuple[Gate[PHSafeRelease], ...]:
-        return phsafe_gates(self.release)
+    def draw_description(self) -> str:
+        design = self.release.design
+        noise = (
+            "a discrete Gaussian of variance σ² = Δ² / 2ρ"
+            if design.noise is Noise.GAUSSIAN
+            else "a discrete Laplace of scale Δ / ε"
+        )
+        return f"""Every exact count of {len(design.released)} pairs of run and level, plus independent noise: {noise},
+with the unbounded budget of its run and level. Counts may be negative: they are measurements, and the finished tables
+are made from them."""
 
     def tables(self) -> Sequence[PublishedTable]:
         return published_tables(self.release)
 
-    def statement(self, draw: PHSafeDraw, output_version: str) -> Statement:
-        return phsafe_statement(self.release, draw, output_version)
+    def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
+        return phsafe_statement(self.release, draw.inputs, output_version)

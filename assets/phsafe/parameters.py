@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import attributes, preview, table_schema
+from assets.conventions import StageKind, attributes, preview, table_schema
 from assets.phsafe.charts import margin_against_budget
 from assets.phsafe.planning import Plan, answers, grid, margin_of, parameters, planned_design, rounded_up, totals
 from assets.phsafe.release import PHSafeRelease
@@ -81,7 +81,7 @@ def build_parameters(release: PHSafeRelease) -> dg.AssetsDefinition:
         group_name=release.schema,
         description=_description(release.design, release.schema),
         code_version=CODE_VERSION,
-        **attributes("parameters", Zone.PUBLIC, {"duckdb", "matplotlib"}),
+        **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb", "matplotlib"}),
     )
     def parameters_asset(config: Plan, warehouse: Warehouse) -> dg.MaterializeResult:
         try:

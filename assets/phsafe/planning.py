@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets.release.dataset import exact_fraction
+from assets.release.numbers import exact_fraction
 from mechanisms.accounting.composition import approximate_total
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.rounding import ceiling, decimal_text

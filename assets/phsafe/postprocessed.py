@@ -6,11 +6,13 @@ are made belongs in `tables`.
 
 import dagster as dg
 
-from assets.conventions import attributes, preview, public_table_metadata, table_schema
+from assets.conventions import StageKind, attributes, preview, public_table_metadata, table_schema
+from assets.measurement.grid import GridCounts
+from assets.measurement.method import COUNTS, MEASUREMENTS
 from assets.phsafe.estimates import estimates
-from assets.phsafe.measurements import COUNTS, MEASUREMENTS, in_order
 from assets.phsafe.release import PHSafeRelease
-from assets.phsafe.tables import ESTIMATES, NATION, exact_table, file_statement, measured_files, statements
+from assets.phsafe.tables import ESTIMATES, NATION, exact_table, file_statement, measured_files, table_recipes
+from assets.tabulation.asset import build_tables
 from mechanisms.phsafe.runs import ITERATIONS, NATION_ID, STATES
 from mechanisms.phsafe.tables import SHELL
 from resources.custody import Custody
@@ -30,21 +32,22 @@ _COLUMNS = {
 }
 
 
-def build_postprocessed(release: PHSafeRelease) -> dg.AssetsDefinition:
+def build_postprocessed(method: GridCounts[PHSafeRelease]) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "postprocessed"]`."""
+    release = method.release
 
     @dg.asset(
         key=release.key("postprocessed"),
-        deps=[release.key("noisy_measurements")],
+        deps=[release.key(MEASUREMENTS)],
         group_name=release.schema,
         description=_description(release),
         code_version=CODE_VERSION,
-        **attributes("postprocessing", Zone.PUBLIC, {"duckdb", "numpy"}),
+        **attributes(StageKind.POSTPROCESSING, Zone.PUBLIC, {"duckdb", "numpy"}),
     )
     def postprocessed(warehouse: Warehouse) -> dg.MaterializeResult:
         table = release.public(ESTIMATES)
         with warehouse.session(writes=Zone.PUBLIC) as session:
-            made = estimates(release, in_order(session, release.public(MEASUREMENTS)))
+            made = estimates(method, session)
             with session.transaction():
                 session.create(table, "warehouse/all", source=session.register("made", made))
             version = session.content_version([table])
@@ -57,42 +60,17 @@ def build_postprocessed(release: PHSafeRelease) -> dg.AssetsDefinition:
     return postprocessed
 
 
-def build_tables(release: PHSafeRelease) -> dg.AssetsDefinition:
+def build_finished(release: PHSafeRelease) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "tables"]`."""
-
-    @dg.asset(
-        key=release.key("tables"),
-        deps=[release.key("noisy_measurements"), release.key("postprocessed")],
-        group_name=release.schema,
-        description=(
-            "The finished tables: "
-            + (", ".join(f"{name} ({SHELL[name].title})" for name in release.products) or "none")
-            + ". And the measurements in the production format: "
-            + ", ".join(measured_files(release.design))
-            + ". PH5_num is PH4, and PH8_num is made from PH7. Public data only."
-        ),
-        code_version=CODE_VERSION,
-        **attributes("tabulation", Zone.PUBLIC, {"duckdb", "sql"}),
+    finished = ", ".join(f"{name} ({SHELL[name].title})" for name in release.products) or "none"
+    return build_tables(
+        release,
+        [MEASUREMENTS, "postprocessed"],
+        f"The finished tables: {finished}. And the measurements in the production format: "
+        f"{', '.join(measured_files(release.design))}. PH5_num is PH4, and PH8_num is made from PH7. Public data only.",
+        lambda session: table_recipes(session, release),
+        shown=lambda session: _first_rows(session, release),
     )
-    def tables(warehouse: Warehouse) -> dg.MaterializeResult:
-        with warehouse.session(writes=Zone.PUBLIC) as session:
-            made = statements(session, release)
-            with session.transaction():
-                for table, (name, values, names) in made.items():
-                    session.create(table, name, values, **names)
-            version = session.content_version(list(made))
-            rows = {table.name: session.count(table) for table in made}
-            shown = _first_rows(session, release)
-        return dg.MaterializeResult(
-            data_version=dg.DataVersion(version),
-            metadata={
-                **shown,
-                "tables": preview(["table", "rows"], [(name, f"{count:,}") for name, count in rows.items()]),
-                "dagster/row_count": sum(rows.values()),
-            },
-        )
-
-    return tables
 
 
 def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
@@ -100,14 +78,14 @@ def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key("exact_measurements"),
-        deps=[release.key("counts")],
+        deps=[release.key(COUNTS)],
         group_name=release.schema,
         description=(
             "The exact counts in the production format, without noise and so without its distribution and variance: "
             "for tuning on synthetic data. Confidential; nothing of this release is charged, drawn or published."
         ),
         code_version=CODE_VERSION,
-        **attributes("tabulation", Zone.CONFIDENTIAL, {"duckdb", "sql"}),
+        **attributes(StageKind.TABULATION, Zone.CONFIDENTIAL, {"duckdb", "sql"}),
     )
     def exact_measurements(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         written = [exact_table(release, name) for name in measured_files(release.design)]

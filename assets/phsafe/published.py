@@ -3,7 +3,7 @@
 Here belong the tables as the data dictionary describes them. Making them belongs in `tables`.
 """
 
-from assets.phsafe.noise import DISTRIBUTIONS
+from assets.phsafe.grid import NOISE
 from assets.phsafe.parameters import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import finished_table, measured_files, measured_table
@@ -88,7 +88,7 @@ def _measured(release: PHSafeRelease, name: str) -> PublishedTable:
                 "NOISE_DISTRIBUTION",
                 "string",
                 "What the noise was drawn from; sums of several measurements carry sums of such noise",
-                {DISTRIBUTIONS[release.design.noise]: ""},
+                {NOISE[release.design.noise]: ""},
             ),
             PublishedColumn("VARIANCE", "decimal", "Exact variance of the noise, to 18 decimals"),
         ),

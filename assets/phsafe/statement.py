@@ -3,16 +3,16 @@
 Here belong words and figures for readers. The mathematics belongs in `mechanisms.phsafe` and `mechanisms.accounting`.
 """
 
-from assets.phsafe.draw import MECHANISM, PHSafeDraw
-from assets.phsafe.noise import DISTRIBUTIONS
+from assets.measurement.method import COUNTS
+from assets.phsafe.grid import NOISE
 from assets.phsafe.release import PHSafeRelease
+from assets.release.draw import Inputs
 from assets.release.statement import DataVersion, Equivalent, Parameter, Statement
 from mechanisms.accounting.composition import symbol
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.rounding import decimal_text
 from mechanisms.accounting.zcdp import ConcentratedLoss
-from mechanisms.phsafe import noise
-from mechanisms.phsafe.design import PHSafeDesign
+from mechanisms.phsafe.design import MECHANISM, VERSION, PHSafeDesign
 from mechanisms.phsafe.margins import Noise
 from mechanisms.phsafe.runs import STATES, Geography
 
@@ -26,21 +26,21 @@ LOSS_SOURCE = {
 }
 
 
-def phsafe_statement(release: PHSafeRelease, draw: PHSafeDraw, output_version: str) -> Statement:
+def phsafe_statement(release: PHSafeRelease, inputs: Inputs, output_version: str) -> Statement:
     """What the certificate says of the mechanism.
 
     Args:
         release: as declared.
-        draw: as it was charged.
+        inputs: of the draw.
         output_version: the content hash of the noisy measurements.
     """
     return Statement(
         mechanism=f"{MECHANISM}: truncated join, and noise for every count",
-        mechanism_version=str(noise.VERSION),
+        mechanism_version=str(VERSION),
         parameters=_parameters(release),
         loss_source=LOSS_SOURCE[release.design.noise],
         data_versions=(
-            DataVersion("exact counts", draw.counts_version, keyed=True),
+            DataVersion("exact counts", inputs.versions[COUNTS], keyed=True),
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
         remark="Neighbors are two files that differ in one person's record, whatever becomes of the units it touches.",
@@ -84,7 +84,7 @@ def _parameters(release: PHSafeRelease) -> tuple[Parameter, ...]:
     )
     return (
         _regions(design),
-        Parameter("Noise", DISTRIBUTIONS[design.noise], "Drawn exactly, for every run, region, iteration and cell."),
+        Parameter("Noise", NOISE[design.noise], "Drawn exactly, for every run, region, iteration and cell."),
         Parameter(
             "Truncation and stability",
             thresholds,

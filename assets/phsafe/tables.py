@@ -5,7 +5,7 @@ Here belongs the way from the stored estimates and measurements to the tables th
 
 import pyarrow as pa
 
-from assets.phsafe.measurements import MEASUREMENTS
+from assets.measurement.method import MEASUREMENTS
 from assets.phsafe.release import PHSafeRelease
 from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.runs import DERIVED, ITERATIONS, RUN, STATES
@@ -35,7 +35,7 @@ def finished_table(release: PHSafeRelease, name: str) -> Table:
     return release.public(f"finished_{name.lower()}")
 
 
-def statements(session: Session, release: PHSafeRelease) -> dict[Table, Recipe]:
+def table_recipes(session: Session, release: PHSafeRelease) -> dict[Table, Recipe]:
     """By table that is published: how it is made from estimates and measurements."""
     made: dict[Table, Recipe] = {
         measured_table(release, name): file_statement(session, name, release.public(MEASUREMENTS), noisy=True)

@@ -1,7 +1,7 @@
-"""The asset `publication`: the release's files, placed whole, once every promise holds.
+"""The asset `publication`: the release's files, placed whole, once the release passes every gate.
 
-Here belongs the stage. It asks every promise again, on the tables as they are now: a check that passed in
-another run, or before somebody touched a table, vouches for nothing.
+It evaluates every gate again, on the tables as they are now: a check that passed in another run, or before somebody
+touched a table, vouches for nothing.
 """
 
 from datetime import datetime
@@ -14,12 +14,14 @@ import dagster as dg
 import duckdb
 
 from assets.confidentiality import deployed_graph, nodes_of
-from assets.conventions import attributes, preview
+from assets.conventions import StageKind, attributes, check_result, preview
+from assets.gates.shared import all_gates
 from assets.publication.certificate import Certificate, Check, LedgerReference, Randomness, to_html, to_json
 from assets.publication.package import CHECKSUMS, DataFile, checksums, data_package, file_sha256, write_data_files
 from assets.publication.placement import placed
-from assets.release.draw import Draw
-from assets.release.method import Method, ReleaseContext
+from assets.release.draw import Draw, Inputs
+from assets.release.gate import ReleaseContext
+from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
 from mechanisms.accounting.composition import symbol
 from resources.custody import Custody
@@ -30,20 +32,20 @@ from resources.warehouse import Session, Warehouse
 CODE_VERSION = "1"
 
 
-def build_publication(method: Method[Any, Any]) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "publication"]`."""
+def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinition, dg.AssetChecksDefinition]:
+    """The asset `[dataset, release, "publication"]`, and the check of its files."""
     release = method.release
 
     @dg.asset(
-        key=release.key("publication"),
+        key=release.key(PUBLICATION),
         deps=[
-            *(release.key(stage) for stage in method.publishes_from),
+            *(release.key(stage) for stage in _sources(method)),
             release.dataset_key("composition"),
         ],
         group_name=release.schema,
         description=_description(release),
         code_version=CODE_VERSION,
-        **attributes("publication", Zone.PUBLIC, {"csv", "parquet", "html"}),
+        **attributes(StageKind.PUBLICATION, Zone.PUBLIC, {"csv", "parquet", "html"}),
     )
     def publication(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
@@ -65,32 +67,55 @@ def build_publication(method: Method[Any, Any]) -> dg.AssetsDefinition:
                 ),
                 CHECKSUMS: sums,
                 "checks passed": preview(
-                    ["check", "promise"], [(check.name, check.description) for check in certificate.checks]
+                    ["check", "rule"], [(check.name, check.description) for check in certificate.checks]
                 ),
             },
         )
 
-    return publication
+    return publication, _files_as_published(release)
+
+
+def _sources(method: Method[Any, Any, Any]) -> list[str]:
+    """The stages that a publication is made from, in their order."""
+    every = {CHARGE, method.draw_stage, method.closing_stage, *method.publishes_also_from}
+    return [stage for stage in method.stages if stage in every]
+
+
+def _files_as_published(release: Release) -> dg.AssetChecksDefinition:
+    key = release.key(PUBLICATION)
+
+    @dg.asset_check(
+        asset=key,
+        name="files_as_published",
+        description="The published files are those of the last materialization, every one and no other.",
+    )
+    def files_as_published(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        event = context.instance.get_latest_materialization_event(key)
+        materialization = event.asset_materialization if event else None
+        checksums = str(materialization.metadata[CHECKSUMS].value) if materialization else None
+        return check_result(altered_files(release.folder, checksums))
+
+    return files_as_published
 
 
 def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
-    """Ask every promise, then write the release's files and place them.
+    """Evaluate every gate, then write the release's files and place them.
 
     Returns:
         The certificate, and the SHA-256 of `SHA256SUMS`.
 
     Raises:
-        dagster.Failure: if a promise is broken, or a table was replaced after the promises were asked; then
+        dagster.Failure: if a gate finds a problem, or a table was replaced after the gates were evaluated; then
             nothing is published and what was published before stays.
     """
     release = context.release
     tables = context.method.tables()
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        asked = _state(context, session)
+        evaluated_on = _state(context, session)
     passed = require_gates(context)
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session, placed(release.folder) as folder:
         # The session keeps every other process from writing, so what is compared here is what is written.
-        if _state(context, session) != asked:
+        if _state(context, session) != evaluated_on:
             raise _refusal(context, ["tables: another run replaced them meanwhile; materialize again"])
         files = write_data_files(session, folder, tables)
         certificate = certify(context, session, passed, files)
@@ -112,29 +137,29 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
 
 
 def require_gates(context: ReleaseContext[Any]) -> tuple[Check, ...]:
-    """All promises as passed checks, asked stage by stage.
+    """All gates as passed checks, evaluated stage by stage.
 
     Raises:
-        dagster.Failure: naming every broken promise of the first stage that breaks one. Later stages rest on it
-            and are not asked.
+        dagster.Failure: naming every failing gate of the first stage that has one. Later stages rest on it and are
+            not evaluated.
     """
-    kept: list[Check] = []
-    for _, group in groupby(context.method.gates(), lambda gate: gate.stage):
-        broken = []
-        for gate in group:
-            broken += [f"{gate.stage}: {gate.name}: {problem}" for problem in gate.problems(context)]
-            kept.append(Check(gate.name, gate.words))
-        if broken:
-            raise _refusal(context, broken)
-    return tuple(kept)
+    passed: list[Check] = []
+    for stage, gates in groupby(all_gates(context.method), lambda gate: gate.stage):
+        problems = []
+        for gate in gates:
+            problems += [f"{stage}: {gate.name}: {problem}" for problem in gate.problems(context)]
+            passed.append(Check(gate.name, gate.words))
+        if problems:
+            raise _refusal(context, problems)
+    return tuple(passed)
 
 
-def _refusal(context: ReleaseContext[Any], broken: list[str]) -> dg.Failure:
-    words = f"{context.release.schema} is not published, because promises are broken:\n" + "\n".join(broken)
+def _refusal(context: ReleaseContext[Any], problems: list[str]) -> dg.Failure:
+    words = f"{context.release.schema} is not published, because it does not pass its gates:\n" + "\n".join(problems)
     return dg.Failure(description=words, allow_retries=False)
 
 
-def _state(context: ReleaseContext[Any], session: Session) -> tuple[Draw, str]:
+def _state(context: ReleaseContext[Any], session: Session) -> tuple[Draw[Inputs], str]:
     draw = context.method.describe(session, context.custody)
     return draw, session.content_version([table.table for table in context.method.tables()])
 
@@ -198,5 +223,5 @@ def _description(release: Release) -> str:
 
 Written to `{release.dataset.name}/{release.name}` under the folder of publications, whole or not at all: each
 product as CSV and Parquet, a data dictionary (`datapackage.json`), the certificate as JSON and as a page, and
-`SHA256SUMS`. Before a file is written every promise is checked again; if one is broken, nothing is published
+`SHA256SUMS`. Before a file is written every gate is evaluated again; if one fails, nothing is published
 and what was published before stays. Materializing again with nothing changed gives the same bytes."""

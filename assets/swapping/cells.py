@@ -1,16 +1,12 @@
-"""The swapped data in the warehouse: written as codes, shown as values, read back, and drawn again.
-
-Here belongs the way between the mechanism's arrays and the tables. The permutation itself is
-`mechanisms.swapping.permutation`; when a draw is made belongs in `assets.charge.drawing`.
-"""
+"""The swapped data in the warehouse: written as codes, shown as values, read back, and drawn again."""
 
 from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
 
-from assets.release.draw import StaleInputError, is_drawn, label_drawn
-from assets.swapping.draw import SwappingDraw
+from assets.release.draw import Draw, StaleInputError
+from assets.swapping.draw import SwappingInputs
 from assets.swapping.records import (
     HOLDING,
     as_contingency,
@@ -27,19 +23,20 @@ from resources.statements import Fragment
 from resources.warehouse import Session
 
 SWAPPED, CELLS = "swapped", "swapped_cells"
-STREAM = "permutation swapping"
+MECHANISM = "permutation swapping"
 
 
-def write_cells(session: Session, release: SwappingRelease, draw: SwappingDraw, cells: Contingency) -> None:
-    """Store swapped data: its codes, a view that shows the values, and the draw they are of."""
+def write_cells(session: Session, release: SwappingRelease, cells: Contingency) -> None:
+    """Store swapped data: its codes, and a view that shows the values."""
     session.create(release.public(CELLS), "warehouse/all", source=session.register("drawn", _columns(cells)))
     session.create_view(
         release.public(SWAPPED), "swapping/decoded", cells=release.public(CELLS), **_value_columns(release)
     )
-    label_drawn(session, release, draw)
 
 
-def drawn_cells(session: Session, release: SwappingRelease, draw: SwappingDraw, custody: Custody) -> Contingency:
+def drawn_cells(
+    session: Session, release: SwappingRelease, draw: Draw[SwappingInputs], custody: Custody
+) -> Contingency:
     """The draw's output, from the confidential records and the draw's key: the same whenever it is made.
 
     Raises:
@@ -47,27 +44,25 @@ def drawn_cells(session: Session, release: SwappingRelease, draw: SwappingDraw, 
         CustodyError: if the draw's key is gone.
     """
     records = read_contingency(session, release, stage_records(session, release))
-    if cells_version(records, custody.version_key()) != draw.records_version:
+    if cells_version(records, custody.version_key()) != draw.inputs.versions["records"]:
         raise StaleInputError(
             f"{release.schema}: the CEF has changed since the invariants were computed; materialize them again"
         )
-    stream = RandomStream(custody.open_key(draw.draw_id, release.custody), STREAM)
+    stream = RandomStream(custody.open_key(draw.draw_id, release.custody), MECHANISM)
     return permute(records, release.design.swap_rate, stream)
 
 
-def swapped_version(draw: SwappingDraw, cells: Contingency) -> str:
+def swapped_version(inputs: SwappingInputs, cells: Contingency) -> str:
     """The content hash of swapped data: of the codes, and of the codebooks that say what they mean."""
-    parts = "\n".join([draw.holding_version, draw.swap_version, cells_version(cells, None)])
+    parts = "\n".join([inputs.versions["holding"], inputs.versions["swap"], cells_version(cells, None)])
     return sha256(parts.encode()).hexdigest()
 
 
-def stored_version(session: Session, release: SwappingRelease, draw: SwappingDraw) -> str | None:
-    """The content hash of the stored swapped data; None unless their label says that they are this draw's."""
-    if not is_drawn(session, release, draw):
-        return None
+def read_version(session: Session, release: SwappingRelease, inputs: SwappingInputs) -> str | None:
+    """The content hash of the stored swapped data; None if they are no contingency table."""
     cells = session.arrow("swapping/stored_cells", cells=release.public(CELLS), holding=release.public(HOLDING))
     try:
-        return swapped_version(draw, as_contingency(cells))
+        return swapped_version(inputs, as_contingency(cells))
     except ValueError:
         return None
 

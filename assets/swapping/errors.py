@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from assets.swapping.cells import stage_decoded
+from assets.swapping.product import SwappedProduct
 from assets.swapping.records import read_contingency, stage_records
 from assets.swapping.release import Experiment, SwappingRelease
 from assets.swapping.tables import counted, product_names
-from assets.tabulation.declaration import Product
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, permute
 from resources.statements import Fragment, Table
@@ -80,12 +80,12 @@ def experiment_errors(
 
 
 def _tabulate(
-    session: Session, release: SwappingRelease, product: Product, units: Fragment | Table, name: str
+    session: Session, release: SwappingRelease, product: SwappedProduct, units: Fragment | Table, name: str
 ) -> Fragment:
     names = product_names(product, counted(session, release, product, units)) | {"totals": []}
-    return session.stage(name, "tabulation/product", **names)
+    return session.stage(name, "swapping/product", **names)
 
 
-def _error(session: Session, product: Product, truth: Fragment, published: Fragment) -> ProductError:
+def _error(session: Session, product: SwappedProduct, truth: Fragment, published: Fragment) -> ProductError:
     row = session.row("swapping/mape", original=truth, swapped=published, columns=list(product.columns))
     return ProductError(product.name, *row)

@@ -8,8 +8,8 @@ from typing import Any
 
 import dagster as dg
 
-from assets.conventions import INVARIANT, attributes, table_schema
-from assets.release.dataset import described
+from assets.conventions import INVARIANT, StageKind, attributes, table_schema
+from assets.release.columns import described
 from assets.swapping.records import (
     COMPOSITIONS,
     HOLDING,
@@ -47,7 +47,7 @@ def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
         group_name=release.schema,
         description=_description(release),
         code_version=CODE_VERSION,
-        **attributes("invariants", Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
+        **attributes(StageKind.INVARIANTS, Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
     )
     def invariants(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:

@@ -1,34 +1,52 @@
-"""Permutation swapping as a method: what it brings to charge, draw, gates and publication.
-
-Here belongs nothing but the connection of the stages that all releases share with this mechanism's own modules.
-"""
+"""Permutation swapping as a method: what it brings to charge, draw, gates and publication."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from assets.release.method import Gate, Method
+import dagster as dg
+
+from assets.conventions import lineage
+from assets.release.columns import described
+from assets.release.draw import Draw
+from assets.release.gate import Gate
+from assets.release.method import CHARGE, Method
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
-from assets.swapping.cells import drawn_cells, stored_version, swapped_version, write_cells
-from assets.swapping.draw import SwappingDraw, describe_draw
+from assets.swapping.cells import MECHANISM, SWAPPED, drawn_cells, read_version, swapped_version, write_cells
+from assets.swapping.draw import SwappingInputs, read_inputs
 from assets.swapping.gates import swapping_gates
+from assets.swapping.invariants import build_invariants
 from assets.swapping.published import published_tables
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import swapping_statement
-from assets.swapping.tables import require_readable
+from assets.swapping.tables import describe_tables, require_readable, table_recipes
+from assets.swapping.utility import build_utility
+from assets.tabulation.asset import TABLES, build_tables
+from mechanisms.accounting.specification import Specification
+from mechanisms.swapping import permutation
 from mechanisms.swapping.loss import evaluated, smallest_attainable, theorem_1
 from mechanisms.swapping.permutation import Contingency
 from resources.custody import Custody
-from resources.statements import Zone
 from resources.warehouse import Session
 
 
-class Swapping(Method[SwappingRelease, SwappingDraw]):
+class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
     """How a swapping release is charged, drawn, checked and published."""
 
-    draws_from = (Zone.CONFIDENTIAL, Zone.PUBLIC)
+    mechanism = MECHANISM
+    version = permutation.VERSION
+    stages = ("invariants", CHARGE, "swapped", TABLES)
     charge_follows = ("invariants",)
-    publishes_from = ("invariants", "charge", "swapped", "tables")
+    draws_from_cef = True
+    draw_follows = ("invariants",)
+    draw_stage = "swapped"
+    drawn_table = SWAPPED
+    drawn_words = "swapped data"
+    drawn_columns: ClassVar[Mapping[str, str]] = {
+        "holding_code": "Number of the combination of holding values",
+        "count": "Number of swapped records in the cell",
+    }
+    publishes_also_from = ("invariants",)
     charge_columns: ClassVar[Mapping[str, str]] = {
         "swap_rate": "p, the probability with which a record is selected",
         "strata": "Number of strata",
@@ -40,19 +58,43 @@ class Swapping(Method[SwappingRelease, SwappingDraw]):
         "smallest_epsilon_at_swap_rate": "The swap rate that attains it",
     }
 
-    def describe(self, session: Session, custody: Custody) -> SwappingDraw:
-        return describe_draw(session, self.release, custody)
+    def own_assets(self) -> Sequence[dg.AssetsDefinition]:
+        release = self.release
+        return [
+            build_invariants(release),
+            build_tables(
+                release,
+                ["swapped", *(["invariants"] if release.has_persons_following else [])],
+                describe_tables(release),
+                lambda session: table_recipes(session, release),
+                described({**release.variables, **release.person_variables}),
+                self._lineage_of_tables,
+            ),
+            *build_utility(self),
+        ]
+
+    def own_gates(self) -> Sequence[Gate[SwappingRelease]]:
+        return swapping_gates(self.release)
+
+    def parameters(self) -> Mapping[str, Any]:
+        return self.release.design.as_record()
+
+    def inputs(self, session: Session) -> SwappingInputs:
+        return read_inputs(session, self.release)
+
+    def specification(self, inputs: SwappingInputs) -> Specification:
+        return self.release.design.specification(self.release.dataset.name, inputs.largest_stratum)
 
     def require_chargeable(self, session: Session) -> None:
         require_readable(session, self.release)
 
-    def charge_facts(self, draw: SwappingDraw) -> dict[str, str | int | float]:
-        b, swap_rate = draw.largest_stratum, self.release.design.swap_rate
+    def charge_facts(self, inputs: SwappingInputs) -> dict[str, str | int | float]:
+        b, swap_rate = inputs.largest_stratum, self.release.design.swap_rate
         smallest = smallest_attainable(b) if b else (0.0, 0.0)
         loss = theorem_1(b, swap_rate)
         return {
             "swap_rate": str(swap_rate),
-            "strata": draw.strata,
+            "strata": inputs.strata,
             "largest_stratum": b,
             "epsilon_exact": str(loss),
             "epsilon": float(loss.rounded_up(4)),
@@ -69,23 +111,46 @@ class Swapping(Method[SwappingRelease, SwappingDraw]):
 p = {self.release.design.swap_rate} is the swap rate; b is the largest stratum that holds two distinct records, an
 invariant."""
 
-    def stored_version(self, session: Session, draw: SwappingDraw) -> str | None:
-        return stored_version(session, self.release, draw)
+    def draw_description(self) -> str:
+        design = self.release.design
+        return f"""One draw of the Permutation Swapping Algorithm (Bailie, Gong and Meng, Algorithm 1).
 
-    def make(self, session: Session, draw: SwappingDraw, custody: Custody) -> Contingency:
+In every stratum, the {design.unit}s equal on {", ".join(design.match) or "nothing (one stratum)"}, each record
+is selected with probability p = {design.swap_rate}, anew if exactly one was; the values of
+{", ".join(design.swap)} of the selected records are permuted by a derangement drawn uniformly.
+
+The result is kept as the saturated contingency table [n_mhs], which carries neither keys nor an order of records."""
+
+    def draw_metadata(self, session: Session) -> Mapping[str, Any]:
+        columns, cef = session.columns(self.release.public(SWAPPED)), self.release.dataset_key("cef")
+        known = [name for name in columns if name in self.release.variables]
+        return {"dagster/column_lineage": lineage({name: [(cef, name)] for name in known})}
+
+    def _lineage_of_tables(self, session: Session) -> Mapping[str, Any]:
+        known = {
+            name
+            for table in table_recipes(session, self.release)
+            for name in session.columns(table)
+            if name in (*self.release.variables, "count")
+        }
+        swapped = self.release.key(self.draw_stage)
+        return {"dagster/column_lineage": lineage({name: [(swapped, name)] for name in sorted(known)})}
+
+    def make(self, session: Session, draw: Draw[SwappingInputs], custody: Custody) -> Contingency:
         return drawn_cells(session, self.release, draw, custody)
 
-    def version_of(self, draw: SwappingDraw, output: Contingency) -> str:
-        return swapped_version(draw, output)
+    def version_of(self, draw: Draw[SwappingInputs], output: Contingency) -> str:
+        return swapped_version(draw.inputs, output)
 
-    def write(self, session: Session, draw: SwappingDraw, output: Contingency) -> None:
-        write_cells(session, self.release, draw, output)
+    def write(self, session: Session, draw: Draw[SwappingInputs], output: Contingency) -> str:
+        write_cells(session, self.release, output)
+        return swapped_version(draw.inputs, output)
 
-    def gates(self) -> tuple[Gate[SwappingRelease], ...]:
-        return swapping_gates(self.release)
+    def read_version(self, session: Session, draw: Draw[SwappingInputs]) -> str | None:
+        return read_version(session, self.release, draw.inputs)
 
     def tables(self) -> Sequence[PublishedTable]:
         return published_tables(self.release)
 
-    def statement(self, draw: SwappingDraw, output_version: str) -> Statement:
-        return swapping_statement(self.release.design, draw, output_version)
+    def statement(self, draw: Draw[SwappingInputs], output_version: str) -> Statement:
+        return swapping_statement(self.release.design, draw.inputs, output_version)

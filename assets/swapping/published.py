@@ -3,14 +3,11 @@
 Here belong the tables as the data dictionary describes them. Tabulating them belongs in `assets.tabulation`.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from assets.release.dataset import Column
 from assets.release.published import PublishedColumn, PublishedTable
+from assets.swapping.product import SwappedProduct
 from assets.swapping.release import SwappingRelease
 from assets.swapping.tables import HOUSEHOLD_TYPES, SATURATED
-from assets.tabulation.declaration import Product
+from assets.tabulation.dictionary import published_column
 
 
 def published_tables(release: SwappingRelease) -> list[PublishedTable]:
@@ -27,7 +24,11 @@ def published_tables(release: SwappingRelease) -> list[PublishedTable]:
             "Saturated contingency table",
             f"How many swapped {unit}s there are with each combination of values that occurs.",
             release.public(SATURATED),
-            (*types, *(_column(name, column) for name, column in release.variables.items()), _count(f"{unit}s")),
+            (
+                *types,
+                *(published_column(name, column) for name, column in release.variables.items()),
+                _count(f"{unit}s"),
+            ),
             (*(column.name for column in types), *release.variables),
         )
     )
@@ -41,7 +42,7 @@ def published_tables(release: SwappingRelease) -> list[PublishedTable]:
                 release.public(HOUSEHOLD_TYPES),
                 (
                     household_type,
-                    *(_column(name, column) for name, column in variables.items()),
+                    *(published_column(name, column) for name, column in variables.items()),
                     PublishedColumn("persons", "integer", f"Number of such persons in each {unit} of the kind"),
                 ),
                 ("household_type", *variables),
@@ -50,11 +51,11 @@ def published_tables(release: SwappingRelease) -> list[PublishedTable]:
     return tables
 
 
-def _published_product(release: SwappingRelease, product: Product) -> PublishedTable:
+def _published_product(release: SwappingRelease, product: SwappedProduct) -> PublishedTable:
     variables = release.variables_of(product)
     counted = "persons" if product.of == "persons" else f"{release.design.unit}s"
     columns = [
-        _column(name, variables[name], product.total_label if name in product.totals else "")
+        published_column(name, variables[name], product.total_label if name in product.totals else "")
         for name in product.columns
     ]
     return PublishedTable(
@@ -65,13 +66,6 @@ def _published_product(release: SwappingRelease, product: Product) -> PublishedT
         (*columns, _count(counted)),
         product.columns,
     )
-
-
-def _column(name: str, column: Column, total: str = "") -> PublishedColumn:
-    values: Mapping[Any, str] = {code: column.labels.get(code, "") for code in column.codes}
-    if total and values:
-        values = {str(code): label for code, label in values.items()} | {total: "All values together"}
-    return PublishedColumn(name, column.type.value, column.description, values, not column.nullable, total)
 
 
 def _count(counted: str) -> PublishedColumn:

@@ -30,7 +30,7 @@ def stage_records(session: Session, release: SwappingRelease) -> Fragment | Tabl
         "persons": release.dataset.cef_tables()[1],
         "key": release.dataset.units.key,
         "unit": release.dataset.persons.unit,
-        "person_variables": list(release.dataset.persons.variables),
+        "person_variables": sorted(release.dataset.persons.variables),
     }
     if release.swaps_persons:
         unit_variables = list(release.dataset.units.variables)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from assets.release.dataset import Column
+from assets.release.columns import Column
 from assets.release.release import Release
-from assets.tabulation.declaration import Product
+from assets.swapping.product import SwappedProduct
 from mechanisms.swapping.design import SwappingDesign
 
 RESERVED = {
@@ -56,7 +56,7 @@ class SwappingRelease(Release):
     """
 
     design: SwappingDesign
-    products: tuple[Product, ...]
+    products: tuple[SwappedProduct, ...]
     experiment: Experiment | None
 
     def __post_init__(self) -> None:
@@ -134,6 +134,6 @@ class SwappingRelease(Release):
         """The variables of the persons who follow their unit; empty if none do."""
         return self.dataset.persons.variables if self.has_persons_following and self.dataset.persons else {}
 
-    def variables_of(self, product: Product) -> Mapping[str, Column]:
+    def variables_of(self, product: SwappedProduct) -> Mapping[str, Column]:
         """The variables a product may be tabulated by."""
         return {**self.variables, **self.person_variables} if product.of == "persons" else self.variables

@@ -6,7 +6,7 @@ Here belong words and figures for readers. The mathematics belongs in `mechanism
 from fractions import Fraction
 
 from assets.release.statement import DataVersion, EvaluatedLoss, Parameter, Statement
-from assets.swapping.draw import SwappingDraw
+from assets.swapping.draw import SwappingInputs
 from mechanisms.swapping import loss, permutation
 from mechanisms.swapping.design import SwappingDesign
 
@@ -15,27 +15,27 @@ MECHANISM = "Permutation Swapping Algorithm (PSA)"
 LOSS_SOURCE = "Bailie, Gong & Meng, “A Refreshment Stirred, Not Shaken”, Theorem 1"
 
 
-def swapping_statement(design: SwappingDesign, draw: SwappingDraw, output_version: str) -> Statement:
+def swapping_statement(design: SwappingDesign, inputs: SwappingInputs, output_version: str) -> Statement:
     """What the certificate says of the mechanism.
 
     Args:
         design: of the release.
-        draw: as it was charged.
+        inputs: of the draw.
         output_version: the content hash of the swapped data.
     """
     return Statement(
         mechanism=MECHANISM,
         mechanism_version=str(permutation.VERSION),
-        parameters=parameters(design, draw.largest_stratum, draw.strata),
+        parameters=parameters(design, inputs.largest_stratum, inputs.strata),
         loss_source=LOSS_SOURCE,
         data_versions=(
-            DataVersion("confidential records", draw.records_version, keyed=True),
-            DataVersion("margin of the holding variables", draw.holding_version, keyed=False),
-            DataVersion("margin of match and swap variables", draw.swap_version, keyed=False),
+            DataVersion("confidential records", inputs.versions["records"], keyed=True),
+            DataVersion("margin of the holding variables", inputs.versions["holding"], keyed=False),
+            DataVersion("margin of match and swap variables", inputs.versions["swap"], keyed=False),
             DataVersion("swapped data", output_version, keyed=False),
         ),
         remark=f"Data sets that agree on the invariants and differ at all differ in at least two {design.unit}s.",
-        evaluated=evaluated(design, draw.largest_stratum),
+        evaluated=evaluated(design, inputs.largest_stratum),
     )
 
 

@@ -1,17 +1,13 @@
-"""Tabulating products in SQL.
-
-Here belongs turning counted records into the tables a release declares. Given the original records in the
-confidential zone, the same functions serve `assets.utility`.
-"""
+"""Tabulating a release's products in SQL: from the swapped data, or from the original records for `utility`."""
 
 from typing import Any
 
 from assets.swapping.cells import SWAPPED
+from assets.swapping.product import SwappedProduct
 from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING
 from assets.swapping.release import SwappingRelease
-from assets.tabulation.declaration import Product
 from resources.statements import Fragment, Table
-from resources.warehouse import Session
+from resources.warehouse import Recipe, Session
 
 SATURATED, HOUSEHOLD_TYPES = "saturated", "saturated_persons"
 MOST_CELLS = 20_000_000
@@ -21,7 +17,9 @@ class TooManyCellsError(Exception):
     """A product would list more cells than anyone can read."""
 
 
-def counted(session: Session, release: SwappingRelease, product: Product, units: Fragment | Table) -> Fragment | Table:
+def counted(
+    session: Session, release: SwappingRelease, product: SwappedProduct, units: Fragment | Table
+) -> Fragment | Table:
     """What a product counts: the units, or the persons who follow them, with their counts.
 
     Args:
@@ -32,12 +30,12 @@ def counted(session: Session, release: SwappingRelease, product: Product, units:
     return session.stage("persons_counted", "swapping/persons", units=units, persons=release.public(COMPOSITIONS))
 
 
-def product_values(product: Product) -> dict[str, str]:
+def product_values(product: SwappedProduct) -> dict[str, str]:
     """The values bound in a product's statement."""
     return {"total": product.total_label} if product.totals else {}
 
 
-def product_names(product: Product, records: Fragment | Table) -> dict[str, Any]:
+def product_names(product: SwappedProduct, records: Fragment | Table) -> dict[str, Any]:
     """The identifiers of a product's statement.
 
     Args:
@@ -62,13 +60,15 @@ def saturated_statements(release: SwappingRelease) -> dict[str, tuple[str, dict[
     return statements
 
 
-def write_tables(session: Session, release: SwappingRelease) -> None:
-    """Write every product, and the saturated contingency table, from the swapped records."""
+def table_recipes(session: Session, release: SwappingRelease) -> dict[Table, Recipe]:
+    """By table that is published, products first: how it is made from the swapped data."""
+    recipes: dict[Table, Recipe] = {}
     for product in release.products:
         names = product_names(product, counted(session, release, product, release.public(SWAPPED)))
-        session.create(release.public(product.table), "tabulation/product", product_values(product), **names)
+        recipes[release.public(product.table)] = ("swapping/product", product_values(product), names)
     for table, (name, names) in saturated_statements(release).items():
-        session.create(release.public(table), name, **names)
+        recipes[release.public(table)] = (name, {}, names)
+    return recipes
 
 
 def require_readable(session: Session, release: SwappingRelease) -> None:
@@ -87,7 +87,7 @@ def require_readable(session: Session, release: SwappingRelease) -> None:
         for table, variables in sources.items():
             columns = [name for name in product.columns if name in variables]
             if columns:
-                cells *= int(session.row("tabulation/combinations", table=table, columns=columns)[0])
+                cells *= int(session.row("swapping/combinations", table=table, columns=columns)[0])
         if product.zeros and cells > MOST_CELLS:
             raise TooManyCellsError(
                 f"{release.schema}: product {product.name} would list {cells:,} cells, most of them empty; "
@@ -95,7 +95,20 @@ def require_readable(session: Session, release: SwappingRelease) -> None:
             )
 
 
-def published_tables(release: SwappingRelease) -> list[Table]:
-    """The tables that go into the publication, products first."""
-    names = [*(product.table for product in release.products), SATURATED]
-    return [release.public(name) for name in [*names, *([HOUSEHOLD_TYPES] if release.has_persons_following else [])]]
+def describe_tables(release: SwappingRelease) -> str:
+    """What is tabulated, in Markdown."""
+    counted = {"units": f"{release.design.unit}s", "persons": "persons"}
+    lines = [
+        f"- **{product.name}**: {product.title or product.name}; {counted[product.of]} by {' × '.join(product.columns)}"
+        for product in release.products
+    ]
+    return "\n".join(
+        [
+            "Products, tabulated from the swapped data only:",
+            "",
+            *lines,
+            "- **saturated**: the saturated contingency table, from which every other table follows",
+            "",
+            "ε covers every table made from the swapped data (post-processing): more tables cost nothing more.",
+        ]
+    )

@@ -11,12 +11,13 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import attributes, preview
+from assets.conventions import StageKind, attributes, preview
 from assets.pictures import picture
+from assets.release.method import Method
 from assets.release.release import DeclarationError
 from assets.swapping.cells import SWAPPED
 from assets.swapping.charts import epsilon_against_swap_rate, mape_boxplots
-from assets.swapping.draw import describe_draw
+from assets.swapping.draw import SwappingInputs, read_inputs
 from assets.swapping.errors import experiment_errors, product_errors
 from assets.swapping.release import Experiment, SwappingRelease
 from resources.custody import Custody, CustodyMode
@@ -37,9 +38,10 @@ STRATA = (2, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 """The values of b for which ε is drawn against the swap rate, as in Figure 2 of Bailie, Gong and Meng."""
 
 
-def build_utility(release: SwappingRelease) -> list[dg.AssetsDefinition]:
+def build_utility(method: Method[SwappingRelease, SwappingInputs, Any]) -> list[dg.AssetsDefinition]:
     """The assets `[dataset, release, "utility"]` and, if one is declared, `[dataset, release, "experiment"]`."""
-    return [_utility(release), *([_experiment(release, release.experiment)] if release.experiment else [])]
+    release = method.release
+    return [_utility(release), *([_experiment(method, release.experiment)] if release.experiment else [])]
 
 
 def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
@@ -53,7 +55,7 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
             "against the swap rate p, with the least ε for each b marked, ½ ln(b + 1), and this release."
         ),
         code_version=CODE_VERSION,
-        **attributes("utility", Zone.CONFIDENTIAL, {"duckdb", "matplotlib"}),
+        **attributes(StageKind.UTILITY, Zone.CONFIDENTIAL, {"duckdb", "matplotlib"}),
     )
     def utility(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         table = release.confidential("utility")
@@ -63,7 +65,7 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
             with session.transaction():
                 session.create(table, "warehouse/all", source=session.register("errors", rows))
             version = session.content_version([table], custody.version_key())
-            b = describe_draw(session, release, custody).largest_stratum
+            b = read_inputs(session, release).largest_stratum
         metadata: dict[str, Any] = {
             "table": str(table),
             "ε against swap rate": picture(
@@ -80,7 +82,8 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
     return utility
 
 
-def _experiment(release: SwappingRelease, experiment: Experiment) -> dg.AssetsDefinition:
+def _experiment(method: Method[SwappingRelease, SwappingInputs, Any], experiment: Experiment) -> dg.AssetsDefinition:
+    release = method.release
     rates = ", ".join(str(rate) for rate in experiment.swap_rates)
 
     @dg.asset(
@@ -92,7 +95,7 @@ def _experiment(release: SwappingRelease, experiment: Experiment) -> dg.AssetsDe
             "without a charge, and therefore on a synthetic dataset only."
         ),
         code_version=CODE_VERSION,
-        **attributes("utility", Zone.CONFIDENTIAL, {"duckdb", "numba", "matplotlib"}),
+        **attributes(StageKind.UTILITY, Zone.CONFIDENTIAL, {"duckdb", "numba", "matplotlib"}),
     )
     def experiment_asset(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         if not release.dataset.synthetic:
@@ -101,7 +104,7 @@ def _experiment(release: SwappingRelease, experiment: Experiment) -> dg.AssetsDe
         errors: dict[Fraction, list[float]] = {rate: [] for rate in experiment.swap_rates}
         rows = []
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-            beside = describe_draw(session, release, custody).draw_id
+            beside = method.describe(session, custody).draw_id
             key = custody.draw_key(custody.draw_id({"experiment beside": beside}), CustodyMode.ESCROWED)
             for rate, draw, error in experiment_errors(session, release, experiment, key):
                 errors[rate].append(error.mape or 0.0)

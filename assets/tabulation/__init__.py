@@ -1,1 +1,1 @@
-"""Tables from the swapped data: the products a release declares, and the saturated contingency table."""
+"""Tables made from public data: how a product is declared, described, made and checked, whatever the mechanism."""

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.conventions import attributes, preview
+from assets.conventions import StageKind, attributes, preview
 from assets.pictures import picture
 from assets.topdown.charts import accuracy_by_level
 from assets.topdown.histograms import stage_level
@@ -111,7 +111,7 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
         group_name=release.schema,
         description=_DESCRIPTION,
         code_version=CODE_VERSION,
-        **attributes("utility", Zone.CONFIDENTIAL, {"duckdb", "numpy", "matplotlib"}),
+        **attributes(StageKind.UTILITY, Zone.CONFIDENTIAL, {"duckdb", "numpy", "matplotlib"}),
     )
     def accuracy(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         table = release.confidential(ACCURACY)
@@ -133,7 +133,7 @@ def measure_accuracy(session: Session, release: TopDownRelease) -> Iterator[Figu
     """All figures, from the widest level to the finest.
 
     Raises:
-        MeasurementError: if a measurement is missing.
+        GridError: if a measurement is missing.
     """
     ancestry, places = stage_ancestry(session, release), places_of(session, release)
     for level in release.levels:
@@ -173,7 +173,7 @@ def _differences(
         truth = _answers(session, exact, marginal, first, last)
         found = {POST_PROCESSED: _answers(session, estimated, marginal, first, last)}
         if measured:
-            found[RAW] = read_batch(session, release, measured, first, last).answers
+            found[RAW] = read_batch(session, release, measured, first, last).values
         for source, answers in found.items():
             sums[source] += int(np.abs(answers - truth)[:, : metric.leading].sum())
     return sums if measured else {POST_PROCESSED: sums[POST_PROCESSED], RAW: None}

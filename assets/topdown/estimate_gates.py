@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from assets.gates.shared import said
-from assets.release.method import ReleaseContext
+from assets.release.gate import ReleaseContext
 from assets.topdown.limits import MOST_PERSONS
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.spine import stage_ancestry

@@ -5,7 +5,7 @@ Here belongs how the stage looks in Dagster. What it does belongs in `estimation
 
 import dagster as dg
 
-from assets.conventions import attributes, public_table_metadata, table_schema
+from assets.conventions import StageKind, attributes, public_table_metadata, table_schema
 from assets.topdown.estimation import estimate_level
 from assets.topdown.release import TopDownRelease
 from assets.topdown.tree import plural
@@ -41,7 +41,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         group_name=release.schema,
         description=_description(release, depth),
         code_version=CODE_VERSION,
-        **attributes("estimation", Zone.PUBLIC, {"duckdb", "numba", "highs"}),
+        **attributes(StageKind.POSTPROCESSING, Zone.PUBLIC, {"duckdb", "numba", "highs"}),
     )
     def estimates(context: dg.AssetExecutionContext, warehouse: Warehouse) -> dg.MaterializeResult:
         def report(done: int, parents: int) -> None:

@@ -129,7 +129,7 @@ def estimate_level(warehouse: Warehouse, release: TopDownRelease, level: str, re
     Raises:
         StaleInputError: if the level above is not estimated from the stored measurements, or what is read is written
             anew meanwhile.
-        MeasurementError: if measurements are missing.
+        GridError: if measurements are missing.
         NotSolvedError, NotRoundedError: if a parent's children cannot be estimated; the message names it.
         WorkerError: if one of the processes ends before its time.
         InfeasibleError, SpineError: if stored invariants or the stored spine are not what was charged.
@@ -291,7 +291,7 @@ def _answers(
 ) -> dict[str, NDArray[np.int32]]:
     """By query, the answers of neighbouring places, shape (places, marginal cells), as they are stored."""
     return {
-        measured.query: read_batch(session, release, measured, first, last).answers.astype(np.int32)
+        measured.query: read_batch(session, release, measured, first, last).values.astype(np.int32)
         for measured in release.design.measured_at(histogram, level)
     }
 

@@ -1,52 +1,37 @@
-"""What a release by TopDown promises beyond what every release does.
+"""The gates that a TopDown release adds to those of every release and of noisy counts.
 
-Here belongs the list of promises, and the evaluation of those on spine, invariants, charge and measurements, on the
-tables as they are at that moment. Those on estimates belong in `estimate_gates`, those on products in
-`table_gates`.
+This module lists them and evaluates those on spine, invariants and charge; `estimate_gates` and `table_gates` evaluate
+the others.
 """
 
 from fractions import Fraction
 
-from assets.gates.shared import (
-    cef_gates,
-    charge_gates,
-    closing_gates,
-    differing_table,
-    draw_gates,
-    said,
-)
-from assets.release.method import Gate, ReleaseContext
+from assets.gates.shared import differing_table, said
+from assets.release.gate import Gate, ReleaseContext
+from assets.tabulation.asset import tables_gate
 from assets.topdown import estimate_gates as estimate_gates
 from assets.topdown import table_gates as table_gates
-from assets.topdown.draw import describe_draw
 from assets.topdown.estimation import levels_not_as_made
 from assets.topdown.histograms import (
-    histograms_recipe,
-    histograms_version,
     impossible_records,
     invariants_recipe,
 )
 from assets.topdown.limits import limits_of
-from assets.topdown.measurements import MeasurementError, exact_batches, stored_batches
-from assets.topdown.release import HISTOGRAMS, INVARIANTS, MEASUREMENTS, SPINE, TopDownRelease
+from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.spine import SpineError, spine_recipe
+from assets.topdown.tables import tables_recipe
 from mechanisms.accounting.zcdp import ConcentratedLoss
-from mechanisms.sampling.goodness import Binned, binned, misfits
 from mechanisms.topdown.feasibility import InfeasibleError
 from resources.statements import Zone
 
 Context = ReleaseContext[TopDownRelease]
 
 
-def topdown_gates(release: TopDownRelease) -> tuple[Gate[TopDownRelease], ...]:
-    """All promises of a release, in the order of its stages."""
+def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
+    """The gates that TopDown adds to those of every release and of noisy counts."""
     estimated = release.estimates(release.finest)
-    return (
-        *cef_gates(release.dataset),
+    return [
         Gate("spine_of_the_cef", "spine", "The spine is a tree, and that of the CEF as it is.", _spine),
-        Gate(
-            "histograms_of_the_cef", "histograms", "The histograms are those of the CEF as it is.", _histograms
-        ),
         Gate(
             "no_impossible_records",
             "histograms",
@@ -60,30 +45,13 @@ def topdown_gates(release: TopDownRelease) -> tuple[Gate[TopDownRelease], ...]:
             "Nothing is held exactly but what the release declares to be, for every place of its level.",
             _declared,
         ),
-        *charge_gates(),
         Gate(
             "charge_as_allocated",
             "charge",
             "The charge is the sum of ρ times the levels' times the queries' shares, exactly.",
             _allocated,
         ),
-        Gate(
-            "histograms_as_charged", "charge", "The histograms are those that the charge was made for.", _as_charged
-        ),
         Gate("feasible", "charge", "Some histograms satisfy every invariant and bound.", _feasible),
-        Gate(
-            "measured_everywhere",
-            "noisy_measurements",
-            "Every query is measured in every place of its level exactly once, with an answer for every cell.",
-            _measured,
-        ),
-        Gate(
-            "noise_as_declared",
-            "noisy_measurements",
-            "Measurement less exact answer has the declared distribution (chi-square).",
-            _noise,
-        ),
-        *draw_gates("noisy_measurements", "measurements", replay=release.can_replay),
         Gate(
             "estimates_as_made",
             estimated,
@@ -115,13 +83,9 @@ def topdown_gates(release: TopDownRelease) -> tuple[Gate[TopDownRelease], ...]:
             "microdata_of_estimates", "microdata", "The microdata are the finest level's estimates, record by record.",
             table_gates.microdata_of_estimates,
         ),
-        Gate(
-            "tables_of_microdata", "tables", "Every table is the exact aggregation of the microdata.",
-            table_gates.tables_of_microdata,
-        ),
+        tables_gate(lambda session: tables_recipe(session, release)),
         Gate("tables_agree", "tables", "Tables agree where they count the same.", table_gates.tables_agree),
-        *closing_gates(),
-    )  # fmt: skip
+    ]  # fmt: skip
 
 
 def _spine(context: Context) -> list[str]:
@@ -131,11 +95,6 @@ def _spine(context: Context) -> list[str]:
         except SpineError as error:
             return [str(error)]
         return differing_table(session, context.release.public(SPINE), made)
-
-
-def _histograms(context: Context) -> list[str]:
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        return differing_table(session, context.release.confidential(HISTOGRAMS), histograms_recipe(context.release))
 
 
 def _possible(context: Context) -> list[str]:
@@ -166,7 +125,7 @@ def _declared(context: Context) -> list[str]:
 def _allocated(context: Context) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        draw = describe_draw(session, release, context.custody)
+        draw = context.method.describe(session, context.custody)
     entry = context.ledger.reservation(draw.draw_id)
     if entry is None:
         return [f"no ledger entry for draw {draw.draw_id}"]
@@ -180,15 +139,6 @@ def _allocated(context: Context) -> list[str]:
     return (
         [] if charged == ConcentratedLoss(due) else [f"ledger entry {entry.sequence} charges {charged}, not ρ = {due}"]
     )
-
-
-def _as_charged(context: Context) -> list[str]:
-    release = context.release
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        charged = describe_draw(session, release, context.custody).histograms_version
-        if histograms_version(session, release, context.custody) != charged:
-            return ["the histograms have changed since the charge; materialize histograms and charge again"]
-        return []
 
 
 def _feasible(context: Context) -> list[str]:
@@ -205,35 +155,3 @@ def _as_made(context: Context) -> list[str]:
         return [
             f"{level}: altered, or made of something else" for level in levels_not_as_made(session, context.release)
         ]
-
-
-def _measured(context: Context) -> list[str]:
-    release = context.release
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        try:
-            due = sum(len(batch.answers) for batch in stored_batches(session, release))
-        except MeasurementError as error:
-            return [str(error)]
-        surplus = session.count(release.public(MEASUREMENTS)) - due
-        (misplaced,) = session.row(
-            "topdown/misplaced", measurements=release.public(MEASUREMENTS), spine=release.public(SPINE)
-        )
-    return said(surplus, "measurements of no declared query or place") + said(
-        misplaced, "measurements of another place"
-    )
-
-
-def _noise(context: Context) -> list[str]:
-    release = context.release
-    counted: dict[str, Binned] = {}
-    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        try:
-            pairs = zip(exact_batches(session, release), stored_batches(session, release), strict=True)
-            for exact, noisy in pairs:
-                noise = (noisy.answers - exact.answers).ravel()
-                label = exact.measured.label
-                part = binned(noise, exact.measured.noise)
-                counted[label] = counted[label] + part if label in counted else part
-        except MeasurementError as error:
-            return [str(error)]
-    return [f"the noise does not have the declared distribution: {name}" for name in misfits(counted)]

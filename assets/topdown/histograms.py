@@ -10,7 +10,6 @@ from assets.topdown.release import HISTOGRAMS, INVARIANTS, TopDownRelease
 from assets.topdown.spine import placed, stage_ancestry
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.schema import PERSONS
-from resources.custody import Custody
 from resources.statements import Fragment
 from resources.warehouse import Recipe, Session
 
@@ -41,14 +40,12 @@ def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
     )
 
 
-def write_histograms(session: Session, release: TopDownRelease) -> None:
-    """Write the table `histograms`.
+def require_possible(session: Session, release: TopDownRelease) -> None:
+    """Refuse stored histograms of records that the edit constraints rule out.
 
     Raises:
-        ImpossibleRecordsError: if the CEF holds records that the edit constraints rule out.
+        ImpossibleRecordsError: if there are any.
     """
-    name, values, names = histograms_recipe(release)
-    session.create(release.confidential(HISTOGRAMS), name, values, **names)
     if found := impossible_records(session, release):
         raise ImpossibleRecordsError(
             f"{release.schema}: {found:,} persons of the CEF are minors in nursing facilities, which the edit "
@@ -73,11 +70,6 @@ def write_invariants(session: Session, release: TopDownRelease) -> None:
     """Write the table `invariants`."""
     name, values, names = invariants_recipe(session, release)
     session.create(release.public(INVARIANTS), name, values, **names)
-
-
-def histograms_version(session: Session, release: TopDownRelease, custody: Custody) -> str:
-    """The keyed version of the stored histograms."""
-    return session.content_version([release.confidential(HISTOGRAMS)], custody.version_key())
 
 
 def stage_level(session: Session, release: TopDownRelease, histogram: str, level: str, ancestry: Fragment) -> Fragment:

@@ -7,20 +7,17 @@ query, the answers of all its cells in a list. Nothing is ever held whole. When 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.release.draw import StaleInputError, is_drawn, label_drawn
-from assets.topdown.draw import TopDownDraw
-from assets.topdown.histograms import histograms_version, stage_level
-from assets.topdown.release import MEASUREMENTS, TopDownRelease
+from assets.gates.shared import said
+from assets.measurement.method import MEASUREMENTS, Batch, GridError
+from assets.topdown.histograms import stage_level
+from assets.topdown.release import SPINE, TopDownRelease
 from assets.topdown.spine import geoids, places_of, stage_ancestry
-from mechanisms.topdown.design import SCHEMAS, Measured, TopDownDesign
-from mechanisms.topdown.noise import Noise
-from resources.custody import Custody
+from mechanisms.topdown.design import SCHEMAS, Measured
 from resources.statements import Fragment
 from resources.warehouse import Session
 
@@ -39,58 +36,20 @@ COLUMNS = {
 _LARGEST = np.iinfo(np.int32).max
 
 
-class MeasurementError(ValueError):
-    """Measurements that are not those of every place and query; the message has histogram, level and query."""
-
-
 @dataclass(frozen=True)
-class Batch:
-    """The exact or noisy answers of some places to one query.
+class PlacesBatch(Batch):
+    """The exact or noisy answers of some places to one query, shape (places, marginal cells).
 
     Attributes:
         measured: the query.
         first: the number of the first place.
-        answers: shape (places, marginal cells).
     """
 
     measured: Measured
     first: int
-    answers: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A draw's output, made anew whenever it is gone through."""
-
-    session: Session
-    release: TopDownRelease
-    key: bytes
-
-    def __iter__(self) -> Iterator[Batch]:
-        noise = Noise(self.release.design, self.key)
-        for exact in exact_batches(self.session, self.release):
-            measured, answers = exact.measured, exact.answers
-            noisy = answers + noise.of_next(measured, len(answers))
-            if np.abs(noisy).max(initial=0) > _LARGEST:
-                raise MeasurementError(f"{measured.label}: answers beyond 2^31")
-            yield Batch(measured, exact.first, noisy)
-
-
-def drawn_measurements(session: Session, release: TopDownRelease, draw: TopDownDraw, custody: Custody) -> Drawn:
-    """The draw's output, from the exact histograms and the draw's key: the same whenever it is made.
-
-    Raises:
-        StaleInputError: if the histograms are not the ones that were charged.
-        CustodyError: if the draw's key is gone.
-    """
-    if histograms_version(session, release, custody) != draw.histograms_version:
-        raise StaleInputError(
-            f"{release.schema}: the histograms have changed since they were charged; materialize charge again"
-        )
-    return Drawn(session, release, custody.open_key(draw.draw_id, release.custody))
-
-
-def exact_batches(session: Session, release: TopDownRelease) -> Iterator[Batch]:
+def exact_batches(session: Session, release: TopDownRelease) -> Iterator[PlacesBatch]:
     """The exact answers in the order of the draw: by histogram and level, then by batch of places, then by query."""
     ancestry, places = stage_ancestry(session, release), places_of(session, release)
     for histogram in SCHEMAS:
@@ -104,7 +63,7 @@ def exact_batches(session: Session, release: TopDownRelease) -> Iterator[Batch]:
                     marginal = measured.marginal
                     answers = np.zeros((last - first, marginal.size), dtype=np.int64)
                     np.add.at(answers, (number, marginal.cells[cell]), count)
-                    yield Batch(measured, first, answers)
+                    yield PlacesBatch(measured.label, answers, measured, first)
 
 
 def counts_between(
@@ -116,20 +75,25 @@ def counts_between(
     return number, cell, count
 
 
-def write_measurements(session: Session, release: TopDownRelease, draw: TopDownDraw, drawn: Drawn) -> None:
-    """Store measurements, and the draw they are of."""
+def write_measurements(session: Session, release: TopDownRelease, batches: Iterator[PlacesBatch]) -> None:
+    """Store measurements.
+
+    Raises:
+        GridError: if an answer lies beyond 2^31.
+    """
     table = release.public(MEASUREMENTS)
     session.create(table, "topdown/no_measurements")
     codes = {level: geoids(session, release, level) for level in release.levels}
-    for batch in drawn:
-        rows = _rows(batch, codes[batch.measured.level][batch.first : batch.first + len(batch.answers)])
+    for batch in batches:
+        rows = _rows(batch, codes[batch.measured.level][batch.first : batch.first + len(batch.values)])
         session.run("topdown/append", table=table, rows=session.register("rows", rows))
-    label_drawn(session, release, draw)
 
 
-def _rows(batch: Batch, codes: NDArray[np.object_]) -> pa.Table:
-    places, size = batch.answers.shape
-    answers = pa.array(batch.answers.astype(np.int32).ravel())
+def _rows(batch: PlacesBatch, codes: NDArray[np.object_]) -> pa.Table:
+    places, size = batch.values.shape
+    if np.abs(batch.values).max(initial=0) > _LARGEST:
+        raise GridError(f"{batch.query}: answers beyond 2^31")
+    answers = pa.array(batch.values.astype(np.int32).ravel())
     return pa.table(
         {
             "histogram": pa.repeat(batch.measured.histogram, places),
@@ -142,11 +106,11 @@ def _rows(batch: Batch, codes: NDArray[np.object_]) -> pa.Table:
     )
 
 
-def stored_batches(session: Session, release: TopDownRelease) -> Iterator[Batch]:
+def stored_batches(session: Session, release: TopDownRelease) -> Iterator[PlacesBatch]:
     """The stored measurements in the order of the draw.
 
     Raises:
-        MeasurementError: if some place is not there once for each query of its level, with an answer for every cell.
+        GridError: if some place is not there once for each query of its level, with an answer for every cell.
     """
     places = places_of(session, release)
     for histogram in SCHEMAS:
@@ -157,11 +121,11 @@ def stored_batches(session: Session, release: TopDownRelease) -> Iterator[Batch]
                     yield read_batch(session, release, measured, first, min(first + BATCH, places[level]))
 
 
-def read_batch(session: Session, release: TopDownRelease, measured: Measured, first: int, last: int) -> Batch:
+def read_batch(session: Session, release: TopDownRelease, measured: Measured, first: int, last: int) -> PlacesBatch:
     """The stored answers of some places to one query.
 
     Raises:
-        MeasurementError: if one of the places is not there exactly once, with an answer for every cell.
+        GridError: if one of the places is not there exactly once, with an answer for every cell.
     """
     found = session.arrow(
         "topdown/answers_between",
@@ -179,31 +143,19 @@ def read_batch(session: Session, release: TopDownRelease, measured: Measured, fi
     offsets = lists.offsets.to_numpy() if len(lists) else np.zeros(1, dtype=np.int64)
     regular = np.array_equal(found["number"].to_numpy(), np.arange(first, last)) and np.all(np.diff(offsets) == size)
     if not regular or lists.null_count or lists.flatten().null_count:
-        raise MeasurementError(
+        raise GridError(
             f"{release.schema}: {measured.label}: some place is not measured exactly once with {size:,} answers"
         )
-    return Batch(measured, first, lists.flatten().to_numpy().astype(np.int64).reshape(last - first, size))
+    answers = lists.flatten().to_numpy().astype(np.int64).reshape(last - first, size)
+    return PlacesBatch(measured.label, answers, measured, first)
 
 
-def measurements_version(design: TopDownDesign, batches: Iterator[Batch]) -> str:
-    """The content hash of measurements: 64 hexadecimal digits.
-
-    It is the SHA-256 of what is measured and, for each in order, the SHA-256 of all answers as 32-bit integers.
-    """
-    digests = {each.label: sha256() for each in design.measured}
-    for batch in batches:
-        digests[batch.measured.label].update(batch.answers.astype("<i4").tobytes())
-    lines = [f"{label} {digest.hexdigest()}\n" for label, digest in digests.items()]
-    return sha256("".join(lines).encode()).hexdigest()
-
-
-def stored_version(session: Session, release: TopDownRelease, draw: TopDownDraw) -> str | None:
-    """The content hash of the stored measurements; None unless they are whole and their label says that they are this
-    draw's.
-    """
-    if not is_drawn(session, release, draw):
-        return None
-    try:
-        return measurements_version(release.design, stored_batches(session, release))
-    except MeasurementError:
-        return None
+def surplus(session: Session, release: TopDownRelease) -> list[str]:
+    """What is stored beyond one row for each place and query, and rows under another place's code."""
+    table, places = release.public(MEASUREMENTS), places_of(session, release)
+    due = sum(places[measured.level] for measured in release.design.measured)
+    (misplaced,) = session.row("topdown/misplaced", measurements=table, spine=release.public(SPINE))
+    return [
+        *said(session.count(table) - due, "measurements of no declared query or place"),
+        *said(misplaced, "measurements of another place"),
+    ]

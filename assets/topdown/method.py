@@ -1,40 +1,55 @@
-"""TopDown as a method: what it brings to charge, draw, gates and publication.
+"""TopDown as a method: what it brings to charge, draw, gates and publication."""
 
-Here belongs nothing but the connection of the stages that all releases share with this mechanism's own modules.
-"""
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+import dagster as dg
 
-from assets.conventions import KEYED
-from assets.release.method import Gate, Method
+from assets.conventions import preview
+from assets.measurement.counts import build_counts
+from assets.measurement.method import MEASUREMENTS, NoisyCounts
+from assets.release.draw import Draw, Inputs
+from assets.release.gate import Gate
+from assets.release.method import CHARGE
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
-from assets.topdown.draw import TopDownDraw, describe_draw
+from assets.tabulation.asset import TABLES
+from assets.topdown.accuracy import build_accuracy
+from assets.topdown.estimated import build_estimates
+from assets.topdown.exact import build_invariants, build_spine
 from assets.topdown.gates import topdown_gates
+from assets.topdown.histograms import histograms_recipe, require_possible
 from assets.topdown.limits import limits_of
 from assets.topdown.measurements import (
-    Drawn,
-    drawn_measurements,
-    measurements_version,
-    stored_version,
+    COLUMNS,
+    PlacesBatch,
+    exact_batches,
+    stored_batches,
+    surplus,
     write_measurements,
 )
+from assets.topdown.microdata import build_microdata
 from assets.topdown.published import published_tables
-from assets.topdown.release import TopDownRelease
+from assets.topdown.release import HISTOGRAMS, INVARIANTS, PLACES, SPINE, TopDownRelease
+from assets.topdown.spine import places_of
 from assets.topdown.statement import topdown_statement
-from resources.custody import Custody
-from resources.statements import Zone
-from resources.warehouse import Session
+from assets.topdown.tables import build_redistricting
+from mechanisms.accounting.specification import Specification
+from mechanisms.sampling.noise import Distribution
+from mechanisms.topdown.design import MECHANISM, SCHEMAS, VERSION, words
+from resources.statements import Table, Zone
+from resources.warehouse import Recipe, Session
 
 
-class TopDownMethod(Method[TopDownRelease, TopDownDraw]):
+class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
     """How a TopDown release is charged, drawn, checked and published."""
 
-    draws_from = (Zone.CONFIDENTIAL, Zone.PUBLIC)
-    charge_follows = ("histograms", "invariants")
-    charge_crossing = KEYED
-    publishes_from = ("charge", "noisy_measurements", "tables")
+    mechanism = MECHANISM
+    version = VERSION
+    counts_stage = HISTOGRAMS
+    charge_follows = (HISTOGRAMS, INVARIANTS)
+    draw_follows = (HISTOGRAMS,)
+    drawn_columns = COLUMNS
     charge_columns: ClassVar[Mapping[str, str]] = {
         "output_premetric": "How the loss is measured",
         "rho": "Loss for any change of one person's record, exact: what is charged",
@@ -44,13 +59,67 @@ class TopDownMethod(Method[TopDownRelease, TopDownDraw]):
         "lines": "How many histograms, levels and queries are measured",
     }
 
-    def describe(self, session: Session, custody: Custody) -> TopDownDraw:
-        return describe_draw(session, self.release, custody)
+    @property
+    def stages(self) -> Sequence[str]:
+        levels = [self.release.estimates(level) for level in self.release.levels]
+        return [SPINE, HISTOGRAMS, INVARIANTS, CHARGE, MEASUREMENTS, *levels, "microdata", TABLES]
+
+    def own_assets(self) -> Sequence[dg.AssetsDefinition]:
+        release = self.release
+        cells = " and ".join(f"{schema.size:,} cells of {name}" for name, schema in SCHEMAS.items())
+        return [
+            build_spine(release),
+            build_counts(
+                self,
+                [release.dataset_key("cef"), release.key(SPINE)],
+                f"The exact counts of every {words(release.finest)}: {cells}, those above 0.",
+                reads=[Zone.PUBLIC],
+            ),
+            build_invariants(release),
+            *build_estimates(release),
+            build_microdata(release),
+            build_redistricting(release),
+            build_accuracy(release),
+        ]
+
+    def further_gates(self) -> Sequence[Gate[TopDownRelease]]:
+        return topdown_gates(self.release)
+
+    def counts_recipes(self, session: Session) -> Mapping[Table, Recipe]:
+        return {self.release.confidential(HISTOGRAMS): histograms_recipe(self.release)}
+
+    def require_countable(self, session: Session) -> None:
+        require_possible(session, self.release)
+
+    def distributions(self) -> Mapping[str, Distribution]:
+        return {each.label: each.noise for each in self.release.design.measured}
+
+    def exact(self, session: Session) -> Iterator[PlacesBatch]:
+        return exact_batches(session, self.release)
+
+    def stored(self, session: Session) -> Iterator[PlacesBatch]:
+        return stored_batches(session, self.release)
+
+    def store(self, session: Session, batches: Iterator[PlacesBatch]) -> None:
+        write_measurements(session, self.release, batches)
+
+    def surplus(self, session: Session) -> list[str]:
+        return surplus(session, self.release)
+
+    def parameters(self) -> Mapping[str, Any]:
+        return self.release.design.as_record()
+
+    def inputs(self, session: Session) -> Inputs:
+        places = session.content_version([self.release.public(SPINE), self.release.public(INVARIANTS)])
+        return Inputs({**super().inputs(session).versions, PLACES: places})
+
+    def specification(self, inputs: Inputs) -> Specification:
+        return self.release.design.specification(self.release.dataset.name)
 
     def require_chargeable(self, session: Session) -> None:
         limits_of(session, self.release)
 
-    def charge_facts(self, draw: TopDownDraw) -> dict[str, str | int | float]:
+    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
         design = self.release.design
         return {
             "output_premetric": design.loss.output_premetric,
@@ -67,23 +136,33 @@ share times the query's share, exactly. Before that it is shown from the invaria
 every constraint; a declaration that none can satisfy is refused and costs nothing. The loss does not depend on the
 data; the draw's name does, through a keyed version of the exact histograms."""
 
-    def stored_version(self, session: Session, draw: TopDownDraw) -> str | None:
-        return stored_version(session, self.release, draw)
+    def draw_description(self) -> str:
+        return f"""Every query of persons and units in every place of {len(self.release.levels)} levels, all cells,
+zero or not, plus independent discrete Gaussian noise with the parameter σ² = 1/ρ, ρ being the query's part at its
+level. A row is a place and a query; its answers, some of them negative, stand in a list in the order of the query's
+cells."""
 
-    def make(self, session: Session, draw: TopDownDraw, custody: Custody) -> Drawn:
-        return drawn_measurements(session, self.release, draw, custody)
-
-    def version_of(self, draw: TopDownDraw, output: Drawn) -> str:
-        return measurements_version(self.release.design, iter(output))
-
-    def write(self, session: Session, draw: TopDownDraw, output: Drawn) -> None:
-        write_measurements(session, self.release, draw, output)
-
-    def gates(self) -> tuple[Gate[TopDownRelease], ...]:
-        return topdown_gates(self.release)
+    def draw_metadata(self, session: Session) -> Mapping[str, Any]:
+        places = places_of(session, self.release)
+        answers = {each: places[each.level] * each.marginal.size for each in self.release.design.measured}
+        rows = [
+            (
+                each.histogram,
+                words(each.level),
+                each.query,
+                f"{float(each.loss.rounded_up(8)):.8f}",
+                f"{float(each.variance) ** 0.5:,.2f}",
+                f"{number:,}",
+            )
+            for each, number in answers.items()
+        ]
+        return {
+            "answers": sum(answers.values()),
+            "measured": preview(["histogram", "level", "query", "ρ", "σ", "answers"], rows),
+        }
 
     def tables(self) -> Sequence[PublishedTable]:
         return published_tables(self.release)
 
-    def statement(self, draw: TopDownDraw, output_version: str) -> Statement:
-        return topdown_statement(self.release, draw, output_version)
+    def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
+        return topdown_statement(self.release, draw.inputs, output_version)

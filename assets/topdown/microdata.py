@@ -8,7 +8,7 @@ from math import prod
 
 import dagster as dg
 
-from assets.conventions import attributes, preview, table_schema
+from assets.conventions import StageKind, attributes, preview, table_schema
 from assets.topdown.release import PERSONS_TABLE, RECORDS, SPINE, UNITS_TABLE, TopDownRelease
 from mechanisms.topdown.design import words
 from mechanisms.topdown.schema import PERSONS, UNITS, Schema
@@ -45,7 +45,7 @@ def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
             "estimated histograms say and no more. Public data only."
         ),
         code_version=CODE_VERSION,
-        **attributes("tabulation", Zone.PUBLIC, {"duckdb", "sql"}),
+        **attributes(StageKind.TABULATION, Zone.PUBLIC, {"duckdb", "sql"}),
     )
     def microdata(warehouse: Warehouse) -> dg.MaterializeResult:
         tables = {name: release.public(name) for name in RECORDS}

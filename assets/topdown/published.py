@@ -4,11 +4,11 @@ Here belong the tables as the data dictionary describes them. Making them belong
 stages before.
 """
 
+from assets.measurement.method import MEASUREMENTS
 from assets.release.published import PublishedColumn, PublishedTable
 from assets.topdown.measurements import COLUMNS
 from assets.topdown.microdata import RECORD_COLUMNS, RECORDED
 from assets.topdown.release import (
-    MEASUREMENTS,
     PERSONS_TABLE,
     QUERIES,
     QUERY_CELLS,

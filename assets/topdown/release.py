@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from assets.cef.census import CensusDeclaration
-from assets.release.dataset import Role
+from assets.measurement.method import MEASUREMENTS
+from assets.release.columns import Role
 from assets.release.release import Release
 from mechanisms.topdown.design import STATISTICS, TopDownDesign
 from mechanisms.topdown.redistricting import REDISTRICTING
 
-SPINE, INVARIANTS, HISTOGRAMS, MEASUREMENTS = "spine", "invariants", "histograms", "noisy_measurements"
-HISTOGRAMS_VERSION = "histograms_version"
+PLACES = "places"
+"""The name under which a draw's inputs hold the version of spine and invariants."""
+
+SPINE, INVARIANTS, HISTOGRAMS = "spine", "invariants", "histograms"
 QUERIES, QUERY_CELLS = "queries", "query_cells"
 PERSONS_TABLE, UNITS_TABLE, ACCURACY = "persons", "units", "accuracy"
 

@@ -8,15 +8,16 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 
+from assets.measurement.method import COUNTS
+from assets.release.draw import Inputs
 from assets.release.statement import DataVersion, Equivalent, Parameter, Statement
-from assets.topdown.draw import MECHANISM, TopDownDraw
+from assets.topdown.release import PLACES as PLACES_INPUT
 from assets.topdown.release import TopDownRelease
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.rounding import decimal_text
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.accounting.zcdp import ConcentratedLoss
-from mechanisms.topdown import noise
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, words
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MECHANISM, VERSION, words
 from mechanisms.topdown.schema import PERSONS
 
 PLACES = 4
@@ -44,22 +45,22 @@ LOSS_SOURCE = (
 )
 
 
-def topdown_statement(release: TopDownRelease, draw: TopDownDraw, output_version: str) -> Statement:
+def topdown_statement(release: TopDownRelease, inputs: Inputs, output_version: str) -> Statement:
     """What the certificate says of the mechanism.
 
     Args:
         release: as declared.
-        draw: as it was charged.
+        inputs: of the draw.
         output_version: the content hash of the noisy measurements.
     """
     return Statement(
         mechanism=f"{MECHANISM}: noisy marginals of every place, made consistent from the widest level to the finest",
-        mechanism_version=str(noise.VERSION),
+        mechanism_version=str(VERSION),
         parameters=_parameters(release),
         loss_source=LOSS_SOURCE,
         data_versions=(
-            DataVersion("exact histograms", draw.histograms_version, keyed=True),
-            DataVersion("spine and invariants", draw.places_version, keyed=False),
+            DataVersion("exact histograms", inputs.versions[COUNTS], keyed=True),
+            DataVersion("spine and invariants", inputs.versions[PLACES_INPUT], keyed=False),
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
         remark="Neighbors are two files that differ in one person's record, whatever becomes of the units it touches.",

@@ -8,11 +8,11 @@ from itertools import combinations
 
 import pyarrow as pa
 
-from assets.gates.shared import differing_table, said
-from assets.release.method import ReleaseContext
+from assets.gates.shared import said
+from assets.release.gate import ReleaseContext
 from assets.topdown.microdata import RECORDED
 from assets.topdown.release import RECORDS, SPINE, TopDownRelease
-from assets.topdown.tables import redistricting_table, redistricting_tables, tables_recipe
+from assets.topdown.tables import redistricting_table, redistricting_tables
 from mechanisms.topdown.redistricting import RedistrictingTable, TableCell
 from mechanisms.topdown.schema import Schema
 from resources.statements import Zone
@@ -27,15 +27,6 @@ def microdata_of_estimates(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for name in RECORDS:
             problems += _records_problems(session, context.release, name)
-    return problems
-
-
-def tables_of_microdata(context: Context) -> list[str]:
-    """Whether tables are what the microdata add up to, and the queries listed are the declared ones."""
-    problems = []
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        for table, made in tables_recipe(session, context.release).items():
-            problems += differing_table(session, table, made)
     return problems
 
 

@@ -11,62 +11,37 @@ import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from assets.conventions import attributes, preview
+from assets.conventions import preview
+from assets.tabulation.asset import build_tables
 from assets.topdown.microdata import RECORDED, strides
 from assets.topdown.release import INVARIANTS, QUERIES, QUERY_CELLS, SPINE, TABLES, TopDownRelease
 from assets.topdown.spine import stage_ancestry
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign
 from mechanisms.topdown.redistricting import REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import Schema
-from resources.statements import Fragment, Table, Zone
-from resources.warehouse import Recipe, Session, Warehouse
-
-CODE_VERSION = "1"
+from resources.statements import Fragment, Table
+from resources.warehouse import Recipe, Session
 
 PLACES = 18
 _VARIANCE = pa.decimal128(38, PLACES)
 _CONTEXT = Context(prec=38, rounding=ROUND_HALF_EVEN)
 
 
-def build_tables(release: TopDownRelease) -> dg.AssetsDefinition:
+def build_redistricting(release: TopDownRelease) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "tables"]`."""
     named = ", ".join(f"{table.name} ({table.title})" for table in redistricting_tables(release)) or "none"
-
-    @dg.asset(
-        key=release.key("tables"),
-        deps=[release.key("microdata")],
-        group_name=release.schema,
-        description=(
-            f"The redistricting tables: {named}, for every place of every level, by exact aggregation of the "
-            f"microdata. And what the noisy measurements are of: `{QUERIES}` with budgets and variances, "
-            f"`{QUERY_CELLS}` with the codes of every answer; and statistics that are held exactly. Public data "
-            "only."
-        ),
-        code_version=CODE_VERSION,
-        **attributes("tabulation", Zone.PUBLIC, {"duckdb", "sql"}),
+    return build_tables(
+        release,
+        ["microdata"],
+        f"The redistricting tables: {named}, for every place of every level, by exact aggregation of the microdata. "
+        f"And what the noisy measurements are of: `{QUERIES}` with budgets and variances, `{QUERY_CELLS}` with the "
+        "codes of every answer; and statistics that are held exactly. Public data only.",
+        lambda session: tables_recipe(session, release),
+        shown=lambda session: {
+            f"{table.name}: {table.title} ({release.levels[0]})": _of_root(session, release, table)
+            for table in redistricting_tables(release)
+        },
     )
-    def tables(warehouse: Warehouse) -> dg.MaterializeResult:
-        with warehouse.session(writes=Zone.PUBLIC) as session:
-            made = tables_recipe(session, release)
-            with session.transaction():
-                for table, (name, values, names) in made.items():
-                    session.create(table, name, values, **names)
-            version = session.content_version(list(made))
-            rows = {table.name: session.count(table) for table in made}
-            shown = {
-                f"{table.name}: {table.title} ({release.levels[0]})": _of_root(session, release, table)
-                for table in redistricting_tables(release)
-            }
-        return dg.MaterializeResult(
-            data_version=dg.DataVersion(version),
-            metadata={
-                **shown,
-                "tables": preview(["table", "rows"], [(name, f"{count:,}") for name, count in rows.items()]),
-                "dagster/row_count": sum(rows.values()),
-            },
-        )
-
-    return tables
 
 
 def redistricting_tables(release: TopDownRelease) -> tuple[RedistrictingTable, ...]:

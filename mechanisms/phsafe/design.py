@@ -43,6 +43,11 @@ LARGEST_VARIANCE = 10**18
 LARGEST_TRUNCATION = 99_999
 """Persons that a unit of the production layout holds at most."""
 
+MECHANISM = "PHSafe"
+
+VERSION = 2
+"""Raised when the same key would give other noise: an old draw could not be replayed then."""
+
 MULTIVERSE = ("whether a block has a housing unit or not",)
 """The invariants of every PHSafe release, in words."""
 

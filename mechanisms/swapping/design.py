@@ -6,6 +6,7 @@ Proposition 4, Definition 2 and Theorem 1.
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from mechanisms.accounting.specification import Flavor, Specification
 from mechanisms.swapping.loss import odds, theorem_1
@@ -18,6 +19,8 @@ class DesignError(ValueError):
 @dataclass(frozen=True)
 class SwappingDesign:
     """What is swapped, within what, and how often.
+
+    Variables of one role are kept in alphabetical order, so that designs which mean the same are equal.
 
     Attributes:
         unit: the record that is swapped, in words, such as "household".
@@ -40,6 +43,8 @@ class SwappingDesign:
     persons: bool
 
     def __post_init__(self) -> None:
+        for role in ("match", "swap", "held"):
+            object.__setattr__(self, role, tuple(sorted(getattr(self, role))))
         if not self.swap:
             raise DesignError("swap: at least one variable must be swapped")
         if not self.holding:
@@ -69,6 +74,17 @@ class SwappingDesign:
             f"the number of {self.unit}s by {_listed(held)}",
             f"the number of {self.unit}s by {_listed((*self.match, *self.swap))}",
         )
+
+    def as_record(self) -> dict[str, Any]:
+        """The design as plain values, exact: equal for designs whose draws are the same."""
+        return {
+            "unit": self.unit,
+            "persons": self.persons,
+            "match": list(self.match),
+            "swap": list(self.swap),
+            "held": list(self.held),
+            "swap rate": str(self.swap_rate),
+        }
 
     def specification(self, dataset: str, largest_stratum: int) -> Specification:
         """The DP specification of every product tabulated from the swapped data (Theorem 1).

@@ -16,7 +16,7 @@ from mechanisms.sampling.derangements import FINISHED, derange
 from mechanisms.sampling.integers import TOP_WORD, Coin
 from mechanisms.sampling.stream import RandomStream
 
-VERSION = 1
+VERSION = 2
 """Raised only when the same stream would give another result."""
 
 Codes: TypeAlias = NDArray[np.int32]

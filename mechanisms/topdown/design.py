@@ -49,6 +49,12 @@ LARGEST_BUDGET = 1000
 """Noise of a greater ρ would be no protection."""
 
 
+MECHANISM = "TopDown"
+
+VERSION = 2
+"""Raised when the same key would give other noise: an old draw could not be replayed then."""
+
+
 class DesignError(ValueError):
     """A TopDown design that cannot be carried out; the message names field, level and rule."""
 
@@ -252,11 +258,14 @@ class TopDownDesign:
 
 
 def _measured(histogram: str, allocation: Allocation) -> list[Measured]:
-    return [
+    """The queries of a histogram by level, those with fewer cells first, in whichever order they were declared."""
+    measured = [
         Measured(histogram, level, query, allocation.part(level, query), variance)
         for level in allocation.levels
         for query, variance in variances(allocation, level).items()
     ]
+    place = {level: number for number, level in enumerate(allocation.levels)}
+    return sorted(measured, key=lambda each: (place[each.level], each.marginal.size, each.query))
 
 
 def words(level: str) -> str:

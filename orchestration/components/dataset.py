@@ -9,6 +9,7 @@ import dagster as dg
 from pydantic import BaseModel
 
 from assets.cef.asset import build_cef
+from assets.conventions import OWNERS
 from assets.ledger.asset import build_composition, build_composition_checks
 from assets.release.dataset import DatasetDeclaration
 
@@ -46,7 +47,7 @@ class Dataset(dg.Component, dg.Resolvable):
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
-        return dg.ComponentTypeSpec(owners=["team:disclosure-avoidance"], produces=["asset", "asset_check"])
+        return dg.ComponentTypeSpec(owners=OWNERS, produces=["asset", "asset_check"])
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The CEF and the composition of all its releases, with their checks."""

@@ -6,13 +6,12 @@ Here belong the fields, their domains and how `dg check yaml` sees them. What a 
 
 from collections.abc import Mapping
 from enum import StrEnum
-from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import dagster as dg
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
 
-from assets.release.dataset import EXPONENT, exact_delta, exact_fraction
+from assets.release.numbers import Budget, Delta, Margin
 from assets.release.release import DeclarationError
 from mechanisms.accounting.specification import DELTA
 from mechanisms.phsafe.design import DesignError, PHSafeDesign, RunDesign, production, run_design
@@ -36,19 +35,6 @@ class Definition(StrEnum):
         return Noise.GAUSSIAN if self is Definition.ZCDP else Noise.LAPLACE
 
 
-def _budget(value: object) -> Fraction:
-    if isinstance(value, int | float) and value < 0:
-        raise ValueError(f"{value} is negative; a budget is a number from 0 on, or a fraction such as 1/100")
-    return exact_fraction(value)
-
-
-def _margin(value: object) -> Fraction:
-    margin = exact_fraction(value)
-    if margin <= 0:
-        raise ValueError("a margin of error is greater than 0; leave the level out, or give it the budget 0")
-    return margin
-
-
 def _state(value: object) -> object:
     if isinstance(value, int):
         raise ValueError(f"{value} is a number; write a state's FIPS code in quotes, with both of its digits")
@@ -56,35 +42,7 @@ def _state(value: object) -> object:
 
 
 _STATE_TEXT = r"^[0-9]{2}$"
-_NUMBER_TEXT = r"^[0-9]+(\.[0-9]+|/0*[1-9][0-9]*)?$"
-_POSITIVE_TEXT = r"^(0*[1-9][0-9]*(\.[0-9]+|/0*[1-9][0-9]*)?|0+\.[0-9]*[1-9][0-9]*)$"
-_PROPER_TEXT = r"^(0+\.[0-9]*[1-9][0-9]*|0*[1-9][0-9]*/0*[1-9][0-9]*|" + EXPONENT + ")$"
 
-
-def _schema(number: dict[str, Any], text: str, description: str) -> WithJsonSchema:
-    return WithJsonSchema(
-        {
-            "anyOf": [{"type": "number", **number}, {"type": "string", "pattern": text}],
-            "description": description,
-        }
-    )
-
-
-Budget = Annotated[
-    Fraction,
-    BeforeValidator(_budget),
-    _schema({"minimum": 0}, _NUMBER_TEXT, "ρ, or ε with noise: pure, for one person added or removed; 0: not released"),
-]
-Margin = Annotated[
-    Fraction,
-    BeforeValidator(_margin),
-    _schema({"exclusiveMinimum": 0}, _POSITIVE_TEXT, "the 90% margin of error of one count, in persons or units"),
-]
-Delta = Annotated[
-    Fraction,
-    BeforeValidator(exact_delta),
-    _schema({"exclusiveMinimum": 0, "exclusiveMaximum": 1}, _PROPER_TEXT, "strictly between 0 and 1"),
-]
 State = Annotated[str, Field(pattern=_STATE_TEXT), BeforeValidator(_state)]
 Truncation = Annotated[
     int | None, Field(strict=True, ge=1), WithJsonSchema({"type": "integer", "minimum": 1, "title": "Truncation"})

@@ -5,6 +5,7 @@ in its own module.
 """
 
 import os
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +15,13 @@ from dagster._utils.schedules import is_valid_cron_string
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from assets.charge.asset import build_charge
+from assets.charge.drawing import build_draw
+from assets.conventions import OWNERS
+from assets.gates.asset import build_gates
+from assets.publication.asset import build_publication
 from assets.release.dataset import DatasetDeclaration
+from assets.release.method import Method
 from assets.release.release import DeclarationError, Release
 from orchestration.automation import release_job, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
@@ -49,16 +56,27 @@ class ReleaseDeclaration(dg.Model):
 
 
 @dataclass
-class ReleaseComponent(dg.Component, dg.Resolvable):
-    """A release, declared in YAML by the fields of its kind's declaration."""
+class ReleaseComponent(dg.Component, dg.Resolvable, ABC):
+    """A release, declared in YAML by the fields of its kind's declaration.
+
+    A kind of release names its declaration and its method, and says how the one becomes the other.
+    """
 
     declaration: Any
 
     declared_by: ClassVar[type[ReleaseDeclaration]]
     """The fields of the declaration."""
 
-    draws: ClassVar[str]
-    """The stage that draws."""
+    method: ClassVar[type[Method[Any, Any, Any]]]
+    """How such a release is charged, drawn, checked and published."""
+
+    @abstractmethod
+    def release(self, dataset: DatasetDeclaration, published: Path) -> Release:
+        """The release that is declared.
+
+        Raises:
+            DeclarationError: where the declaration contradicts itself or the dataset.
+        """
 
     @classmethod
     def model(cls) -> type[BaseModel]:
@@ -72,9 +90,7 @@ class ReleaseComponent(dg.Component, dg.Resolvable):
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
-        return dg.ComponentTypeSpec(
-            owners=["team:disclosure-avoidance"], produces=["asset", "asset_check", "job", "schedule", "sensor"]
-        )
+        return dg.ComponentTypeSpec(owners=OWNERS, produces=["asset", "asset_check", "job", "schedule", "sensor"])
 
     @property
     def charges(self) -> bool:
@@ -84,6 +100,36 @@ class ReleaseComponent(dg.Component, dg.Resolvable):
     def key(self, stage: str) -> dg.AssetKey:
         """The asset key of a stage of the release."""
         return dg.AssetKey([self.declaration.dataset, self.declaration.name, stage])
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The release's assets, checks and job, and its schedule and sensor if declared."""
+        dataset = dataset_of(self.declaration, declared_datasets(context))
+        method = self.method(self.release(dataset, published_folder(context)))
+        return dg.Definitions.merge(
+            release_definitions(method), automated(method.release, self.declaration, context.project_root)
+        )
+
+
+def release_definitions(method: Method[Any, Any, Any]) -> dg.Definitions:
+    """The assets and checks of a release: its mechanism's own, and those that all releases share."""
+    assets, checks = list(method.own_assets()), build_gates(method)
+    if method.charges:
+        publication, files_check = build_publication(method)
+        assets += [build_charge(method), build_draw(method), publication]
+        checks.append(files_check)
+    return dg.Definitions(assets=assets, asset_checks=checks)
+
+
+def declared(declaration: ReleaseDeclaration, dataset: DatasetDeclaration, published: Path) -> dict[str, Any]:
+    """What is declared of any release, as keyword arguments of `Release`."""
+    return {
+        "dataset": dataset,
+        "name": declaration.name,
+        "title": declaration.title,
+        "description": declaration.description,
+        "custody": declaration.custody,
+        "published": published,
+    }
 
 
 def declared_datasets(context: dg.ComponentLoadContext) -> dict[str, DatasetDeclaration]:

@@ -5,14 +5,13 @@ Here belong the fields, their domains and how `dg check yaml` sees them. What a 
 """
 
 from collections.abc import Mapping
-from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import dagster as dg
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.release.dataset import exact_fraction
+from assets.release.numbers import Delta, Rho, Share
 from assets.release.release import DeclarationError
 from assets.topdown.release import Code
 from mechanisms.accounting.semantics import Allocation, AllocationError
@@ -20,7 +19,6 @@ from mechanisms.accounting.specification import DELTA
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, DesignError, TopDownDesign
 from mechanisms.topdown.production import PERSON_ALLOCATION, UNIT_ALLOCATION, allocation
 from mechanisms.topdown.schema import PERSONS, TOTAL, UNITS, QueryError
-from orchestration.components.phsafe_declaration import Delta
 from orchestration.components.release import ReleaseDeclaration
 
 PRODUCTION_SPINE = {
@@ -43,24 +41,6 @@ Product = Literal[
     "population", "housing_units", "group_quarters",
 ]  # fmt: skip
 
-_SHARE_TEXT = r"^[0-9]+(\.[0-9]+|/0*[1-9][0-9]*)?$"
-
-
-def _schema(number: dict[str, Any], description: str) -> WithJsonSchema:
-    return WithJsonSchema(
-        {
-            "anyOf": [{"type": "number", **number}, {"type": "string", "pattern": _SHARE_TEXT}],
-            "description": description,
-        }
-    )
-
-
-Share = Annotated[
-    Fraction,
-    BeforeValidator(exact_fraction),
-    _schema({"minimum": 0, "maximum": 1}, "a share such as 1/8 or 0.125; those of a level add up to 1"),
-]
-Rho = Annotated[Fraction, BeforeValidator(exact_fraction), _schema({"exclusiveMinimum": 0}, "ρ, exactly")]
 Level = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*$")]
 
 
@@ -186,7 +166,9 @@ def _allocation(declaration: TopDownDeclaration, histogram: str) -> Allocation:
     declared: str | AllocationDeclaration = getattr(declaration, histogram)
     if isinstance(declared, str):
         return PRODUCTION_ALLOCATIONS[histogram]
+    # Levels have the order of the spine, in whichever order shares are declared.
+    levels = {level: declared.levels[level] for level in topdown_spine(declaration) if level in declared.levels}
     try:
-        return allocation(SCHEMAS[histogram], declared.rho, declared.levels, declared.queries)
+        return allocation(SCHEMAS[histogram], declared.rho, levels | declared.levels, declared.queries)
     except (AllocationError, QueryError) as error:
         raise DesignError(f"{histogram}: {error}") from None

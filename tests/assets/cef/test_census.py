@@ -29,7 +29,8 @@ from assets.cef.census import (
 from assets.cef.findings import SourceError
 from assets.cef.ingestion import ingest
 from assets.cef.validation import cef_problems, structure_findings, structure_offenders
-from assets.release.dataset import DatasetDeclaration, Role
+from assets.release.columns import Role
+from assets.release.dataset import DatasetDeclaration
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from assets.release.dataset import Column, DatasetDeclaration, exact_fraction
+from assets.release.columns import Column
+from assets.release.numbers import exact_fraction
+from assets.release.dataset import DatasetDeclaration
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.zcdp import ConcentratedLoss

@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from assets.release.draw import StaleInputError
-from assets.release.method import ReleaseContext
+from assets.release.gate import ReleaseContext
 from assets.topdown import estimate_gates as estimate_gates
 from assets.topdown import estimation, workers
 from assets.topdown.estimated import build_estimates

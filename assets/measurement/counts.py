@@ -1,0 +1,59 @@
+"""The asset of a release's exact counts: written in the confidential zone, and known outside by a keyed version."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from assets.conventions import StageKind, attributes, table_schema
+from assets.measurement.method import NoisyCounts
+from assets.release.draw import publish_version
+from resources.custody import Custody
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+
+CODE_VERSION = "1"
+
+
+def build_counts(
+    method: NoisyCounts[Any, Any],
+    deps: Sequence[dg.AssetKey],
+    description: str,
+    columns: Mapping[str, str] | None = None,
+    reads: Sequence[Zone] = (),
+) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, <counts stage>]`.
+
+    Args:
+        method: of the release.
+        deps: what is counted.
+        description: what is counted, in Markdown.
+        columns: what the columns of the counts' tables say.
+        reads: zones to read besides the confidential one.
+    """
+    release = method.release
+
+    @dg.asset(
+        key=release.key(method.counts_stage),
+        deps=deps,
+        group_name=release.schema,
+        description=f"{description} Confidential; the charge sees only a keyed version of the table, which names the "
+        "draw.",
+        code_version=CODE_VERSION,
+        **attributes(StageKind.COUNTS, Zone.CONFIDENTIAL, {"duckdb", "sql"}),
+    )
+    def counts(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        with warehouse.session(reads=reads, writes=Zone.CONFIDENTIAL) as session:
+            with session.transaction():
+                tables = method.counts_recipes(session)
+                for table, (name, values, names) in tables.items():
+                    session.create(table, name, values, **names)
+                method.require_countable(session)
+            version = method.counts_version(session, custody)
+            schema = table_schema(
+                {name: kind for table in tables for name, kind in session.columns(table).items()}, columns
+            )
+        publish_version(warehouse, method.version_table, version)
+        return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata={"dagster/column_schema": schema})
+
+    return counts

@@ -1,0 +1,187 @@
+"""Noisy counts that fit into one table, whose cells and their order the declaration alone determines.
+
+The cells never follow from the values that occur: which cells there are would then tell something of the records.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assets.gates.shared import said
+from assets.measurement.method import COUNTS, MEASUREMENTS, Batch, GridError, NoisyCounts
+from assets.release.gate import Gate, ReleaseContext
+from assets.release.release import Release
+from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import Distribution
+from resources.statements import Table, Zone
+from resources.warehouse import Session
+
+DISTRIBUTIONS = {DiscreteGaussian: "Discrete Gaussian", DiscreteLaplace: "Discrete Laplace"}
+"""Names of the noise distributions in stored and published measurements."""
+
+PLACES = 18
+"""Decimals of a published variance: more than a binary double holds."""
+
+VARIANCE = pa.decimal128(38, PLACES)
+
+_ORDER, _COUNT = "draw_order", "count"
+
+
+@dataclass(frozen=True)
+class Query:
+    """Cells that follow one another in the grid and have noise of one distribution.
+
+    Attributes:
+        name: of the query.
+        distribution: of the noise of each cell.
+        cells: how many there are.
+    """
+
+    name: str
+    distribution: Distribution
+    cells: int
+
+    @property
+    def variance(self) -> Decimal:
+        """The exact variance of the noise, as it is published: rounded to 18 decimals."""
+        with localcontext(prec=38):
+            return self.distribution.exact_variance.quantize(Decimal(1).scaleb(-PLACES))
+
+
+R = TypeVar("R", bound=Release)
+
+
+class GridCounts(NoisyCounts[R, Batch]):
+    """A method whose counts are one table, in the order of a grid that the declaration determines.
+
+    The table of counts has the columns `draw_order` (from 0), those of the grid, and `count`. The measurements have
+    `noise_distribution` and `variance` as well.
+    """
+
+    @abstractmethod
+    def queries(self) -> Sequence[Query]:
+        """What is measured, in the order of the draw."""
+
+    @abstractmethod
+    def build_grid(self) -> pa.Table:
+        """Every cell of every query once, in the order of the draw."""
+
+    @cached_property
+    def grid(self) -> pa.Table:
+        """The cells in the order of the draw, numbered from 0 in `draw_order`."""
+        cells = self.build_grid()
+        return cells.add_column(0, _ORDER, pa.array(np.arange(len(cells))))
+
+    @cached_property
+    def measured(self) -> tuple[Query, ...]:
+        """What is measured, in the order of the draw."""
+        return tuple(self.queries())
+
+    @property
+    def counts_table(self) -> Table:
+        """Where the exact counts are."""
+        return self.release.confidential(COUNTS)
+
+    @property
+    def measurements_table(self) -> Table:
+        """Where the noisy measurements are."""
+        return self.release.public(MEASUREMENTS)
+
+    def distributions(self) -> Mapping[str, Distribution]:
+        return {query.name: query.distribution for query in self.measured}
+
+    def exact(self, session: Session) -> Iterator[Batch]:
+        yield from self._batches(in_order(session, self.counts_table), self.grid)
+
+    def stored(self, session: Session) -> Iterator[Batch]:
+        yield from self._batches(in_order(session, self.measurements_table), self._with_noise(self.grid))
+
+    def store(self, session: Session, batches: Iterator[Batch]) -> None:
+        counts = pa.concat_arrays([pa.array(batch.values) for batch in batches])
+        made = self._with_noise(self.grid.append_column(_COUNT, counts))
+        table = session.register("drawn", made)
+        session.create(self.measurements_table, "measurement/in_order", table=table)
+
+    def slices(self, cells: pa.Table) -> Iterator[tuple[Query, pa.Table]]:
+        """A table in the order of the draw, cut into its queries."""
+        start = 0
+        for query in self.measured:
+            yield query, cells.slice(start, query.cells)
+            start += query.cells
+
+    def read_measurements(self, session: Session) -> pa.Table:
+        """The stored measurements in the order of the draw.
+
+        Raises:
+            GridError: if they are not those of every declared cell, each once.
+        """
+        found = in_order(session, self.measurements_table)
+        self._require(found, self._with_noise(self.grid))
+        return found
+
+    def further_gates(self) -> Sequence[Gate[R]]:
+        complete = Gate[R](
+            "grid_complete", self.counts_stage, "Every cell that is declared is counted exactly once.", _complete
+        )
+        return [complete, *self.table_gates()]
+
+    @abstractmethod
+    def table_gates(self) -> Sequence[Gate[R]]:
+        """The gates of this mechanism beyond those of the pattern and of the grid."""
+
+    def _batches(self, found: pa.Table, expected: pa.Table) -> Iterator[Batch]:
+        self._require(found, expected)
+        for query, part in self.slices(found):
+            yield Batch(query.name, part[_COUNT].to_numpy())
+
+    def _with_noise(self, cells: pa.Table) -> pa.Table:
+        names = [pa.repeat(DISTRIBUTIONS[type(query.distribution)], query.cells) for query in self.measured]
+        variances = [pa.repeat(pa.scalar(query.variance, VARIANCE), query.cells) for query in self.measured]
+        return cells.append_column("noise_distribution", pa.concat_arrays(names)).append_column(
+            "variance", pa.concat_arrays(variances)
+        )
+
+    def _require(self, found: pa.Table, expected: pa.Table) -> None:
+        """Refuse a table that has not exactly the rows of another, apart from its counts."""
+        name = self.release.schema
+        if sorted(found.column_names) != sorted([*expected.column_names, _COUNT]):
+            raise GridError(f"{name}: the columns are not {', '.join([*expected.column_names, _COUNT])}")
+        if not pa.types.is_integer(found.schema.field(_COUNT).type):
+            raise GridError(f"{name}: counts are not integers")
+        if found[_COUNT].null_count:
+            raise GridError(f"{name}: {found[_COUNT].null_count:,} cells have no count")
+        if len(found) != len(expected):
+            raise GridError(f"{name}: {len(found):,} cells, but {len(expected):,} are declared")
+        for column in expected.column_names:
+            try:
+                same = pc.equal(found[column].cast(expected.schema.field(column).type), expected[column])
+            except pa.ArrowException:
+                raise GridError(
+                    f"{name}: column {column} is not of type {expected.schema.field(column).type}"
+                ) from None
+            wrong = len(found) - (pc.sum(same).as_py() or 0)
+            if wrong:
+                raise GridError(f"{name}: cells with another {column} than declared: {wrong:,}")
+
+
+def in_order(session: Session, table: Table) -> pa.Table:
+    """Counts or measurements in the order of the draw."""
+    return session.arrow("measurement/in_order", table=table)
+
+
+def _complete(context: ReleaseContext[R]) -> list[str]:
+    method = context.method
+    assert isinstance(method, GridCounts)
+    with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        try:
+            return said(method.grid.num_rows - sum(batch.values.size for batch in method.exact(session)), "cells")
+        except GridError as error:
+            return [str(error)]

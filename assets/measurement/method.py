@@ -1,0 +1,263 @@
+"""The pattern of every mechanism that adds noise to exact counts, whatever is counted and whichever noise is added.
+
+The exact counts are confidential. A keyed version of them names the draw, so that the charge sees nothing else of them.
+Counts come in batches in one fixed order, the order of the draw, which no record has a part in. Nothing is held whole
+that need not be.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, ClassVar, Generic, TypeVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assets.conventions import KEYED
+from assets.gates.shared import differing_table
+from assets.release.draw import Draw, Inputs, StaleInputError, published_version
+from assets.release.gate import Gate, ReleaseContext
+from assets.release.method import CHARGE, Method
+from assets.release.release import Release
+from mechanisms.sampling.goodness import Binned, binned, misfits
+from mechanisms.sampling.noise import Distribution, Noise
+from resources.custody import Custody
+from resources.statements import Table, Zone
+from resources.warehouse import Recipe, Session
+
+MEASUREMENTS = "noisy_measurements"
+"""The stage that draws, and its table."""
+
+COUNTS = "counts"
+"""The name under which a draw's inputs hold the version of the exact counts."""
+
+
+class GridError(ValueError):
+    """Counts or measurements that are not those of every declared cell, each once; the message holds no count."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Exact or noisy counts of one query.
+
+    Attributes:
+        query: its name, which its stream of noise bears too.
+        values: the counts, of any shape.
+    """
+
+    query: str
+    values: NDArray[np.int64]
+
+
+R = TypeVar("R", bound=Release)
+B = TypeVar("B", bound=Batch)
+
+
+class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
+    """A method that adds independent noise to exact counts.
+
+    A mechanism says what is counted (`counts_recipes`), in which order (`exact`), with which noise (`distributions`),
+    and how measurements are kept (`store`, `stored`). All else follows, gates included: `further_gates` adds to them.
+    """
+
+    draw_stage = MEASUREMENTS
+    drawn_table = MEASUREMENTS
+    drawn_words = "measurements"
+    charge_follows: ClassVar[Sequence[str]] = (COUNTS,)
+    charge_crossing = KEYED
+    draw_follows: ClassVar[Sequence[str]] = (COUNTS,)
+
+    counts_stage: ClassVar[str] = COUNTS
+    """The stage that counts."""
+
+    @abstractmethod
+    def counts_recipes(self, session: Session) -> Mapping[Table, Recipe]:
+        """By confidential table that the counts stage writes: how it is made."""
+
+    @abstractmethod
+    def distributions(self) -> Mapping[str, Distribution]:
+        """By query, what its noise is drawn from, in the order of the draw."""
+
+    @abstractmethod
+    def exact(self, session: Session) -> Iterator[B]:
+        """The exact counts in the order of the draw.
+
+        Raises:
+            GridError: if the stored counts are not those of every declared cell, each once.
+        """
+
+    @abstractmethod
+    def stored(self, session: Session) -> Iterator[B]:
+        """The stored measurements in the order of the draw.
+
+        Raises:
+            GridError: if they are not those of every declared cell, each once.
+        """
+
+    @abstractmethod
+    def store(self, session: Session, batches: Iterator[B]) -> None:
+        """Write measurements, which come in the order of the draw."""
+
+    def surplus(self, session: Session) -> list[str]:
+        """What is stored among the measurements beyond what `stored` reads."""
+        return []
+
+    def require_countable(self, session: Session) -> None:
+        """Refuse exact counts, as they were just written, that the mechanism cannot be applied to."""
+
+    @abstractmethod
+    def further_gates(self) -> Sequence[Gate[R]]:
+        """The gates of this mechanism beyond those of the pattern."""
+
+    @property
+    def version_table(self) -> Table:
+        """Where the keyed version of the exact counts is."""
+        return self.release.public(f"{self.counts_stage}_version")
+
+    def counts_version(self, session: Session, custody: Custody) -> str:
+        """The keyed version of the stored exact counts."""
+        return session.content_version(list(self.counts_recipes(session)), custody.version_key())
+
+    def inputs(self, session: Session) -> Inputs:
+        return Inputs({COUNTS: published_version(session, self.version_table)})
+
+    @final
+    def make(self, session: Session, draw: Draw[Inputs], custody: Custody) -> Iterable[B]:
+        if self.counts_version(session, custody) != draw.inputs.versions[COUNTS]:
+            raise StaleInputError(
+                f"{self.release.schema}: the exact counts have changed since they were charged; materialize charge "
+                "again"
+            )
+        return _Drawn(self, session, custody.open_key(draw.draw_id, self.release.custody))
+
+    @final
+    def version_of(self, draw: Draw[Inputs], output: Iterable[B]) -> str:
+        hashed = _Hashed(output, self.distributions())
+        for _ in hashed:
+            pass
+        return hashed.version()
+
+    @final
+    def write(self, session: Session, draw: Draw[Inputs], output: Iterable[B]) -> str:
+        hashed = _Hashed(output, self.distributions())
+        self.store(session, iter(hashed))
+        return hashed.version()
+
+    @final
+    def read_version(self, session: Session, draw: Draw[Inputs]) -> str | None:
+        try:
+            return self.version_of(draw, self.stored(session))
+        except GridError:
+            return None
+
+    @final
+    def own_gates(self) -> Sequence[Gate[R]]:
+        counted = Gate[R](
+            "counts_exact", self.counts_stage, "The counts are those of the confidential records as they are.", _counted
+        )
+        return [counted, *(self._draw_gates() if self.charges else []), *self.further_gates()]
+
+    def _draw_gates(self) -> list[Gate[R]]:
+        return [
+            Gate("counts_as_charged", CHARGE, "The exact counts are those that the charge was made for.", _as_charged),
+            Gate(
+                "measured_once",
+                self.draw_stage,
+                "Every cell that is declared is measured exactly once, and nothing else is.",
+                _measured_once,
+            ),
+            Gate(
+                "noise_as_declared",
+                self.draw_stage,
+                "Measurement less exact count has the declared distribution (chi-square).",
+                _noise,
+            ),
+        ]
+
+
+@dataclass(frozen=True)
+class _Drawn(Generic[B]):
+    """A draw's output, made anew whenever it is gone through."""
+
+    method: NoisyCounts[Any, B]
+    session: Session
+    key: bytes
+
+    def __iter__(self) -> Iterator[B]:
+        noise = Noise(self.method.mechanism, self.method.distributions(), self.key)
+        for batch in self.method.exact(self.session):
+            drawn = noise.of_next(batch.query, batch.values.size)
+            yield replace(batch, values=batch.values + drawn.reshape(batch.values.shape))
+
+
+class _Hashed(Generic[B]):
+    """Batches that are hashed while somebody goes through them.
+
+    The version is the SHA-256 of the queries' names, each with the SHA-256 of its counts in the order of the draw, as
+    64-bit integers.
+    """
+
+    def __init__(self, batches: Iterable[B], queries: Iterable[str]) -> None:
+        self._batches = batches
+        self._digests = {query: sha256() for query in queries}
+
+    def __iter__(self) -> Iterator[B]:
+        for batch in self._batches:
+            self._digests[batch.query].update(np.ascontiguousarray(batch.values, dtype="<i8").data)
+            yield batch
+
+    def version(self) -> str:
+        """64 hexadecimal digits."""
+        lines = [f"{query} {digest.hexdigest()}\n" for query, digest in self._digests.items()]
+        return sha256("".join(lines).encode()).hexdigest()
+
+
+Context = ReleaseContext[R]
+
+
+def _method(context: Context[R]) -> NoisyCounts[R, Batch]:
+    assert isinstance(context.method, NoisyCounts)
+    return context.method
+
+
+def _counted(context: Context[R]) -> list[str]:
+    problems = []
+    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        for table, recipe in _method(context).counts_recipes(session).items():
+            problems += differing_table(session, table, recipe)
+    return problems
+
+
+def _as_charged(context: Context[R]) -> list[str]:
+    method = _method(context)
+    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        charged = method.describe(session, context.custody).inputs.versions[COUNTS]
+        if method.counts_version(session, context.custody) != charged:
+            return [f"the counts have changed since the charge; materialize {method.counts_stage} and charge again"]
+    return []
+
+
+def _measured_once(context: Context[R]) -> list[str]:
+    method = _method(context)
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        try:
+            for _ in method.stored(session):
+                pass
+        except GridError as error:
+            return [str(error)]
+        return method.surplus(session)
+
+
+def _noise(context: Context[R]) -> list[str]:
+    method = _method(context)
+    distributions = method.distributions()
+    counted: dict[str, Binned] = {}
+    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        try:
+            for exact, noisy in zip(method.exact(session), method.stored(session), strict=True):
+                part = binned((noisy.values - exact.values).ravel(), distributions[exact.query])
+                counted[exact.query] = counted[exact.query] + part if exact.query in counted else part
+        except GridError as error:
+            return [str(error)]
+    return [f"the noise does not have the declared distribution: {name}" for name in misfits(counted)]

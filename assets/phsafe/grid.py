@@ -1,0 +1,47 @@
+"""The grid of a PHSafe release: every cell that its design releases, in the order in which noise is drawn."""
+
+import numpy as np
+import pyarrow as pa
+
+from assets.measurement.grid import DISTRIBUTIONS, Query
+from mechanisms.phsafe.design import PHSafeDesign
+from mechanisms.phsafe.margins import Noise
+from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+
+NOISE = {
+    Noise.GAUSSIAN: DISTRIBUTIONS[DiscreteGaussian],
+    Noise.LAPLACE: DISTRIBUTIONS[DiscreteLaplace],
+}
+"""Names of the noise distributions in the published measurements."""
+
+
+def queries(design: PHSafeDesign) -> list[Query]:
+    """What is measured: every run at every level that is released, each with noise of its own."""
+    return [
+        Query(each.label, design.noise_of(each.run, each.level), design.groups(each.level) * len(each.run.cells))
+        for each in design.released
+    ]
+
+
+def grid(design: PHSafeDesign) -> pa.Table:
+    """The cells that a design releases, in the order of their noise: by run, level, region, iteration and cell."""
+    parts = []
+    for run, level, _ in design.released:
+        regions, codes, cells = level.regions(design.states), sorted(level.iterations.codes), run.cells
+        size = len(regions) * len(codes) * len(cells)
+        parts.append(
+            pa.table(
+                {
+                    "run": pa.repeat(run.name, size),
+                    "level": pa.repeat(level.name, size),
+                    "region_id": pa.array(np.repeat(np.array(regions, object), len(codes) * len(cells)), pa.string()),
+                    "region_type": pa.repeat(level.geography.region_type, size),
+                    "iteration_code": pa.array(
+                        np.tile(np.repeat(np.array(codes, object), len(cells)), len(regions)), pa.string()
+                    ),
+                    "data_cell": pa.array(np.tile(np.array(cells), len(regions) * len(codes)), pa.int32()),
+                }
+            )
+        )
+    return pa.concat_tables(parts)

@@ -1,0 +1,95 @@
+"""The asset `truncated_join` of a PHSafe release: the records that each run counts, and what truncation leaves out."""
+
+import dagster as dg
+
+from assets.conventions import StageKind, attributes, preview, table_schema
+from assets.phsafe.counts import grid_counts
+from assets.phsafe.join import joined_counts, write_truncation_report
+from assets.phsafe.release import PHSafeRelease
+from resources.custody import Custody
+from resources.statements import Table, Zone
+from resources.warehouse import Recipe, Session, Warehouse
+
+CODE_VERSION = "1"
+JOINED, REPORT = "truncated_join", "truncation_report"
+
+
+def join_recipe(session: Session, release: PHSafeRelease) -> Recipe:
+    """How the truncated join is made from the CEF."""
+    return joined_counts(session, release.dataset, release.design.states, _truncation(release))
+
+
+def counts_recipe(session: Session, release: PHSafeRelease) -> Recipe:
+    """How the exact counts are made from the truncated join."""
+    released = {(run.name, level) for run, level, _ in release.design.released}
+    return grid_counts(session, release.confidential(JOINED), release.design.states, released)
+
+
+def build_truncated_join(release: PHSafeRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "truncated_join"]`."""
+
+    @dg.asset(
+        key=release.key(JOINED),
+        deps=[release.dataset_key("cef")],
+        group_name=release.schema,
+        description=_join_description(release),
+        code_version=CODE_VERSION,
+        **attributes(StageKind.COUNTS, Zone.CONFIDENTIAL, {"duckdb", "sql"}),
+    )
+    def truncated_join(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+            with session.transaction():
+                _write(session, release)
+            version = session.content_version([release.confidential(JOINED)], custody.version_key())
+            metadata = _shown_if_synthetic(session, release, release.confidential(REPORT))
+            schema = table_schema(session.columns(release.confidential(JOINED)))
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(version), metadata={**metadata, "dagster/column_schema": schema}
+        )
+
+    return truncated_join
+
+
+def _truncation(release: PHSafeRelease) -> dict[str, int | None]:
+    """τ of each run that is released; None for runs of units."""
+    return {run.name: release.design.truncation(run) for run, _, _ in release.design.released}
+
+
+def _write(session: Session, release: PHSafeRelease) -> None:
+    name, values, names = join_recipe(session, release)
+    session.create(release.confidential(JOINED), name, values, **names)
+    report, thresholds = release.confidential(REPORT), _truncation(release)
+    if any(threshold is not None for threshold in thresholds.values()):
+        write_truncation_report(session, release.dataset, report, release.design.states, thresholds)
+    else:
+        session.run("warehouse/drop_table", table=report)
+
+
+def _shown_if_synthetic(session: Session, release: PHSafeRelease, table: Table) -> dict[str, dg.MetadataValue]:
+    columns = session.columns(table)
+    if not release.dataset.synthetic or not columns:
+        return {}
+    rows = [
+        [f"{value:,}" if isinstance(value, int) else str(value) for value in row]
+        for row in session.rows("warehouse/all", source=table)
+    ]
+    return {"truncation report (synthetic data)": preview([name.replace("_", " ") for name in columns], rows)}
+
+
+def _join_description(release: PHSafeRelease) -> str:
+    lines = [
+        f"- **{run.name}**: at most {threshold} persons of a unit; Δ = 2τ + 2 = {run.stability(threshold)}"
+        for run in dict.fromkeys(run for run, _, _ in release.design.released)
+        if (threshold := release.design.truncation(run)) is not None
+    ]
+    return "\n".join(
+        [
+            "The records that each run counts (Algorithm 3 of Sexton et al.): persons of the run's universe, at most τ "
+            "of each unit in an order by a hash of the record's content, joined with the units of its universe whose "
+            "MAFID no other bears. Kept as counts by state, race, ethnicity and basis cell. Confidential.",
+            "",
+            *lines,
+            "",
+            f"`{REPORT}` says how many persons each threshold drops, by run; it is shown for synthetic datasets only.",
+        ]
+    )

@@ -1,0 +1,150 @@
+"""Exact numbers in YAML: how they are read, and how `dg check yaml` sees them.
+
+Every budget, share, rate and probability is declared as a number or a text and becomes the fraction it was written as.
+"""
+
+import math
+import re
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+EXPONENT = r"[1-9](\.[0-9]+)?[eE]-[0-9]{1,3}"
+"""A number as YAML reads it as text: an exponent without a point before it."""
+
+
+FRACTION = r"^[0-9]+(\.[0-9]+|/[0-9]+)?$"
+
+
+def exact_fraction(value: object) -> Fraction:
+    """A number of YAML as the fraction it was written as.
+
+    A float stands for the shortest decimal text that reads as it, so that 0.1 is one tenth.
+
+    Args:
+        value: an integer, a decimal, or a text such as `1/2`, `0.5` or `40`.
+
+    Raises:
+        ValueError: if it is none of these, or negative.
+    """
+    wrong = ValueError(f"{value!r} is not a number or a fraction such as 1/2")
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+        raise wrong
+    if isinstance(value, float) and not math.isfinite(value):
+        raise wrong
+    if isinstance(value, str) and not re.fullmatch(FRACTION, value, re.ASCII):
+        raise wrong
+    try:
+        return Fraction(repr(value) if isinstance(value, float) else value)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        raise wrong from None
+
+
+def exact_delta(value: object) -> Fraction:
+    """A δ of YAML as the fraction it was written as; `1e-10` too, which YAML reads as text.
+
+    Raises:
+        ValueError: if it is not a number, or does not lie strictly between 0 and 1.
+    """
+    by_exponent = isinstance(value, str) and re.fullmatch(EXPONENT, value, re.ASCII)
+    delta = Fraction(value) if isinstance(value, str) and by_exponent else exact_fraction(value)
+    if not 0 < delta < 1:
+        raise ValueError("δ lies strictly between 0 and 1")
+    return delta
+
+
+def _positive(value: object) -> Fraction:
+    number = exact_fraction(value)
+    if number <= 0:
+        raise ValueError(f"{value!r} is not greater than 0")
+    return number
+
+
+def _not_negative(value: object) -> Fraction:
+    if isinstance(value, int | float) and value < 0:
+        raise ValueError(f"{value} is negative; a budget is a number from 0 on, or a fraction such as 1/100")
+    return exact_fraction(value)
+
+
+def _margin(value: object) -> Fraction:
+    margin = exact_fraction(value)
+    if margin <= 0:
+        raise ValueError("a margin of error is greater than 0; leave the level out, or give it the budget 0")
+    return margin
+
+
+def _rate(value: object) -> Fraction:
+    rate = exact_fraction(value)
+    if not 0 < rate < 1:
+        raise ValueError(f"the swap rate must lie strictly between 0 and 1 (at 0 and 1 ε is infinite), not {rate}")
+    if rate.denominator > LARGEST_DENOMINATOR:
+        raise ValueError("a swap rate's denominator is at most a billion")
+    return rate
+
+
+def _schema(number: dict[str, Any], text: str, description: str) -> WithJsonSchema:
+    """A number within bounds, or a text that matches a pattern."""
+    return WithJsonSchema(
+        {
+            "anyOf": [{"type": "number", **number}, {"type": "string", "pattern": text}],
+            "description": description,
+        }
+    )
+
+
+LARGEST_DENOMINATOR = 10**9
+
+_ANY_TEXT = r"^[0-9]+(\.[0-9]+|/0*[1-9][0-9]*)?$"
+_POSITIVE_TEXT = r"^(0*[1-9][0-9]*(\.[0-9]+|/0*[1-9][0-9]*)?|0+\.[0-9]*[1-9][0-9]*)$"
+_DELTA_TEXT = r"^(0+\.[0-9]*[1-9][0-9]*|0*[1-9][0-9]*/0*[1-9][0-9]*|" + EXPONENT + ")$"
+_RATE_TEXT = r"^(0?\.[0-9]*[1-9][0-9]*|[1-9][0-9]*/[1-9][0-9]*)$"
+_BETWEEN_0_AND_1 = {"exclusiveMinimum": 0, "exclusiveMaximum": 1}
+
+Budget = Annotated[
+    Fraction,
+    BeforeValidator(_not_negative),
+    _schema({"minimum": 0}, _ANY_TEXT, "ρ, or ε with noise: pure, for one person added or removed; 0: not released"),
+]
+"""A budget of 0 or more."""
+
+Rho = Annotated[Fraction, BeforeValidator(exact_fraction), _schema({"exclusiveMinimum": 0}, _ANY_TEXT, "ρ, exactly")]
+"""A ρ greater than 0."""
+
+Epsilon = Annotated[
+    Fraction, BeforeValidator(_positive), _schema({"exclusiveMinimum": 0}, _POSITIVE_TEXT, "ε, exactly")
+]
+"""An ε greater than 0."""
+
+Margin = Annotated[
+    Fraction,
+    BeforeValidator(_margin),
+    _schema({"exclusiveMinimum": 0}, _POSITIVE_TEXT, "the 90% margin of error of one count, in persons or units"),
+]
+"""A margin of error greater than 0."""
+
+Share = Annotated[
+    Fraction,
+    BeforeValidator(exact_fraction),
+    _schema({"minimum": 0, "maximum": 1}, _ANY_TEXT, "a share such as 1/8 or 0.125; those of a level add up to 1"),
+]
+"""A part of a whole."""
+
+Delta = Annotated[
+    Fraction, BeforeValidator(exact_delta), _schema(_BETWEEN_0_AND_1, _DELTA_TEXT, "strictly between 0 and 1")
+]
+"""δ, strictly between 0 and 1."""
+
+SwapRate = Annotated[
+    Fraction,
+    BeforeValidator(_rate),
+    _schema(
+        _BETWEEN_0_AND_1,
+        _RATE_TEXT,
+        "strictly between 0 and 1, as a fraction such as 1/2 or a decimal such as 0.05",
+    ),
+]
+"""The probability with which a record is selected."""

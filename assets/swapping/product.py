@@ -1,0 +1,43 @@
+"""A product of a swapping release: a table of counts, tabulated from the swapped data."""
+
+from typing import Self
+
+from pydantic import Field, field_validator, model_validator
+
+from assets.tabulation.declaration import Product
+
+
+class SwappedProduct(Product):
+    """A table of counts, tabulated from the swapped data."""
+
+    totals: list[str] = Field(
+        default_factory=list, description="Columns to give totals over, as further rows with the value Total."
+    )
+    zeros: bool = Field(default=True, description="Whether cells without a record are listed, with count 0.")
+    source: str = Field(
+        default="swapped", description="What it is tabulated from: the swapped data, the only data ε speaks of."
+    )
+
+    @field_validator("source")
+    @classmethod
+    def _refuse_original_data(cls, source: str) -> str:
+        if source != "swapped":
+            raise ValueError(
+                f"a product is tabulated from the swapped data only, not from {source!r}: "
+                "the original data are not covered by ε"
+            )
+        return source
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.name in ("saturated", "saturated_persons"):
+            raise ValueError(f"the name {self.name} belongs to the saturated contingency table")
+        for name in self.totals:
+            if name not in self.columns:
+                raise ValueError(f"product {self.name}: totals: {name} is no column of the product")
+        return self
+
+    @property
+    def total_label(self) -> str:
+        """The value that stands in a row for a total."""
+        return "Total"

@@ -1,0 +1,86 @@
+"""The asset `tables`: everything that a release publishes, made from public tables by recipes, and checked by them.
+
+It sees the public zone only. What is made here is covered by the charge, however many tables there are.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from assets.conventions import StageKind, attributes, preview, table_schema
+from assets.gates.shared import differing_table
+from assets.release.gate import Gate, ReleaseContext
+from assets.release.release import Release
+from resources.statements import Table, Zone
+from resources.warehouse import Recipe, Session, Warehouse
+
+CODE_VERSION = "1"
+TABLES = "tables"
+"""The stage."""
+
+Recipes = Callable[[Session], Mapping[Table, Recipe]]
+"""By table: how it is made from public tables."""
+
+
+def build_tables(
+    release: Release,
+    deps: Sequence[str],
+    description: str,
+    recipes: Recipes,
+    columns: Mapping[str, str] | None = None,
+    shown: Callable[[Session], Mapping[str, Any]] = lambda session: {},
+) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "tables"]`.
+
+    Args:
+        release: whose tables are made.
+        deps: the release's stages that they are made from.
+        description: what they are, in Markdown.
+        recipes: how they are made, in order.
+        columns: what their columns say.
+        shown: what the asset's page shows first.
+    """
+
+    @dg.asset(
+        key=release.key(TABLES),
+        deps=[release.key(stage) for stage in deps],
+        group_name=release.schema,
+        description=description,
+        code_version=CODE_VERSION,
+        **attributes(StageKind.TABULATION, Zone.PUBLIC, {"duckdb", "sql"}),
+    )
+    def tables(warehouse: Warehouse) -> dg.MaterializeResult:
+        with warehouse.session(writes=Zone.PUBLIC) as session:
+            made = recipes(session)
+            with session.transaction():
+                for table, (name, values, names) in made.items():
+                    session.create(table, name, values, **names)
+            version = session.content_version(list(made))
+            rows = {table.name: session.count(table) for table in made}
+            types = {name: kind for table in made for name, kind in session.columns(table).items()}
+            first = shown(session)
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(version),
+            metadata={
+                **first,
+                "tables": preview(["table", "rows"], [(name, f"{count:,}") for name, count in rows.items()]),
+                "dagster/row_count": sum(rows.values()),
+                "dagster/column_schema": table_schema(types, columns),
+            },
+        )
+
+    return tables
+
+
+def tables_gate(recipes: Recipes) -> Gate[Any]:
+    """The gate that makes every table again and compares."""
+
+    def problems(context: ReleaseContext[Any]) -> list[str]:
+        found = []
+        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+            for table, recipe in recipes(session).items():
+                found += differing_table(session, table, recipe)
+        return found
+
+    return Gate("tables_as_made", TABLES, "Every table is what its sources make it.", problems)

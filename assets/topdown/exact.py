@@ -1,0 +1,93 @@
+"""The assets `spine` and `invariants` of a TopDown release: what is published exactly because it is declared to be."""
+
+import dagster as dg
+
+from assets.conventions import INVARIANT, StageKind, attributes, preview, public_table_metadata, table_schema
+from assets.topdown.histograms import write_invariants
+from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
+from assets.topdown.spine import summary, write_spine
+from mechanisms.topdown.design import words
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+
+CODE_VERSION = "1"
+
+SPINE_COLUMNS = {
+    "level": "Geographic level",
+    "depth": "Its number, 0 for the widest",
+    "number": "Number of the place within its level",
+    "geoid": "Code of the place",
+    "parent": "Number of the place above that it lies in",
+}
+
+INVARIANT_COLUMNS = {
+    "invariant": "What is counted",
+    "level": "Geographic level",
+    "number": "Number of the place within its level",
+    "geoid": "Code of the place",
+    "category": "Type of group quarters; 0 for other counts",
+    "count": "The exact count",
+}
+
+
+def build_spine(release: TopDownRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "spine"]`."""
+
+    @dg.asset(
+        key=release.key("spine"),
+        deps=[release.dataset_key("cef")],
+        group_name=release.schema,
+        description=(
+            f"The places of {len(release.levels)} levels, {', '.join(map(words, release.levels))}: those that a unit "
+            "of the CEF lies in, checked to be a tree. Which places there are is known exactly to everyone: an "
+            "invariant of every TopDown release."
+        ),
+        code_version=CODE_VERSION,
+        **attributes(StageKind.INVARIANTS, Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
+    )
+    def spine(warehouse: Warehouse) -> dg.MaterializeResult:
+        table = release.public(SPINE)
+        with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
+            with session.transaction():
+                write_spine(session, release)
+            levels = [(words(level), f"{places:,}", f"{most:,}") for level, places, most in summary(session, table)]
+            return dg.MaterializeResult(
+                data_version=dg.DataVersion(session.content_version([table])),
+                metadata={
+                    **public_table_metadata(session, table),
+                    "places by level": preview(["level", "places", "most places below one"], levels),
+                    "dagster/column_schema": table_schema(session.columns(table), SPINE_COLUMNS),
+                },
+            )
+
+    return spine
+
+
+def build_invariants(release: TopDownRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "invariants"]`."""
+    held = [f"- {statistic}" for statistic in release.design.held]
+
+    @dg.asset(
+        key=release.key("invariants"),
+        deps=[release.dataset_key("cef"), release.key("spine")],
+        group_name=release.schema,
+        description="\n".join(["What the release holds exactly, and may publish as it is:", "", *held])
+        if held
+        else "The release holds nothing exactly but which places there are.",
+        code_version=CODE_VERSION,
+        **attributes(StageKind.INVARIANTS, Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
+    )
+    def invariants(warehouse: Warehouse) -> dg.MaterializeResult:
+        table = release.public(INVARIANTS)
+        with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
+            with session.transaction():
+                write_invariants(session, release)
+            return dg.MaterializeResult(
+                data_version=dg.DataVersion(session.content_version([table])),
+                metadata={
+                    **public_table_metadata(session, table),
+                    "dagster/column_schema": table_schema(session.columns(table), INVARIANT_COLUMNS),
+                },
+            )
+
+    return invariants

@@ -1,0 +1,6 @@
+-- A table's noisy counts, each with the values of its cell.
+SELECT {{ columns | ids("cells") }}, measurements.count
+FROM {{ measurements }} AS measurements
+JOIN {{ cells }} AS cells USING (cell)
+WHERE measurements.table_name = $table_name
+ORDER BY cell
