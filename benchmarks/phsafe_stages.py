@@ -9,12 +9,13 @@ import statistics
 import tempfile
 from pathlib import Path
 
+from assets.phsafe.draw import COUNTS_VERSION
+from assets.phsafe.measurements import counts_version, write_exact_counts, write_join
+
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.cef.synthetic import write as write_census
 from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
-from assets.phsafe.draw import COUNTS_VERSION
-from assets.phsafe.measurements import counts_version, write_exact_counts, write_join
 from assets.phsafe.method import PHSafeMethod
 from assets.release.draw import publish_version
 from benchmarks.processes import measured
@@ -73,7 +74,7 @@ def stages(home: str, households: int, run: int) -> None:
     declaration = PHSafeDeclaration(
         name=f"run{run}", dataset=dataset.name, title="S-DHC", states=sorted(dataset.population.states)
     )
-    release = build_release(declaration, {dataset.name: dataset}, Path(home) / "published")
+    release = build_release(declaration, dataset, Path(home) / "published")
     method = PHSafeMethod(release)
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
         with session.transaction():

@@ -120,4 +120,4 @@ def _release(home: str, run: int) -> SwappingRelease:
             "swap_rate": "1/2",
         }
     )
-    return build_release(declaration, {"bench": dataset}, Path(home) / "published")
+    return build_release(declaration, dataset, Path(home) / "published")

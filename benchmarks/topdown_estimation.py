@@ -122,7 +122,7 @@ def _release(home: str, households: int) -> TopDownRelease:
     declaration = TopDownDeclaration(
         name="redistricting", dataset=dataset.name, title="Redistricting data", processes=PROCESSES
     )
-    return build_release(declaration, {dataset.name: dataset}, Path(home) / "published")
+    return build_release(declaration, dataset, Path(home) / "published")
 
 
 def _dataset(households: int) -> SyntheticCensusDeclaration:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from types import SimpleNamespace
+from typing import Any, Generic, TypeVar, cast
 from unittest.mock import patch
 
 import dagster as dg
@@ -18,23 +19,17 @@ import duckdb
 from dagster._core.definitions.data_version import extract_data_version_from_entry
 from dagster._core.definitions.job_base import InMemoryJob
 
-from assets.cef.asset import build_cef
-from assets.charge.asset import build_charge
 from assets.confidentiality import nodes_of
-from assets.gates.asset import build_gates
-from assets.ledger.asset import build_composition, build_composition_checks, build_ledger
-from assets.publication.asset import build_publication
+from assets.gates.shared import all_gates
+from assets.ledger.asset import build_ledger
 from assets.release.dataset import DatasetDeclaration
 from assets.release.gate import ReleaseContext
-from assets.release.method import Method
+from assets.release.method import CHARGE
 from assets.release.release import Release
-from assets.swapping.invariants import build_invariants
-from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
-from assets.swapping.swapped import build_swapped
-from assets.swapping.tabulated import build_tables
-from assets.swapping.utility import build_utility
-from orchestration.components.swapping import SwappingDeclaration, build_release
+from orchestration.components.dataset import Dataset
+from orchestration.components.release import ReleaseComponent
+from orchestration.components.swapping import PermutationSwapping, SwappingDeclaration
 from resources.chain import Entry
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -199,19 +194,20 @@ class Deployment(Generic[R]):
             yield connection
 
 
-def first_failing(deployment: Deployment[Any], broken: set[str]) -> set[str]:
-    """The broken promises of the first stage that breaks one: later stages rest on it, and are not asked."""
-    stages = [gate.stage for gate in deployment.context.method.gates() if gate.name in broken]
-    return {gate.name for gate in deployment.context.method.gates() if gate.stage == stages[0]} & broken
+def first_failing(deployment: Deployment[Any], failing: set[str]) -> set[str]:
+    """The failing gates of the first stage that has any: later stages rest on it, and are not evaluated."""
+    gates = all_gates(deployment.context.method)
+    stages = [gate.stage for gate in gates if gate.name in failing]
+    return {gate.name for gate in gates if gate.stage == stages[0]} & failing
 
 
-def refuses_to_publish(deployment: Deployment[Any], broken: set[str], says: str, *stages: str) -> None:
-    """The publication is not made, says which promises are broken and no others, and stays as it was."""
+def refuses_to_publish(deployment: Deployment[Any], failing: set[str], says: str, *stages: str) -> None:
+    """The publication is not made, names the failing gates and no others, and stays as it was."""
     before, ledger = deployment.published(), deployment.ledger
     refusal = deployment.refusal(*(stages or ("publication",)))
     assert refusal.startswith(f"{deployment.release.schema}__publication:")
-    named = {gate.name for gate in deployment.context.method.gates() if f"{gate.name}: " in refusal}
-    assert (says and says in refusal) or named == first_failing(deployment, broken)
+    named = {gate.name for gate in all_gates(deployment.context.method) if f"{gate.name}: " in refusal}
+    assert (says and says in refusal) or named == first_failing(deployment, failing)
     assert deployment.published() == before != {}
     assert list(deployment.release.folder.parent.iterdir()) == [deployment.release.folder], "nothing is left half-way"
     assert deployment.ledger == ledger
@@ -236,14 +232,30 @@ def small_dataset(root: Path, *, with_persons: bool = False, **changes: Any) -> 
     return DatasetDeclaration.model_validate(declared | changes)
 
 
-def deployed(root: Path, method: Method[R, Any], *definitions: dg.Definitions) -> Deployment[R]:
-    """A deployment of what was declared, with resources below its folder, and the jobs that `Deployment` runs."""
+def deploy(
+    root: Path, dataset: DatasetDeclaration, component: ReleaseComponent, *beside: ReleaseComponent
+) -> Deployment[Any]:
+    """A deployment of a dataset and its releases, with resources below its folder; nothing has run yet.
+
+    Args:
+        root: the folder.
+        dataset: as declared; its source files are there.
+        component: the release that the tests look at.
+        beside: other releases of the dataset.
+    """
     warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
     custody = Custody(folder=str(root / "custody"), variable="STIRRED_TEST_MASTER_KEY")
     ledger = Ledger(warehouse=warehouse, custody=custody)
+    data, releases = Dataset(dataset), [component, *beside]
+    # All that components ask of the context that a deployment loads them in.
+    tree = SimpleNamespace(get_all_components=lambda kind: [data])
+    context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=root, component_tree=tree))
+    charged = [each for each in releases if each.charges]
+    shown = build_ledger([each.key(CHARGE) for each in charged], [each.key(each.method.draw_stage) for each in charged])
     whole = dg.Definitions.merge(
-        *definitions,
+        *(each.build_defs(context) for each in [data, *releases]),
         dg.Definitions(
+            assets=[shown],
             resources={"warehouse": warehouse, "custody": custody, "ledger": ledger},
             jobs=[
                 dg.define_asset_job("release", selection=dg.AssetSelection.all()),
@@ -252,12 +264,13 @@ def deployed(root: Path, method: Method[R, Any], *definitions: dg.Definitions) -
             executor=dg.in_process_executor,
         ),
     )
-    deployment = ReleaseContext(method, warehouse, custody, ledger, nodes_of(whole.resolve_asset_graph()))
-    return Deployment(root, deployment, whole, dg.DagsterInstance.ephemeral())
+    method = component.method(component.release(dataset, root / "published"))
+    release_context = ReleaseContext(method, warehouse, custody, ledger, nodes_of(whole.resolve_asset_graph()))
+    return Deployment(root, release_context, whole, dg.DagsterInstance.ephemeral())
 
 
-def small_release(dataset: DatasetDeclaration, root: Path, **changes: Any) -> SwappingRelease:
-    """The declaration of the small release."""
+def small_release(dataset: DatasetDeclaration, **changes: Any) -> PermutationSwapping:
+    """The small release, as it is declared."""
     declared: dict[str, Any] = {
         "name": "counties",
         "dataset": dataset.name,
@@ -267,9 +280,7 @@ def small_release(dataset: DatasetDeclaration, root: Path, **changes: Any) -> Sw
         "swap_rate": "1/3",
         "products": PERSON_PRODUCTS if dataset.persons else PRODUCTS,
     }
-    return build_release(
-        SwappingDeclaration.model_validate(declared | changes), {dataset.name: dataset}, root / "published"
-    )
+    return PermutationSwapping(SwappingDeclaration.model_validate(declared | changes))
 
 
 def small_deployment(
@@ -295,21 +306,4 @@ def small_deployment(
     if persons:
         write_csv(root / "persons.csv", members(rows) if persons is True else persons)
     declared = small_dataset(root, with_persons=bool(persons), **(dataset or {}))
-    release = small_release(declared, root, **changes)
-    method = Swapping(release)
-    cef, *cef_checks = build_cef(declared, root)
-    definitions = dg.Definitions(
-        assets=[
-            cef,
-            build_invariants(release),
-            build_charge(method),
-            build_swapped(method),
-            build_tables(release),
-            *build_utility(release),
-            build_publication(method),
-            build_composition(declared),
-            build_ledger([release.key("charge")], [release.key("swapped")]),
-        ],
-        asset_checks=[*cef_checks, *build_composition_checks(declared), *build_gates(method)],
-    )
-    return deployed(root, method, definitions)
+    return deploy(root, declared, small_release(declared, **changes))

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
+from assets.gates.shared import all_gates
 from tests.deployments import Deployment
 
 Tampering = Callable[[Deployment[Any]], None]
@@ -26,7 +27,7 @@ def put_back(deployment: Deployment[Any]) -> None:
 
 def broken(deployment: Deployment[Any]) -> set[str]:
     """The promises that are broken, or cannot be asked any more."""
-    return {gate.name for gate in deployment.context.method.gates() if _asked(gate.problems, deployment)}
+    return {gate.name for gate in all_gates(deployment.context.method) if _asked(gate.problems, deployment)}
 
 
 def _asked(question: Callable[[Any], list[str]], deployment: Deployment[Any]) -> bool:

@@ -10,23 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
-from types import SimpleNamespace
-from typing import Any, cast
-
-import dagster as dg
+from typing import Any
 
 from assets.cef.census import CensusDeclaration, census_persons, census_units
 from assets.cef.sample import write_sample
 from assets.cef.synthetic import SyntheticPopulation
-from assets.ledger.asset import build_ledger
-from assets.phsafe.method import PHSafeMethod
 from assets.phsafe.release import PHSafeRelease
 from assets.release.dataset import Reader
-from orchestration.components import Dataset, PHSafe
-from orchestration.components.phsafe import build_release
+from orchestration.components import PHSafe
 from orchestration.components.phsafe_declaration import PHSafeDeclaration
 from orchestration.components.release import ReleaseComponent
-from tests.deployments import Deployment, deployed, write_csv
+from tests.deployments import Deployment, deploy, write_csv
 
 FIRST_KEY, STEP = 941_700_000_003, 8_191
 """MAFIDs that no count and no code could be mistaken for."""
@@ -106,25 +100,7 @@ def phsafe_deployment(
     root.mkdir(exist_ok=True)
     for name, rows in (files or census()).items():
         write_csv(root / f"{name}.csv", rows)
-    component = PHSafe(_declaration(changes))
-    data = Dataset(census_dataset(root, **(dataset or {})))
-    # All that components ask of the context that a deployment loads them in.
-    context = cast(
-        dg.ComponentLoadContext,
-        SimpleNamespace(project_root=root, component_tree=SimpleNamespace(get_all_components=lambda kind: [data])),
-    )
-    releases = [component, *beside]
-    charged = [each for each in releases if each.charges]
-    method = PHSafeMethod(build_release(component.declaration, {"town": data.declaration}, root / "published"))
-    return deployed(
-        root,
-        method,
-        data.build_defs(context),
-        *(each.build_defs(context) for each in releases),
-        dg.Definitions(
-            assets=[build_ledger([each.key("charge") for each in charged], [each.key(each.draws) for each in charged])]
-        ),
-    )
+    return deploy(root, census_dataset(root, **(dataset or {})), PHSafe(_declaration(changes)), *beside)
 
 
 def _declaration(changes: Mapping[str, Any]) -> PHSafeDeclaration:

@@ -6,21 +6,15 @@ census that is made up in `phsafe_deployment`.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
-
-import dagster as dg
+from typing import Any
 
 from assets.cef.census import CensusDeclaration, census_persons, census_units
-from assets.ledger.asset import build_ledger
 from assets.release.dataset import Reader
-from assets.topdown.method import TopDownMethod
 from assets.topdown.release import TopDownRelease
-from orchestration.components import Dataset, TopDown
+from orchestration.components import TopDown
 from orchestration.components.release import ReleaseComponent
-from orchestration.components.topdown import build_release
 from orchestration.components.topdown_declaration import TopDownDeclaration
-from tests.deployments import Deployment, deployed, write_csv
+from tests.deployments import Deployment, deploy, write_csv
 from tests.phsafe_deployments import Files, census, changed
 
 RESIDENTS = {
@@ -119,25 +113,7 @@ def topdown_deployment(
     root.mkdir(exist_ok=True)
     for name, rows in (files or with_quarters(census())).items():
         write_csv(root / f"{name}.csv", rows)
-    component = TopDown(topdown_declaration(**changes))
-    data = Dataset(topdown_dataset(root, **(dataset or {})))
-    # All that components ask of the context that a deployment loads them in.
-    context = cast(
-        dg.ComponentLoadContext,
-        SimpleNamespace(project_root=root, component_tree=SimpleNamespace(get_all_components=lambda kind: [data])),
-    )
-    releases = [component, *beside]
-    charged = [each for each in releases if each.charges]
-    method = TopDownMethod(build_release(component.declaration, {"town": data.declaration}, root / "published"))
-    return deployed(
-        root,
-        method,
-        data.build_defs(context),
-        *(each.build_defs(context) for each in releases),
-        dg.Definitions(
-            assets=[build_ledger([each.key("charge") for each in charged], [each.key(each.draws) for each in charged])]
-        ),
-    )
+    return deploy(root, topdown_dataset(root, **(dataset or {})), TopDown(topdown_declaration(**changes)), *beside)
 
 
 def topdown_declaration(**changes: Any) -> TopDownDeclaration:

@@ -119,7 +119,7 @@ def test_a_release_of_a_state_that_the_dataset_does_not_have_is_refused(tmp_path
     dataset = SyntheticCensus.resolve_from_yaml(MADE_UP).declaration
     declaration = PHSafeDeclaration(name="s_dhc", dataset="made_up", title="S-DHC", states=["01", "06"])
     with pytest.raises(DeclarationError, match=r"release made_up/s_dhc: states: 06 is no state of made_up"):
-        build_release(declaration, {"made_up": dataset}, tmp_path)
+        build_release(declaration, dataset, tmp_path)
 
 
 def test_a_rule_between_fields_is_refused_on_loading() -> None:

@@ -63,7 +63,7 @@ def loaded(release: dict[str, Any], dataset: dict[str, Any]) -> SwappingRelease:
     """The release as loading the deployment makes it, from YAML."""
     component = PermutationSwapping.resolve_from_yaml(yaml.safe_dump(release, sort_keys=False))
     declared = DatasetDeclaration.model_validate(dataset)
-    return build_release(component.declaration, {declared.name: declared}, Path("published"))
+    return build_release(component.declaration, declared, Path("published"))
 
 
 def to(*path: str | int, value: Any) -> Change:

@@ -182,7 +182,7 @@ def test_a_design_that_cannot_be_is_refused_with_release_field_and_rule(changes:
 
 def released(dataset: DatasetDeclaration, **changes: Any) -> Any:
     declaration = TopDownDeclaration.model_validate(declared(dataset=dataset.name, **changes))
-    return build_release(declaration, {dataset.name: dataset}, Path("published"))
+    return build_release(declaration, dataset, Path("published"))
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ import pytest
 from frictionless import validate
 from numpy.typing import NDArray
 
+from assets.gates.shared import all_gates
 from assets.phsafe.release import PHSafeRelease
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.phsafe.runs import RUN
@@ -650,7 +651,7 @@ def test_the_certificate_says_how_it_was_made_and_names_the_keyed_version(publis
     assert (record["randomness"]["draw_id"], record["randomness"]["commitment"]) == (entry.draw_id, entry.commitment)
     assert record["ledger"]["entry_hash"] == entry.hash
     assert [check["name"] for check in record["checks"]] == [
-        gate.name for gate in published.deployment.context.method.gates()
+        gate.name for gate in all_gates(published.deployment.context.method)
     ]
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from assets.release.columns import Column
-from assets.release.numbers import exact_fraction
 from assets.release.dataset import DatasetDeclaration
+from assets.release.numbers import exact_fraction
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.zcdp import ConcentratedLoss

@@ -14,6 +14,7 @@ import duckdb
 import numpy as np
 import pytest
 
+from assets.gates.shared import all_gates
 from assets.swapping import cells as swap
 from mechanisms.swapping.permutation import Contingency
 from resources.custody import CustodyMode
@@ -317,7 +318,7 @@ def test_a_smaller_epsilon_cannot_be_had_by_altering_the_invariants(
 
 def test_every_promise_is_broken_by_one_of_these(escrowed: Deployment) -> None:
     """Two of the others are broken by a changed declaration, below; `confidentiality` has a module of its own."""
-    names = {gate.name for gate in escrowed.context.method.gates()}
+    names = {gate.name for gate in all_gates(escrowed.context.method)}
     assert names - {"within_cap", "values_in_domain", "confidentiality"} <= set().union(
         *(case.promises for case in BROKEN)
     )
@@ -326,7 +327,7 @@ def test_every_promise_is_broken_by_one_of_these(escrowed: Deployment) -> None:
 
 def test_every_promise_is_a_blocking_check_of_its_stage(escrowed: Deployment) -> None:
     graph = escrowed.definitions.resolve_asset_graph()
-    for gate in escrowed.context.method.gates():
+    for gate in all_gates(escrowed.context.method):
         (key,) = (key for key in graph.asset_check_keys if key.name == gate.name)
         assert key.asset_key.path[-1] == gate.stage
         assert graph.get(key).blocking

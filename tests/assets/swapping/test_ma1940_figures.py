@@ -37,7 +37,7 @@ def declared() -> tuple[DatasetDeclaration, SwappingRelease]:
     (dataset,) = (declaration for declaration in datasets if declaration.name == "ma1940")
     swapped = (component.declaration for component in tree.get_all_components(PermutationSwapping))
     (release,) = (declaration for declaration in swapped if declaration.dataset == "ma1940")
-    return dataset, build_release(release, {dataset.name: dataset}, ROOT / "published")
+    return dataset, build_release(release, dataset, ROOT / "published")
 
 
 def owned_by_county(session: Session, release: SwappingRelease, table: Contingency) -> Counter[str]:

@@ -147,7 +147,9 @@ class Case:
             self.deployment.run(*TO_CHARGE)
         else:
             self.deployment.run(*self.stages)
-        self.key = self.deployment.context.custody.open_key(self.deployment.ledger[0].draw_id, self.deployment.release.custody)
+        self.key = self.deployment.context.custody.open_key(
+            self.deployment.ledger[0].draw_id, self.deployment.release.custody
+        )
         if self.ephemeral:
             self.deployment.run(*self.stages[len(TO_CHARGE) :])
         return self

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from assets.gates.shared import all_gates
 from assets.topdown.release import TopDownRelease
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.reader import WordSource
@@ -316,7 +317,7 @@ def test_what_breaks_a_promise_is_not_published(escrowed: TopDownDeployment, cas
 def test_every_promise_is_a_blocking_check_that_one_of_these_breaks(escrowed: TopDownDeployment) -> None:
     """`confidentiality` has a module of its own."""
     graph, names = escrowed.definitions.resolve_asset_graph(), set()
-    for gate in escrowed.context.method.gates():
+    for gate in all_gates(escrowed.context.method):
         (key,) = (key for key in graph.asset_check_keys if key.name == gate.name)
         assert key.asset_key.path[-1] == gate.stage
         assert graph.get(key).blocking
