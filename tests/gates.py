@@ -1,8 +1,4 @@
-"""What the tests of a release's gates share: a published deployment to alter, and which promises that breaks.
-
-Here belongs asking promises, altering stored tables past every safeguard, and putting a deployment's files back. What
-is altered, and what that breaks, belongs in the tests of each kind of release.
-"""
+"""What the tests of gates share: altering stored tables past every safeguard, and evaluating all gates after it."""
 
 import shutil
 from collections.abc import Callable
@@ -25,14 +21,14 @@ def put_back(deployment: Deployment[Any]) -> None:
     shutil.copytree(deployment.root.parent / "kept", deployment.root)
 
 
-def broken(deployment: Deployment[Any]) -> set[str]:
-    """The promises that are broken, or cannot be asked any more."""
-    return {gate.name for gate in all_gates(deployment.context.method) if _asked(gate.problems, deployment)}
+def failing(deployment: Deployment[Any]) -> set[str]:
+    """The gates that find a problem, or cannot be evaluated any more."""
+    return {gate.name for gate in all_gates(deployment.context.method) if _finds(gate.problems, deployment)}
 
 
-def _asked(question: Callable[[Any], list[str]], deployment: Deployment[Any]) -> bool:
+def _finds(problems: Callable[[Any], list[str]], deployment: Deployment[Any]) -> bool:
     try:
-        return question(deployment.context) != []
+        return problems(deployment.context) != []
     except Exception:
         return True
 
@@ -52,3 +48,6 @@ def executes(*statements: str, zone: str = "public") -> Tampering:
 def in_confidence(statement: str) -> Tampering:
     """A change of a confidential table."""
     return executes(statement, zone="confidential")
+
+
+broken = failing

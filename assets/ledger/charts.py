@@ -181,7 +181,8 @@ def side_by_side(comparison: Comparison, title: str, cap: Loss) -> bytes:
     )
     for panel in _panels(comparison, cap):
         _draw(sheet, panel, colors)
-    _draw_invariants(sheet, comparison, names, colors)
+    if comparison.invariants:
+        _draw_invariants(sheet, comparison, names, colors)
     return png(sheet.finished())
 
 

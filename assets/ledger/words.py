@@ -74,6 +74,8 @@ def totals_in_markdown(comparison: Comparison) -> dg.MarkdownMetadataValue:
 
 def invariants_in_markdown(comparison: Comparison) -> dg.MarkdownMetadataValue:
     """Every invariant once, with the releases that hold it."""
+    if not comparison.invariants:
+        return dg.MetadataValue.md("None of the releases holds anything exactly.")
     return dg.MetadataValue.md(
         "\n".join(f"- {words} ({listed(releases)})" for words, releases in comparison.invariants.items())
     )
@@ -215,6 +217,9 @@ def _on_universes(comparison: Comparison) -> Iterator[str]:
         for release in counted_releases(comparison.shares(widest))
     }
     every = set(widest.multiverse)
+    if not every:
+        yield "No total rests on an invariant: each compares any two data sets of its releases' domains."
+        return
     yield (
         "A total holds among data sets that agree on every invariant of all the releases it counts: on "
         f"{len(every)}, as they are worded, for the total that counts most."

@@ -38,6 +38,8 @@ _INVARIANTS = (
     "invariants do not compare."
 )
 
+_NO_INVARIANTS = "There is nothing that the loss does not cover: it compares any two data sets of the domain."
+
 _VERSIONS = (
     "A version is a hash of content. A keyed one (HMAC-SHA256) depends on confidential records and can be "
     "recomputed by the custodian only, so that nobody can try guessed records against it; any other can be "
@@ -160,7 +162,10 @@ class Certificate:
                 ],
             },
             "specification": _building_blocks(self.specification),
-            "invariants": {"held_fixed": list(flavor.multiverse), "note": _INVARIANTS},
+            "invariants": {
+                "held_fixed": list(flavor.multiverse),
+                "note": _INVARIANTS if flavor.multiverse else _NO_INVARIANTS,
+            },
             "loss": {
                 "exact": str(loss),
                 "rounded_up": str(loss.rounded_up(PLACES)),
@@ -258,8 +263,11 @@ def _building_blocks(specification: Specification) -> list[dict[str, Any]]:
 
 
 def _meaning(specification: Specification, remark: str) -> str:
-    unit, loss = specification.flavor.unit, specification.loss
+    flavor, loss = specification.flavor, specification.loss
+    unit = flavor.unit
     agree = "If two possible data sets agree on every invariant and differ in"
+    if not flavor.multiverse:
+        agree = "If two possible data sets differ in"
     if isinstance(loss, ConcentratedLoss):
         return (
             f"{agree} k {unit}s, the Rényi divergence of order α between the outcomes under one and under the other "

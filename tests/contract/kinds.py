@@ -1,0 +1,159 @@
+"""Every kind of release as a small deployment, for the tests that all of them must pass.
+
+A further kind is added to `KINDS`, with its smallest useful release.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assets.release.dataset import DatasetDeclaration
+from assets.release.method import CHARGE, Method
+from tests.contract.laplace_tables.component import LaplaceDeclaration, LaplaceTables
+from tests.deployments import (
+    PRODUCTS,
+    UNITS,
+    Deployment,
+    deploy,
+    households,
+    small_dataset,
+    small_deployment,
+    write_csv,
+)
+from tests.phsafe_deployments import FEW, Files, census, changed, phsafe_deployment
+from tests.topdown_deployments import TWO_LEVELS, topdown_deployment, with_quarters
+
+Build = Callable[..., Deployment[Any]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of release.
+
+    Attributes:
+        build: makes a deployment below a folder. Keyword arguments: `guess`, 0 or 1, the value of the one record that
+            an attacker does not know; `dataset`, what differs in the dataset's declaration; any others, what differs
+            in the release's declaration.
+        reordered: what differs in declarations that say the same in another order.
+        small_cap: a cap that the release does not fit under.
+        tampering: a statement that alters the draw's stored output.
+    """
+
+    build: Build
+    reordered: Mapping[str, Any]
+    small_cap: Any
+    tampering: str
+
+
+def before_draw(method: Method[Any, Any, Any]) -> list[str]:
+    """The stages up to the charge."""
+    return ["cef", *method.stages[: list(method.stages).index(CHARGE) + 1]]
+
+
+def to_publication(method: Method[Any, Any, Any]) -> list[str]:
+    """The stages that a publication needs."""
+    return ["cef", *method.stages, "ledger", "composition", "publication"]
+
+
+def _village(guess: int) -> list[dict[str, Any]]:
+    """Two households of one stratum exchange their counties, or not: both have the same margins."""
+    rows = households()
+    one, other = (
+        next(
+            row
+            for row in rows
+            if (row["region"], row["size"], row["tenure"], row["county"]) == ("S", 2, tenure, county)
+        )
+        for tenure, county in (("own", "Avon"), ("rent", "Brent"))
+    )
+    if guess:
+        one["county"], other["county"] = other["county"], one["county"]
+    return rows
+
+
+def _swapping(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
+    return small_deployment(root, units=_village(guess), **changes)
+
+
+def _laplace(root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, **changes: Any) -> Deployment[Any]:
+    root.mkdir(exist_ok=True)
+    write_csv(root / "units.csv", _village(guess))
+    declared: DatasetDeclaration = small_dataset(root, **(dataset or {}))
+    declaration = LaplaceDeclaration.model_validate(
+        {"name": "noisy", "dataset": declared.name, "title": "Noisy tables", "products": LAPLACE_PRODUCTS} | changes
+    )
+    return deploy(root, declared, LaplaceTables(declaration))
+
+
+def _guessed(files: Files, guess: int) -> Files:
+    """A householder who lives alone has one race or another."""
+    alone = next(row["MAFID"] for row in files["units"] if row["HHT"] == "4")
+
+    def set_race(column: str) -> Callable[[list[dict[str, str]]], None]:
+        return lambda rows: [row.update({column: f"0{guess + 1}"}) for row in rows if row["MAFID"] == alone].clear()
+
+    return changed(files, persons=set_race("CENRACE"), units=set_race("HHRACE"))
+
+
+def _phsafe(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
+    return phsafe_deployment(root, files=_guessed(census(60), guess), **({"runs": FEW} | changes))
+
+
+def _topdown(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
+    products = {"products": ["P1", "H1", "persons", "noisy_measurements"]}
+    files = _guessed(with_quarters(census(60)), guess)
+    return topdown_deployment(root, files=files, **(TWO_LEVELS | products | changes))
+
+
+def _backwards(declared: Any) -> Any:
+    """A declaration with every mapping and every list of it turned round."""
+    if isinstance(declared, Mapping):
+        return {name: _backwards(value) for name, value in reversed(declared.items())}
+    return [_backwards(value) for value in reversed(declared)] if isinstance(declared, list) else declared
+
+
+LAPLACE_PRODUCTS = [
+    {"name": "tenure_by_county", "geography": ["county"], "dimensions": ["tenure"], "epsilon": "1/2"},
+    {"name": "county_by_size", "geography": ["region", "county"], "dimensions": ["size"], "epsilon": 1},
+]
+
+KINDS: dict[str, Kind] = {
+    "swapping": Kind(
+        _swapping,
+        {
+            "match": ["size", "region"],
+            "products": PRODUCTS[::-1],
+            "dataset": {"units": {"path": "units.csv", "columns": dict(reversed(UNITS.items()))}},
+        },
+        1,
+        "UPDATE swapped_cells SET count = count + 1 WHERE holding_code = 0",
+    ),
+    "phsafe": Kind(
+        _phsafe,
+        {"runs": _backwards(FEW), "states": ["44", "10"], "products": ["PH2", "PH1"]},
+        {"rho": "1/100"},
+        "UPDATE noisy_measurements SET count = count + 1 WHERE draw_order = 0",
+    ),
+    "topdown": Kind(
+        _topdown,
+        {
+            "invariants": _backwards(TWO_LEVELS["invariants"]),
+            "persons": _backwards(TWO_LEVELS["persons"]),
+            "units": _backwards(TWO_LEVELS["units"]),
+            "products": ["noisy_measurements", "persons", "H1", "P1"],
+        },
+        {"rho": "1/100"},
+        "UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1) WHERE number = 0",
+    ),
+    "laplace tables": Kind(
+        _laplace,
+        {
+            "products": _backwards(LAPLACE_PRODUCTS),
+            "dataset": {"units": {"path": "units.csv", "columns": _backwards(UNITS)}},
+        },
+        1,
+        "UPDATE noisy_measurements SET count = count + 1 WHERE draw_order = 0",
+    ),
+}
+"""All kinds of release, and the worked example of CONTRIBUTING.md."""

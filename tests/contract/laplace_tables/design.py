@@ -1,0 +1,51 @@
+"""The mathematics: how much noise every table gets, and what that loses.
+
+A change of one record takes 1 from one count of a table and adds 1 to another, so that a table's L1 sensitivity is 2.
+Discrete Laplace noise of scale 2/ε therefore gives ε-DP for bounded neighbors, and tables compose by addition.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.specification import Flavor, Line, Specification
+from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+
+MECHANISM = "discrete Laplace tables"
+
+VERSION = 1
+"""Raised when the same key would give other noise: an old draw could not be replayed then."""
+
+SENSITIVITY = 2
+
+
+@dataclass(frozen=True)
+class LaplaceDesign:
+    """Which tables are released, with which budgets.
+
+    Attributes:
+        budgets: ε by name of the table, exact, for a change of one record.
+    """
+
+    budgets: Mapping[str, Fraction]
+
+    def noise_of(self, table: str) -> DiscreteLaplace:
+        """The noise of every count of a table."""
+        return DiscreteLaplace(SENSITIVITY / self.budgets[table])
+
+    def specification(self, dataset: str, unit: str) -> Specification:
+        """The DP specification of all tables together. There are no invariants."""
+        lines = tuple(Line(name, PureLoss(self.budgets[name])) for name in sorted(self.budgets))
+        flavor = Flavor(
+            domain=f"all possible files of {unit}s with the variables of {dataset}",
+            multiverse=(),
+            unit=unit,
+            changes_per_person=None if unit == "person" else 1,
+        )
+        return Specification(flavor, PureLoss(sum(self.budgets.values(), Fraction())), lines)
+
+    def as_record(self) -> dict[str, Any]:
+        """The design as plain values, exact: equal for designs whose draws are the same."""
+        return {"budgets": {name: str(budget) for name, budget in self.budgets.items()}}

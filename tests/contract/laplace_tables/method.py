@@ -1,0 +1,115 @@
+"""What the mechanism brings to charge, draw, gates and publication; `GridCounts` has the rest."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from assets.measurement.counts import build_counts
+from assets.measurement.declared import counts_recipe, declared_grid, table_recipe
+from assets.measurement.grid import GridCounts, Query
+from assets.measurement.method import COUNTS, MEASUREMENTS
+from assets.release.columns import described
+from assets.release.draw import Draw, Inputs
+from assets.release.gate import Gate
+from assets.release.method import CHARGE
+from assets.release.published import PublishedColumn, PublishedTable
+from assets.release.statement import DataVersion, Parameter, Statement
+from assets.tabulation.asset import TABLES, build_tables, tables_gate
+from assets.tabulation.dictionary import published_column
+from mechanisms.accounting.specification import Specification
+from resources.statements import Table
+from resources.warehouse import Recipe, Session
+from tests.contract.laplace_tables.design import MECHANISM, VERSION
+from tests.contract.laplace_tables.release import LaplaceProduct, LaplaceRelease
+
+
+class LaplaceMethod(GridCounts[LaplaceRelease]):
+    """How a release of declared tables is charged, drawn, checked and published."""
+
+    mechanism = MECHANISM
+    version = VERSION
+    stages = (COUNTS, CHARGE, MEASUREMENTS, TABLES)
+
+    def own_assets(self) -> Sequence[dg.AssetsDefinition]:
+        release = self.release
+        return [
+            build_counts(self, [release.dataset_key("cef")], "The exact counts of every declared cell of every table."),
+            build_tables(
+                release,
+                [MEASUREMENTS],
+                "The declared tables with noise.",
+                self.table_recipes,
+                described(release.variables),
+            ),
+        ]
+
+    def queries(self) -> Sequence[Query]:
+        return [
+            Query(table.name, self.release.design.noise_of(table.name), table.size) for table in self.release.tables
+        ]
+
+    def build_grid(self) -> pa.Table:
+        return declared_grid(self.release.tables)
+
+    def counts_recipes(self, session: Session) -> Mapping[Table, Recipe]:
+        return {self.counts_table: counts_recipe(session, self.release.tables)}
+
+    def table_recipes(self, session: Session) -> Mapping[Table, Recipe]:
+        """By published table: how it is made from the measurements."""
+        return {
+            self.release.public(product.table): table_recipe(session, table, self.measurements_table)
+            for product, table in zip(self.release.products, self.release.tables, strict=True)
+        }
+
+    def table_gates(self) -> Sequence[Gate[LaplaceRelease]]:
+        return [tables_gate(self.table_recipes)]
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {
+            **self.release.design.as_record(),
+            "tables": {table.name: list(table.columns) for table in self.release.tables},
+        }
+
+    def specification(self, inputs: Inputs) -> Specification:
+        return self.release.design.specification(self.release.dataset.name, self.release.dataset.record_name)
+
+    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
+        return {"epsilon_exact": str(self.specification(inputs).loss)}
+
+    def charge_description(self) -> str:
+        return "The sum of the tables' ε: a change of one record changes two counts of each table by 1."
+
+    def draw_description(self) -> str:
+        return "Every count of every table, plus independent discrete Laplace noise of scale 2/ε."
+
+    def tables(self) -> Sequence[PublishedTable]:
+        return [self._published(product) for product in self.release.products]
+
+    def _published(self, product: LaplaceProduct) -> PublishedTable:
+        columns = sorted(product.columns)
+        return PublishedTable(
+            product.name,
+            product.title or product.name,
+            product.description,
+            self.release.public(product.table),
+            (
+                *(published_column(name, self.release.variables[name]) for name in columns),
+                PublishedColumn("count", "integer", "Noisy count; it may be negative"),
+            ),
+            tuple(columns),
+        )
+
+    def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
+        budgets = tuple(f"{name}: ε = {budget}" for name, budget in self.release.design.budgets.items())
+        return Statement(
+            mechanism="Declared tables with discrete Laplace noise",
+            mechanism_version=str(VERSION),
+            parameters=(Parameter("Budgets", budgets, "Each count has noise of scale 2/ε."),),
+            loss_source="The Laplace mechanism with L1 sensitivity 2, and sequential composition",
+            data_versions=(
+                DataVersion("exact counts", draw.inputs.versions[COUNTS], keyed=True),
+                DataVersion("noisy measurements", output_version, keyed=False),
+            ),
+        )

@@ -1,0 +1,201 @@
+"""What every kind of release must do, whatever its mechanism."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets.gates.shared import all_gates
+from assets.release.gate import Gate
+from assets.release.method import CHARGE, Method
+from resources.custody import CustodyMode
+from tests.attacker import hashes_shown, on_disk
+from tests.contract.kinds import KINDS, Kind, before_draw, to_publication
+from tests.contract.laplace_tables.method import LaplaceMethod
+from tests.deployments import Deployment, refuses_to_publish
+from tests.gates import executes, failing
+
+SHARED = {"schema_and_keys", "charge_present", "settled", "confidentiality", "within_cap", "ledger_intact"}
+"""The gates of every release; a draw that can be replayed has `replay` too, and any other `key_gone`."""
+
+HIS_KEY = "00" * 32
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
+
+
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """Folders of published releases, by the identity of their kind: made once, and copied."""
+    return {}
+
+
+@pytest.fixture
+def published(
+    kind: Kind, releases: dict[int, Path], tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> Deployment[Any]:
+    """A published release, in a copy that a test may alter."""
+    if id(kind) not in releases:
+        root = releases[id(kind)] = tmp_path_factory.mktemp("published") / "release"
+        made = kind.build(root)
+        made.run(*to_publication(made.context.method))
+    copied = tmp_path / "release"
+    shutil.copytree(releases[id(kind)], copied)
+    return kind.build(copied)
+
+
+def run(deployment: Deployment[Any]) -> None:
+    deployment.run(*to_publication(deployment.context.method))
+
+
+def test_made_again_it_has_the_same_files_and_costs_nothing(published: Deployment[Any]) -> None:
+    files, ledger = published.published(), published.ledger
+    run(published)
+    assert published.published() == files != {}
+    assert published.ledger == ledger
+    assert [entry.kind for entry in ledger] == ["reserve", "settle"]
+
+
+def test_the_order_of_declarations_changes_neither_draw_nor_charge(published: Deployment[Any], kind: Kind) -> None:
+    ledger = published.ledger
+    reordered = kind.build(published.root, **with_paths(kind.reordered, published.root))
+    run(reordered)
+    assert reordered.ledger == ledger
+
+
+def test_over_the_cap_nothing_is_charged_drawn_or_published(kind: Kind, tmp_path: Path) -> None:
+    deployment = kind.build(tmp_path / "release", dataset={"cap": kind.small_cap})
+    said = deployment.refusal(*to_publication(deployment.context.method))
+    assert "does not fit under the cap" in said
+    assert deployment.ledger == ()
+    assert deployment.published() == {}
+    with deployment.opened() as connection:
+        tables = {row[0] for row in connection.execute("SHOW TABLES").fetchall()}
+    assert deployment.context.method.drawn_table not in tables
+
+
+def test_an_ephemeral_key_is_gone_after_the_draw_and_the_release_is_published(kind: Kind, tmp_path: Path) -> None:
+    deployment = kind.build(tmp_path / "release", custody="ephemeral")
+    run(deployment)
+    draw_id = deployment.ledger[0].draw_id
+    assert not deployment.context.custody.keeps(draw_id)
+    assert "key_gone" in {gate.name for gate in all_gates(deployment.context.method)}
+    assert failing(deployment) == set()
+    deployment.context.custody.draw_key(draw_id, CustodyMode.EPHEMERAL)
+    assert failing(deployment) == {"key_gone"}
+
+
+def test_an_altered_draw_fails_its_gates_and_is_not_published(published: Deployment[Any], kind: Kind) -> None:
+    executes(kind.tampering)(published)
+    found = failing(published)
+    assert {"settled", "replay"} <= found
+    refuses_to_publish(published, found, "")
+
+
+def test_every_shared_gate_is_there_and_blocks(published: Deployment[Any]) -> None:
+    gates = {gate.name for gate in all_gates(published.context.method)}
+    assert gates >= SHARED | {"replay"}
+    graph = published.definitions.resolve_asset_graph()
+    checks = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys}
+    assert all(checks[name].blocking for name in gates)
+    assert "files_as_published" in checks
+
+
+def test_who_knows_all_records_but_one_cannot_tell_guesses_apart(kind: Kind, tmp_path: Path) -> None:
+    """He runs the deployment himself, up to the charge, on each guess and under a key of his own.
+
+    What his runs and the true one share must be the same for all guesses. Given the custody, he tells them apart.
+    """
+    victim = on_disk(kind.build(tmp_path / "victim", guess=1))
+    run(victim)
+    shown = hashes_shown(victim)
+    common = [shown & imitated(kind, tmp_path / f"guess {guess}", guess) for guess in (0, 1)]
+    assert common[0] == common[1]
+    draw = {victim.ledger[0].draw_id}
+    custody = victim.root / "custody"
+    assert draw <= imitated(kind, tmp_path / "true", 1, custody) & shown
+    assert not draw & imitated(kind, tmp_path / "false", 0, custody)
+
+
+def imitated(kind: Kind, root: Path, guess: int, custody: Path | None = None) -> set[str]:
+    """The hashes that the attacker's own deployment shows before the draw."""
+    deployment = kind.build(root, guess=guess)
+    with pytest.MonkeyPatch.context() as patch:
+        if custody:
+            shutil.copytree(custody, root / "custody")
+            (root / "custody" / "ledger.anchor").unlink()
+        else:
+            patch.setenv("STIRRED_TEST_MASTER_KEY", HIS_KEY)
+        deployment.run(*before_draw(deployment.context.method))
+    return hashes_shown(deployment)
+
+
+def with_paths(changes: Any, root: Path) -> dict[str, Any]:
+    """Declarations whose source files lie below a folder."""
+    if "dataset" not in changes:
+        return dict(changes)
+    units = changes["dataset"]["units"]
+    return {**changes, "dataset": {"units": {**units, "path": str(root / units["path"])}}}
+
+
+# A mechanism that leaves something out.
+
+
+class Forgetful(LaplaceMethod):
+    """A method that adds no gate of its own, not even those of its base."""
+
+    def further_gates(self) -> Sequence[Gate[Any]]:
+        return []
+
+    def own_gates(self) -> Sequence[Gate[Any]]:  # type: ignore[misc]
+        return []
+
+
+def test_a_method_without_gates_of_its_own_is_published_past_all_shared_ones_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = KINDS["laplace tables"]
+    monkeypatch.setattr("tests.contract.laplace_tables.component.LaplaceTables.method", Forgetful)
+    deployment = kind.build(tmp_path / "release")
+    run(deployment)
+    assert {gate.name for gate in all_gates(deployment.context.method)} == SHARED | {"replay"}
+    certificate = deployment.published()["certificate.json"].decode()
+    assert all(f'"name": "{name}"' in certificate for name in SHARED | {"replay"})
+    executes(kind.tampering)(deployment)
+    refuses_to_publish(deployment, {"settled", "replay"}, "")
+
+
+@pytest.mark.parametrize(
+    ("gate", "complaint"),
+    [
+        (Gate("nowhere", "tabulated", "", lambda context: []), "gate nowhere: there is no stage tabulated"),
+        (Gate("settled", "noisy_measurements", "", lambda context: []), "2 gates called settled"),
+    ],
+    ids=["of no stage", "in the place of a shared one"],
+)
+def test_a_gate_that_would_not_be_checked_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate[Any], complaint: str
+) -> None:
+    monkeypatch.setattr(LaplaceMethod, "table_gates", lambda self: [gate])
+    with pytest.raises(ValueError, match=complaint):
+        KINDS["laplace tables"].build(tmp_path / "release")
+
+
+def test_stages_that_a_method_forgets_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The charge and the draw are stages of every release: their gates have nowhere else to be."""
+    monkeypatch.setattr(LaplaceMethod, "stages", tuple(stage for stage in LaplaceMethod.stages if stage != CHARGE))
+    with pytest.raises(ValueError, match="there is no stage charge"):
+        KINDS["laplace tables"].build(tmp_path / "release")
+
+
+def test_no_mechanism_can_name_its_draws_or_its_output_differently() -> None:
+    """The names rest on one function, which is final."""
+    assert all("describe" not in vars(cls) and "stored_version" not in vars(cls) for cls in _subclasses(Method))
+
+
+def _subclasses(cls: type) -> set[type]:
+    return {cls_ for direct in cls.__subclasses__() for cls_ in ({direct} | _subclasses(direct))}
