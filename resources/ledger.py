@@ -243,6 +243,7 @@ class Ledger(ConfigurableResource):
         folder = self.custody.private_folder()
         temporary = folder / ".ledger.anchor"
         with temporary.open("wb") as file:
+            os.fchmod(file.fileno(), 0o600)
             file.write(canonical(asdict(anchor) | {"mac": self._mac(anchor)}))
             file.flush()
             os.fsync(file.fileno())

@@ -5,14 +5,21 @@ hash of a table. What the tables mean belongs in `assets`; the SQL itself in `sq
 
 A session attaches only the zones it names, so that a stage which reads public tables only could not read
 confidential ones if it tried. DuckDB lets one process write a file at a time: a session waits for its turn.
+
+The folder and its files are closed to all but their owner, and what a session spills is encrypted under a key that
+DuckDB makes for the session and keeps in memory only.
 """
 
 import hmac
 import json
+import os
+import stat
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import cache
 from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -21,7 +28,12 @@ import duckdb
 import pyarrow as pa
 from dagster import ConfigurableResource
 
+from resources.spill import spill_folder
 from resources.statements import Fragment, Table, Zone, identifier, literal, statement
+
+_ISOLATED: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+_SETTINGS = {**_ISOLATED, "temp_file_encryption": True, "allow_unsigned_extensions": True}
+"""Every session's: extensions come from `_extension` alone, which has their signature checked."""
 
 Recipe = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 """How a table is made: a statement's name, the values bound in it, and its identifiers."""
@@ -162,7 +174,7 @@ class Warehouse(ConfigurableResource):
         folder: where the database files lie.
         memory_limit: of each session, in DuckDB's notation; beyond it DuckDB spills to disk.
         threads: of each session; 0 for all cores.
-        spill_folder: where DuckDB spills; empty for `spill/` inside `folder`.
+        spill_folder: where each session has a folder of its own to spill into; empty for `spill/` inside `folder`.
         patience: seconds a session waits for a database that another process holds.
     """
 
@@ -178,38 +190,36 @@ class Warehouse(ConfigurableResource):
 
     @contextmanager
     def session(self, reads: Collection[Zone] = (), writes: Zone | None = None) -> Iterator[Session]:
-        """Open a connection that sees the named zones and no other.
+        """Open a connection that sees the named zones and no other. It narrows the umask of the process to 077.
 
         Args:
             reads: zones attached read-only; each must have been written before.
             writes: the one zone that may be written (a DuckDB transaction writes one database).
 
         Raises:
-            WarehouseError: if a zone to read is missing, or another process keeps a zone for longer than
-                `patience`.
+            WarehouseError: if a zone to read is missing, if others can read, write or search the folder or a file
+                of a zone, or if another process keeps a zone for longer than `patience`.
         """
+        _keep_private()
         folder = Path(self.folder)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        config: dict[str, Any] = {
-            "memory_limit": self.memory_limit,
-            "temp_directory": self.spill_folder or str(folder / "spill"),
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-        }
-        if self.threads:
-            config["threads"] = self.threads
+        _refuse_exposed("warehouse folder", folder, "chmod 700")
         readable = [zone for zone in reads if zone is not writes]
-        connection = duckdb.connect(config=config)
-        try:
-            connection.execute(statement("warehouse/quiet"))
+        with (
+            spill_folder(Path(self.spill_folder or folder / "spill")) as spilled,
+            closing(duckdb.connect(config=self._config(spilled))) as connection,
+        ):
+            connection.execute(statement("warehouse/prepare", {"extension": _extension()}))
             for zone in readable:
                 self._attach(connection, zone, read_only=True)
             if writes:
                 self._found(writes)
                 self._attach(connection, writes, read_only=False)
             yield Session(connection, {*readable, *([writes] if writes else [])})
-        finally:
-            connection.close()
+
+    def _config(self, spilled: Path) -> dict[str, Any]:
+        config = {**_SETTINGS, "memory_limit": self.memory_limit, "temp_directory": str(spilled)}
+        return {**config, "threads": self.threads} if self.threads else config
 
     def _found(self, zone: Zone) -> None:
         """Give a zone its file, whole: a process killed while DuckDB makes one would leave what DuckDB never opens."""
@@ -218,7 +228,6 @@ class Warehouse(ConfigurableResource):
             return
         fresh = path.with_name(f".{path.name}.{token_hex(8)}")
         duckdb.connect(str(fresh)).close()
-        fresh.chmod(0o600)
         with suppress(FileExistsError):
             path.hardlink_to(fresh)
         fresh.unlink()
@@ -227,6 +236,9 @@ class Warehouse(ConfigurableResource):
         path = self.path(zone)
         if read_only and not path.exists():
             raise WarehouseError(f"nothing has been written to the {zone.value} zone yet ({path.name} is missing)")
+        for file in (path, path.with_name(f"{path.name}.wal")):
+            with suppress(FileNotFoundError):
+                _refuse_exposed("database file", file, "chmod 600")
         text = statement(
             "warehouse/attach_read_only" if read_only else "warehouse/attach",
             {"path": literal(path), "alias": identifier(zone.value)},
@@ -242,3 +254,34 @@ class Warehouse(ConfigurableResource):
                     reason = f"another process holds it for over {self.patience:g} s" if held else str(error)
                     raise WarehouseError(f"cannot open {path.name}: {reason}") from None
             time.sleep(0.05)
+
+
+@cache
+def _extension() -> Fragment:
+    """The extension that holds the cipher for what is spilled, as a literal; DuckDB's own cipher only decrypts.
+
+    DuckDB checks its signature here, once in a process: that takes 50 ms, because it reads the whole file. Sessions
+    find the library in memory and do not check it again.
+    """
+    folder = files("duckdb_extension_httpfs") / "extensions" / f"v{duckdb.__version__}"
+    path = literal(folder / "httpfs.duckdb_extension")
+    with closing(duckdb.connect(config=_ISOLATED)) as connection:
+        connection.execute(statement("warehouse/load", {"extension": path}))
+    return path
+
+
+def _keep_private() -> None:
+    """Create files for their owner alone from now on: sets the umask of this process to 077, for good.
+
+    DuckDB itself creates databases, logs (`.wal`) and temporary files, whenever it wants to and from threads of its
+    own, so no caller can give them a mode. The umask belongs to the whole process: if a session put the old one back
+    at its end, a session of another thread would create its next files under that. As nothing widens it again,
+    threads cannot disturb each other. What others may read is given its mode file by file (`placement`).
+    """
+    os.umask(0o077)
+
+
+def _refuse_exposed(what: str, path: Path, remedy: str) -> None:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise WarehouseError(f"{what} {path} must be closed to all but its owner ({remedy}); its mode is {mode:04o}")

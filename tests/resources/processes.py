@@ -40,6 +40,8 @@ EFFECTS = {"close", "commit", "execute", "fsync", "link", "replace", "unlink"}
 statements._environment().loader = ChoiceLoader(
     [FileSystemLoader(statements.SQL_FOLDER), DictLoader({"tests/noise.sql": "SELECT $noise AS noise"})]
 )
+# Once here, not in every fork: DuckDB checks the signature of what it loads.
+warehouse._extension()
 DRAWN = Table(Zone.PUBLIC, "ma1940", "drawn")
 
 
