@@ -3,6 +3,7 @@
     processes.py kill FOLDER MODE          kill a charge after each of its effects, take it up again, say what was found
     processes.py race FOLDER WHAT COUNT    let COUNT processes do the same thing at the same moment
     processes.py hold FOLDER               write to the public zone and keep it until the input ends
+    processes.py spill FOLDER              sort confidential rows, more than fit in memory, for minutes
     processes.py torn FOLDER WHAT          the same as kill, but in the middle of writes, as files outgrow some size
 
 Here belongs what must not run inside pytest: forks, and kills. The answer is printed as JSON; to judge it
@@ -37,9 +38,14 @@ from resources.warehouse import Session, Warehouse
 FLAVOR = Flavor("all households", ("their number",), "household", 1)
 TRACED = {custody.__file__, ledger.__file__, warehouse.__file__, pathlib.__file__}
 EFFECTS = {"close", "commit", "execute", "fsync", "link", "replace", "unlink"}
-statements._environment().loader = ChoiceLoader(
-    [FileSystemLoader(statements.SQL_FOLDER), DictLoader({"tests/noise.sql": "SELECT $noise AS noise"})]
-)
+STATEMENTS = {
+    "tests/noise.sql": "SELECT $noise AS noise",
+    "tests/rows.sql": "SELECT 'planted-2f81c7-' || i || md5(i::VARCHAR) AS text FROM range($rows) AS r(i)",
+    "tests/sorted.sql": """
+        SELECT 'planted-2f81c7-' || i || md5(i::VARCHAR) AS text FROM range(1000000000) AS r(i) ORDER BY md5(i::VARCHAR)
+    """,
+}
+statements._environment().loader = ChoiceLoader([FileSystemLoader(statements.SQL_FOLDER), DictLoader(STATEMENTS)])
 # Once here, not in every fork: DuckDB checks the signature of what it loads.
 warehouse._extension()
 DRAWN = Table(Zone.PUBLIC, "ma1940", "drawn")
@@ -217,6 +223,16 @@ def hold(folder: Path) -> None:
         sys.stdin.read()
 
 
+def spill(folder: Path) -> None:
+    """Keep some rows in the database's log, then sort many more."""
+    store = Warehouse(folder=str(folder / "warehouse"), threads=1, memory_limit="60MB")
+    with store.session(writes=Zone.CONFIDENTIAL) as session:
+        session.create(Table(Zone.CONFIDENTIAL, "s", "t"), "tests/rows", {"rows": 1000})
+        print("begun", flush=True)
+        session.stage("sorted", "tests/sorted")
+        print("sorted", flush=True)
+
+
 def limited(size: int, work: Callable[[], Any]) -> None:
     """Do something, and be killed in the middle of the write by which any file would outgrow a size in bytes."""
     # Python ignores this signal, whose default is to end the process.
@@ -260,5 +276,7 @@ if __name__ == "__main__":
             print(json.dumps(race(Path(place), rest[0], int(rest[1]))))
         case "hold":
             hold(Path(place))
+        case "spill":
+            spill(Path(place))
         case "torn":
             print(json.dumps(torn(Path(place), rest[0])))

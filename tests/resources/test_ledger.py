@@ -1,6 +1,7 @@
 """Claims about the ledger: a charge is neither lost nor doubled, the cap holds, and tampering shows."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -84,6 +85,22 @@ def test_a_ledger_that_nobody_wrote_is_empty_and_stays_unmade(ledger, tmp_path):
     assert ledger.total("ma1940") == ()
     assert ledger.charged("ma1940", PureLoss()) == PureLoss()
     assert not list(tmp_path.iterdir())
+
+
+def test_what_ledger_and_custody_write_is_closed_to_others_whatever_the_umask(ledger, tmp_path):
+    before = os.umask(0)
+    try:
+        ledger.custody.draw_key("0" * 64, CustodyMode.EPHEMERAL)
+        ledger.settle(reserve(ledger, "half").draw_id, "v1")
+        # As a process leaves it that was killed while it wrote the anchor.
+        (tmp_path / "custody" / ".ledger.anchor").touch()
+        (tmp_path / "custody" / ".ledger.anchor").chmod(0o666)
+        ledger._set_anchor(ledger._anchor())
+    finally:
+        os.umask(before)
+    found = {path: f"{path.stat().st_mode & 0o777:o}" for path in tmp_path.rglob("*")}
+    assert {"ledger.duckdb", "ledger.anchor", "master.key", "0" * 64 + ".key"} < {path.name for path in found}
+    assert found == {path: "700" if path.is_dir() else "600" for path in found}
 
 
 def test_a_draw_is_reserved_and_settled_once_however_often_it_is_asked(ledger):

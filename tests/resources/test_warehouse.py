@@ -42,10 +42,11 @@ def texts(monkeypatch):
 
 def make(warehouse, text, table=UNITS):
     """Make a table by a statement of DuckDB's."""
-    warehouse.path(table.zone).parent.mkdir(parents=True, exist_ok=True)
+    warehouse.path(table.zone).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with duckdb.connect(str(warehouse.path(table.zone))) as connection:
         connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{table.schema}"')
         connection.execute(f'CREATE OR REPLACE TABLE "{table.schema}"."{table.name}" AS {text}')
+    warehouse.path(table.zone).chmod(0o600)
 
 
 def version(warehouse, text, key=None, table=UNITS):
@@ -89,7 +90,54 @@ def test_a_zone_that_nobody_wrote_is_named_and_not_made(warehouse):
         warehouse.session(reads=[Zone.CONFIDENTIAL]),
     ):
         pass
-    assert not list(Path(warehouse.folder).iterdir())
+    assert [path.name for path in Path(warehouse.folder).rglob("*")] == ["spill"]
+
+
+# Who can read it ------------------------------------------------------------------------------------------
+
+
+def refusal(warehouse, **access):
+    with pytest.raises(WarehouseError) as caught, warehouse.session(**access):
+        pass
+    return str(caught.value)
+
+
+def test_a_folder_that_others_can_read_write_or_search_is_refused(warehouse):
+    make(warehouse, "SELECT 1 AS number")
+    folder = Path(warehouse.folder)
+    for access in ({}, {"reads": [Zone.CONFIDENTIAL]}, {"writes": Zone.PUBLIC}):
+        for mode in (0o740, 0o720, 0o710, 0o704, 0o702, 0o701, 0o755, 0o1777):
+            folder.chmod(mode)
+            assert refusal(warehouse, **access) == (
+                f"warehouse folder {folder} must be closed to all but its owner (chmod 700); its mode is {mode:04o}"
+            )
+    folder.chmod(0o700)
+    assert [path.name for path in folder.iterdir()] == ["confidential.duckdb"]
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert session.count(UNITS) == 1
+
+
+@pytest.mark.parametrize("access", ["reads", "writes"])
+@pytest.mark.parametrize("zone", Zone)
+@pytest.mark.parametrize("name", ["{}.duckdb", "{}.duckdb.wal"])
+def test_a_database_file_that_others_can_read_is_refused(warehouse, name, zone, access):
+    make(warehouse, "SELECT 1 AS number", Table(zone, "s", "t"))
+    path = Path(warehouse.folder) / name.format(zone.value)
+    for mode in (0o640, 0o604, 0o620, 0o666):
+        path.touch()
+        path.chmod(mode)
+        message = refusal(warehouse, **({"reads": [zone]} if access == "reads" else {"writes": zone}))
+        assert (
+            message == f"database file {path} must be closed to all but its owner (chmod 600); its mode is {mode:04o}"
+        )
+
+
+def test_a_zone_that_a_session_does_not_open_is_not_examined(warehouse):
+    make(warehouse, "SELECT 1 AS number", Table(Zone.PUBLIC, "s", "t"))
+    make(warehouse, "SELECT 1 AS number")
+    warehouse.path(Zone.CONFIDENTIAL).chmod(0o644)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert session.count(Table(Zone.PUBLIC, "s", "t")) == 1
 
 
 # Writing ---------------------------------------------------------------------------------------------------
