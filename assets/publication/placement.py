@@ -6,6 +6,9 @@ elsewhere.
 Beside the target stand, for a moment, two folders: `.<name>.arriving`, which is always worth nothing and may
 be thrown away, and `.<name>.leaving`, which is always a whole publication. A process that was killed leaves
 them, and the next one to come puts them right. One process at a time works in the target's parent folder.
+
+A publication is for everyone, so its files and folders get modes that let everyone read it: a process that opens
+the warehouse creates files for their owner alone. To keep publications back, close a folder above them.
 """
 
 import fcntl
@@ -27,6 +30,8 @@ def placed(target: Path) -> Iterator[Path]:
     move fails, the target stays as it was. A process killed between taking the old publication away and
     putting the new one in its place leaves the old one aside; entering again restores it first.
 
+    What is placed, and parents that are made, everyone can read (0644, folders 0755), whatever the umask is.
+
     Args:
         target: the publication's folder; parents are made as needed. Another entry for a target in the same
             parent waits until this one ends.
@@ -34,7 +39,7 @@ def placed(target: Path) -> Iterator[Path]:
     Raises:
         FileExistsError: if the target exists and is not a folder.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _make_public(target.parent)
     with _alone_in(target.parent):
         _recover(target)
         if target.exists() and not target.is_dir():
@@ -44,6 +49,7 @@ def placed(target: Path) -> Iterator[Path]:
             arriving.mkdir()
             yield arriving
             if not _same(arriving, target):
+                _open_to_all(arriving)
                 _flush(arriving)
                 _replace(arriving, target)
         finally:
@@ -80,6 +86,18 @@ def _recover(target: Path) -> None:
         leaving.rename(arriving)
         _discard(arriving)
     flush_folder(target.parent)
+
+
+def _make_public(folder: Path) -> None:
+    if not folder.is_dir():
+        _make_public(folder.parent)
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o755)
+
+
+def _open_to_all(folder: Path) -> None:
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def _discard(folder: Path) -> None:

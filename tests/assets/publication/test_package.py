@@ -50,13 +50,14 @@ def fill(tmp_path: Path) -> Fill:
 
     def fill(columns: str, rows: Sequence[tuple[Any, ...]], threads: int = 2) -> Warehouse:
         folder = tmp_path / "warehouse"
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(exist_ok=True, mode=0o700)
         with duckdb.connect(str(folder / "public.duckdb")) as connection:
             connection.execute("CREATE SCHEMA IF NOT EXISTS ma1940__tenure")
             connection.execute(f"CREATE OR REPLACE TABLE ma1940__tenure.tenure_by_county ({columns})")
             if rows:
                 marks = ", ".join("?" for _ in rows[0])
                 connection.executemany(f"INSERT INTO ma1940__tenure.tenure_by_county VALUES ({marks})", rows)
+        (folder / "public.duckdb").chmod(0o600)
         return Warehouse(folder=str(folder), threads=threads)
 
     return fill
@@ -119,7 +120,7 @@ def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_the_number_o
     seen = []
     for number, (order, threads) in enumerate([("i", 1), ("i DESC", 2), ("hash(i)", 4), ("hash(i + 1)", 8)]):
         folder = tmp_path / str(number)
-        folder.mkdir()
+        folder.mkdir(mode=0o700)
         with duckdb.connect(str(folder / "public.duckdb")) as connection:
             connection.execute("CREATE SCHEMA ma1940__tenure")
             connection.execute(f"""
@@ -128,6 +129,7 @@ def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_the_number_o
                     (hash(i) % 977)::BIGINT AS count
                 FROM range(400_000) AS numbers(i) ORDER BY {order}
             """)
+        (folder / "public.duckdb").chmod(0o600)
         for again in ("first", "second"):
             _write(Warehouse(folder=str(folder), threads=threads), folder / again, [table])
             seen.append(
@@ -328,7 +330,7 @@ def test_lists_give_the_same_bytes_whatever_the_order_of_rows_and_the_number_of_
     seen = set()
     for number, (order, threads) in enumerate([("i", 1), ("i DESC", 2), ("hash(i)", 4)]):
         folder = tmp_path / str(number)
-        folder.mkdir()
+        folder.mkdir(mode=0o700)
         with duckdb.connect(str(folder / "public.duckdb")) as connection:
             connection.execute("CREATE SCHEMA ma1940__tenure")
             connection.execute(f"""
@@ -337,6 +339,7 @@ def test_lists_give_the_same_bytes_whatever_the_order_of_rows_and_the_number_of_
                     [(hash(i + j) % 99)::INTEGER - 49 FOR j IN range(if(i % 100 = 0, 300, 4))] AS answers
                 FROM range(20_000) AS numbers(i) ORDER BY {order}
             """)
+        (folder / "public.duckdb").chmod(0o600)
         _write(Warehouse(folder=str(folder), threads=threads), folder / "out", [_lists()])
         seen.add((folder / "out" / "tenure_by_county.parquet").read_bytes())
     assert len(seen) == 1

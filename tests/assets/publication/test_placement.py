@@ -107,6 +107,26 @@ def test_a_publication_is_seen_only_when_it_is_whole(target: Path) -> None:
     assert _beside(target) == [target.name]
 
 
+@pytest.mark.parametrize("umask", [0o077, 0o022, 0o000])
+def test_everyone_can_read_a_publication_whatever_the_umask(target: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        _place(target, OLD)
+    finally:
+        os.umask(before)
+    root = target.parents[1]
+    modes = {path.relative_to(root).as_posix(): path.stat().st_mode & 0o777 for path in (root, *root.rglob("*"))}
+    files = {f"ma1940/tenure_by_county/{name}" for name in OLD}
+    assert files < modes.keys()
+    assert modes == {name: 0o644 if name in files else 0o755 for name in modes}
+
+
+def test_folders_above_a_publication_keep_their_modes(target: Path) -> None:
+    target.parents[1].mkdir(mode=0o700)
+    _place(target, OLD)
+    assert target.parents[1].stat().st_mode & 0o777 == 0o700
+
+
 def test_a_new_publication_replaces_the_old_one_whole(target: Path) -> None:
     _place(target, OLD)
     with placed(target) as folder:

@@ -121,6 +121,7 @@ class Products:
         with duckdb.connect(str(self.warehouse.path(table.zone))) as connection:
             connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{table.schema}"')
             connection.execute(f'CREATE OR REPLACE TABLE "{table.schema}"."{table.name}" AS SELECT * FROM rows')
+        self.warehouse.path(table.zone).chmod(0o600)
 
     def change(self, table: Table, statement: str) -> None:
         """Tamper with a table: `{}` stands for it."""
@@ -203,7 +204,7 @@ def products(
     }
     warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
     found = Products(made, warehouse, parents, geoids)
-    Path(warehouse.folder).mkdir()
+    Path(warehouse.folder).mkdir(mode=0o700)
     rows = [
         {"level": level, "depth": depth, "number": number, "geoid": geoid, "parent": parent}
         for depth, level in enumerate(made.levels)
