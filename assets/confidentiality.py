@@ -4,12 +4,10 @@ Here belongs the rule that every path from a confidential asset to a publication
 mechanism's draw or a declared invariant. What zone an asset is in, the asset itself says with a tag.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import dagster as dg
-from dagster._check import CheckError
-from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
 
 from assets.conventions import CROSSING, DRAW, INVARIANT, KEYED, STAGE_KIND, ZONE, StageKind
 from resources.statements import Zone
@@ -28,25 +26,30 @@ class Node:
     parents: Collection[str]
 
 
-def deployed_graph(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> BaseAssetGraph:
-    """The asset graph of the deployment a run belongs to, or of its job where a job runs by itself.
+def deployed_nodes(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> dict[str, Node]:
+    """The assets of the deployment that a run belongs to, by their keys as text.
 
-    A job of selected assets knows those and no others; `leaks` refuses to vouch for such a graph.
+    Raises:
+        dagster.Failure: if the run belongs to none. A job that runs by itself knows its own assets and no others, so
+            nothing can be said of the paths between them.
     """
     try:
-        return context.repository_def.asset_graph
-    except CheckError:
-        return context.job_def.asset_layer.asset_graph
+        repository = context.repository_def
+    except Exception as error:  # Dagster has no public name for what it raises here.
+        raise dg.Failure(
+            "This run belongs to no deployment, so its asset graph is not the whole one and nothing is vouched for. "
+            "Launch the job with `dg launch` or from the UI."
+        ) from error
+    return nodes_of(definition.get_asset_spec(key) for key, definition in repository.assets_defs_by_key.items())
 
 
-def nodes_of(graph: BaseAssetGraph) -> dict[str, Node]:
-    """The assets of a Dagster asset graph by their keys as text."""
+def nodes_of(specs: Iterable[dg.AssetSpec]) -> dict[str, Node]:
+    """The assets that these specs describe, by their keys as text."""
     return {
-        key.to_user_string(): Node(
-            tags=graph.get(key).tags,
-            parents=[parent.to_user_string() for parent in graph.get(key).parent_keys],
+        spec.key.to_user_string(): Node(
+            tags=spec.tags, parents=sorted({dep.asset_key.to_user_string() for dep in spec.deps})
         )
-        for key in graph.get_all_asset_keys()
+        for spec in specs
     }
 
 

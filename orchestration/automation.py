@@ -10,7 +10,6 @@ from hashlib import sha256
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from assets.cef.readers import source_paths
 from assets.ledger.asset import LEDGER_KEY
@@ -18,36 +17,36 @@ from assets.release.release import Release
 from resources.custody import Custody
 
 
-def release_job(release: Release) -> UnresolvedAssetJobDefinition:
-    """The job that makes a release from its source to its publication, `<dataset>__<release>`."""
+def release_job(release: Release) -> dg.Definitions:
+    """The job that makes a release from its source to its publication, `<dataset>__<release>`.
+
+    Schedules and sensors name it as they do any job, by the release's schema.
+    """
     shared = [release.dataset_key("cef"), LEDGER_KEY, release.dataset_key("composition")]
-    return dg.define_asset_job(
+    job = dg.define_asset_job(
         release.schema,
         selection=dg.AssetSelection.groups(release.schema) | dg.AssetSelection.assets(*shared),
         description=f"{release.title}: every stage from the source to the publication, with every check.",
     )
+    return dg.Definitions(jobs=[job])
 
 
-def release_schedule(
-    release: Release,
-    job: UnresolvedAssetJobDefinition,
-    cron: str,
-) -> dg.ScheduleDefinition:
-    """Run the release's job on a cron expression (UTC); on from the start."""
+def release_schedule(release: Release, cron: str) -> dg.ScheduleDefinition:
+    """Run the release's job on a cron expression (UTC); on from the start.
+
+    Raises:
+        dagster.DagsterInvalidDefinitionError: if it is not a cron expression.
+    """
     return dg.ScheduleDefinition(
         name=f"{release.schema}__schedule",
-        job=job,
+        job_name=release.schema,
         cron_schedule=cron,
         default_status=dg.DefaultScheduleStatus.RUNNING,
         description=f"Makes {release.title} again. With an unchanged source it draws and charges nothing.",
     )
 
 
-def source_sensor(
-    release: Release,
-    job: UnresolvedAssetJobDefinition,
-    root: Path,
-) -> dg.SensorDefinition:
+def source_sensor(release: Release, root: Path) -> dg.SensorDefinition:
     """Launch the release's job once its source files have changed and then stayed the same for one tick.
 
     A file still being copied is not read half-way. The files' sizes and times, which say something of what is
@@ -57,7 +56,7 @@ def source_sensor(
 
     @dg.sensor(
         name=f"{release.schema}__source",
-        job=job,
+        job_name=release.schema,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Watches {', '.join(path.name for path in paths)}.",

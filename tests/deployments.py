@@ -265,7 +265,7 @@ def deploy(
         ),
     )
     method = component.method(component.release(dataset, root / "published"))
-    release_context = ReleaseContext(method, warehouse, custody, ledger, nodes_of(whole.resolve_asset_graph()))
+    release_context = ReleaseContext(method, warehouse, custody, ledger, nodes_of(whole.resolve_all_asset_specs()))
     return Deployment(root, release_context, whole, dg.DagsterInstance.ephemeral())
 
 

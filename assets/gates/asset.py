@@ -4,7 +4,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.confidentiality import deployed_graph, nodes_of
+from assets.confidentiality import deployed_nodes
 from assets.conventions import POOL, check_result
 from assets.gates.shared import DATASET_STAGES, all_gates
 from assets.release.gate import Gate, ReleaseContext
@@ -26,7 +26,7 @@ def _check(method: Method[Any, Any, Any], gate: Gate[Any]) -> dg.AssetChecksDefi
     def check(
         context: dg.AssetCheckExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.AssetCheckResult:
-        release_context = ReleaseContext(method, warehouse, custody, ledger, nodes_of(deployed_graph(context)))
+        release_context = ReleaseContext(method, warehouse, custody, ledger, deployed_nodes(context))
         return check_result(gate.problems(release_context))
 
     return check

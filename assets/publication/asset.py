@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 import duckdb
 
-from assets.confidentiality import deployed_graph, nodes_of
+from assets.confidentiality import deployed_nodes
 from assets.conventions import StageKind, attributes, check_result, preview
 from assets.gates.shared import all_gates
 from assets.publication.certificate import Certificate, Check, LedgerReference, Randomness, to_html, to_json
@@ -50,7 +50,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
     def publication(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
-        release_context = ReleaseContext(method, warehouse, custody, ledger, nodes_of(deployed_graph(context)))
+        release_context = ReleaseContext(method, warehouse, custody, ledger, deployed_nodes(context))
         certificate, sums = publish(release_context)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sums),

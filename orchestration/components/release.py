@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import dagster as dg
-from dagster._utils.schedules import is_valid_cron_string
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
@@ -50,8 +49,11 @@ class ReleaseDeclaration(dg.Model):
     @field_validator("schedule")
     @classmethod
     def _check_schedule(cls, schedule: str | None) -> str | None:
-        if schedule is not None and not is_valid_cron_string(schedule):
-            raise ValueError(f"{schedule!r} is not a cron expression such as '0 6 1 * *'")
+        if schedule is not None:
+            try:
+                dg.ScheduleDefinition(job_name="any", cron_schedule=schedule)
+            except dg.DagsterInvalidDefinitionError:
+                raise ValueError(f"{schedule!r} is not a cron expression such as '0 6 1 * *'") from None
         return schedule
 
 
@@ -161,9 +163,6 @@ def dataset_of(declaration: ReleaseDeclaration, datasets: dict[str, DatasetDecla
 
 def automated(release: Release, declaration: ReleaseDeclaration, root: Path) -> dg.Definitions:
     """The release's job, and its schedule and sensor if declared."""
-    job = release_job(release)
-    return dg.Definitions(
-        jobs=[job],
-        schedules=[release_schedule(release, job, declaration.schedule)] if declaration.schedule else [],
-        sensors=[source_sensor(release, job, root)] if declaration.watch_source else [],
-    )
+    schedules = [release_schedule(release, declaration.schedule)] if declaration.schedule else []
+    sensors = [source_sensor(release, root)] if declaration.watch_source else []
+    return dg.Definitions.merge(release_job(release), dg.Definitions(schedules=schedules, sensors=sensors))

@@ -145,7 +145,7 @@ def test_a_publication_that_is_not_in_the_graph_is_not_vouched_for() -> None:
 
 
 def test_nothing_leaks_in_this_deployment() -> None:
-    nodes = nodes_of(defs().resolve_asset_graph())
+    nodes = nodes_of(defs().resolve_all_asset_specs())
     publications = [key for key, found in nodes.items() if found.tags.get("stage") == "publication"]
     assert publications
     for key in publications:
@@ -153,14 +153,14 @@ def test_nothing_leaks_in_this_deployment() -> None:
 
 
 def test_every_asset_of_this_deployment_states_its_zone_and_stage() -> None:
-    for found in nodes_of(defs().resolve_asset_graph()).values():
+    for found in nodes_of(defs().resolve_all_asset_specs()).values():
         assert found.tags["zone"] in {"confidential", "public"}
         assert found.tags["stage"]
 
 
 def test_only_draws_invariants_and_charges_of_this_deployment_cross() -> None:
     """An asset that may leave the confidential zone is a decision; a new one has to be written down here."""
-    nodes = nodes_of(defs().resolve_asset_graph())
+    nodes = nodes_of(defs().resolve_all_asset_specs())
     crossings = {(found.tags["stage"], found.tags["crossing"]) for found in nodes.values() if "crossing" in found.tags}
     assert crossings == {
         ("invariants", "invariant"),
@@ -214,11 +214,14 @@ def test_a_leak_that_comes_up_later_leaves_the_publication_as_it_was(tmp_path: P
 
 
 def test_without_the_whole_graph_nothing_is_vouched_for(tmp_path: Path) -> None:
-    """A job of the publication alone, outside any deployment, sees no draw it could descend from."""
+    """A job that runs by itself, outside any deployment, does not know what else its assets descend from."""
     deployment = small_deployment(tmp_path)
     deployment.run("cef", "invariants", "charge", "swapped", "tables", "ledger", "composition")
     result = deployment.definitions.resolve_job_def("release").execute_in_process(
         instance=deployment.instance, asset_selection=[deployment.key("publication")], raise_on_error=False
     )
-    assert not result.success
+    (failed, *_) = (event for event in result.all_events if event.is_step_failure)
+    failure = failed.step_failure_data.user_failure_data
+    assert failure is not None
+    assert (failure.description or "").startswith("This run belongs to no deployment")
     assert deployment.published() == {}

@@ -40,7 +40,7 @@ class Watch:
     """The sensor and its cursor, looked at by hand."""
 
     def __init__(self, release: SwappingRelease, root: Path) -> None:
-        self.sensor = source_sensor(release, release_job(release), root)
+        self.sensor = source_sensor(release, root)
         self.custody = Custody(folder=str(root / "custody"), variable="STIRRED_TEST_MASTER_KEY")
         self.cursor: str | None = None
         self.kept: list[str] = []
@@ -216,18 +216,16 @@ def deployment_of(root: Path) -> tuple[dg.Definitions, SwappingRelease, Any]:
     ledger = build_ledger(
         [release.key("charge") for release in (one, other)], [release.key("swapped") for release in (one, other)]
     )
-    job = release_job(one)
     custody = Custody(folder=str(root / "custody"))
     definitions = dg.Definitions(
         assets=[cef, *assets, *utility, ledger, build_composition(dataset)],
         asset_checks=[*checks, *build_composition_checks(dataset), *gates],
-        jobs=[job],
-        schedules=[release_schedule(one, job, "30 4 * * 1")],
-        sensors=[source_sensor(one, job, root)],
+        schedules=[release_schedule(one, "30 4 * * 1")],
+        sensors=[source_sensor(one, root)],
         resources={name: dg.ResourceDefinition.none_resource() for name in ("warehouse", "ledger")}
         | {"custody": custody},
     )
-    return definitions, one, other
+    return dg.Definitions.merge(definitions, release_job(one)), one, other
 
 
 def test_a_release_job_makes_its_release_and_what_it_shares_and_no_other_release(tmp_path: Path) -> None:

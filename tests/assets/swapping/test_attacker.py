@@ -25,7 +25,7 @@ import duckdb
 import pytest
 
 from assets.swapping.records import as_contingency, cells_version, codebooks, read_contingency, stage_records
-from orchestration.automation import release_job, source_sensor
+from orchestration.automation import source_sensor
 from resources.custody import Custody, canonical
 from resources.statements import Zone
 from tests.attacker import (
@@ -56,7 +56,7 @@ def build(root: Path, units: Sequence[Mapping[str, Any]], **changes: Any) -> Dep
 def tick(deployment: Deployment) -> None:
     """Let the source sensor see a change, and keep in a public place what it keeps and asks for."""
     release = deployment.release
-    sensor = source_sensor(release, release_job(release), deployment.root)
+    sensor = source_sensor(release, deployment.root)
     cursor, kept = None, []
     for look in range(3):
         if look == 1:
