@@ -12,12 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar, cast
-from unittest.mock import patch
 
 import dagster as dg
 import duckdb
-from dagster._core.definitions.data_version import extract_data_version_from_entry
-from dagster._core.definitions.job_base import InMemoryJob
 
 from assets.confidentiality import nodes_of
 from assets.gates.shared import all_gates
@@ -35,6 +32,7 @@ from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Zone
 from resources.warehouse import Warehouse
+from tests.whole_repository import known
 
 COUNTIES = ("Avon", "Brent", "Cairn")
 
@@ -128,9 +126,8 @@ class Deployment(Generic[R]):
         return sorted(self.definitions.resolve_asset_graph().asset_check_keys)
 
     def _execute(self, job: str, keys: list[dg.AssetKey], raise_on_error: bool) -> dg.ExecuteInProcessResult:
-        # As in a deployment, and unlike in a bare in-process run, assets see the whole repository they are in.
         repository = self.definitions.get_repository_def()
-        with patch.object(InMemoryJob, "get_repository_definition", lambda job: repository):
+        with known(repository):
             return repository.get_job(job).execute_in_process(
                 run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
                 instance=self.instance,
@@ -174,10 +171,9 @@ class Deployment(Generic[R]):
         """The data version of every asset that was materialized, as the instance has it."""
         found = {}
         for key in self.definitions.resolve_asset_graph().get_all_asset_keys():
-            event = self.instance.get_latest_materialization_event(key)
-            version = extract_data_version_from_entry(event) if event else None
+            version = data_version(self.instance, key)
             if version:
-                found[key.to_user_string()] = version.value
+                found[key.to_user_string()] = version
         return found
 
     @property
@@ -192,6 +188,13 @@ class Deployment(Generic[R]):
             if zone == "public":
                 connection.execute(f"USE public.{self.release.schema}")
             yield connection
+
+
+def data_version(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
+    """The data version of an asset's latest materialization; None if there is none."""
+    event = instance.get_latest_materialization_event(key)
+    materialization = event.asset_materialization if event else None
+    return (materialization.tags or {}).get("dagster/data_version") if materialization else None
 
 
 def first_failing(deployment: Deployment[Any], failing: set[str]) -> set[str]:

@@ -1,12 +1,12 @@
 """The deployment holds: imports point one way, mechanisms touch nothing but numbers, and SQL lies in `sql/` alone.
 
-Modules are parsed, not imported, so that an import inside a function counts too. Every rule is also shown to
-catch a module that breaks it.
+Nor does it use a private part of a dependency, which the next version may move. Modules are parsed, not imported, so
+that an import inside a function counts too. Every rule is also shown to catch a module that breaks it.
 """
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,19 +36,24 @@ SQL = re.compile(
     r"\b(SELECT|INSERT\s+INTO|DELETE\s+FROM|UPDATE\s+\w+\s+SET|CREATE|DROP|ALTER|ATTACH|COPY|PRAGMA|WITH\s+\w+\s+AS)\s"
 )
 RUNS_SQL = Path("resources/warehouse.py")
+SHIPPED = (*LAYERS, "benchmarks")
+PRIVATE = re.compile(r"(^|\.)_(?!_|exit$)")
+"""A leading underscore in a dotted name, but for names like `__name__` and the documented `os._exit`."""
 
 Rule = Callable[[Path, ast.Module], Iterator[str]]
 
 
-def modules(root: Path) -> Iterator[Path]:
-    for layer in LAYERS:
-        yield from (path.relative_to(root) for path in sorted((root / layer).rglob("*.py")))
+def modules(root: Path, folders: Sequence[str] = LAYERS) -> Iterator[Path]:
+    for folder in folders:
+        yield from (path.relative_to(root) for path in sorted((root / folder).rglob("*.py")))
 
 
 def broken(rule: Rule, root: Path = ROOT) -> list[str]:
     """Every place under `root` that breaks a rule."""
     return [
-        f"{path}: {what}" for path in modules(root) for what in rule(path, ast.parse((root / path).read_text("utf-8")))
+        f"{path}: {what}"
+        for path in modules(root, RULES[rule])
+        for what in rule(path, ast.parse((root / path).read_text("utf-8")))
     ]
 
 
@@ -101,12 +106,29 @@ def sql_lies_in_its_own_files(path: Path, tree: ast.Module) -> Iterator[str]:
             yield f"line {node.lineno} runs SQL past the warehouse"
 
 
-RULES = [
-    imports_point_one_way,
-    mechanisms_touch_only_numbers,
-    modules_open_with_a_docstring,
-    sql_lies_in_its_own_files,
-]
+def private_parts_stay_private(path: Path, tree: ast.Module) -> Iterator[str]:
+    """Nothing with a leading underscore is imported, read off another object, or named as a module in a text."""
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module or ''}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) not in {"self", "cls"}:
+            names = [node.attr]
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"\w+(\.\w+)+", str(node.value)):
+            names = [str(node.value)]
+        yield from (f"line {node.lineno} uses {name}" for name in names if PRIVATE.search(name))  # type: ignore[attr-defined]
+
+
+RULES: dict[Rule, Sequence[str]] = {
+    imports_point_one_way: LAYERS,
+    mechanisms_touch_only_numbers: LAYERS,
+    modules_open_with_a_docstring: LAYERS,
+    sql_lies_in_its_own_files: LAYERS,
+    private_parts_stay_private: SHIPPED,
+}
+"""What each rule holds for."""
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -142,6 +164,13 @@ def test_there_are_modules_in_every_layer() -> None:
         (sql_lies_in_its_own_files, "assets/a.py", "q = 'CREATE TABLE {}'.format(x)"),
         (sql_lies_in_its_own_files, "resources/ledger.py", "q = 'INSERT  INTO t VALUES (1)'"),
         (sql_lies_in_its_own_files, "orchestration/a.py", "connection.execute(text)"),
+        (private_parts_stay_private, "assets/a.py", "from dagster._core.events import DagsterEvent"),
+        (private_parts_stay_private, "orchestration/a.py", "import dagster._check as check"),
+        (private_parts_stay_private, "resources/a.py", "def late():\n    from dagster import _utils"),
+        (private_parts_stay_private, "mechanisms/a.py", "from numpy._core import multiarray"),
+        (private_parts_stay_private, "benchmarks/a.py", "import dagster as dg\nlayer = dg._core"),
+        (private_parts_stay_private, "assets/a.py", "def f(context):\n    return context.job_def._graph_def"),
+        (private_parts_stay_private, "benchmarks/a.py", "patch('dagster._core.definitions.job_base.InMemoryJob')"),
     ],
 )
 def test_a_module_that_breaks_the_rule_is_found(rule: Rule, module: str, text: str, tmp_path: Path) -> None:
@@ -151,11 +180,22 @@ def test_a_module_that_breaks_the_rule_is_found(rule: Rule, module: str, text: s
     assert broken(rule, tmp_path)[0].startswith(module)
 
 
+def test_one_module_of_the_tests_imports_a_private_part() -> None:
+    """What it holds, and why, stands there; `test_whole_repository` shows that it does what it is used for."""
+    importing = {
+        path
+        for path in modules(ROOT, ["tests"])
+        if any(PRIVATE.search(name) for name in imported(ast.parse((ROOT / path).read_text("utf-8"))))
+    }
+    assert importing == {Path("tests/whole_repository.py")}
+
+
 @pytest.mark.parametrize(
     ("module", "text"),
     [
         ("orchestration/a.py", '"""A shell."""\nfrom assets import x\nfrom mechanisms.swapping import loss'),
         ("resources/a.py", '"""CREATE and SELECT are spoken of here only."""\nimport duckdb\nfrom mechanisms import x'),
+        ("resources/a.py", '"""A process."""\nimport os\nclass A:\n    def end(self): os._exit(self._status)'),
         ("mechanisms/a.py", '"""Numbers."""\nimport math\nimport numpy as np\nfrom mechanisms.sampling import x'),
     ],
 )

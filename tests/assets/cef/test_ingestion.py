@@ -14,7 +14,6 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from dagster._serdes import serialize_value
 
 from assets.cef import validation
 from assets.cef.asset import build_cef
@@ -496,7 +495,7 @@ def test_no_value_of_a_bad_row_is_shown_anywhere(
             for event in events
             if event.dagster_event and event.dagster_event.is_step_failure
         ]
-        shown = [serialize_value(event) for event in events]
+        shown = [dg.serialize_value(event) for event in events]
     assert len(failures) == 1
     assert failures[0] is not None
     assert "persons.csv: column person: key that another row has: 1 row" in (failures[0].description or "")

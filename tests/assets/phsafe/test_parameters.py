@@ -12,7 +12,6 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.definitions.data_version import extract_data_version_from_entry
 
 from assets.phsafe.charts import margin_against_budget
 from assets.phsafe.parameters import (
@@ -31,7 +30,7 @@ from mechanisms.phsafe.runs import PUERTO_RICO, RUN, STATES
 from resources.custody import CustodyMode
 from resources.statements import Zone
 from resources.warehouse import Warehouse
-from tests.deployments import small_dataset
+from tests.deployments import data_version, small_dataset
 
 STATES_AND_DC = tuple(code for code in STATES if code != PUERTO_RICO)
 DELTA = Fraction(1, 10**10)
@@ -77,10 +76,9 @@ class Planner:
 
     def version(self) -> str:
         """The data version of the latest run."""
-        event = self.instance.get_latest_materialization_event(self.release.key("parameters"))
-        version = extract_data_version_from_entry(event) if event else None
+        version = data_version(self.instance, self.release.key("parameters"))
         assert version is not None
-        return version.value
+        return version
 
     def table(self, name: str) -> list[dict[str, Any]]:
         """The rows of a stored table."""
