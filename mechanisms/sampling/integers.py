@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numba import njit
+from numba.extending import register_jitable
 
 TOP_WORD = np.uint64(2**64 - 1)
 
 
-@njit(inline="always")
+@register_jitable(inline="always")
 def remainder_is_fair(word, remainder, bound, top):  # type: ignore[no-untyped-def]
     """Whether a word's remainder modulo `bound` may be used as a uniform integer below `bound`.
 

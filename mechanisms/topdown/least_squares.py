@@ -123,7 +123,7 @@ def solve(queries: Sequence[Query], constraints: Constraints) -> Solution:
         weights,
         measured,
         parent,
-        np.ascontiguousarray(constraints.starts, dtype=np.int64),
+        np.require(constraints.starts, np.int64, ["C", "W"]),
         _floats(constraints.lower),
         _floats(constraints.upper),
         _floats(constraints.totals),
@@ -142,7 +142,7 @@ def solve(queries: Sequence[Query], constraints: Constraints) -> Solution:
 
 def _floats(values: NDArray[Any]) -> NDArray[np.float64]:
     """One type and layout, so that the compiled method is compiled once."""
-    return np.ascontiguousarray(values, dtype=np.float64)
+    return np.require(values, np.float64, ["C", "W"])
 
 
 def _violation(x: NDArray[np.float64], constraints: Constraints) -> float:
