@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 export DAGSTER_HOME ?= $(CURDIR)/var/dagster
 
@@ -42,7 +43,7 @@ clean:              ## remove the environment, not the data under var/ and publi
 	rm -rf $(VENV)
 
 # The lock's hashes cover the build tool too, so nothing unpinned is fetched.
-$(READY): requirements.lock
+$(INSTALLED): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Stirred needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3"; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV) \
@@ -51,4 +52,11 @@ $(READY): requirements.lock
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@mkdir -p $(DAGSTER_HOME) && ln -sf $(CURDIR)/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
+	@touch $@
+
+# Numba keeps compiled kernels, but does not notice that one calls a kernel of another file, and that one has changed.
+$(READY): $(INSTALLED) mechanisms/compilation.py $(shell grep -rl --include="*.py" "^from numba" mechanisms)
+	@echo "Compiling the kernels ..."
+	@find mechanisms -name "*.nb[ci]" -delete
+	@$(BIN)/python -m mechanisms.compilation
 	@touch $@

@@ -1,7 +1,7 @@
 """The whole `ma1940` release, against an empty Dagster job of as many assets.
 
 Here belongs the measurement: whole runs as `dg launch` starts them, imports included, each with a Dagster instance on
-disk of its own. What the compiler of the mechanism does once on a machine is done before.
+disk of its own. Kernels are compiled before, as the set-up does, and one run that does not count goes first.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""How Hypothesis runs here: the same examples every time, and no deadline, because numba compiles in the first one."""
+"""How Hypothesis runs here: the same examples every time, and no deadline, because the first one may wait for numba."""
 
 from hypothesis import settings
 
