@@ -11,6 +11,8 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from assets.swapping.swapped import build_swapped
+from assets.swapping.tabulated import build_tables
 
 from assets.cef.asset import build_cef
 from assets.charge.asset import build_charge
@@ -20,8 +22,6 @@ from assets.publication.asset import build_publication
 from assets.swapping.invariants import build_invariants
 from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
-from assets.swapping.swapped import build_swapped
-from assets.swapping.tabulated import build_tables
 from assets.swapping.utility import build_utility
 from orchestration.automation import release_job, release_schedule, source_sensor
 from resources.custody import Custody
