@@ -21,7 +21,7 @@ from assets.release.draw import publish_version
 from benchmarks.processes import measured
 from benchmarks.resources import opened
 from benchmarks.result import Result
-from mechanisms.phsafe.runs import PUERTO_RICO, STATES
+from mechanisms.states import PUERTO_RICO, STATES
 from orchestration.components.phsafe import build_release
 from orchestration.components.phsafe_declaration import PHSafeDeclaration
 from resources.statements import Zone

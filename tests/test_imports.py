@@ -40,6 +40,16 @@ SHIPPED = (*LAYERS, "benchmarks")
 PRIVATE = re.compile(r"(^|\.)_(?!_|exit$)")
 """A leading underscore in a dotted name, but for names like `__name__` and the documented `os._exit`."""
 
+MECHANISMS = {path.parent.name for path in (ROOT / "assets").glob("*/method.py")} - {"release", "measurement"}
+"""The packages that are one mechanism's own: those that fill in the interface `assets/release/method.py`."""
+
+SHARED_MODULES = {
+    Path("orchestration/automation.py"),
+    Path("orchestration/definitions.py"),
+    Path("orchestration/components/release.py"),
+    Path("orchestration/components/dataset.py"),
+}
+
 Rule = Callable[[Path, ast.Module], Iterator[str]]
 
 
@@ -66,9 +76,47 @@ def imported(tree: ast.Module) -> Iterator[str]:
             yield node.module or ""
 
 
+def imported_packages(tree: ast.Module) -> Iterator[str]:
+    """Packages that a module imports from a layer by name, such as `from assets import swapping`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in LAYERS:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
 def imports_point_one_way(path: Path, tree: ast.Module) -> Iterator[str]:
     above = LAYERS[: LAYERS.index(path.parts[0])]
     yield from (f"imports {name}" for name in imported(tree) if name.split(".")[0] in above)
+
+
+def packages_of_assets_know_only_what_is_below(path: Path, tree: ast.Module) -> Iterator[str]:
+    """Mechanisms' packages import shared stages, these `assets.release`, and that only modules of `assets` itself.
+
+    No mechanism's package imports another's, and a shared one imports no mechanism, not even its mathematics.
+    """
+    if path.parts[0] != "assets":
+        return
+    own = path.parts[1] if len(path.parts) > 2 else ""
+    for name in [*imported(tree), *imported_packages(tree)]:
+        layer, _, rest = name.partition(".")
+        package = rest.split(".")[0]
+        foreign = layer in ("assets", "mechanisms") and package in MECHANISMS and package != own
+        if foreign or (layer == "assets" and _level(package) > _level(own)):
+            yield f"imports {name}"
+
+
+def shared_components_know_no_mechanism(path: Path, tree: ast.Module) -> Iterator[str]:
+    """The base of all releases' components, and what builds jobs, work for mechanisms that do not exist yet."""
+    if path in SHARED_MODULES:
+        yield from (f"imports {name}" for name in imported(tree) if set(name.split(".")) & MECHANISMS)
+
+
+def _level(package: str) -> int:
+    """0 for modules of `assets` itself, 1 for `assets.release`, 2 for shared stages, 3 for mechanisms' packages."""
+    if package in MECHANISMS:
+        return 3
+    if package == "release":
+        return 1
+    return 2 if package and not (ROOT / "assets" / f"{package}.py").exists() else 0
 
 
 def mechanisms_touch_only_numbers(path: Path, tree: ast.Module) -> Iterator[str]:
@@ -123,6 +171,8 @@ def private_parts_stay_private(path: Path, tree: ast.Module) -> Iterator[str]:
 
 RULES: dict[Rule, Sequence[str]] = {
     imports_point_one_way: LAYERS,
+    packages_of_assets_know_only_what_is_below: LAYERS,
+    shared_components_know_no_mechanism: LAYERS,
     mechanisms_touch_only_numbers: LAYERS,
     modules_open_with_a_docstring: LAYERS,
     sql_lies_in_its_own_files: LAYERS,
@@ -136,6 +186,27 @@ def test_the_deployment_keeps_the_rule(rule: Rule) -> None:
     assert broken(rule) == []
 
 
+def test_the_packages_of_mechanisms_are_these() -> None:
+    """A further mechanism is recognized by its method, so that the rules hold for it too."""
+    assert {"phsafe", "swapping", "topdown"} == MECHANISMS
+
+
+def test_no_two_packages_of_assets_import_each_other() -> None:
+    arrows: dict[str, set[str]] = {}
+    for path in modules(ROOT, ["assets"]):
+        own = path.parts[1] if len(path.parts) > 2 else path.stem
+        for name in imported(ast.parse((ROOT / path).read_text("utf-8"))):
+            layer, _, rest = name.partition(".")
+            if layer == "assets" and rest:
+                arrows.setdefault(own, set()).add(rest.split(".")[0])
+    for package, below in arrows.items():
+        reached, new = set(), below - {package}
+        while new:
+            reached |= new
+            new = set().union(*(arrows.get(each, set()) for each in new)) - reached
+        assert package not in reached, f"{package} imports itself by way of others"
+
+
 def test_there_are_modules_in_every_layer() -> None:
     assert {path.parts[0] for path in modules(ROOT)} == set(LAYERS)
 
@@ -147,6 +218,16 @@ def test_there_are_modules_in_every_layer() -> None:
         (imports_point_one_way, "mechanisms/deep/a.py", "import orchestration.definitions"),
         (imports_point_one_way, "resources/a.py", "import math, assets.release.draw as draw"),
         (imports_point_one_way, "assets/a.py", "def late():\n    from orchestration.definitions import defs"),
+        (packages_of_assets_know_only_what_is_below, "assets/charge/a.py", "from assets.swapping.cells import SWAPPED"),
+        (packages_of_assets_know_only_what_is_below, "assets/measurement/a.py", "import assets.phsafe.grid"),
+        (packages_of_assets_know_only_what_is_below, "assets/gates/a.py", "from mechanisms.topdown import design"),
+        (packages_of_assets_know_only_what_is_below, "assets/swapping/a.py", "from assets.phsafe.grid import grid"),
+        (packages_of_assets_know_only_what_is_below, "assets/phsafe/a.py", "from mechanisms.topdown import design"),
+        (packages_of_assets_know_only_what_is_below, "assets/release/a.py", "from assets.cef.asset import build_cef"),
+        (packages_of_assets_know_only_what_is_below, "assets/release/a.py", "from assets import charge"),
+        (packages_of_assets_know_only_what_is_below, "assets/conventions.py", "from assets.release import columns"),
+        (shared_components_know_no_mechanism, "orchestration/components/release.py", "import assets.swapping.method"),
+        (shared_components_know_no_mechanism, "orchestration/automation.py", "from mechanisms.phsafe import runs"),
         (mechanisms_touch_only_numbers, "mechanisms/a.py", "import duckdb"),
         (mechanisms_touch_only_numbers, "mechanisms/a.py", "def late():\n    import pandas as pd"),
         (mechanisms_touch_only_numbers, "mechanisms/a.py", "from dagster import asset"),

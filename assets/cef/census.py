@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from assets.release.columns import Column, RecordTable
 from assets.release.dataset import DatasetDeclaration
 from assets.release.structure import Rule, Structure
-from mechanisms.phsafe.runs import STATES
 from mechanisms.races import RACE_COMBINATIONS, race_label
+from mechanisms.states import STATES
 
 RACES = {f"{number:02}": race_label(races) for number, races in enumerate(RACE_COMBINATIONS, 1)}
 """The 63 race codes: six races, then their combinations, those of two first."""

@@ -20,7 +20,7 @@ from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_v
 from assets.cef.census import CensusDeclaration, census_persons, census_units
 from assets.release.columns import RecordTable
 from assets.release.dataset import Reader
-from mechanisms.phsafe.runs import STATES
+from mechanisms.states import STATES
 from resources.statements import Fragment, statement
 from resources.warehouse import Session
 

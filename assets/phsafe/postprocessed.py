@@ -13,8 +13,9 @@ from assets.phsafe.estimates import estimates
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import ESTIMATES, NATION, exact_table, file_statement, measured_files, table_recipes
 from assets.tabulation.asset import build_tables
-from mechanisms.phsafe.runs import ITERATIONS, NATION_ID, STATES
+from mechanisms.phsafe.runs import ITERATIONS, NATION_ID
 from mechanisms.phsafe.tables import SHELL
+from mechanisms.states import STATES
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse

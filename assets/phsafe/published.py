@@ -8,8 +8,9 @@ from assets.phsafe.parameters import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import finished_table, measured_files, measured_table
 from assets.release.published import PublishedColumn, PublishedTable
-from mechanisms.phsafe.runs import ITERATIONS, NATION_ID, STATES
+from mechanisms.phsafe.runs import ITERATIONS, NATION_ID
 from mechanisms.phsafe.tables import SHELL, Shell
+from mechanisms.states import STATES
 
 PIPE = "|"
 

@@ -14,7 +14,8 @@ from mechanisms.accounting.rounding import decimal_text
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.phsafe.design import MECHANISM, VERSION, PHSafeDesign
 from mechanisms.phsafe.margins import Noise
-from mechanisms.phsafe.runs import STATES, Geography
+from mechanisms.phsafe.runs import Geography
+from mechanisms.states import STATES
 
 PLACES = 4
 

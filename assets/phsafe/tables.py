@@ -8,8 +8,9 @@ import pyarrow as pa
 from assets.measurement.method import MEASUREMENTS
 from assets.phsafe.release import PHSafeRelease
 from mechanisms.phsafe.design import PHSafeDesign
-from mechanisms.phsafe.runs import DERIVED, ITERATIONS, RUN, STATES
+from mechanisms.phsafe.runs import DERIVED, ITERATIONS, RUN
 from mechanisms.phsafe.tables import FILES, SHELL
+from mechanisms.states import STATES
 from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 

@@ -24,9 +24,10 @@ from typing import Any, NamedTuple
 from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.specification import BOUNDED, UNBOUNDED, Flavor, Line, Specification
 from mechanisms.phsafe.margins import Noise
-from mechanisms.phsafe.runs import PUERTO_RICO, RUN, RUNS, STATES, Geography, Iterations, Level, Run
+from mechanisms.phsafe.runs import RUN, RUNS, Geography, Iterations, Level, Run
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.states import PUERTO_RICO, STATES
 
 BOUNDED_FACTOR = 2
 """What a budget for unbounded neighbors is multiplied by for bounded ones, ρ and ε alike."""

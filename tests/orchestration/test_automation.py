@@ -11,21 +11,12 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from assets.swapping.swapped import build_swapped
-from assets.swapping.tabulated import build_tables
 
-from assets.cef.asset import build_cef
-from assets.charge.asset import build_charge
-from assets.gates.asset import build_gates
-from assets.ledger.asset import build_composition, build_composition_checks, build_ledger
-from assets.publication.asset import build_publication
-from assets.swapping.invariants import build_invariants
-from assets.swapping.method import Swapping
+from assets.gates.shared import all_gates
 from assets.swapping.release import SwappingRelease
-from assets.swapping.utility import build_utility
-from orchestration.automation import release_job, release_schedule, source_sensor
+from orchestration.automation import source_sensor
 from resources.custody import Custody
-from tests.deployments import households, members, small_dataset, small_release, write_csv
+from tests.deployments import Deployment, deploy, households, members, small_dataset, small_release, write_csv
 
 
 @pytest.fixture
@@ -33,7 +24,8 @@ def release(tmp_path: Path) -> SwappingRelease:
     """A release of households with persons, whose two source files are there."""
     write_csv(tmp_path / "units.csv", households(20))
     write_csv(tmp_path / "persons.csv", members(households(20)))
-    return small_release(small_dataset(tmp_path, with_persons=True), tmp_path)
+    dataset = small_dataset(tmp_path, with_persons=True)
+    return small_release(dataset).release(dataset, tmp_path / "published")
 
 
 class Watch:
@@ -202,51 +194,33 @@ def test_cursor_and_run_key_say_nothing_of_size_or_time(watch: Watch, tmp_path: 
         assert with_key in kept, "who has the custody's key can tell, and computes it this way"
 
 
-def deployment_of(root: Path) -> tuple[dg.Definitions, SwappingRelease, Any]:
-    """Two releases of one dataset, with the first one's job."""
+def deployment_of(root: Path) -> Deployment[Any]:
+    """Two releases of one dataset; the first has a schedule, and its source is watched."""
     write_csv(root / "units.csv", households(20))
     dataset = small_dataset(root)
-    one, other = small_release(dataset, root), small_release(dataset, root, name="again")
-    cef, *checks = build_cef(dataset, root)
-    assets = [build(release) for release in (one, other) for build in (build_invariants, build_tables)]
-    methods = Swapping(one), Swapping(other)
-    gates = [gate for method in methods for gate in build_gates(method)]
-    assets += [build(method) for method in methods for build in (build_charge, build_swapped, build_publication)]
-    utility = [asset for release in (one, other) for asset in build_utility(release)]
-    ledger = build_ledger(
-        [release.key("charge") for release in (one, other)], [release.key("swapped") for release in (one, other)]
-    )
-    custody = Custody(folder=str(root / "custody"))
-    definitions = dg.Definitions(
-        assets=[cef, *assets, *utility, ledger, build_composition(dataset)],
-        asset_checks=[*checks, *build_composition_checks(dataset), *gates],
-        schedules=[release_schedule(one, "30 4 * * 1")],
-        sensors=[source_sensor(one, root)],
-        resources={name: dg.ResourceDefinition.none_resource() for name in ("warehouse", "ledger")}
-        | {"custody": custody},
-    )
-    return dg.Definitions.merge(definitions, release_job(one)), one, other
+    watched = small_release(dataset, schedule="30 4 * * 1", watch_source=True)
+    return deploy(root, dataset, watched, small_release(dataset, name="again"))
 
 
 def test_a_release_job_makes_its_release_and_what_it_shares_and_no_other_release(tmp_path: Path) -> None:
-    definitions, release, _ = deployment_of(tmp_path)
-    layer = definitions.resolve_job_def("village__counties").asset_layer
+    deployment = deployment_of(tmp_path)
+    layer = deployment.definitions.resolve_job_def("village__counties").asset_layer
     stages = ("invariants", "charge", "swapped", "tables", "utility", "publication")
     shared = {dg.AssetKey(["village", "cef"]), dg.AssetKey(["ledger"]), dg.AssetKey(["village", "composition"])}
-    assert layer.executable_asset_keys == {release.key(stage) for stage in stages} | shared
+    assert layer.executable_asset_keys == {deployment.release.key(stage) for stage in stages} | shared
 
 
 def test_the_job_carries_every_check_of_its_assets_and_none_of_another_release(tmp_path: Path) -> None:
-    definitions, release, _ = deployment_of(tmp_path)
-    checks = {f"{gate.stage}_{gate.name}" for gate in Swapping(release).gates()} | {"tables_confidentiality"}
-    steps = {node.name for node in definitions.resolve_job_def("village__counties").nodes}
+    deployment = deployment_of(tmp_path)
+    checks = {f"{gate.stage}_{gate.name}" for gate in all_gates(deployment.context.method)}
+    steps = {node.name for node in deployment.definitions.resolve_job_def("village__counties").nodes}
     for check in checks:
         assert any(step.endswith(f"__{check}") for step in steps), check
     assert not any("again" in step for step in steps)
 
 
 def test_the_schedule_is_on_with_its_cron_expression_and_launches_the_job(tmp_path: Path) -> None:
-    definitions, _, _ = deployment_of(tmp_path)
+    definitions = deployment_of(tmp_path).definitions
     schedule = definitions.resolve_schedule_def("village__counties__schedule")
     assert schedule.cron_schedule == "30 4 * * 1"
     assert schedule.job_name == "village__counties"
@@ -254,7 +228,7 @@ def test_the_schedule_is_on_with_its_cron_expression_and_launches_the_job(tmp_pa
 
 
 def test_the_sensor_is_on_and_launches_the_job(tmp_path: Path) -> None:
-    definitions, _, _ = deployment_of(tmp_path)
+    definitions = deployment_of(tmp_path).definitions
     sensor = definitions.resolve_sensor_def("village__counties__source")
     assert sensor.job_name == "village__counties"
     assert sensor.default_status is dg.DefaultSensorStatus.RUNNING

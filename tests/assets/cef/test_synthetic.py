@@ -21,7 +21,7 @@ from assets.cef.sample import main, write_sample
 from assets.cef.synthetic import STATES_2020, SyntheticPopulation, synthetic_census, write
 from assets.cef.validation import cef_problems, structure_findings, structure_offenders
 from assets.release.dataset import DatasetDeclaration
-from mechanisms.phsafe.runs import STATES
+from mechanisms.states import STATES
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse

@@ -26,7 +26,8 @@ from assets.phsafe.planning import GRID, Plan, PlannedRun, parameters, planned_d
 from assets.release.release import Release
 from mechanisms.phsafe.design import PHSafeDesign, RunDesign, production
 from mechanisms.phsafe.margins import Noise
-from mechanisms.phsafe.runs import PUERTO_RICO, RUN, STATES
+from mechanisms.phsafe.runs import RUN
+from mechanisms.states import PUERTO_RICO, STATES
 from resources.custody import CustodyMode
 from resources.statements import Zone
 from resources.warehouse import Warehouse

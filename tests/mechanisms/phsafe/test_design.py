@@ -25,9 +25,10 @@ from mechanisms.phsafe.design import (
     run_design,
 )
 from mechanisms.phsafe.margins import Noise
-from mechanisms.phsafe.runs import LEVELS, PUERTO_RICO, RUN, RUNS, STATES
+from mechanisms.phsafe.runs import LEVELS, RUN, RUNS
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.states import PUERTO_RICO, STATES
 
 STATES_AND_DC = tuple(code for code in STATES if code != PUERTO_RICO)
 LEVEL = {level.name: level for level in LEVELS}
