@@ -37,6 +37,9 @@ def told(cache: Path, *arguments: str) -> list[str]:
     return json.loads(ended.stdout.splitlines()[-1])
 
 
+pytestmark = pytest.mark.deep
+
+
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
