@@ -1,7 +1,7 @@
 """The stages of PHSafe from the CEF to settled noisy measurements, at four sizes of a synthetic census.
 
-Here belongs the measurement. The stages are the ones that the assets run, with the production parameters: truncated
-join with its report, exact counts, charge and draw, the ledger included.
+The stages are those that the assets run, with the parameters of production: truncated join with its report, exact
+counts, charge and draw, the ledger included.
 """
 
 import shutil
@@ -9,13 +9,11 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from assets.phsafe.draw import COUNTS_VERSION
-from assets.phsafe.measurements import counts_version, write_exact_counts, write_join
-
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.cef.synthetic import write as write_census
 from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
+from assets.phsafe.joined import write_join
 from assets.phsafe.method import PHSafeMethod
 from assets.release.draw import publish_version
 from benchmarks.processes import measured
@@ -80,9 +78,10 @@ def stages(home: str, households: int, run: int) -> None:
         with session.transaction():
             write_join(session, release)
         with session.transaction():
-            write_exact_counts(session, release)
-        version = counts_version(session, release, custody)
-    publish_version(warehouse, release.public(COUNTS_VERSION), version)
+            for table, (name, values, names) in method.counts_recipes(session).items():
+                session.create(table, name, values, **names)
+        version = method.counts_version(session, custody)
+    publish_version(warehouse, method.version_table, version)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = method.describe(session, custody)
     reserve(release, draw, custody, ledger)

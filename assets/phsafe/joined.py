@@ -39,7 +39,7 @@ def build_truncated_join(release: PHSafeRelease) -> dg.AssetsDefinition:
     def truncated_join(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
             with session.transaction():
-                _write(session, release)
+                write_join(session, release)
             version = session.content_version([release.confidential(JOINED)], custody.version_key())
             metadata = _shown_if_synthetic(session, release, release.confidential(REPORT))
             schema = table_schema(session.columns(release.confidential(JOINED)))
@@ -55,7 +55,8 @@ def _truncation(release: PHSafeRelease) -> dict[str, int | None]:
     return {run.name: release.design.truncation(run) for run, _, _ in release.design.released}
 
 
-def _write(session: Session, release: PHSafeRelease) -> None:
+def write_join(session: Session, release: PHSafeRelease) -> None:
+    """Write the truncated join, counted, and what truncation leaves out."""
     name, values, names = join_recipe(session, release)
     session.create(release.confidential(JOINED), name, values, **names)
     report, thresholds = release.confidential(REPORT), _truncation(release)

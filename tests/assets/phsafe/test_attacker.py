@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from assets.phsafe.measurements import COUNTS, JOINED, REPORT, in_order
-from assets.phsafe.noise import measurements_version
+from assets.measurement.grid import in_order
+from assets.measurement.method import COUNTS, NoisyCounts
+from assets.phsafe.joined import JOINED, REPORT
 from assets.phsafe.release import PHSafeRelease
 from resources.custody import canonical
 from resources.statements import Zone
@@ -83,19 +84,20 @@ def candidates(tmp_path_factory: pytest.TempPathFactory) -> list[PHSafeDeploymen
 
 def guesses(deployment: PHSafeDeployment, version_keys: Sequence[bytes | None]) -> Iterator[str]:
     """Every hash he tries, of a deployment of his own whose records are the guess."""
-    release = deployment.release
+    release, method, custody = deployment.release, deployment.context.method, deployment.context.custody
+    assert isinstance(method, NoisyCounts)
     for path in (deployment.root / name for name in ("persons.csv", "units.csv")):
         text = path.read_bytes()
         for content in (text, text.strip(), text.replace(b"\r\n", b"\n")):
             yield from plainly_hashed(content)
     tables = [release.confidential(name) for name in (JOINED, COUNTS, REPORT)]
-    with deployment.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+    with deployment.context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         for key in version_keys:
             yield session.content_version(list(release.dataset.cef_tables()), key)
             yield session.content_version(tables, key)
             yield from (session.content_version([table], key) for table in tables)
+        yield method.version_of(method.describe(session, custody), method.exact(session))
         counts = in_order(session, release.confidential(COUNTS))
-    yield measurements_version(counts)
     values = counts["count"].to_numpy()
     yield from plainly_hashed(values.tobytes())
     for content in (canonical(values.tolist()), str(values.tolist()).encode(), json.dumps(counts.to_pylist()).encode()):

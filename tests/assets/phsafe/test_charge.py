@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assets.phsafe import measurements as measuring
+from assets.charge import drawing
+from assets.measurement import method as measuring
 from assets.phsafe.release import PHSafeRelease
 from assets.release.release import DeclarationError
 from mechanisms.accounting.zcdp import ConcentratedLoss
@@ -325,7 +326,7 @@ def dies(*_: Any, **__: Any) -> None:
 
 @pytest.mark.parametrize(
     ("custody", "place", "name"),
-    [("escrowed", measuring, "measured"), ("ephemeral", measuring, "draw_noise"), ("ephemeral", Ledger, "settle")],
+    [("escrowed", drawing, "label_drawn"), ("ephemeral", measuring, "Noise"), ("ephemeral", Ledger, "settle")],
     ids=["once it is drawn", "before it is drawn", "before it is settled"],
 )
 def test_a_run_that_dies_between_charge_and_settlement_is_taken_up_with_the_same_noise(

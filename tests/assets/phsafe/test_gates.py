@@ -1,8 +1,8 @@
-"""The gates of an S-DHC release: what is altered by hand, or drawn by a wrong mechanism, is told and not published.
+"""The gates of an S-DHC release: they find what was altered by hand or drawn by a wrong mechanism, and block it.
 
-A release is published once. Every test alters its stored tables with DuckDB itself, past every safeguard, and asks
-every promise; then the publication alone is made again. Afterwards the deployment's files are put back. Wrong
-mechanisms are put in place of the right one, and a new release is run.
+A release is published once. Every test alters its stored tables with DuckDB itself, past every safeguard, and evaluates
+every gate; then it makes the publication alone again. Afterwards the deployment's files are put back. Other tests put a
+wrong mechanism in place of the right one and run a new release.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,15 +15,21 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from assets.charge import drawing
 from assets.gates.shared import all_gates
-from assets.phsafe import counts
-from assets.phsafe import measurements as stage
+from assets.measurement.grid import GridCounts, in_order
+from assets.measurement.method import Batch
+from assets.phsafe import joined
+from assets.phsafe.method import PHSafeMethod
 from assets.phsafe.release import PHSafeRelease
-from mechanisms.phsafe.design import PHSafeDesign
+from assets.release.draw import Draw, Inputs
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.noise import Distribution
 from mechanisms.sampling.reader import WordSource
 from mechanisms.sampling.stream import RandomStream
-from resources.custody import CustodyMode
+from resources.custody import Custody, CustodyMode
+from resources.ledger import Ledger
+from resources.warehouse import Recipe, Session
 from tests.deployments import Deployment, refuses_to_publish
 from tests.gates import Tampering, broken, executes, in_confidence, keep, put_back
 from tests.phsafe_deployments import FEW, TO_PUBLICATION, phsafe_deployment
@@ -79,16 +85,16 @@ def ephemeral(kept_ephemeral: PHSafeDeployment) -> Iterator[PHSafeDeployment]:
 
 
 DRAW = {"replay", "settled"}
-TABLES = {"estimates_of_the_measurements", "tables_of_the_estimates"}
+TABLES = {"estimates_of_the_measurements", "tables_as_made"}
 
 
 @dataclass(frozen=True)
 class Broken:
-    """What somebody alters, and the promises that this breaks: exactly these."""
+    """What somebody alters, and the gates that fail then: exactly these."""
 
     name: str
     alter: Tampering
-    promises: set[str]
+    gates: set[str]
     says: str = ""
 
 
@@ -108,17 +114,17 @@ BROKEN = [
     Broken(
         "the truncated join",
         in_confidence(f"UPDATE {CONFIDENTIAL}.truncated_join SET count = count + 1 WHERE rowid = 0"),
-        {"join_of_the_cef", "counts_of_the_join"},
+        {"join_of_the_cef", "counts_exact"},
     ),
     Broken(
         "a count",
         in_confidence(f"UPDATE {CONFIDENTIAL}.counts SET count = count + 1 WHERE draw_order = 3"),
-        {"counts_of_the_join", "counts_as_charged", "noise_as_declared", "replay"},
+        {"counts_exact", "counts_as_charged", "replay"},
     ),
     Broken(
         "a cell not counted",
         in_confidence(f"DELETE FROM {CONFIDENTIAL}.counts WHERE draw_order = 40"),
-        {"counts_of_the_join", "grid_complete", "counts_as_charged", "noise_as_declared", "replay"},
+        {"counts_exact", "grid_complete", "counts_as_charged", "noise_as_declared", "replay"},
     ),
     Broken(
         "the version of the counts",
@@ -128,17 +134,17 @@ BROKEN = [
     Broken(
         "a measurement",
         executes("UPDATE noisy_measurements SET count = count + 1 WHERE run = 'PH2' AND data_cell = 3"),
-        {"noise_as_declared", *DRAW, *TABLES},
+        {*DRAW, *TABLES},
     ),
     Broken(
         "a measurement left out",
         executes("DELETE FROM noisy_measurements WHERE run = 'PH2' AND data_cell = 13 AND region_id = '44'"),
-        {"measured_grid", "noise_as_declared", *DRAW, *TABLES, "variance_as_declared"},
+        {"measured_once", "noise_as_declared", *DRAW, *TABLES},
     ),
     Broken(
         "a distribution",
         executes("UPDATE noisy_measurements SET noise_distribution = 'Discrete Laplace' WHERE run = 'PH1_denom'"),
-        {"variance_as_declared", *DRAW, "tables_of_the_estimates"},
+        {"measured_once", "noise_as_declared", *DRAW, *TABLES},
     ),
     Broken("the label of another draw", executes("UPDATE draw SET draw_id = repeat('ab', 32)"), DRAW),
     Broken(
@@ -149,17 +155,17 @@ BROKEN = [
     Broken(
         "a negative finished table",
         executes("UPDATE finished_ph2 SET lower = -1 WHERE cell = 4"),
-        {"tables_of_the_estimates", "finished_tables_plausible"},
+        {"tables_as_made", "finished_tables_plausible"},
     ),
     Broken(
         "a file of measurements",
         executes("UPDATE measured_ph2 SET COUNT = COUNT + 1 WHERE PH2_DATA_CELL = 3"),
-        {"tables_of_the_estimates"},
+        {"tables_as_made"},
     ),
     Broken(
         "the variance of a derived file",
         executes("UPDATE measured_ph8_num SET VARIANCE = VARIANCE / 2 WHERE PH8_NUM_DATA_CELL = 2"),
-        {"tables_of_the_estimates", "derived_files"},
+        {"tables_as_made", "derived_files"},
     ),
     Broken(
         "the parameters",
@@ -169,16 +175,16 @@ BROKEN = [
     Broken(
         "a charge made smaller",
         executes("UPDATE ledger.entries SET specification = replace(specification, '11/10', '1/10')", zone="ledger"),
-        {"charge_present", "noise_as_declared", *DRAW, "within_cap", "ledger_intact"},
+        {"charge_present", *DRAW, "within_cap", "ledger_intact"},
         says="the ledger is not intact",
     ),
 ]
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: case.name)
-def test_what_is_altered_by_hand_breaks_its_promises_and_no_others(escrowed: PHSafeDeployment, case: Broken) -> None:
+def test_what_is_altered_by_hand_fails_its_gates_and_no_others(escrowed: PHSafeDeployment, case: Broken) -> None:
     case.alter(escrowed)
-    assert broken(escrowed) == case.promises
+    assert broken(escrowed) == case.gates
 
 
 ONE_OF_SOME_STAGES = {
@@ -194,12 +200,12 @@ ONE_OF_SOME_STAGES = {
 @pytest.mark.parametrize(
     "case", [case for case in BROKEN if case.name in ONE_OF_SOME_STAGES], ids=lambda case: case.name
 )
-def test_what_breaks_a_promise_is_not_published(escrowed: PHSafeDeployment, case: Broken) -> None:
+def test_what_fails_a_gate_is_not_published(escrowed: PHSafeDeployment, case: Broken) -> None:
     case.alter(escrowed)
-    refuses_to_publish(escrowed, case.promises, case.says)
+    refuses_to_publish(escrowed, case.gates, case.says)
 
 
-def test_every_promise_is_a_blocking_check_that_one_of_these_breaks(escrowed: PHSafeDeployment) -> None:
+def test_every_gate_is_a_blocking_check_that_one_of_these_fails(escrowed: PHSafeDeployment) -> None:
     """`confidentiality` has a module of its own."""
     graph, names = escrowed.definitions.resolve_asset_graph(), set()
     for gate in all_gates(escrowed.context.method):
@@ -207,14 +213,14 @@ def test_every_promise_is_a_blocking_check_that_one_of_these_breaks(escrowed: PH
         assert key.asset_key.path[-1] == gate.stage
         assert graph.get(key).blocking
         names.add(gate.name)
-    assert names - {"confidentiality"} == set().union(*(case.promises for case in BROKEN))
+    assert names - {"confidentiality"} == set().union(*(case.gates for case in BROKEN))
     assert escrowed.failed_checks() == set()
 
 
 def test_tables_made_anew_from_altered_measurements_do_not_pass_either(escrowed: PHSafeDeployment) -> None:
     """All tables agree with each other: only the ledger and the draw's own noise can tell."""
     executes("UPDATE noisy_measurements SET count = count + 1 WHERE run = 'PH7'")(escrowed)
-    refuses_to_publish(escrowed, {*DRAW, "noise_as_declared"}, "", "postprocessed", "tables", "publication")
+    refuses_to_publish(escrowed, DRAW, "", "postprocessed", "tables", "publication")
 
 
 def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: PHSafeDeployment) -> None:
@@ -234,7 +240,7 @@ def test_without_a_replay_noise_that_was_left_out_is_told_by_its_distribution(ep
             """
         )
     assert {"noise_as_declared", "settled"} <= broken(ephemeral)
-    assert "variance_as_declared" not in broken(ephemeral)
+    assert "measured_once" not in broken(ephemeral)
 
 
 def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephemeral: PHSafeDeployment) -> None:
@@ -244,14 +250,15 @@ def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephe
 
 
 @pytest.mark.parametrize(
-    ("changes", "promises"),
+    ("changes", "gates"),
     [
         ({"dataset": {"cap": {"rho": 1}}}, {"within_cap"}),
         (
             {"runs": RUNS | {"PH2": {"truncation": 3, "budget": {"state_*": "1/20"}}}},
             {
                 "charge_present",
-                "variance_as_declared",
+                "measured_once",
+                "noise_as_declared",
                 *DRAW,
                 "estimates_of_the_measurements",
                 "parameters_as_declared",
@@ -261,11 +268,11 @@ def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephe
     ids=["cap", "budget"],
 )
 def test_what_is_declared_afterwards_is_not_what_was_published(
-    escrowed: PHSafeDeployment, changes: dict[str, Any], promises: set[str]
+    escrowed: PHSafeDeployment, changes: dict[str, Any], gates: set[str]
 ) -> None:
     deployment = phsafe_deployment(escrowed.root, **({"runs": RUNS} | changes))
-    assert broken(deployment) == promises
-    refuses_to_publish(deployment, promises, "")
+    assert broken(deployment) == gates
+    refuses_to_publish(deployment, gates, "")
 
 
 def test_a_deployment_with_a_leak_in_it_does_not_publish(escrowed: PHSafeDeployment) -> None:
@@ -295,85 +302,83 @@ def test_a_whole_run_puts_right_what_was_altered(escrowed: PHSafeDeployment) -> 
 
 # Wrong mechanisms
 
-Noise = NDArray[np.int64]
+Numbers = NDArray[np.int64]
 right_sample = DiscreteGaussian.sample
 
 
-def no_noise(noise: DiscreteGaussian, count: int, stream: WordSource) -> Noise:
+def no_noise(noise: DiscreteGaussian, count: int, stream: WordSource) -> Numbers:
     return np.zeros(count, np.int64)
 
 
-def noise_twice_as_wide(noise: DiscreteGaussian, count: int, stream: WordSource) -> Noise:
+def noise_twice_as_wide(noise: DiscreteGaussian, count: int, stream: WordSource) -> Numbers:
     return right_sample(DiscreteGaussian(4 * noise.variance), count, stream)
 
 
 @pytest.mark.parametrize("wrong", [no_noise, noise_twice_as_wide])
 def test_a_wrong_sampler_is_stopped_by_the_distribution_of_its_noise(
-    wrong: Callable[[DiscreteGaussian, int, WordSource], Noise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wrong: Callable[[DiscreteGaussian, int, WordSource], Numbers], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The gate draws again with the same sampler, so that only chi-square can tell; of production, 766 measurements."""
     monkeypatch.setattr(DiscreteGaussian, "sample", wrong)
     stopped(phsafe_deployment(tmp_path), "noisy_measurements", {"noise_as_declared"})
 
 
-def noise_shared_by_levels(design: PHSafeDesign, key: bytes) -> Noise:
-    return np.concatenate(
-        [
-            design.noise_of(run, level).sample(
-                design.groups(level) * len(run.cells), RandomStream(key, f"PHSafe {run.name}")
-            )
-            for run, level, _ in design.released
-        ]
-    )
+def noise_shared_by_levels(query: str, distribution: Distribution, count: int, key: bytes) -> Numbers:
+    run, _ = query.split()
+    return distribution.sample(count, RandomStream(key, f"PHSafe {run}"))
 
 
-def rounded_continuous_noise(design: PHSafeDesign, key: bytes) -> Noise:
-    random = np.random.default_rng(list(key))
-    return np.concatenate(
-        [
-            np.rint(
-                random.normal(
-                    0, float(design.noise_of(run, level).variance) ** 0.5, design.groups(level) * len(run.cells)
-                )
-            ).astype(np.int64)
-            for run, level, _ in design.released
-        ]
-    )
+def rounded_continuous_noise(query: str, distribution: Distribution, count: int, key: bytes) -> Numbers:
+    random = np.random.default_rng([*key, *query.encode()])
+    return np.rint(random.normal(0, float(distribution.exact_variance) ** 0.5, count)).astype(np.int64)
 
 
 @pytest.mark.parametrize("wrong", [noise_shared_by_levels, rounded_continuous_noise])
 def test_noise_that_is_not_the_draws_is_stopped_by_drawing_again(
-    wrong: Callable[[PHSafeDesign, bytes], Noise], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wrong: Callable[[str, Distribution, int, bytes], Numbers], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of either no statistic of one release could tell; the noise is known from the draw's key, cell by cell."""
-    monkeypatch.setattr(stage, "draw_noise", wrong)
-    stopped(phsafe_deployment(tmp_path, runs=FEW), "noisy_measurements", {"noise_as_declared"})
+    """Of either no statistic of one release could tell. The stage draws wrongly; the gate draws from the same key."""
+
+    def make(
+        method: PHSafeMethod, session: Session, draw: Draw[Inputs], custody: Custody, ledger: Ledger
+    ) -> list[Batch]:
+        key, noise = custody.open_key(draw.draw_id, method.release.custody), method.distributions()
+        return [
+            replace(exact, values=exact.values + wrong(exact.query, noise[exact.query], len(exact.values), key))
+            for exact in method.exact(session)
+        ]
+
+    monkeypatch.setattr(drawing, "make_again", make)
+    stopped(phsafe_deployment(tmp_path, runs=FEW), "noisy_measurements", {"replay"})
 
 
-def variance_of_the_parameter(counts: pa.Table, design: PHSafeDesign, noise: Noise) -> pa.Table:
-    """Discrete Gaussians are published as if they had the variance of the continuous ones, or another altogether."""
-    table = stage_measured(counts, design, noise)
+right_store = GridCounts.store
+
+
+def store_one_variance(method: PHSafeMethod, session: Session, batches: Iterator[Batch]) -> None:
+    """All measurements state the variance of the first."""
+    right_store(method, session, batches)
+    table = in_order(session, method.measurements_table)
     place = table.schema.get_field_index("variance")
-    return table.set_column(place, "variance", pa.chunked_array([pa.repeat(table["variance"][0], len(table))]))
-
-
-stage_measured = stage.measured
+    table = table.set_column(place, "variance", pa.chunked_array([pa.repeat(table["variance"][0], len(table))]))
+    session.create(method.measurements_table, "warehouse/all", source=session.register("wrong", table))
 
 
 def test_a_variance_that_is_not_the_noises_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "measured", variance_of_the_parameter)
-    stopped(phsafe_deployment(tmp_path, runs=FEW), "noisy_measurements", {"variance_as_declared"})
+    """Measurements that state another variance are not those that are declared, whatever is asked of them."""
+    monkeypatch.setattr(GridCounts, "store", store_one_variance)
+    deployment = phsafe_deployment(tmp_path, runs=FEW)
+    stopped(deployment, "noisy_measurements", {"measured_once", "noise_as_declared", *DRAW})
 
 
 def test_a_region_left_out_is_stopped_before_it_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of the same counts made again by the gate: what cells there are to be follows from the declaration."""
-    right = counts.grid_counts
-    for module in (counts, stage):
-        monkeypatch.setattr(
-            module,
-            "grid_counts",
-            lambda session, joined, states, released: right(session, joined, states[:1], released),
-        )
+    right = joined.grid_counts
+    monkeypatch.setattr(
+        joined,
+        "grid_counts",
+        lambda session, table, states, released: right(session, table, states[:1], released),
+    )
     deployment = phsafe_deployment(tmp_path, runs=FEW)
     stopped(deployment, "counts", {"grid_complete"})
     assert deployment.ledger == ()
@@ -382,13 +387,14 @@ def test_a_region_left_out_is_stopped_before_it_is_charged(tmp_path: Path, monke
 def test_a_join_without_truncation_is_stopped_before_it_is_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = stage.write_join
+    """The stage joins wrongly; the gate joins as it should."""
+    right = joined.join_recipe
 
-    def untruncated(session: Any, release: PHSafeRelease) -> None:
+    def untruncated(session: Session, release: PHSafeRelease) -> Recipe:
         runs = {name: replace(run, truncation=run.truncation and 99_999) for name, run in release.design.runs.items()}
-        right(session, replace(release, design=replace(release.design, runs=runs)))
+        return right(session, replace(release, design=replace(release.design, runs=runs)))
 
-    monkeypatch.setattr("assets.phsafe.measured.write_join", untruncated)
+    monkeypatch.setattr(joined, "join_recipe", untruncated)
     deployment = phsafe_deployment(tmp_path, runs=FEW)
     stopped(deployment, "truncated_join", {"join_of_the_cef"})
     assert deployment.ledger == ()
