@@ -1,7 +1,7 @@
 """A small deployment with an S-DHC release by PHSafe, on a census in the production layout.
 
-Here belongs what the tests of S-DHC releases build on. The graph is the one that the components make of their
-declarations, so what is tested is what a deployment runs; `deployment` has the rest.
+The components build the graph from their declarations, so that tests run what a deployment runs. `deployments` has what
+the tests of all mechanisms share.
 """
 
 import csv

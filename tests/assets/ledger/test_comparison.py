@@ -1,5 +1,5 @@
-"""A dataset's releases side by side: every charge in its place, nothing added that does not compose, and all in one
-picture that can be read.
+"""A dataset's releases side by side: every charge in its place, no sum of what does not compose, and one picture of it
+all that can be read.
 """
 
 import struct
@@ -454,7 +454,7 @@ def test_the_same_comparison_gives_the_same_png_of_1080_pixels_width() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "room", "lines"),
+    ("text", "width", "lines"),
     [
         ("", 1.0, [""]),
         ("a b", 0.01, ["a", "b"]),
@@ -462,14 +462,14 @@ def test_the_same_comparison_gives_the_same_png_of_1080_pixels_width() -> None:
         ("one two", 5.0, ["one two"]),
     ],
 )
-def test_lines_are_broken_at_spaces_then_after_underscores(text: str, room: float, lines: Sequence[str]) -> None:
-    assert Sheet().broken(text, 9.5, room) == lines
+def test_lines_are_broken_at_spaces_then_after_underscores(text: str, width: float, lines: Sequence[str]) -> None:
+    assert Sheet().broken(text, 9.5, width) == lines
 
 
 def test_no_letter_is_lost_in_breaking_lines() -> None:
     sheet = Sheet()
-    for room in (0.05, 0.3, 0.9, 2.0):
+    for width in (0.05, 0.3, 0.9, 2.0):
         for text in (LONG, *SWAPPED.flavor.multiverse):
-            lines = sheet.broken(text, 8.5, room)
+            lines = sheet.broken(text, 8.5, width)
             assert "".join(lines).replace(" ", "") == text.replace(" ", "")
-            assert all(sheet.width(line, 8.5) <= room or len(line) == 1 for line in lines)
+            assert all(sheet.width(line, 8.5) <= width or len(line) == 1 for line in lines)

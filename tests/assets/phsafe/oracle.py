@@ -1,7 +1,7 @@
 """What PHSafe counts, said again in plain Python, and small censuses to hold the SQL against it.
 
-Here belongs what the tests of the measurement's counts build on. The oracle reads the run table row by row and
-record by record; it shares nothing with the SQL but the text that a person's digest is taken of.
+The oracle reads the run table row by row and record by record. It shares nothing with the SQL but the text that a
+person's digest is taken of.
 """
 
 from collections import Counter, defaultdict

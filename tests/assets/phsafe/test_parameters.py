@@ -111,6 +111,12 @@ def production_planner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pla
         yield ready
 
 
+@pytest.fixture(scope="module")
+def answered(production_planner: Planner) -> dict[str, Any]:
+    """The metadata of a run without a plan."""
+    return production_planner.answered()
+
+
 def test_the_stored_parameters_are_the_production_table_with_its_margins(production_planner: Planner) -> None:
     rows = {(row["run"], row["level"]): row for row in production_planner.table(PARAMETERS)}
     assert len(rows) == len(PRODUCTION)
@@ -148,15 +154,14 @@ def test_the_grid_answers_the_other_way_for_every_run(production_planner: Planne
         assert budgets[published["run"], int(published["moe_target"])] == Fraction(published["rho_unbounded"])
 
 
-def test_the_totals_are_in_the_metadata_with_both_conversions(production_planner: Planner) -> None:
-    metadata = production_planner.answered()
-    assert metadata["unbounded ρ"].startswith("1.257281 ")
-    assert metadata["bounded ρ"].startswith("2.514562 ")
-    assert metadata["bounded (ε, δ) by Canonne, Kamath and Steinke"] == "ε = 16.9802 at δ = 1e-10"
-    assert metadata["bounded (ε, δ) by Bun and Steinke"] == "ε = 17.7330 at δ = 1e-10"
-    assert metadata["dagster/row_count"] == 46
-    assert metadata["parameters"].count("\n") == 47
-    assert "plan" not in metadata
+def test_the_totals_are_in_the_metadata_with_both_conversions(answered: dict[str, Any]) -> None:
+    assert answered["unbounded ρ"].startswith("1.257281 ")
+    assert answered["bounded ρ"].startswith("2.514562 ")
+    assert answered["bounded (ε, δ) by Canonne, Kamath and Steinke"] == "ε = 16.9802 at δ = 1e-10"
+    assert answered["bounded (ε, δ) by Bun and Steinke"] == "ε = 17.7330 at δ = 1e-10"
+    assert answered["dagster/row_count"] == 46
+    assert answered["parameters"].count("\n") == 47
+    assert "plan" not in answered
 
 
 def _png(metadata: dict[str, Any]) -> bytes:
@@ -164,14 +169,15 @@ def _png(metadata: dict[str, Any]) -> bytes:
     return b64decode(encoded.rstrip(")"))
 
 
-def test_the_chart_is_a_png_of_the_width_of_all_others(production_planner: Planner) -> None:
-    png = _png(production_planner.answered())
+def test_the_chart_is_a_png_of_the_width_of_all_others(answered: dict[str, Any]) -> None:
+    png = _png(answered)
     width, height = struct.unpack(">II", png[16:24])
     assert width == 1080
     assert 600 <= height <= 900
     assert png == margin_against_budget(production(STATES_AND_DC))
 
 
+@pytest.mark.deep
 def test_other_designs_and_plans_give_other_pictures() -> None:
     declared = production(("01",))
     planned = planned_design(declared, Plan(runs={"PH3": PlannedRun(truncation=9)}))
@@ -187,8 +193,9 @@ def test_other_designs_and_plans_give_other_pictures() -> None:
     assert margin_against_budget(declared, declared) != pictures[0], "the legend says that there is a plan"
 
 
-def test_a_plan_is_answered_both_ways_and_changes_nothing_that_is_stored(production_planner: Planner) -> None:
-    production_planner.run()
+def test_a_plan_is_answered_both_ways_and_changes_nothing_that_is_stored(
+    production_planner: Planner, answered: dict[str, Any]
+) -> None:
     before = production_planner.version(), production_planner.table(PARAMETERS), production_planner.table(PLANNING)
     plan = {
         "PH3": {"moe": {"state_A-G": 40}},
@@ -207,7 +214,7 @@ def test_a_plan_is_answered_both_ways_and_changes_nothing_that_is_stored(product
     total = Fraction(1_257_281 - 662_976 + 165_744 - 16_371 - 2_619 + 10_000, 10**6)
     totals = {cells[0]: cells[1:] for line in metadata["plan: totals"].splitlines()[2:] if (cells := _cells(line))}
     assert totals["bounded ρ"] == [f"{float(2 * total):.6f} (exactly {2 * total})", metadata["bounded ρ"]]
-    assert _png(metadata) != _png(production_planner.answered())
+    assert _png(metadata) != _png(answered)
 
 
 def _cells(line: str) -> list[str]:
@@ -224,6 +231,7 @@ def test_a_plan_may_ask_about_a_run_that_is_not_released(tmp_path: Path) -> None
     ]  # fmt: skip
 
 
+@pytest.mark.deep
 def test_in_pure_dp_the_parameters_are_epsilons_with_exact_margins(tmp_path: Path) -> None:
     with planner(tmp_path, production(("25",), Noise.LAPLACE)) as ready:
         metadata = ready.answered()

@@ -1,8 +1,8 @@
 """Whole S-DHC releases, from source files to publication, against counts, noise and posteriors of the test's own.
 
-What is expected is counted from the rows that the files were written from (`measurement_oracle`), drawn again from
-the custody's key, and worked out from the published measurements; none of the project's SQL and none of its
-post-processing takes part. What is released in which cells is written down here a second time.
+The test counts the rows that the files were written from (`oracle`), draws again from the custody's key, and works
+estimates out from the published measurements. None of the project's SQL or post-processing takes part. What is released
+in which cells is written down here a second time.
 """
 
 import csv
@@ -250,7 +250,15 @@ def hardly_any_noise(root: Path) -> Case:
     return Case(deployment, census(), ["44"], budgets_of(HARDLY_ANY), truncation_of(HARDLY_ANY), products)
 
 
-CASES = [production, pure, puerto_rico, hardly_any_noise]
+CASES = [
+    pytest.param(case, id=case.__name__, marks=marks)
+    for case, marks in (
+        (production, []),
+        (pure, []),
+        (puerto_rico, [pytest.mark.deep]),
+        (hardly_any_noise, [pytest.mark.deep]),
+    )
+]
 
 
 Cases = Callable[[Callable[[Path], Case]], Case]
@@ -269,7 +277,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
     return made
 
 
-@pytest.fixture(scope="module", params=CASES, ids=[make.__name__ for make in CASES])
+@pytest.fixture(scope="module", params=CASES)
 def published(request: pytest.FixtureRequest, cases: Cases) -> Case:
     return cases(request.param)
 
@@ -431,6 +439,7 @@ def test_the_published_variance_is_the_discrete_distributions_own(published: Cas
         assert {Decimal(rows[key]["VARIANCE"]) for key in published.keys(run, level, CELLS[run])} == {expected}
 
 
+@pytest.mark.deep
 def test_noise_of_small_variance_does_not_have_the_variance_of_the_continuous_one(cases: Cases) -> None:
     """So that publishing σ² itself would be found out."""
     case = cases(hardly_any_noise)
@@ -535,6 +544,7 @@ def test_averages_are_plausible_and_no_greater_than_what_truncation_keeps(publis
             assert Decimal(row["upper"]) <= max(published.truncation[persons], least)
 
 
+@pytest.mark.deep
 def test_with_hardly_any_noise_the_finished_tables_are_those_of_the_census(cases: Cases) -> None:
     """Noise has σ = 0.7 for persons: none of some 400 counts is out by 6 or more but in one draw of 10^13.
 
