@@ -9,10 +9,10 @@ import dagster as dg
 import numpy as np
 import pytest
 
+from assets.measurement.method import GridError
 from assets.topdown import accuracy
 from assets.topdown.accuracy import POST_PROCESSED, RAW, Figure, build_accuracy, measure_accuracy
 from assets.topdown.charts import accuracy_by_level
-from assets.topdown.measurements import MeasurementError
 from mechanisms.topdown.schema import PERSONS
 from resources.custody import Custody
 from resources.statements import Zone
@@ -148,7 +148,7 @@ def test_nobody_at_all_has_no_distance_but_errors(tmp_path: Path) -> None:
 def test_a_missing_measurement_is_said(tmp_path: Path) -> None:
     made, _, _ = filled(tmp_path)
     made.change(made.release.public("noisy_measurements"), "DELETE FROM {} WHERE level = 'Block' AND number = 2")
-    with pytest.raises(MeasurementError, match="not measured exactly once"):
+    with pytest.raises(GridError, match="not measured exactly once"):
         measured(made)
 
 

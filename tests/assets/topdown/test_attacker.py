@@ -13,13 +13,12 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from assets.topdown.histograms import histograms_version
-from assets.topdown.measurements import exact_batches, measurements_version
+from assets.topdown.measurements import exact_batches
 from assets.topdown.release import HISTOGRAMS, TopDownRelease
 from resources.custody import canonical
 from resources.statements import Zone
@@ -120,13 +119,13 @@ def guesses(deployment: TopDownDeployment, version_keys: Sequence[bytes | None])
             yield from (session.content_version([table], key) for table in (*cef, histograms))
         rows = session.arrow("warehouse/all", source=histograms).to_pylist()
         exact = list(exact_batches(session, release))
-        yield measurements_version(release.design, iter(exact))
+        yield deployment.context.method.version_of(cast(Any, None), exact)
     written = [list(row.values()) for row in rows]
     for content in (canonical(written), str(written).encode(), json.dumps(rows).encode(), canonical(rows)):
         yield from plainly_hashed(content)
     for batch in exact:
         for kind in ("<i4", "<i8"):
-            yield from plainly_hashed(batch.answers.astype(kind).tobytes())
+            yield from plainly_hashed(batch.values.astype(kind).tobytes())
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ def test_what_names_the_histograms_and_the_draw_is_shown_and_differs(
     """Or the search would mean nothing. The commitment is the SHA-256 of a key that nobody has."""
     entry, versions = deployment.ledger[0], deployment.versions()
     with deployment.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        keyed = histograms_version(session, deployment.release, deployment.context.custody)
+        keyed = deployment.context.method.counts_version(session, deployment.context.custody)
     assert versions["town/redistricting/histograms"] == keyed
     named = {entry.draw_id, entry.commitment, keyed, versions["town/cef"], versions["town/redistricting/accuracy"]}
     assert len(named) == 5
@@ -303,9 +302,9 @@ def test_the_exact_histograms_are_nowhere_in_the_open(deployment: TopDownDeploym
     with deployment.context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         for batch in exact_batches(session, deployment.release):
             label = batch.measured[:3]
-            answers = np.array([noisy[(*label, batch.first + place)] for place in range(len(batch.answers))])
-            assert answers.shape == batch.answers.shape
-            assert batch.answers.size == 1 or not np.array_equal(answers, batch.answers)
+            answers = np.array([noisy[(*label, batch.first + place)] for place in range(len(batch.values))])
+            assert answers.shape == batch.values.shape
+            assert batch.values.size == 1 or not np.array_equal(answers, batch.values)
 
 
 def test_accuracy_is_shown_of_synthetic_records_only(deployment: TopDownDeployment, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from assets.measurement.method import GridError
 from assets.release.draw import StaleInputError
 from assets.release.gate import ReleaseContext
 from assets.topdown import estimate_gates as estimate_gates
@@ -30,7 +31,6 @@ from assets.topdown import estimation, workers
 from assets.topdown.estimated import build_estimates
 from assets.topdown.estimation import Estimation, estimate_level
 from assets.topdown.limits import limits_of, unbounded
-from assets.topdown.measurements import MeasurementError
 from assets.topdown.release import TopDownRelease
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION
 from mechanisms.topdown.estimation import Families
@@ -383,7 +383,7 @@ def test_missing_measurements_are_refused(tmp_path: Path) -> None:
         estimate_level(warehouse, release, level, silent)
     with warehouse.session(writes=Zone.PUBLIC) as session:
         write_measurements(session, release, smaller)
-    with pytest.raises(MeasurementError, match="persons Block"):
+    with pytest.raises(GridError, match="persons Block"):
         estimate_level(warehouse, release, "Block", silent)
 
 

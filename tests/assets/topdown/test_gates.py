@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from assets.gates.shared import all_gates
 from assets.topdown.release import TopDownRelease
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.noise import Noise
 from mechanisms.sampling.reader import WordSource
-from mechanisms.topdown import noise
 from resources.custody import CustodyMode
 from tests.deployments import Deployment, refuses_to_publish
 from tests.gates import Tampering, broken, executes, in_confidence, keep, put_back
@@ -107,32 +107,32 @@ BROKEN = [
     Broken(
         "a code lost in the CEF",
         in_confidence("UPDATE confidential.town.persons SET CENRACE = NULL WHERE rowid = 3"),
-        {"schema_and_keys", "histograms_of_the_cef"},
+        {"schema_and_keys", "counts_exact"},
     ),
     Broken(
         "a person of the CEF made older",
         in_confidence("UPDATE confidential.town.persons SET QAGE = 60 WHERE QAGE < 18 AND RELSHIP = '25'"),
-        {"structure", "histograms_of_the_cef"},
+        {"structure", "counts_exact"},
     ),
     Broken(
         "a unit of the CEF moved to a block of its own",
         in_confidence("UPDATE confidential.town.units SET TABBLK = '9999' WHERE rowid = 0"),
-        {"spine_of_the_cef", "histograms_of_the_cef", "invariants_of_the_cef"},
+        {"spine_of_the_cef", "counts_exact", "invariants_of_the_cef"},
     ),
     Broken(
         "a histogram",
         in_confidence(f"UPDATE {CONFIDENTIAL}.histograms SET count = count + 1 WHERE rowid = 0"),
-        {"histograms_of_the_cef", "histograms_as_charged", "replay"},
+        {"counts_exact", "counts_as_charged", "replay"},
     ),
     Broken(
         "minors in a nursing facility",
         in_confidence(f"INSERT INTO {CONFIDENTIAL}.histograms VALUES ('persons', 0, 756, 3)"),
-        {"histograms_of_the_cef", "no_impossible_records", "histograms_as_charged", "replay"},
+        {"counts_exact", "no_impossible_records", "counts_as_charged", "replay"},
     ),
     Broken(
         "an invariant",
         executes("UPDATE invariants SET count = count + 1 WHERE invariant = 'population'"),
-        {"invariants_of_the_cef", *PLACES, "estimates_as_made", "tables_of_microdata", "invariants_exact"},
+        {"invariants_of_the_cef", *PLACES, "estimates_as_made", "tables_as_made", "invariants_exact"},
     ),
     Broken(
         "an invariant that is not declared",
@@ -144,7 +144,7 @@ BROKEN = [
             "invariants_declared",
             *PLACES,
             "estimates_as_made",
-            "tables_of_microdata",
+            "tables_as_made",
             "invariants_exact",
         },
     ),
@@ -156,7 +156,7 @@ BROKEN = [
             "invariants_declared",
             *PLACES,
             "estimates_as_made",
-            "tables_of_microdata",
+            "tables_as_made",
             "feasible",
             "invariants_exact",
             "structural_zeros",
@@ -165,27 +165,27 @@ BROKEN = [
     Broken(
         "a facility where the population is nobody",
         executes("UPDATE invariants SET count = 0 WHERE invariant = 'population'"),
-        {"invariants_of_the_cef", *PLACES, "estimates_as_made", "tables_of_microdata", "feasible", "invariants_exact"},
+        {"invariants_of_the_cef", *PLACES, "estimates_as_made", "tables_as_made", "feasible", "invariants_exact"},
     ),
     Broken(
         "a place of the spine renamed",
         executes("UPDATE spine SET geoid = 'elsewhere' WHERE level = 'Block' AND number = 3"),
         {
             "spine_of_the_cef",
-            "histograms_of_the_cef",
+            "counts_exact",
             "invariants_of_the_cef",
             *PLACES,
             "estimates_as_made",
-            "measured_everywhere",
+            "measured_once",
             "microdata_of_estimates",
-            "tables_of_microdata",
+            "tables_as_made",
             "tables_agree",
         },
     ),
     Broken(
         "the version of the histograms",
         executes("UPDATE histograms_version SET version = repeat('cd', 32)"),
-        {"charge_present", "charge_as_allocated", "histograms_as_charged", *DRAW},
+        {"charge_present", "charge_as_allocated", "counts_as_charged", *DRAW},
     ),
     Broken(
         "a measurement",
@@ -206,17 +206,17 @@ BROKEN = [
     Broken(
         "a measurement left out",
         executes("DELETE FROM noisy_measurements WHERE query = 'total' AND number = 3"),
-        {*DRAW, "measured_everywhere", "noise_as_declared"},
+        {*DRAW, "measured_once", "noise_as_declared"},
     ),
     Broken(
         "a measurement with a cell too few",
         executes("UPDATE noisy_measurements SET answers = answers[2:] WHERE query = 'detailed' AND number = 3"),
-        {*DRAW, "measured_everywhere", "noise_as_declared"},
+        {*DRAW, "measured_once", "noise_as_declared"},
     ),
     Broken(
         "a measurement twice",
         executes("INSERT INTO noisy_measurements FROM noisy_measurements WHERE query = 'total' AND number = 3"),
-        {*DRAW, "measured_everywhere", "noise_as_declared"},
+        {*DRAW, "measured_once", "noise_as_declared"},
     ),
     Broken(
         "a measurement of a query that is not declared",
@@ -224,12 +224,12 @@ BROKEN = [
             "INSERT INTO noisy_measurements SELECT histogram, level, 'hhgq', number, geoid, answers[:8] "
             "FROM noisy_measurements WHERE query = 'detailed' AND histogram = 'persons'"
         ),
-        {"measured_everywhere"},
+        {"measured_once"},
     ),
     Broken(
         "a measurement under another place's code",
         executes("UPDATE noisy_measurements SET geoid = '100010000011001' WHERE number = 7 AND level = 'Block'"),
-        {"measured_everywhere"},
+        {"measured_once"},
     ),
     Broken(
         "the label of another draw",
@@ -269,12 +269,12 @@ BROKEN = [
     Broken(
         "a record of another race",
         executes("UPDATE persons SET cenrace = (cenrace + 1) % 63 WHERE record = 7"),
-        {"microdata_of_estimates", "tables_of_microdata"},
+        {"microdata_of_estimates", "tables_as_made"},
     ),
     Broken(
         "a cell of a table",
         executes("UPDATE p1 SET P0010003 = P0010003 + 1 WHERE level = 'Nation'"),
-        {"tables_of_microdata", "tables_agree"},
+        {"tables_as_made", "tables_agree"},
     ),
     Broken(
         "a charge made smaller",
@@ -359,7 +359,7 @@ LESS = TWO_LEVELS["persons"] | {"rho": 1}
     ("changes", "promises"),
     [
         ({"dataset": {"cap": {"rho": 1}}}, {"within_cap"}),
-        ({"persons": LESS}, {*PLACES, "estimates_as_made", "noise_as_declared", "tables_of_microdata"}),
+        ({"persons": LESS}, {*PLACES, "estimates_as_made", "noise_as_declared", "tables_as_made"}),
         (
             {"invariants": FEWER, "products": FEWER_PRODUCTS[:-1]},
             {"invariants_of_the_cef", "invariants_declared", *PLACES, "estimates_as_made"},
@@ -423,13 +423,13 @@ def test_a_wrong_sampler_is_stopped_by_the_distribution_of_its_noise(
 
 def test_one_place_left_out_of_the_noise_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries of the block level without noise in a place: the ledger's replay makes the same mistake."""
-    right = noise.Noise.of_next
+    right = Noise.of_next
 
-    def careless(self: noise.Noise, measured: Any, units: int) -> NDArray[np.int64]:
-        drawn = right(self, measured, units)
-        return np.zeros_like(drawn) if measured.query == "hispanic * cenrace" else drawn
+    def careless(self: Noise, query: str, count: int) -> NDArray[np.int64]:
+        drawn = right(self, query, count)
+        return np.zeros_like(drawn) if query == "persons Block hispanic * cenrace" else drawn
 
-    monkeypatch.setattr(noise.Noise, "of_next", careless)
+    monkeypatch.setattr(Noise, "of_next", careless)
     stopped(topdown_deployment(tmp_path, **TWO_LEVELS), "noisy_measurements", {"noise_as_declared"})
 
 
