@@ -1,7 +1,7 @@
 """The swap stage on 20 million households, against DuckDB's own random order of the same table.
 
-Here belongs the measurement. The stage is the one the asset `swapped` runs, from the CEF's table to the stored
-and settled swapped data, randomness and ledger included.
+The stage is the one that the asset `swapped` runs, from the CEF's table to the stored and settled swapped data,
+randomness and ledger included.
 """
 
 import shutil
@@ -12,7 +12,6 @@ from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
 from assets.release.dataset import DatasetDeclaration
 from assets.swapping.cells import SWAPPED
-from assets.swapping.draw import describe_draw
 from assets.swapping.invariants import write_invariants
 from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
@@ -58,7 +57,7 @@ def prepare(home: str) -> None:
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
             with session.transaction():
                 write_invariants(session, release, custody.version_key())
-            draw = describe_draw(session, release, custody)
+            draw = Swapping(release).describe(session, custody)
         reserve(release, draw, custody, ledger)
 
 

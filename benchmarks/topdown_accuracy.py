@@ -1,6 +1,6 @@
 """What post-processing gains on the demonstration's redistricting release, level by level.
 
-Here belongs the measurement: the release as it is declared, made with fixed keys, so that every run finds the same.
+The release is the declared one, made with fixed keys, so that every run finds the same.
 """
 
 import os
@@ -25,7 +25,6 @@ from benchmarks.result import Result
 from benchmarks.topdown_estimation import charge
 from mechanisms.topdown.design import words
 from orchestration.components import Dataset, TopDown
-from orchestration.components.topdown import build_release
 from resources.statements import Zone
 
 DRAWS = 5
@@ -63,7 +62,8 @@ def _release(home: Path) -> TopDownRelease:
     tree = dg.ComponentTree.for_project(Path(__file__).resolve().parents[1])
     datasets = {each.declaration.name: each.declaration for each in tree.get_all_components(Dataset)}
     (component,) = tree.get_all_components(TopDown)
-    return replace(build_release(component.declaration, datasets, home / "published"), processes=1)
+    release = component.release(datasets[component.declaration.dataset], home / "published")
+    return replace(release, processes=1)
 
 
 def _figures(home: str, release: TopDownRelease) -> list[tuple[str, str, str, float]]:

@@ -1,7 +1,7 @@
 """TopDown from the draw to the finest level's estimates, at three sizes of a synthetic census of two states.
 
-Here belongs the measurement. The stages are the ones that the assets run, with the production spine, allocations and
-invariants; the charge is made and not measured.
+The stages are those that the assets run, with the production spine, allocations and invariants. The charge is made but
+not measured.
 """
 
 import os
@@ -19,9 +19,9 @@ from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
 from assets.release.draw import publish_version
 from assets.topdown.estimation import estimate_level
-from assets.topdown.histograms import histograms_version, write_histograms, write_invariants
+from assets.topdown.histograms import write_invariants
 from assets.topdown.method import TopDownMethod
-from assets.topdown.release import HISTOGRAMS_VERSION, TopDownRelease
+from assets.topdown.release import TopDownRelease
 from assets.topdown.spine import places_of, write_spine
 from benchmarks.processes import measured
 from benchmarks.resources import opened
@@ -88,9 +88,10 @@ def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
         write_spine(session, release)
         write_invariants(session, release)
     with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-        write_histograms(session, release)
-        version = histograms_version(session, release, custody)
-    publish_version(warehouse, release.public(HISTOGRAMS_VERSION), version)
+        for table, (name, values, names) in method.counts_recipes(session).items():
+            session.create(table, name, values, **names)
+        version = method.counts_version(session, custody)
+    publish_version(warehouse, method.version_table, version)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         method.require_chargeable(session)
         charged = method.describe(session, custody)

@@ -1,7 +1,7 @@
 """Problems of TopDown's shape, and a general convex solver's answer to them.
 
-Here belong what measurements and tests of TopDown share: siblings with their true counts, noisy measurements and
-limits, at random and of production's shape, and Clarabel's solution of the real-valued step.
+Benchmarks and tests share them: siblings with their true counts, noisy measurements and limits, at random and of
+production's shape, and Clarabel's solution of the real-valued step.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """TopDown's two steps for siblings: the real-valued one against Clarabel, and rounding in seconds.
 
-Here belongs the measurement, in processor time of one core, on block groups of production's shape. Whole estimations
-belong with the release.
+Both are measured in processor time of one core, on block groups of production's shape. `topdown_estimation` measures
+whole estimations.
 """
 
 import time
