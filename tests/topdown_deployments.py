@@ -1,7 +1,6 @@
 """A deployment of a redistricting release by TopDown on a small census, in files of its own, run through real Dagster.
 
-Here belongs what the tests of such releases build on. What all kinds of release share belongs in `deployment`, the
-census that is made up in `phsafe_deployment`.
+`tests.deployments` has what all kinds of release share, `tests.phsafe_deployments` the made-up census.
 """
 
 from collections.abc import Mapping, Sequence

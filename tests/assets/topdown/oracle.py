@@ -1,8 +1,8 @@
 """What a redistricting release is expected to hold, said again in plain Python, and the releases that are looked at.
 
-Here belong small censuses with places of several levels, the count of everybody in them from the files' own rows, the
-redistricting tables' cells, and each release with its levels, budgets and products as they are declared. Nothing is
-shared with the project's SQL, schemas or table definitions.
+It has small censuses with places of several levels, the count of everybody in them from the files' own rows, the cells
+of the redistricting tables, and each release with its levels, budgets and products as they are declared. It shares
+nothing with the project's SQL, schemas or table definitions.
 """
 
 import csv

@@ -1,7 +1,7 @@
 """A TopDown release whose public and confidential tables are made up, for tests of what is made from them.
 
-Here belongs filling the warehouse with a spine, histograms, estimates and measurements of any size, without charge,
-draw or estimation: what a test says of tables, microdata and accuracy holds whatever the estimates are.
+The warehouse gets a spine, histograms, estimates and measurements of any size, without charge, draw or estimation. What
+a test says of tables, microdata and accuracy holds whatever the estimates are.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Small countries in tables: spine, invariants and measurements of a TopDown release, written without its stages.
 
-Here belongs what tests of single TopDown stages build on: places with the truth about them, and the public tables that
-the stages before would have written.
+Tests of single TopDown stages build on them: places with the truth about them, and the public tables that the stages
+before would have written.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Small problems of TopDown's shape.
 
-Here belong a histogram with everything that the persons' has, and families of it at random. Problems of production's
-shape belong in `benchmarks.topdown_problems`.
+A histogram with everything that the persons' has, and families of it at random. `benchmarks.topdown_problems` has
+problems of production's shape.
 """
 
 from fractions import Fraction
