@@ -266,9 +266,9 @@ PRODUCTION_UNITS = {
 }  # fmt: skip
 
 
-def production(root: Path) -> Case:
+def production(root: Path, files: Files | None = None) -> Case:
     """All six levels, the budgets and invariants of 2020, every product."""
-    files = spread(census())
+    files = files or spread(census())
     published = json.loads(PUBLISHED.read_text())
     persons = {"rho": published["rho"], "levels": published["geolevels"], "queries": published["queries"]}
     return Case(
@@ -342,9 +342,9 @@ PREFIXES: dict[str, Any] = {
 }
 
 
-def by_prefix(root: Path, files: Files | None = None) -> Case:
+def by_prefix(root: Path) -> Case:
     """Levels that are prefixes of the block's code, and few products."""
-    files = files or spread(census())
+    files = spread(census())
     levels = {
         "Nation": lambda row: "Nation",
         "State": lambda row: BLOCK(row)[:2],

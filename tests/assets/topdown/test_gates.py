@@ -23,7 +23,7 @@ from mechanisms.sampling.noise import Noise
 from mechanisms.sampling.reader import WordSource
 from resources.custody import CustodyMode
 from tests.deployments import Deployment, refuses_to_publish
-from tests.gates import Tampering, broken, executes, in_confidence, keep, put_back
+from tests.gates import Tampering, executes, failing, in_confidence, keep, put_back
 from tests.phsafe_deployments import census, changed
 from tests.topdown_deployments import TWO_LEVELS, TWO_LEVELS_TO_PUBLICATION, topdown_deployment, with_quarters
 
@@ -325,7 +325,7 @@ def cases(names: set[str], quick: set[str]) -> list[Any]:
 @pytest.mark.parametrize("case", cases({case.name for case in BROKEN}, A_CASE_FOR_EVERY_GATE))
 def test_what_is_altered_by_hand_fails_its_gates_and_no_others(escrowed: TopDownDeployment, case: Broken) -> None:
     case.alter(escrowed)
-    assert broken(escrowed) == case.gates
+    assert failing(escrowed) == case.gates
 
 
 @pytest.mark.parametrize("case", cases(ONE_OF_EVERY_STAGE, {"a histogram", "a measurement", "a charge made smaller"}))
@@ -361,16 +361,16 @@ def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: 
     executes("UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1) WHERE number = 3")(
         ephemeral
     )
-    failing = broken(ephemeral)
+    found = failing(ephemeral)
     # The key is random: where the noise is small, its distribution may show the change too.
-    assert {"settled"} <= failing <= {"settled", "noise_as_declared"}
-    refuses_to_publish(ephemeral, failing, "")
+    assert {"settled"} <= found <= {"settled", "noise_as_declared"}
+    refuses_to_publish(ephemeral, found, "")
 
 
 @pytest.mark.deep
 def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephemeral: TopDownDeployment) -> None:
     ephemeral.context.custody.draw_key(ephemeral.ledger[0].draw_id, CustodyMode.EPHEMERAL)
-    assert broken(ephemeral) == {"key_gone"}
+    assert failing(ephemeral) == {"key_gone"}
     refuses_to_publish(ephemeral, {"key_gone"}, "")
 
 
@@ -396,7 +396,7 @@ def test_what_is_declared_afterwards_is_not_what_was_published(
     escrowed: TopDownDeployment, changes: dict[str, Any], gates: set[str]
 ) -> None:
     deployment = topdown_deployment(escrowed.root, **(TWO_LEVELS | {"products": FEWER_PRODUCTS} | changes))
-    assert broken(deployment) == gates
+    assert failing(deployment) == gates
     refuses_to_publish(deployment, gates, "")
 
 

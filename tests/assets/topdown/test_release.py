@@ -1,8 +1,10 @@
-"""Whole redistricting releases by TopDown, from source files to publication, against counts of the test's own.
+"""Whole redistricting releases by TopDown, from source files to publication, against the tests' own counts.
 
-What is expected is counted from the rows that the files were written from, noise is drawn again from the draw's key,
-and tables are counted from the published microdata; none of the project's SQL takes part. Levels, queries, budgets,
-tables and races are written down here a second time.
+The tests count what is expected from the rows that the files were written from, draw the noise again from the draw's
+key, and count tables from the published microdata. None of the project's SQL takes part. `oracle` has levels, queries,
+budgets, tables and races a second time.
+
+The quick suite has the production release, the deep one all of them.
 """
 
 import json
@@ -52,7 +54,8 @@ from tests.assets.topdown.oracle import (
 from tests.phsafe_deployments import Files, census, changed
 from tests.topdown_deployments import TO_DRAW, TWO_LEVELS, topdown_deployment, with_quarters
 
-CASES = [production, other_invariants, by_prefix, nothing_held]
+DEEP = (other_invariants, by_prefix, nothing_held)
+CASES = [production, *(pytest.param(make, marks=pytest.mark.deep) for make in DEEP)]
 Cases = Callable[[Callable[[Path], Case]], Case]
 
 
@@ -74,7 +77,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
     return made
 
 
-@pytest.fixture(scope="module", params=CASES, ids=[make.__name__ for make in CASES])
+@pytest.fixture(scope="module", params=CASES, ids=lambda make: make.__name__)
 def published(request: pytest.FixtureRequest, cases: Cases) -> Case:
     return cases(request.param)
 
@@ -82,11 +85,6 @@ def published(request: pytest.FixtureRequest, cases: Cases) -> Case:
 @pytest.fixture(scope="module")
 def of_production(cases: Cases) -> Case:
     return cases(production)
-
-
-@pytest.fixture(scope="module")
-def prefixed(cases: Cases) -> Case:
-    return cases(by_prefix)
 
 
 # What is published
@@ -385,29 +383,38 @@ def test_what_is_held_is_exact_in_the_microdata_at_its_level_and_above(published
                 assert found == published.count(histogram, level)
 
 
-def test_populations_and_housing_units_are_exact_in_the_tables_too(cases: Cases) -> None:
-    of_production, other = cases(production), cases(other_invariants)
-    races, occupancy = of_production.table("P1"), of_production.table("H1")
-    assert totals(races, "State") == of_production.count("persons", "State")
-    assert totals(occupancy, "Block") == of_production.count("units", "Block")
-    assert totals(other.table("P1"), "Block") == other.count("persons", "Block")
+@pytest.mark.parametrize(
+    ("make", "level"), [(production, "State"), pytest.param(other_invariants, "Block", marks=pytest.mark.deep)]
+)
+def test_populations_and_housing_units_are_exact_in_the_tables_too(
+    cases: Cases, make: Callable[[Path], Case], level: str
+) -> None:
+    case = cases(make)
+    assert totals(case.table("P1"), level) == case.count("persons", level)
+    assert totals(case.table("H1"), "Block") == case.count("units", "Block")
 
 
 def totals(table: Mapping[tuple[str, str], Sequence[int]], of_level: str) -> dict[str, int]:
     return {geoid: counts[0] for (level, geoid), counts in table.items() if level == of_level}
 
 
-def test_what_is_not_held_is_not_exact(cases: Cases) -> None:
-    """Or nothing would be protected. Of the case without a fixed key the chance of passing by accident is below 10^-9:
-    that none of 48 blocks has another number of housing units, the noise of each having σ = 4.
+@pytest.mark.parametrize("level", ["County", "Tract", "Block_Group", "Block"])
+def test_populations_that_are_not_held_are_not_exact(of_production: Case, level: str) -> None:
+    """Or nothing would be protected."""
+    found = {geoid: len(people) for geoid, people in of_production.of_microdata("persons", level).items()}
+    assert found != of_production.count("persons", level)
+
+
+def test_how_many_housing_units_are_occupied_is_not_exact(published: Case) -> None:
+    occupied = Counter(block for block, (vacant,) in published.microdata["units"] if not vacant)
+    assert occupied != Counter(block for block, (vacant,) in published.records["units"] if not vacant)
+
+
+@pytest.mark.deep
+def test_housing_units_that_are_not_held_are_not_exact(cases: Cases) -> None:
+    """The key is random, but the chance that no noise shows is below 10^-9: that none of 48 blocks has another number
+    of housing units, the noise of each having σ = 4.
     """
-    of_production = cases(production)
-    for level in ("County", "Tract", "Block_Group", "Block"):
-        found = {geoid: len(people) for geoid, people in of_production.of_microdata("persons", level).items()}
-        assert found != of_production.count("persons", level)
-    for case in (of_production, cases(by_prefix), cases(nothing_held)):
-        occupied = Counter(block for block, (vacant,) in case.microdata["units"] if not vacant)
-        assert occupied != Counter(block for block, (vacant,) in case.records["units"] if not vacant)
     free = cases(nothing_held)
     found = {geoid: len(units) for geoid, units in free.of_microdata("units", "Block").items()}
     assert found != free.count("units", "Block")
@@ -583,13 +590,13 @@ def test_with_hardly_any_noise_the_microdata_are_the_census(tmp_path: Path, inva
             assert Counter((row[0], row[1:]) for row in rows) == Counter(case.records[name])
 
 
-# Recipe again
+# Made again
 
 
 def taken_on(case: Case, root: Path, files: Files) -> Case:
-    """The release by prefixes in a copy of its folder, with other files."""
+    """The production release in a copy of its folder, with other files."""
     shutil.copytree(case.deployment.root, root, dirs_exist_ok=True)
-    return by_prefix(root, files)
+    return production(root, files)
 
 
 def resident(files: Files, kind: str) -> int:
@@ -602,38 +609,44 @@ def with_person(files: Files, number: int, **codes: str) -> Files:
     return changed(files, persons=lambda rows: rows[number].update(codes))
 
 
+@pytest.mark.deep
 def test_made_again_it_has_the_same_bytes_and_the_same_versions_and_costs_nothing(
-    prefixed: Case, tmp_path: Path
+    of_production: Case, tmp_path: Path
 ) -> None:
     """All stages, from a source in which a prisoner of 30 is 31: the CEF has another version, and as no histogram
     changes, nothing that follows from it.
     """
-    number = resident(prefixed.files, "1")
-    assert prefixed.files["persons"][number]["QAGE"] == "30"
-    again = taken_on(prefixed, tmp_path, with_person(prefixed.files, number, QAGE="31"))
+    number = resident(of_production.files, "1")
+    assert of_production.files["persons"][number]["QAGE"] == "30"
+    again = taken_on(of_production, tmp_path, with_person(of_production.files, number, QAGE="31"))
     again.deployment.run(*again.stages)
-    assert again.deployment.published() == prefixed.deployment.published()
-    assert again.deployment.ledger == prefixed.deployment.ledger
-    before, after = prefixed.deployment.versions(), again.deployment.versions()
+    assert again.deployment.published() == of_production.deployment.published()
+    assert again.deployment.ledger == of_production.deployment.ledger
+    before, after = of_production.deployment.versions(), again.deployment.versions()
     assert before.keys() == after.keys()
     assert {name for name, version in before.items() if after[name] != version} == {"town/cef"}
 
 
-def test_another_race_of_one_person_is_another_draw_with_a_charge_of_its_own(prefixed: Case, tmp_path: Path) -> None:
-    number = resident(prefixed.files, "1")
-    again = taken_on(prefixed, tmp_path, with_person(prefixed.files, number, CENRACE="63"))
+OF_THE_US = "SELECT answers FROM noisy_measurements WHERE level = 'US' AND query = 'detailed' AND histogram = 'persons'"
+
+
+def test_another_race_of_one_person_is_another_draw_with_a_charge_of_its_own(
+    of_production: Case, tmp_path: Path
+) -> None:
+    number = resident(of_production.files, "1")
+    again = taken_on(of_production, tmp_path, with_person(of_production.files, number, CENRACE="63"))
     again.deployment.run(*TO_DRAW)
     reserved, settled, *own = again.deployment.ledger
-    assert (reserved, settled) == prefixed.deployment.ledger
+    assert (reserved, settled) == of_production.deployment.ledger
     assert [entry.kind for entry in own] == ["reserve", "settle"]
     assert own[0].draw_id != reserved.draw_id
     assert own[0].commitment != reserved.commitment
     assert own[0].declared().loss == reserved.declared().loss
     assert own[1].output_version != settled.output_version
     with again.deployment.opened() as connection:
-        new = connection.execute("SELECT answers FROM noisy_measurements WHERE level = 'Nation'").fetchall()
-    with prefixed.deployment.opened() as connection:
-        old = connection.execute("SELECT answers FROM noisy_measurements WHERE level = 'Nation'").fetchall()
+        new = connection.execute(OF_THE_US).fetchall()
+    with of_production.deployment.opened() as connection:
+        old = connection.execute(OF_THE_US).fetchall()
     differing = np.array(new[0][0]) != np.array(old[0][0])
     assert differing.mean() > 0.5, "noise of its own everywhere, not the old one beside a changed cell"
 
@@ -656,11 +669,12 @@ def estimated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return levels
 
 
+@pytest.mark.deep
 def test_a_run_that_dies_goes_on_at_the_level_it_reached_to_the_same_end(
-    prefixed: Case, tmp_path: Path, estimated: list[str], monkeypatch: pytest.MonkeyPatch
+    cases: Cases, tmp_path: Path, estimated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the midst of the third level of four: one task is done, the others are not."""
-    right = estimation.outcomes
+    whole, right = cases(by_prefix), estimation.outcomes
 
     def dying(tasks: Any, processes: int) -> Any:
         for number, outcome in enumerate(right(tasks, processes)):
@@ -686,8 +700,8 @@ def test_a_run_that_dies_goes_on_at_the_level_it_reached_to_the_same_end(
     assert estimated == ["County", "Block"]
     assert case.deployment.ledger == ledger
     assert case.deployment.versions().items() >= made.items()
-    assert ledger[0].draw_id == prefixed.deployment.ledger[0].draw_id
-    assert without_times(case.deployment) == without_times(prefixed.deployment)
+    assert ledger[0].draw_id == whole.deployment.ledger[0].draw_id
+    assert without_times(case.deployment) == without_times(whole.deployment)
 
 
 def without_times(deployment: TopDownDeployment) -> dict[str, bytes]:

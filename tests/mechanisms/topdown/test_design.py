@@ -173,5 +173,18 @@ def test_designs_that_release_the_same_have_the_same_record() -> None:
     assert PRODUCTION.as_record() != replace(PRODUCTION, invariants={"population": "State"}).as_record()
 
 
+def test_the_order_in_which_queries_are_declared_makes_no_difference() -> None:
+    turned = {
+        name: replace(each, queries={level: dict(reversed(of.items())) for level, of in each.queries.items()})
+        for name, each in PRODUCTION.allocations.items()
+    }
+    other = replace(PRODUCTION, allocations=turned)
+    assert other.measured == PRODUCTION.measured
+    assert other.as_record() == PRODUCTION.as_record()
+    for level in LEVELS:
+        sizes = [each.marginal.size for each in PRODUCTION.measured_at("persons", level)]
+        assert sizes == sorted(sizes)
+
+
 def test_levels_are_written_as_words() -> None:
     assert [words(level) for level in LEVELS] == ["US", "state", "county", "tract", "block group", "block"]
