@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
@@ -96,6 +96,34 @@ def silent(done: int, parents: int) -> None:
 
 def estimate_all(warehouse: Warehouse, release: TopDownRelease) -> dict[str, Estimation]:
     return {level: estimate_level(warehouse, release, level, silent) for level in release.levels}
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """A village all of whose levels are estimated."""
+
+    country: Country
+    release: TopDownRelease
+    warehouse: Warehouse
+    made: dict[str, Estimation]
+
+
+@pytest.fixture(scope="module")
+def estimated_village(tmp_path_factory: pytest.TempPathFactory) -> Estimated:
+    """Its estimates pass every gate; no test may change it."""
+    country = village()
+    release = release_of(country)
+    warehouse = written(tmp_path_factory.mktemp("village"), release, country)
+    made = estimate_all(warehouse, release)
+    assert broken(warehouse, release) == {}
+    return Estimated(country, release, warehouse, made)
+
+
+@pytest.fixture
+def copied(estimated_village: Estimated, tmp_path: Path) -> Estimated:
+    """A copy of the village, for a test to change."""
+    folder = shutil.copytree(estimated_village.warehouse.folder, tmp_path / "copied")
+    return replace(estimated_village, warehouse=Warehouse(folder=str(folder), threads=1))
 
 
 @pytest.fixture
@@ -242,11 +270,11 @@ def test_a_census_with_all_invariants_in_blocks_is_published(tmp_path: Path, mon
     assert deployment.failed_checks() == set()
 
 
-def test_a_killed_run_goes_on_at_the_level_it_reached(tmp_path: Path, computed: list[str]) -> None:
-    country = village()
-    release = release_of(country)
-    whole = estimate_all(written(tmp_path / "whole", release, country), release)
-    warehouse = written(tmp_path / "killed", release, country)
+def test_a_killed_run_goes_on_at_the_level_it_reached(
+    estimated_village: Estimated, tmp_path: Path, computed: list[str]
+) -> None:
+    release, whole = estimated_village.release, estimated_village.made
+    warehouse = written(tmp_path, release, estimated_village.country)
     for level in release.levels[:2]:
         estimate_level(warehouse, release, level, silent)
     computed.clear()
@@ -283,14 +311,10 @@ def test_a_level_that_was_not_finished_leaves_nothing(tmp_path: Path, monkeypatc
         assert estimation.stored_estimation(session, release, "Nation") == before
 
 
-def test_another_draw_makes_every_level_again(tmp_path: Path, computed: list[str]) -> None:
-    country = village()
-    release = release_of(country)
-    warehouse = written(tmp_path, release, country, draw="one")
-    first = estimate_all(warehouse, release)
+def test_another_draw_makes_every_level_again(copied: Estimated, computed: list[str]) -> None:
+    release, warehouse, first = copied.release, copied.warehouse, copied.made
     with warehouse.session(writes=Zone.PUBLIC) as session:
-        write_measurements(session, release, country, seed=1, draw="two")
-    computed.clear()
+        write_measurements(session, release, copied.country, seed=1, draw="two")
     second = estimate_all(warehouse, release)
     assert computed == list(release.levels)
     assert all(first[level].version != second[level].version for level in release.levels)
@@ -299,12 +323,9 @@ def test_another_draw_makes_every_level_again(tmp_path: Path, computed: list[str
 
 @pytest.mark.parametrize("change", ["invariant", "spine", "method"])
 def test_whatever_estimates_depend_on_makes_them_again(
-    tmp_path: Path, computed: list[str], monkeypatch: pytest.MonkeyPatch, change: str
+    copied: Estimated, computed: list[str], monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    country = village()
-    release = release_of(country)
-    warehouse = written(tmp_path, release, country)
-    estimate_all(warehouse, release)
+    country, release, warehouse = copied.country, copied.release, copied.warehouse
     with warehouse.session(writes=Zone.PUBLIC) as session:
         if change == "invariant":
             more = country.held(GROUP_QUARTERS, "Block")
@@ -318,7 +339,6 @@ def test_whatever_estimates_depend_on_makes_them_again(
             write_spine(session, release, replace(country, parents=(country.parents[0], counties, country.parents[2])))
     if change == "method":
         monkeypatch.setattr(estimation, "VERSION", estimation.VERSION + 1)
-    computed.clear()
     if change == "spine":
         release = release_of(country, {HOUSING_UNITS: "Block", GROUP_QUARTERS: "Block"})
         with warehouse.session(writes=Zone.PUBLIC) as session:
@@ -327,11 +347,8 @@ def test_whatever_estimates_depend_on_makes_them_again(
     assert computed == list(release.levels)
 
 
-def test_estimates_that_were_changed_afterwards_are_made_again(tmp_path: Path, computed: list[str]) -> None:
-    country = village()
-    release = release_of(country)
-    warehouse = written(tmp_path, release, country)
-    made = estimate_all(warehouse, release)
+def test_estimates_that_were_changed_afterwards_are_made_again(copied: Estimated, computed: list[str]) -> None:
+    release, warehouse, made = copied.release, copied.warehouse, copied.made
     tamper(warehouse, release, "County", lambda rows: rows[1:])
     tamper(warehouse, release, "Block", lambda rows: rows[1:])
     with pytest.raises(StaleInputError, match=r"estimates of County .* materialize level_county first"):
@@ -548,30 +565,12 @@ TAMPERED = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def estimated_village(tmp_path_factory: pytest.TempPathFactory) -> tuple[Warehouse, TopDownRelease]:
-    """A village whose estimates pass every gate; no test may change it."""
-    country = village()
-    release = release_of(country)
-    warehouse = written(tmp_path_factory.mktemp("village"), release, country)
-    estimate_all(warehouse, release)
-    assert broken(warehouse, release) == {}
-    return warehouse, release
-
-
 @pytest.mark.parametrize(("level", "change", "gate", "says"), TAMPERED)
 def test_tables_that_break_a_rule_fail_its_gate(
-    estimated_village: tuple[Warehouse, TopDownRelease],
-    tmp_path: Path,
-    level: str,
-    change: Callable[[Rows], Rows],
-    gate: str,
-    says: str,
+    copied: Estimated, level: str, change: Callable[[Rows], Rows], gate: str, says: str
 ) -> None:
-    original, release = estimated_village
-    warehouse = Warehouse(folder=str(shutil.copytree(original.folder, tmp_path / "warehouse")), threads=1)
-    tamper(warehouse, release, level, change)
-    found = broken(warehouse, release)
+    tamper(copied.warehouse, copied.release, level, change)
+    found = broken(copied.warehouse, copied.release)
     assert any(says in finding for finding in found[gate]), found
 
 
