@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from resources import statements
 from resources.statements import SQL_FOLDER, Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
+from tests.depth import examples
 
 PROCESSES = Path(__file__).with_name("processes.py")
 UNITS = Table(Zone.CONFIDENTIAL, "ma1940", "units")
@@ -406,7 +407,7 @@ def test_a_content_version_does_not_depend_on_zone_and_schema(warehouse):
 rows_of_text = st.lists(st.tuples(*2 * [st.none() | st.text(alphabet='a1:-", ', max_size=3)]), max_size=4)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_content_versions_are_equal_exactly_where_the_multisets_of_rows_are(warehouse, data):
     one = data.draw(rows_of_text)

@@ -16,6 +16,7 @@ from benchmarks.coverage import MARGINS, QUOTIENTS, Integers, Quotient, noise_fo
 from mechanisms.phsafe.averages import FOOTHOLD, MOST_PERSONS, WITHIN, estimate_averages
 from mechanisms.phsafe.estimation import LARGEST_COUNT, Estimates
 from mechanisms.phsafe.margins import Noise
+from tests.depth import examples
 
 LEAST, MOST = 0.86, 0.96
 PARTS = 80
@@ -203,7 +204,7 @@ def test_great_counts_give_the_quotient_itself() -> None:
 
 
 @given(factor=st.floats(0.01, 1e6), pair=st.tuples(st.floats(-900, 3_000), st.floats(-400, 1_200)))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_only_counts_in_terms_of_their_noise_matter(factor: float, pair: tuple[float, float]) -> None:
     one = estimate_averages(pair[0], 2e4, pair[1], 1e4, 1)
     other = estimate_averages(factor * pair[0], factor**2 * 2e4, factor * pair[1], factor**2 * 1e4, 1)
@@ -233,7 +234,7 @@ def test_the_worst_noise_named_so_far_does_no_harm(least: float, most: float) ->
         plausible(estimate_averages(above, one, below, other, least, most), least, most)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     numerator=st.integers(-LARGEST_COUNT, LARGEST_COUNT) | st.integers(-2_000, 2_000),
     denominator=st.integers(-LARGEST_COUNT, LARGEST_COUNT) | st.integers(-800, 800),

@@ -25,6 +25,7 @@ from mechanisms.phsafe.margins import Noise
 from mechanisms.phsafe.noise_sums import FINEST, NoiseSum
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from tests.depth import examples
 
 LEAST, MOST = 0.86, 0.95
 HAIR = 1e-7
@@ -208,7 +209,7 @@ def test_the_rounded_mean_is_within_every_interval_on_a_dense_grid(noise: Noise,
 EXTREMES = [-LARGEST_COUNT, -(10**12), -(10**9), -1_000, -1, 0, 1, 1_000, 10**9, 10**12, LARGEST_COUNT]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     noisy=st.lists(st.integers(-LARGEST_COUNT, LARGEST_COUNT) | st.integers(-2_000, 2_000), min_size=1, max_size=50),
     exponent=st.floats(-320, 34),
@@ -241,7 +242,7 @@ def test_the_worst_noise_named_so_far_does_no_harm(variance: float) -> None:
 @given(
     st.lists(st.tuples(st.integers(-500, 500), st.sampled_from([0.5, 9.0, 150.0, 1e4]), st.integers(1, 3)), min_size=1)
 )
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_rows_do_not_depend_on_one_another(rows: list[tuple[int, float, int]]) -> None:
     noisy, variance, cells = (np.array(column) for column in zip(*rows, strict=True))
     together = estimate_counts(noisy, variance, cells)

@@ -20,6 +20,7 @@ from mechanisms.sampling.integers import Coin
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping import permutation
 from mechanisms.swapping.permutation import Contingency, permute, permute_strata
+from tests.depth import examples
 from tests.mechanisms.sampling.chi_square import alarm, power, sample
 from tests.mechanisms.sampling.word_tree import Finished, bracket
 from tests.mechanisms.swapping.enumeration import (
@@ -316,7 +317,7 @@ def test_the_number_selected_is_binomial_but_never_one(size: int, rate: Fraction
         assert alarm(sample(wrong, DRAWS, seed=3), exact)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(0, 10**6))
 def test_each_record_is_swapped_with_equal_probability(label: int) -> None:
     """The share moved of each of ten places, over 20,000 strata, is within six standard deviations of the mean."""

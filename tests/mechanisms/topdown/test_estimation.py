@@ -14,6 +14,7 @@ from mechanisms.topdown.feasibility import FREE, Limits, propagate
 from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.production import UNIT_ALLOCATION, variances
 from mechanisms.topdown.schema import UNITS
+from tests.depth import examples
 from tests.mechanisms.topdown.problems import SMALL, small_siblings
 
 
@@ -29,7 +30,7 @@ def require_constraints(siblings: Siblings, found: Estimate) -> None:
     assert not histograms[:, ~siblings.schema.possible].any()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(small_siblings(), st.booleans())
 def test_every_constraint_is_met_exactly(siblings: Siblings, total_first: bool) -> None:
     found = estimate(SMALL, siblings.measurements, siblings.limits, siblings.parent, total_first=total_first)
@@ -38,7 +39,7 @@ def test_every_constraint_is_met_exactly(siblings: Siblings, total_first: bool) 
     assert np.array_equal(found.histograms, again.histograms)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(small_siblings(scale=0))
 def test_without_noise_the_truth_comes_back(siblings: Siblings) -> None:
     found = estimate(SMALL, siblings.measurements, siblings.limits, siblings.parent, total_first=True)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mechanisms.topdown.feasibility import FREE, InfeasibleError, Limits, propagate
 from mechanisms.topdown.sets import kept
+from tests.depth import examples
 
 LEVELS = ("State", "County", "Block")
 PARENTS = (np.array([0, 0]), np.array([0, 0, 1]))
@@ -86,7 +87,7 @@ def divisible(sums: NDArray[np.int64], limits: Limits) -> bool:
     return tuple(sums) in reachable
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_every_parent_within_its_limits_can_be_divided_among_its_children(data: st.DataObject) -> None:
     """By enumeration of all parents within their bounds, and of all their children's histograms of groups."""
@@ -104,7 +105,7 @@ def test_every_parent_within_its_limits_can_be_divided_among_its_children(data: 
             assert divisible(np.array(sums), leaves)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_limits_that_the_truth_keeps_to_exclude_no_truth(data: st.DataObject) -> None:
     """Tightening takes nothing away that is possible."""

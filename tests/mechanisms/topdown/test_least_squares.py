@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from benchmarks.topdown_problems import ConvexProblem, Siblings, objective, of_production_shape
 from mechanisms.topdown import least_squares
 from mechanisms.topdown.least_squares import Constraints, NotSolvedError, Query, solve
+from tests.depth import examples
 from tests.mechanisms.topdown.problems import small_siblings
 
 TOLERANCE = 1e-6
@@ -28,7 +29,7 @@ def worst_violation(x: NDArray[np.float64], constraints: Constraints) -> float:
     return max(over)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(small_siblings().filter(lambda siblings: siblings.parent.any()))
 def test_small_problems_are_solved_as_a_general_solver_solves_them(siblings: Siblings) -> None:
     queries, constraints = siblings.problem()
@@ -77,7 +78,7 @@ def test_the_root_is_one_child_without_a_parent() -> None:
     assert abs(solution.objective - least) <= TOLERANCE * least
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(small_siblings().filter(lambda siblings: siblings.parent.any()))
 def test_totals_alone_are_solved_as_a_general_solver_solves_them(siblings: Siblings) -> None:
     """The pass of `total`, where many histograms of groups are as good as each other."""
@@ -156,7 +157,7 @@ def test_constraints_that_contradict_each_other_give_no_solution(monkeypatch: py
 
 
 @given(st.integers(0, 1000))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_the_same_problem_has_the_same_solution_to_the_last_bit(seed: int) -> None:
     problem = of_production_shape("Block", 6, 40, 2, 300, seed=seed, fixed=False).problem()
     assert np.array_equal(solve(*problem).x, solve(*problem).x)

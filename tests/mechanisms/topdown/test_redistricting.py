@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mechanisms.races import RACE_COMBINATIONS
 from mechanisms.topdown.redistricting import CODES, REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import PERSONS, UNITS
+from tests.depth import examples
 
 TABLES = list(REDISTRICTING.values())
 NUMBERS = {1: "one race", 2: "two races", 3: "three races", 4: "four races", 5: "five races", 6: "six races"}
@@ -169,7 +170,7 @@ def test_leaves_divide_the_universe_exactly(table: RedistrictingTable) -> None:
         assert np.array_equal(np.isin(table.leaf_of, table.parts(cell)), cell.counted), cell.label
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_every_subtotal_is_the_sum_of_its_parts_for_any_histogram(seed: int) -> None:
     generator = np.random.default_rng(seed)

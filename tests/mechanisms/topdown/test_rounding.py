@@ -14,6 +14,7 @@ from benchmarks.topdown_problems import of_production_shape
 from mechanisms.topdown.least_squares import solve
 from mechanisms.topdown.rounding import NEAR, NotRoundedError, round_children
 from mechanisms.topdown.schema import PERSONS, add_up
+from tests.depth import examples
 
 CHAIN = (np.array([0, 0, 0, 0], dtype=np.int32), np.array([0, 0, 1, 1], dtype=np.int32))
 """Four cells in two groups."""
@@ -57,7 +58,7 @@ def distances(histograms: NDArray[np.int64], x: NDArray[np.float64]) -> tuple[fl
     return tuple(float(np.abs(add_up(histograms, m, 4) - add_up(x, m, 4)).sum()) for m in maps)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(fractional())
 def test_no_integers_nearby_are_nearer_query_by_query(problem: tuple[NDArray[np.float64], NDArray[np.int64]]) -> None:
     """Against all of them, in lexical order of the distances of totals, of groups and of cells."""
@@ -124,7 +125,7 @@ def integer_program(
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(fractional(most=4))
 def test_the_distances_are_an_integer_programs(problem: tuple[NDArray[np.float64], NDArray[np.int64]]) -> None:
     x, parent = problem

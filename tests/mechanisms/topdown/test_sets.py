@@ -26,6 +26,7 @@ from mechanisms.topdown.least_squares import NotSolvedError
 from mechanisms.topdown.rounding import NotRoundedError
 from mechanisms.topdown.schema import Attribute, Recode, Schema
 from mechanisms.topdown.sets import kept, nearest_counts
+from tests.depth import examples
 
 Counts = set[tuple[int, ...]]
 
@@ -151,7 +152,7 @@ def declarations(draw: st.DrawFn) -> Declared:
     return Declared(parents, lower, upper, tuple(totals))
 
 
-@settings(EXACT, max_examples=1500)
+@settings(EXACT, max_examples=examples(1500))
 @given(declarations())
 def test_limits_are_those_of_the_counts_that_there_can_be(declared: Declared) -> None:
     """Accepted exactly if there are some; and then, at every place, what keeps to the limits is what there can be, and
@@ -192,7 +193,7 @@ def test_kinds_that_no_place_has_together_are_tied_to_its_total() -> None:
     assert replace(PAIRS, totals=(None, None)).limits()[0].sets is None
 
 
-@settings(EXACT, max_examples=30)
+@settings(EXACT, max_examples=examples(30))
 @given(declarations(), st.integers(1, 3))
 def test_how_many_places_are_added_up_at_a_time_makes_no_difference(declared: Declared, at_a_time: int) -> None:
     def arrays() -> list[NDArray[np.int64]]:
@@ -248,7 +249,7 @@ def divisions(draw: st.DrawFn) -> tuple[Declared, int, int, NDArray[np.float64]]
     return declared, depth, parent, np.round(real) if draw(st.booleans()) else real
 
 
-@settings(EXACT, max_examples=150)
+@settings(EXACT, max_examples=examples(150))
 @given(divisions(), st.randoms(use_true_random=False))
 def test_counts_are_the_nearest_that_keep_to_all_limits(
     division: tuple[Declared, int, int, NDArray[np.float64]], random: Random
@@ -413,7 +414,7 @@ def require_constraints(tree: Peopled, found: list[NDArray[np.int64]]) -> None:
             assert np.array_equal(histograms.sum(axis=1)[totals != FREE], totals[totals != FREE])
 
 
-@settings(EXACT, max_examples=150)
+@settings(EXACT, max_examples=examples(150))
 @given(peopled(), st.integers(0, 2**32 - 1), st.sampled_from((1, 30)), st.sampled_from((0, 10, 1000)), st.booleans())
 def test_every_constraint_is_exact_all_the_way_down_whatever_is_measured(
     tree: Peopled, seed: int, scale: float, push: float, total_first: bool
@@ -422,7 +423,7 @@ def test_every_constraint_is_exact_all_the_way_down_whatever_is_measured(
     require_constraints(tree, found)
 
 
-@settings(EXACT, max_examples=50)
+@settings(EXACT, max_examples=examples(50))
 @given(peopled(), st.booleans())
 def test_without_noise_the_truth_comes_back(tree: Peopled, total_first: bool) -> None:
     truths = tree.truths()

@@ -13,6 +13,7 @@ from benchmarks.topdown_problems import measured
 from mechanisms.topdown.estimation import Families, estimate_families
 from mechanisms.topdown.feasibility import FREE, Limits, propagate
 from mechanisms.topdown.least_squares import NotSolvedError
+from tests.depth import examples
 from tests.mechanisms.topdown.problems import SMALL
 
 LEVELS = ("Nation", "State", "County", "Block")
@@ -95,7 +96,7 @@ def walked_down(
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(trees(), st.integers(0, 2**32 - 1), st.booleans())
 def test_every_constraint_is_exact_all_the_way_down(tree: Tree, seed: int, total_first: bool) -> None:
     found = walked_down(tree, seed=seed, total_first=total_first)
@@ -112,14 +113,14 @@ def test_every_constraint_is_exact_all_the_way_down(tree: Tree, seed: int, total
         assert np.array_equal(histograms.sum(axis=1)[held], limits.totals[held])
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(trees())
 def test_without_noise_the_truth_comes_back_all_the_way_down(tree: Tree) -> None:
     for found, truth in zip(walked_down(tree, scale=0), tree.truths(), strict=True):
         assert np.array_equal(found, truth)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(trees(), st.integers(1, 3))
 def test_how_many_families_are_done_at_a_time_makes_no_difference(tree: Tree, at_a_time: int) -> None:
     for one, other in zip(walked_down(tree), walked_down(tree, at_a_time=at_a_time), strict=True):
