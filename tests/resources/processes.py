@@ -1,13 +1,16 @@
 """Real processes for the tests of custody, ledger and warehouse, started as a script by them.
 
-    processes.py kill FOLDER MODE          kill a charge after each of its effects, take it up again, say what was found
-    processes.py race FOLDER WHAT COUNT    let COUNT processes do the same thing at the same moment
-    processes.py hold FOLDER               write to the public zone and keep it until the input ends
-    processes.py spill FOLDER              sort confidential rows, more than fit in memory, for minutes
-    processes.py torn FOLDER WHAT          the same as kill, but in the middle of writes, as files outgrow some size
+Requests come in one a line, and every one is done by a process of its own; they and the answers are JSON:
 
-Here belongs what must not run inside pytest: forks, and kills. The answer is printed as JSON; to judge it
-belongs in the tests.
+    kill FOLDER MODE EFFECTS    kill a charge after each of some effects, take it up again, say what was found
+    torn FOLDER SIZES           the same in the middle of writes, as files outgrow each of some sizes
+    torn_zone FOLDER            kill the making of a zone in the middle of writes, and say what was found
+    race FOLDER WHAT COUNT      let COUNT processes do the same thing at the same moment
+    begin hold FOLDER           write to the public zone and keep it until it is to end: the process, and what it said
+    begin spill FOLDER          sort confidential rows, more than fit in memory, for minutes: the same
+    end PROCESS                 end it; how it ended, and what more it had said
+
+Here belongs what must not run inside pytest: forks, and kills. To judge the answers belongs in the tests.
 """
 
 import json
@@ -18,7 +21,7 @@ import shutil
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 from pathlib import Path
 from types import FrameType
@@ -49,6 +52,8 @@ statements._environment().loader = ChoiceLoader([FileSystemLoader(statements.SQL
 # Once here, not in every fork: DuckDB checks the signature of what it loads.
 warehouse._extension()
 DRAWN = Table(Zone.PUBLIC, "ma1940", "drawn")
+PATIENCE = 300
+"""Seconds after which a process that does not end is ended."""
 
 
 def deployment(folder: Path) -> Ledger:
@@ -105,6 +110,7 @@ def in_child(work: Callable[[], Any]) -> tuple[int, Any]:
     child = os.fork()
     if child == 0:
         os.close(reader)
+        signal.alarm(PATIENCE)
         try:
             os.write(writer, json.dumps(work()).encode())
         except BaseException:
@@ -149,10 +155,13 @@ def resumed(folder: Path, mode: CustodyMode) -> dict[str, Any]:
     return {"left": left, "healed": state(folder)}
 
 
-def kill(folder: Path, mode: CustodyMode) -> list[dict[str, Any]]:
+def kill(folder: Path, mode: CustodyMode, effects: Collection[str] | None) -> list[dict[str, Any]]:
+    """After the start, and after every effect of these names; None for every effect."""
     _, names = in_child(lambda: killed(folder / "whole", mode, None))
     found = []
     for effect, name in enumerate(names):
+        if effect and effects is not None and name not in effects:
+            continue
         place = folder / str(effect)
         ended, _ = in_child(lambda place=place, effect=effect: killed(place, mode, effect))
         healed, states = in_child(lambda place=place: resumed(place, mode))
@@ -217,6 +226,7 @@ def race(folder: Path, what: str, count: int) -> list[Any]:
 
 
 def hold(folder: Path) -> None:
+    """Write to the public zone and keep it until the input ends."""
     with Warehouse(folder=str(folder / "warehouse"), threads=1).session(writes=Zone.PUBLIC) as session:
         keep(session, Table(Zone.PUBLIC, "race", "held"), "written while held")
         print("held", flush=True)
@@ -225,6 +235,7 @@ def hold(folder: Path) -> None:
 
 def spill(folder: Path) -> None:
     """Keep some rows in the database's log, then sort many more."""
+    os.umask(0)
     store = Warehouse(folder=str(folder / "warehouse"), threads=1, memory_limit="60MB")
     with store.session(writes=Zone.CONFIDENTIAL) as session:
         session.create(Table(Zone.CONFIDENTIAL, "s", "t"), "tests/rows", {"rows": 1000})
@@ -246,17 +257,19 @@ def make_zone(folder: Path) -> None:
         pass
 
 
-def torn(folder: Path, what: str) -> list[dict[str, Any]]:
+def torn_zone(folder: Path) -> list[dict[str, Any]]:
     found = []
-    if what == "zone":
-        for size in (0, 1, 4096, 5000, 8192, 10000):
-            ended, _ = in_child(lambda size=size: limited(size, lambda: make_zone(folder)))
-            found.append({"size": size, "ended": ended, "left": [path.name for path in folder.glob("warehouse/*")]})
-        return found
+    for size in (0, 1, 4096, 5000, 8192, 10000):
+        ended, _ = in_child(lambda size=size: limited(size, lambda: make_zone(folder)))
+        found.append({"size": size, "ended": ended, "left": [path.name for path in folder.glob("warehouse/*")]})
+    return found
+
+
+def torn(folder: Path, sizes: Sequence[int]) -> list[dict[str, Any]]:
+    found = []
     used = folder / "used"
     in_child(lambda: (make_zone(used), _reserve(deployment(used), "ma1950", "an earlier release")))
-    # Up to 1,100 bytes: inside the anchor and DuckDB's log. Above: inside the blocks that a checkpoint writes.
-    for size in (*range(0, 1200, 100), *(12288 + block * 131072 for block in range(9))):
+    for size in sizes:
         place = folder / str(size)
         shutil.copytree(used, place)
         ended, _ = in_child(
@@ -267,16 +280,62 @@ def torn(folder: Path, what: str) -> list[dict[str, Any]]:
     return found
 
 
+class Begun:
+    """A process that goes on until its input ends."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        until, self._closer = os.pipe()
+        reader, writer = os.pipe()
+        self.process = os.fork()
+        if self.process == 0:
+            signal.alarm(PATIENCE)
+            os.close(self._closer)
+            os.dup2(until, sys.stdin.fileno())
+            os.dup2(writer, sys.stdout.fileno())
+            try:
+                work()
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        os.close(until)
+        os.close(writer)
+        self._said = os.fdopen(reader)
+        self.first = self._said.readline()
+
+    def end(self) -> tuple[int, str]:
+        os.close(self._closer)
+        _, status = os.waitpid(self.process, 0)
+        with self._said as said:
+            return os.waitstatus_to_exitcode(status), said.read()
+
+
+def answer(request: list[Any], begun: dict[int, Begun]) -> tuple[int, Any]:
+    """How the process ended that did what was asked for, and what it found."""
+    match request:
+        case ["kill", place, mode, effects]:
+            return in_child(lambda: kill(Path(place), CustodyMode(mode), effects))
+        case ["torn", place, sizes]:
+            return in_child(lambda: torn(Path(place), sizes))
+        case ["torn_zone", place]:
+            return in_child(lambda: torn_zone(Path(place)))
+        case ["race", place, what, count]:
+            return in_child(lambda: race(Path(place), what, count))
+        case ["begin", what, place]:
+            one = Begun(lambda: {"hold": hold, "spill": spill}[what](Path(place)))
+            begun[one.process] = one
+            return 0, (one.process, one.first)
+        case ["end", process]:
+            return 0, begun.pop(process).end()
+    raise ValueError(request)
+
+
+def serve() -> None:
+    """Everything is imported once, not for every request."""
+    begun: dict[int, Begun] = {}
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line), begun)), flush=True)
+
+
 if __name__ == "__main__":
-    command, place, *rest = sys.argv[1:]
-    match command:
-        case "kill":
-            print(json.dumps(kill(Path(place), CustodyMode(rest[0]))))
-        case "race":
-            print(json.dumps(race(Path(place), rest[0], int(rest[1]))))
-        case "hold":
-            hold(Path(place))
-        case "spill":
-            spill(Path(place))
-        case "torn":
-            print(json.dumps(torn(Path(place), rest[0])))
+    serve()

@@ -1,10 +1,7 @@
 """Claims about custody: who may read a key, how keys follow from one another, and that none is ever shown."""
 
 import hmac
-import json
 import os
-import subprocess
-import sys
 import traceback
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +13,6 @@ from hypothesis import strategies as st
 
 from resources.custody import Custody, CustodyError, CustodyMode, canonical, commitment
 
-PROCESSES = Path(__file__).with_name("processes.py")
 MASTER = "0123456789abcdef" * 4
 DRAW = "ab" * 32
 
@@ -170,13 +166,10 @@ def test_a_malformed_variable_is_refused_without_being_quoted(custody, monkeypat
     assert not Path(custody.folder).exists(), "a malformed variable does not fall back on a new key"
 
 
-def test_processes_that_use_a_new_custody_at_once_agree_on_its_keys(tmp_path):
+def test_processes_that_use_a_new_custody_at_once_agree_on_its_keys(tmp_path, processes):
     for turn in range(2):
         place = tmp_path / str(turn)
-        answer = subprocess.run(
-            [sys.executable, PROCESSES, "race", place, "keys", "6"], check=True, capture_output=True, timeout=120
-        )
-        keys = json.loads(answer.stdout)
+        keys = processes("race", place, "keys", 6)
         assert len(keys) == 6
         assert len(set(keys)) == 1
         assert len(keys[0]) == 64

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +15,6 @@ from resources.spill import spill_folder
 from resources.statements import SQL_FOLDER, Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
 
-PROCESSES = Path(__file__).with_name("processes.py")
 TABLE = Table(Zone.CONFIDENTIAL, "s", "t")
 PLANTED = b"planted-2f81c7"
 ROWS = """
@@ -250,18 +247,17 @@ def test_a_lock_that_a_sweep_was_quicker_to_take_is_given_up(tmp_path, monkeypat
 
 
 @pytest.fixture
-def killed(tmp_path, store):
+def killed(tmp_path, store, processes):
     """What a process has left that was killed while it sorted confidential rows and spilled them."""
-    arguments = [sys.executable, PROCESSES, "spill", tmp_path]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, umask=0) as process:
-        assert process.stdout.readline() == "begun\n"
-        while sum(path.stat().st_size for path in spilled(store)) < 20_000_000:
-            assert process.poll() is None
-            time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-        assert process.stdout.read() == ""
-    return process.pid
+    process, said = processes("begin", "spill", tmp_path)
+    assert said == "begun\n"
+    deadline = time.monotonic() + 60
+    while sum(path.stat().st_size for path in spilled(store)) < 20_000_000:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(process, signal.SIGKILL)
+    assert processes("end", process) == [-signal.SIGKILL, ""]
+    return process
 
 
 def test_a_killed_process_leaves_nothing_that_others_can_read(store, killed):

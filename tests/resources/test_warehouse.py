@@ -1,12 +1,9 @@
 """Claims about the warehouse: who sees which zone, what a failure leaves, what a content version depends on."""
 
-import json
 import signal
-import subprocess
-import sys
 import traceback
 from collections import Counter
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import dagster as dg
@@ -22,7 +19,6 @@ from resources.statements import SQL_FOLDER, Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
 from tests.depth import examples
 
-PROCESSES = Path(__file__).with_name("processes.py")
 UNITS = Table(Zone.CONFIDENTIAL, "ma1940", "units")
 KEY = bytes(range(32))
 
@@ -204,31 +200,38 @@ def test_results_come_as_rows_arrow_or_batches(warehouse):
 
 
 @pytest.fixture
-def holder(tmp_path, warehouse):
-    """Another process that writes to the public zone and keeps it until its input ends."""
-    arguments = [sys.executable, PROCESSES, "hold", tmp_path]
-    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "held\n"
-        yield process
-        process.stdin.close()
+def let_go(tmp_path, processes):
+    """How to end another process, which writes to the public zone and keeps it until then."""
+    holder, said = processes("begin", "hold", tmp_path)
+    assert said == "held\n"
+    held = True
+
+    def end():
+        nonlocal held
+        if held:
+            held = False
+            assert processes("end", holder) == [0, ""]
+
+    yield end
+    end()
 
 
 @pytest.mark.parametrize("access", [{"reads": [Zone.PUBLIC]}, {"writes": Zone.PUBLIC}])
-def test_a_session_waits_for_the_process_that_holds_a_file(warehouse, holder, access, monkeypatch):
+def test_a_session_waits_for_the_process_that_holds_a_file(warehouse, let_go, access, monkeypatch):
     waits = []
 
-    def let_go(seconds):
+    def sleep(seconds):
         waits.append(seconds)
-        holder.stdin.close()
-        holder.wait()
+        let_go()
 
-    monkeypatch.setattr("resources.warehouse.time.sleep", let_go)
+    monkeypatch.setattr("resources.warehouse.time.sleep", sleep)
     with warehouse.session(**access) as session:
         assert session.rows("tests/copy", source=Table(Zone.PUBLIC, "race", "held")) == [("written while held",)]
     assert len(waits) == 1
 
 
-def test_a_session_that_waited_too_long_says_for_what(warehouse, holder):
+@pytest.mark.usefixtures("let_go")
+def test_a_session_that_waited_too_long_says_for_what(warehouse):
     impatient = warehouse.model_copy(update={"patience": 0.1})
     with (
         pytest.raises(WarehouseError, match=r"cannot open public\.duckdb: another process holds it for over 0\.1 s"),
@@ -237,18 +240,15 @@ def test_a_session_that_waited_too_long_says_for_what(warehouse, holder):
         pass
 
 
-def test_processes_that_make_a_zone_at_once_all_write_to_it(tmp_path, warehouse):
-    arguments = [sys.executable, PROCESSES, "race", tmp_path, "tables", "5"]
-    answer = subprocess.run(arguments, check=True, capture_output=True, timeout=120)
-    assert json.loads(answer.stdout) == ["written"] * 5
+def test_processes_that_make_a_zone_at_once_all_write_to_it(tmp_path, warehouse, processes):
+    assert processes("race", tmp_path, "tables", 5) == ["written"] * 5
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         assert [session.count(Table(Zone.PUBLIC, "race", f"t{number}")) for number in range(5)] == [1] * 5
 
 
-def test_a_process_killed_while_it_makes_a_zone_leaves_no_half_of_it(tmp_path, warehouse):
+def test_a_process_killed_while_it_makes_a_zone_leaves_no_half_of_it(tmp_path, warehouse, processes):
     """DuckDB does not open a file whose headers are not all there, so no such file may get a zone's name."""
-    arguments = [sys.executable, PROCESSES, "torn", tmp_path, "zone"]
-    torn = json.loads(subprocess.run(arguments, check=True, capture_output=True, timeout=60).stdout)
+    torn = processes("torn_zone", tmp_path)
     assert [one["ended"] for one in torn] == [-signal.SIGXFSZ] * len(torn)
     assert not warehouse.path(Zone.PUBLIC).exists()
     with warehouse.session(writes=Zone.PUBLIC) as session:
@@ -280,8 +280,15 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("use", USES.values(), ids=USES)
-@pytest.mark.parametrize("name", FAILURES)
+def paired(names, uses):
+    """Every name with every use; in `make test` only so that each of them is tried twice."""
+    return [
+        pytest.param(name, uses[use], id=f"{name}-{use}", marks=[pytest.mark.deep] if (row - column) % 7 > 1 else [])
+        for (row, name), (column, use) in product(enumerate(names), enumerate(uses))
+    ]
+
+
+@pytest.mark.parametrize(("name", "use"), paired(FAILURES, USES))
 def test_a_session_that_sees_confidential_data_quotes_none_of_it(warehouse, texts, name, use):
     # The value stands behind many others, so that it is met only while a result is being fetched.
     make(warehouse, f"SELECT CASE WHEN i = 50000 THEN '{SECRET}' ELSE '1' END AS value FROM range(50001) AS r(i)")
