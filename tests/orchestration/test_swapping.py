@@ -350,10 +350,21 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_two_short_files_are_a_release_that_is_checked_launched_and_published(project: Path) -> None:
+def changed_project(project: Path, folder: Path, **changes: Any) -> Path:
+    """A copy of the project in which nothing has run, with one release more, like the other but for some changes."""
+    shutil.copytree(project, folder, dirs_exist_ok=True)
+    for name in ("kept", "shown"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    declare(folder, f"village/{changes['name']}", "PermutationSwapping", RELEASE | changes)
+    return folder
+
+
+def left_behind(project: Path) -> set[str]:
+    return {"kept", "shown", "var", "published"} & {path.name for path in project.iterdir()}
+
+
+def test_two_short_files_are_a_release_that_is_launched_and_published(project: Path) -> None:
     """From the files to `<published>/<dataset>/<release>`, with the tools a user has, and nowhere else."""
-    status, said = dg_command(project, "check", "yaml")
-    assert status == 0, said
     status, said = dg_command(project, "launch", "--job", "village__counties")
     assert status == 0, said[-4000:]
     published = project / "shown" / "village" / "counties"
@@ -362,22 +373,30 @@ def test_two_short_files_are_a_release_that_is_checked_launched_and_published(pr
     assert (published / "tenures.csv").read_text().startswith("county,tenure,count\n")
     assert sorted(path.name for path in (project / "shown").iterdir()) == ["village"]
     assert sorted(path.name for path in (project / "kept").iterdir()) == ["custody", "warehouse"]
-    assert not {"var", "published"} & {path.name for path in project.iterdir()}
+    assert left_behind(project) == {"kept", "shown"}
 
 
-def test_bad_files_are_named_with_field_and_rule_and_leave_nothing_behind(project: Path, tmp_path: Path) -> None:
-    shutil.copytree(project, tmp_path, dirs_exist_ok=True)
-    for name in ("kept", "shown"):
-        shutil.rmtree(tmp_path / name, ignore_errors=True)
-    declare(tmp_path, "village/half", "PermutationSwapping", RELEASE | {"name": "half", "swap_rate": "half"})
-    status, said = dg_command(tmp_path, "check", "yaml")
+def test_a_bad_file_is_named_with_field_and_rule_and_no_sound_one(project: Path, tmp_path: Path) -> None:
+    bad = changed_project(project, tmp_path, name="half", swap_rate="half")
+    status, said = dg_command(bad, "check", "yaml")
     assert status != 0
     assert (
         "village/half/defs.yaml:11 - orchestration.components.PermutationSwapping attributes.swap_rate 'half'" in said
     )
-    shutil.rmtree(tmp_path / "orchestration" / "defs" / "village" / "half")
-    declare(tmp_path, "village/roles", "PermutationSwapping", RELEASE | {"name": "roles", "swap": ["county", "size"]})
-    status, said = dg_command(tmp_path, "launch", "--job", "village__counties")
+    assert said.count("defs.yaml:") == 1
+    assert not left_behind(bad)
+
+
+@pytest.mark.deep
+def test_sound_files_pass_the_check_of_yaml(project: Path) -> None:
+    status, said = dg_command(project, "check", "yaml")
+    assert status == 0, said
+
+
+@pytest.mark.deep
+def test_a_release_that_cannot_be_carried_out_is_named_and_nothing_is_run(project: Path, tmp_path: Path) -> None:
+    bad = changed_project(project, tmp_path, name="roles", swap=["county", "size"])
+    status, said = dg_command(bad, "launch", "--job", "village__counties")
     assert status != 0, "a deployment with a release that cannot be carried out is not run in part"
     assert "release village/roles: swap: size cannot be a swap variable and a match variable at once" in said
-    assert not {"kept", "shown", "var", "published"} & {path.name for path in tmp_path.iterdir()}
+    assert not left_behind(bad)
