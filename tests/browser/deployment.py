@@ -80,7 +80,15 @@ def deployed(project: Path, home: Path) -> Iterator[Site]:
     }
     command = [str(Path(sys.executable).with_name("dg")), "dev", "--port", str(port)]
     with (home / "dev.log").open("wb") as log:
-        server = subprocess.Popen(command, cwd=project, env=environment, stdout=log, stderr=log, start_new_session=True)
+        server = subprocess.Popen(
+            command,
+            cwd=project,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=_hear_interrupts,
+        )
     try:
         _wait_for(port, server)
         with sync_playwright() as playwright:
@@ -96,6 +104,11 @@ def deployed(project: Path, home: Path) -> Iterator[Site]:
             server.wait(30)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(server.pid, signal.SIGKILL)
+
+
+def _hear_interrupts() -> None:
+    """Tests that are run in the background ignore interrupts, and would have all that they start ignore them too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:

@@ -1,7 +1,7 @@
 """What a person sees: releases of every kind launched from the Dagster UI, their pages, and their certificates.
 
-A real `dg dev`, a real browser. Without a Chromium on the machine these tests are left out, unless
-STIRRED_REQUIRE_BROWSER is set.
+A real `dg dev`, a real browser. In `make test` they show the smallest release, in `make test-deep` the others. Without
+a Chromium on the machine these tests are left out, unless STIRRED_REQUIRE_BROWSER is set.
 """
 
 import csv
@@ -16,6 +16,7 @@ from playwright.sync_api import expect
 from tests.browser.deployment import IN_A_BROWSER, PATIENCE, ROOT, Site, deployed, group
 
 SWAPPING, S_DHC, TOPDOWN = "ma1940/tenure_by_county", "two_states/s_dhc", "two_states/redistricting"
+deep = pytest.mark.deep
 
 pytestmark = IN_A_BROWSER
 
@@ -26,7 +27,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
-@pytest.mark.parametrize("release", [SWAPPING, S_DHC, TOPDOWN])
+@pytest.mark.parametrize("release", [SWAPPING, pytest.param(S_DHC, marks=deep), pytest.param(TOPDOWN, marks=deep)])
 def test_a_release_is_launched_from_the_ui_and_published(site: Site, release: str) -> None:
     site.launch(release)
     deadline = time.monotonic() + PATIENCE / 1000
@@ -41,11 +42,16 @@ def test_a_release_is_launched_from_the_ui_and_published(site: Site, release: st
     ("release", "stages"),
     [
         (SWAPPING, "invariants charge swapped tables utility experiment publication"),
-        (S_DHC, "parameters truncated_join counts charge noisy_measurements postprocessed tables publication"),
-        (
+        pytest.param(
+            S_DHC,
+            "parameters truncated_join counts charge noisy_measurements postprocessed tables publication",
+            marks=deep,
+        ),
+        pytest.param(
             TOPDOWN,
             "spine histograms invariants charge noisy_measurements level_us level_state level_county "
             "level_tract level_block_group level_block microdata tables accuracy publication",
+            marks=deep,
         ),
     ],
 )
@@ -72,12 +78,14 @@ def test_the_mechanisms_page_shows_draw_commitment_entry_and_loss(site: Site) ->
         expect(page.get_by_text(check, exact=True).first).to_be_visible()
 
 
+@deep
 def test_the_parameters_page_states_what_is_charged(site: Site) -> None:
     page = site.page
     page.goto(f"{site.address}/assets/{S_DHC}/parameters")
     expect(page.get_by_text("2.514562 (exactly 1257281/500000)", exact=True)).to_be_visible()
 
 
+@deep
 def test_the_finished_tables_are_shown_as_they_are_published(site: Site) -> None:
     page = site.page
     with (site.published / S_DHC / "ph1.csv").open(newline="") as file:
@@ -94,9 +102,9 @@ def test_the_finished_tables_are_shown_as_they_are_published(site: Site) -> None
     [
         (f"{SWAPPING}/utility", "ε against swap rate"),
         (f"{SWAPPING}/experiment", "MAPE against swap rate"),
-        (f"{S_DHC}/parameters", "margin against budget"),
-        (f"{TOPDOWN}/accuracy", "accuracy by level (synthetic data)"),
-        ("two_states/composition", "releases side by side"),
+        pytest.param(f"{S_DHC}/parameters", "margin against budget", marks=deep),
+        pytest.param(f"{TOPDOWN}/accuracy", "accuracy by level (synthetic data)", marks=deep),
+        pytest.param("two_states/composition", "releases side by side", marks=deep),
     ],
 )
 def test_charts_are_shown_as_pictures(site: Site, asset: str, chart: str) -> None:
@@ -114,8 +122,12 @@ def test_charts_are_shown_as_pictures(site: Site, asset: str, chart: str) -> Non
     ("release", "loss"),
     [
         (SWAPPING, ("ln(264332)", "12.4850")),
-        (S_DHC, ("1257281/500000", "2.5146", "PH8_denom state_*")),
-        (TOPDOWN, ("293764/114921", "2.7062", "persons Block_Group hispanic * cenrace", "17.1436", "2.9258")),
+        pytest.param(S_DHC, ("1257281/500000", "2.5146", "PH8_denom state_*"), marks=deep),
+        pytest.param(
+            TOPDOWN,
+            ("293764/114921", "2.7062", "persons Block_Group hispanic * cenrace", "17.1436", "2.9258"),
+            marks=deep,
+        ),
     ],
 )
 def test_the_certificate_is_a_page_that_needs_nothing_else(site: Site, release: str, loss: tuple[str, ...]) -> None:
