@@ -17,11 +17,14 @@ ui: $(READY)        ## the Dagster UI, with schedules and sensors, on http://loc
 unblock: $(READY)   ## after a run was killed: which run holds up the others; RUN=<id> ends it
 	@$(BIN)/python -m orchestration.unblock $(RUN)
 
-test: $(READY)      ## every test but the deep ones
-	@$(BIN)/pytest -n auto --dist loadfile -m "not deep"
+# Files are begun in the order that tests/conftest.py gives them.
+PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
-test-deep: $(READY) ## the slow statistical ones too
-	@$(BIN)/pytest -n auto --dist loadfile
+test: $(READY)      ## every claim, on a part of the cases: five minutes on two cores
+	@$(PYTEST) -m "not deep"
+
+test-deep: $(READY) ## all other cases: exhaustive grids, many draws, more walks in the browser
+	@$(PYTEST) -m deep
 
 bench: $(READY)     ## ratios against peers and limits, written to benchmarks/results.json
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-bench.lock
