@@ -1,8 +1,12 @@
-"""How many examples a test by Hypothesis tries: all that it asks for, or, in `make test`, a fifth of them.
+"""What `make test` tries of all that `make test-deep` tries: a fifth of Hypothesis's examples, and some parameters.
 
-Here belongs what test modules need for that; which of the two is meant is decided in `conftest`.
+Here belongs what test modules need to say so; which of the two is run is decided in `conftest`.
 """
 
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
 WHOLE, QUICK = 100, 20
@@ -12,3 +16,11 @@ WHOLE, QUICK = 100, 20
 def examples(count: int) -> int:
     """So many of the examples as are to be tried now: for `settings(max_examples=examples(1500))`."""
     return max(1, count * settings.default.max_examples // WHOLE)
+
+
+def deep_but(quick: Collection[Any], parameters: Iterable[Any]) -> list[pytest.ParameterSet]:
+    """Parameters of a test, of which all but some are for deep tests alone; a tuple is several parameters."""
+    return [
+        pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=[] if each in quick else [pytest.mark.deep])
+        for each in parameters
+    ]

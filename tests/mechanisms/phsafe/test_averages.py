@@ -43,7 +43,7 @@ def within(found: list[float]) -> bool:
 @pytest.mark.parametrize("noise", Noise)
 @pytest.mark.parametrize("quotient", QUOTIENTS, ids=[quotient.name for quotient in QUOTIENTS])
 def test_intervals_of_averages_cover_86_to_96_percent(quotient: Quotient, noise: Noise) -> None:
-    assert within(coverage(quotient, 200, noise, quotient.averages, (0, 0.5, 1.5, 3, 10)))
+    assert within(coverage(quotient, 200, noise, quotient.averages[::3], (0, 1.5, 10)))
 
 
 @pytest.mark.deep
@@ -254,8 +254,11 @@ def test_no_noise_makes_an_average_negative_or_infinite_or_puts_it_outside_its_i
     plausible(found, least, least + span)
 
 
+@pytest.mark.parametrize("steps", [160, pytest.param(800, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("seed", range(4))
-def test_climbing_towards_shorter_intervals_and_greater_averages_finds_nothing_implausible(seed: int) -> None:
+def test_climbing_towards_shorter_intervals_and_greater_averages_finds_nothing_implausible(
+    seed: int, steps: int
+) -> None:
     draw = np.random.default_rng(seed)
     state = np.array([100.0, 40.0, 4.0, 4.0])
 
@@ -266,7 +269,7 @@ def test_climbing_towards_shorter_intervals_and_greater_averages_finds_nothing_i
         return (short, float(found.estimate), -float(found.lower), short + float(found.estimate))[seed]
 
     best = badness(state)
-    for _ in range(800):
+    for _ in range(steps):
         step = state + draw.standard_cauchy(4) * (100, 50, 0.3, 0.3)
         step[2:] = np.clip(step[2:], -20, 30)
         step[:2] = np.clip(step[:2], -1e18, 1e18)

@@ -25,7 +25,7 @@ from mechanisms.phsafe.margins import Noise
 from mechanisms.phsafe.noise_sums import FINEST, NoiseSum
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
-from tests.depth import examples
+from tests.depth import deep_but, examples
 
 LEAST, MOST = 0.86, 0.95
 HAIR = 1e-7
@@ -120,9 +120,13 @@ def within(found: np.ndarray) -> bool:
     return bool(found.min() >= LEAST and found.max() <= MOST + HAIR)
 
 
+QUICK = [(20, 1), (20, 2), (20, 7), (68, 1), (68, 2), (200, 1)]
+
+
 @pytest.mark.parametrize("noise", Noise)
 @pytest.mark.parametrize(
-    ("margin", "cells"), [(20, 1), (20, 2), (20, 7), (68, 1), (68, 2), (200, 1), (200, 16), (500, 3)]
+    ("margin", "cells"),
+    deep_but(QUICK, [*QUICK, (200, 16), (500, 3)]),
 )
 def test_intervals_of_counts_cover_86_to_95_percent(noise: Noise, margin: int, cells: int) -> None:
     one = noise_for(margin, noise)

@@ -101,7 +101,9 @@ def test_theorem_1_bounds_every_pair_of_every_universe(records: int) -> None:
         assert_theorem_1(universe)
 
 
-@pytest.mark.parametrize("universe", [*map(all_distinct, (4, 5)), PROPOSITION_9])
+@pytest.mark.parametrize(
+    "universe", [all_distinct(4), pytest.param(all_distinct(5), marks=pytest.mark.deep), PROPOSITION_9]
+)
 def test_theorem_1_bounds_every_pair_where_it_is_hardest(universe: Universe) -> None:
     assert_theorem_1(universe)
 
@@ -136,7 +138,7 @@ def test_a_stratum_of_equal_records_does_not_count() -> None:
     assert bound_holds(only_equal, algorithm_1, Fraction(1, 2), Fraction(1))
 
 
-@pytest.mark.parametrize("swap_rate", [Fraction(1, 1000), Fraction(1, 2)])
+@pytest.mark.parametrize("swap_rate", [Fraction(1, 2), pytest.param(Fraction(1, 1000), marks=pytest.mark.deep)])
 def test_the_smaller_stratum_in_the_place_of_the_largest_is_too_little(swap_rate: Fraction) -> None:
     universe = Universe((Stratum((1, 1), (1, 1)), Stratum((1,) * 5, (1,) * 5)))
     assert universe.largest_stratum == 5
