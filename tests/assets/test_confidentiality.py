@@ -187,7 +187,12 @@ def mended(deployment: Deployment, stage: str, parent: str) -> Deployment:
 @pytest.mark.parametrize(
     ("stage", "parent", "path"),
     [
-        ("publication", "utility", "village/counties/publication ← village/counties/utility"),
+        pytest.param(
+            "publication",
+            "utility",
+            "village/counties/publication ← village/counties/utility",
+            marks=pytest.mark.deep,
+        ),
         ("tables", "cef", "village/counties/publication ← village/counties/tables ← village/cef"),
     ],
 )

@@ -147,6 +147,7 @@ def test_with_the_custodys_key_the_very_same_search_finds_the_record(attack: Att
     assert attack.suspects([attack.deployment.context.custody.version_key()]) == [LAST_AT]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("forgotten", ["version_key", "session"])
 def test_in_a_deployment_that_forgot_its_key_the_attacker_finds_the_record(
     forgotten: str, candidates: dict[int, Deployment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -220,6 +221,7 @@ def imitated(root: Path, key: str | None, exchanged: bool, custody: Path | None 
     return hashes_shown(deployment)
 
 
+@pytest.mark.deep
 def test_who_runs_the_deployment_under_guessed_keys_cannot_tell_candidates_of_one_universe_apart(
     victim: Deployment, tmp_path: Path
 ) -> None:
@@ -230,6 +232,7 @@ def test_who_runs_the_deployment_under_guessed_keys_cannot_tell_candidates_of_on
     assert common[0] == common[1]
 
 
+@pytest.mark.deep
 def test_with_the_custody_itself_he_tells_them_apart(victim: Deployment, tmp_path: Path) -> None:
     shown, custody = hashes_shown(victim), victim.root / "custody"
     draws = {entry.draw_id for entry in victim.ledger} | {entry.commitment for entry in victim.ledger}
@@ -264,6 +267,7 @@ def test_the_error_of_a_confidential_release_is_shown_nowhere(deployment: Deploy
     assert set(event.asset_materialization.metadata) == {"table", "ε against swap rate"}
 
 
+@pytest.mark.deep
 def test_nothing_in_the_utilitys_metadata_depends_on_the_joint_table(tmp_path: Path) -> None:
     """Two deployments of one universe, with other records and other draws, show the same words and the same picture."""
     shown = []

@@ -13,6 +13,7 @@ def tables(deployment: Deployment) -> set[str]:
         return {name for (name,) in connection.execute("SHOW TABLES").fetchall()}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("custody", ["escrowed", "ephemeral"])
 def test_a_cap_too_small_stops_the_release_at_its_charge(custody: str, tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path, custody=custody, dataset={"cap": 4})
@@ -34,6 +35,7 @@ def test_the_refusal_says_dataset_release_what_is_asked_what_is_charged_and_the_
         assert said in refusal
 
 
+@pytest.mark.deep
 def test_a_second_release_that_does_not_fit_leaves_the_first_as_it_is(tmp_path: Path) -> None:
     first = small_deployment(tmp_path, dataset={"cap": "8"})
     first.run(*TO_PUBLICATION)
@@ -51,6 +53,7 @@ def test_a_second_release_that_does_not_fit_leaves_the_first_as_it_is(tmp_path: 
     assert first.published() == files, "what was charged stays good, whatever was refused since"
 
 
+@pytest.mark.deep
 def test_a_raised_cap_lets_the_same_draw_through(tmp_path: Path) -> None:
     small_deployment(tmp_path, dataset={"cap": 4}).refusal(*TO_PUBLICATION)
     deployment = small_deployment(tmp_path, dataset={"cap": "4.128"})
@@ -67,6 +70,7 @@ def test_a_charge_that_meets_the_cap_exactly_fits(tmp_path: Path) -> None:
     assert [entry.kind for entry in above.ledger] == ["reserve"]
 
 
+@pytest.mark.deep
 def test_without_distinct_records_in_a_stratum_nothing_is_lost_and_nothing_charged(tmp_path: Path) -> None:
     """b = 0, ε = 0: every stratum holds equal records only, and swapping them changes nothing."""
     units = [

@@ -61,6 +61,7 @@ def published(request: pytest.FixtureRequest) -> Published:
     return request.getfixturevalue(request.param)
 
 
+@pytest.mark.deep
 def test_unchanged_it_has_the_same_bytes_and_the_same_versions_and_costs_nothing(
     published: Published, tmp_path: Path
 ) -> None:
@@ -72,6 +73,7 @@ def test_unchanged_it_has_the_same_bytes_and_the_same_versions_and_costs_nothing
     assert again.ledger == published.ledger
 
 
+@pytest.mark.deep
 def test_a_single_stage_made_again_has_the_version_it_had(escrowed: Published, tmp_path: Path) -> None:
     """Also the last stage by itself, in whatever order, as from the UI."""
     again = escrowed.taken_on(tmp_path)
@@ -82,6 +84,7 @@ def test_a_single_stage_made_again_has_the_version_it_had(escrowed: Published, t
     assert again.published() == escrowed.files
 
 
+@pytest.mark.deep
 def test_the_order_of_the_sources_rows_changes_nothing(escrowed: Published, tmp_path: Path) -> None:
     shuffle = random.Random(1)
     units, persons = shuffle.sample(UNITS, len(UNITS)), shuffle.sample(PERSONS, len(PERSONS))
@@ -92,6 +95,7 @@ def test_the_order_of_the_sources_rows_changes_nothing(escrowed: Published, tmp_
     assert again.ledger == escrowed.ledger
 
 
+@pytest.mark.deep
 def test_other_keys_for_the_same_records_change_nothing_that_is_public(escrowed: Published, tmp_path: Path) -> None:
     units = [unit | {"serial": 10_000 - 7 * unit["serial"]} for unit in UNITS]
     persons = [person | {"household": 10_000 - 7 * person["household"]} for person in PERSONS]
@@ -164,6 +168,7 @@ def test_the_same_noise_never_serves_two_versions_of_the_records(escrowed: Publi
     assert len(before ^ after) > 8, "by itself the exchange touches four cells, each replaced at most"
 
 
+@pytest.mark.deep
 def test_back_at_the_old_records_the_old_draw_serves_again(escrowed: Published, tmp_path: Path) -> None:
     """Two charges for two versions of the records, whichever way and however often one changes into the other."""
     escrowed.taken_on(tmp_path, *changed_unit()).run(*TO_DRAW)
@@ -173,6 +178,7 @@ def test_back_at_the_old_records_the_old_draw_serves_again(escrowed: Published, 
     assert back.published() == escrowed.files
 
 
+@pytest.mark.deep
 def test_another_product_costs_nothing_and_draws_nothing(escrowed: Published, tmp_path: Path) -> None:
     products = [*PERSON_PRODUCTS[:2], {"name": "tenures", "dimensions": ["tenure"]}]
     again = escrowed.taken_on(tmp_path, products=products)
@@ -244,6 +250,7 @@ def test_an_ephemeral_key_is_kept_nowhere_once_the_draw_is_settled(ephemeral: Pu
         ephemeral.deployment.context.custody.open_key(ephemeral.ledger[0].draw_id, CustodyMode.EPHEMERAL)
 
 
+@pytest.mark.deep
 def test_swapped_data_lost_under_ephemeral_custody_stay_lost(ephemeral: Published, tmp_path: Path) -> None:
     again = ephemeral.taken_on(tmp_path)
     with again.opened() as connection:
@@ -262,6 +269,7 @@ def test_swapped_data_lost_under_ephemeral_custody_stay_lost(ephemeral: Publishe
     assert not left & {"swapped", "swapped_cells", "draw"}
 
 
+@pytest.mark.deep
 def test_swapped_data_lost_under_escrowed_custody_are_drawn_again_the_same(escrowed: Published, tmp_path: Path) -> None:
     again = escrowed.taken_on(tmp_path)
     with again.opened() as connection:

@@ -37,6 +37,9 @@ def answer(process: subprocess.Popen[str], line: str = "") -> Any:
     return json.loads(output.splitlines()[-1])
 
 
+pytestmark = pytest.mark.deep
+
+
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What was found for each custody and point; both custodies at once, on two cores."""

@@ -284,7 +284,14 @@ def same_draws_in_every_run() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", params=CASES, ids=[make.__name__ for make in CASES])
+QUICK = (units_only, persons_following, odd_texts)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(make, marks=[] if make in QUICK else pytest.mark.deep) for make in CASES],
+    ids=[make.__name__ for make in CASES],
+)
 def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     return request.param(tmp_path_factory.mktemp("deployment"))
 
