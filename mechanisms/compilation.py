@@ -1,11 +1,11 @@
-"""The set-up's last step, `python -m mechanisms.compilation`: every kernel is compiled before a release needs one.
+"""The set-up's last step, `python -m mechanisms.compilation`: compile every kernel before a release needs it.
 
-What a kernel is compiled for follows from the function that runs it; here that function gets a little input of the
-kind it has in a release. Numba keeps the machine code beside the module, or in `NUMBA_CACHE_DIR`, for this processor
-and this state of the module's file. Every process that starts later loads it, workers included.
+The argument types of a kernel follow from the function that calls it, so this module calls that function with a small
+input of the types that a release uses. Numba caches the machine code next to the module, or in `NUMBA_CACHE_DIR`, for
+this processor and this version of the module's file. Every process that starts later loads it, workers included.
 
-Numba does not notice that a kernel calls one in another module, and that one has changed. Whoever changes a kernel
-removes the kept code and compiles again, as `make` does.
+If a kernel calls a kernel of another module, Numba does not notice when the other one changes. After changing a kernel,
+delete the cached code and compile again, as `make` does.
 """
 
 from fractions import Fraction

@@ -1,7 +1,7 @@
 """The six races and the combinations of them that a person may report, in the order of their codes.
 
-Here belongs what both the census files' race codes and the redistricting tables' rows follow. Which codes a file writes
-belongs with the file's layout.
+The race codes of the census files and the rows of the redistricting tables follow this order. Each file layout defines
+its own codes.
 """
 
 from itertools import combinations
@@ -16,7 +16,7 @@ SIX_RACES = (
 )
 
 RACE_COMBINATIONS = tuple(races for number in range(1, len(SIX_RACES) + 1) for races in combinations(SIX_RACES, number))
-"""The 63 of them: each race alone, then two races, and so on up to all six, each number in lexical order."""
+"""All 63: each race alone, then two races, and so on up to all six, each number in lexical order."""
 
 
 def race_label(races: tuple[str, ...]) -> str:

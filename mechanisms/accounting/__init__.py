@@ -1,5 +1,5 @@
-"""Protection losses as exact values, DP specifications, and what adds up to what.
+"""Protection losses as exact values, DP specifications, and their composition.
 
-Here belongs what a loss *is* and how losses compose. The record of what was spent belongs in
-`resources.ledger`; how a mechanism's loss follows from its parameters belongs with the mechanism.
+This package defines losses and how they compose. `resources.ledger` records what was spent; each mechanism's package
+derives its loss from its parameters.
 """

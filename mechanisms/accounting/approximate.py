@@ -1,6 +1,6 @@
 """The protection loss of approximate DP, (ε, δ).
 
-Here belongs arithmetic on (ε, δ). Where an ε for a given δ comes from belongs in `conversions`.
+This module does arithmetic on (ε, δ). `conversions` computes an ε for a given δ.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class ApproximateLoss:
 
     Attributes:
         epsilon: ε, exactly.
-        delta: δ, strictly between 0 and 1; where it is 0, the loss is pure.
+        delta: δ, strictly between 0 and 1. A loss with δ = 0 is a `PureLoss`.
 
     Raises:
         ValueError: if δ is not strictly between 0 and 1.
@@ -38,18 +38,18 @@ class ApproximateLoss:
         """Basic composition: both ε and δ add up (Dwork and Roth, 2014, Theorem 3.16).
 
         Raises:
-            ValueError: if δ adds up to 1 or more, which guarantees nothing.
+            ValueError: if the δs add up to 1 or more, which guarantees nothing.
         """
         return ApproximateLoss(self.epsilon + other.epsilon, self.delta + other.delta)
 
     def __le__(self, other: "ApproximateLoss") -> bool:
-        """Whether neither ε nor δ is greater: two losses need not be comparable."""
+        """Whether neither ε nor δ is greater. Two losses may be incomparable."""
         return self.epsilon <= other.epsilon and self.delta <= other.delta
 
     def of_group(self, size: int) -> "ApproximateLoss":
         """Group privacy: ε becomes kε and δ becomes δ(1 + e^ε + … + e^((k-1)ε)), rounded up, for a size k.
 
-        By induction on the size: each further unit multiplies what is there by e^ε and adds δ.
+        By induction on the size: each further unit multiplies the δ so far by e^ε and adds δ.
 
         Raises:
             ValueError: if the size is below 1, or δ grows to 1 or more, which guarantees nothing.
@@ -68,7 +68,7 @@ class ApproximateLoss:
         return float(self.epsilon)
 
     def __str__(self) -> str:
-        """ε and δ as they are written without rounding, such as `3/2 at δ = 1/10000000000`."""
+        """ε and δ without rounding, such as `3/2 at δ = 1/10000000000`."""
         return f"{self.epsilon} at δ = {decimal_text(self.delta)}"
 
     def as_record(self) -> dict[str, str]:

@@ -1,10 +1,9 @@
-"""What losses of several releases on one data set add up to, and what they do not add up to.
+"""The total loss of several releases on one data set, in each output premetric in which there is one.
 
-Here belongs the sum of losses for one and the same unit, in each output premetric. Which releases protect
-which unit belongs in `specification`.
+This module adds losses for the same unit. `specification` determines which releases protect which unit.
 
-Pure DP implies zCDP, and both imply approximate DP at any δ; there is no way back. So a total in one of the
-three takes in the losses that imply it and refuses the others, with the reason.
+Pure DP implies zCDP, and both imply approximate DP at any δ; the converses are false. A total in one of the three
+therefore accepts the losses that imply it and rejects the others with the reason.
 """
 
 from collections.abc import Iterable
@@ -29,14 +28,14 @@ NOT_CONCENTRATED = "(ε, δ) lets anything happen with probability δ, which no 
 
 
 class DoesNotCompose(ValueError):  # noqa: N818 - the word of the domain for this refusal
-    """Losses that add up to no guarantee of the kind asked for."""
+    """Losses that have no total of the requested kind."""
 
 
 def pure_total(losses: Iterable[Loss]) -> PureLoss:
     """ε of all releases together, ε₁ + ε₂ + …, exactly.
 
     Raises:
-        DoesNotCompose: if one of them is not in pure DP.
+        DoesNotCompose: if a loss is not in pure DP.
     """
     total = PureLoss()
     for loss in losses:
@@ -47,10 +46,10 @@ def pure_total(losses: Iterable[Loss]) -> PureLoss:
 
 
 def concentrated_total(losses: Iterable[Loss]) -> ConcentratedLoss:
-    """ρ of all releases together: each pure ε on its own as ε²/2, which is less than (ε₁ + ε₂ + …)²/2.
+    """ρ of all releases together. Each pure ε counts as ε²/2, which adds up to less than (ε₁ + ε₂ + …)²/2.
 
     Raises:
-        DoesNotCompose: if one of them is in approximate DP.
+        DoesNotCompose: if a loss is in approximate DP.
     """
     total = ConcentratedLoss()
     for loss in losses:
@@ -62,12 +61,12 @@ def concentrated_total(losses: Iterable[Loss]) -> ConcentratedLoss:
 
 @dataclass(frozen=True)
 class Conversion:
-    """The part of a total in approximate DP that is converted from zCDP; every other ε is added to it as it is.
+    """The part of a total in approximate DP that is converted from zCDP. Every other ε is added to it unchanged.
 
     Attributes:
-        loss: ρ of all that is converted.
-        epsilon: what it comes to at the δ that the releases' own δs leave.
-        takes_pure: whether pure losses take part in it, each as ε²/2.
+        loss: ρ of everything that is converted.
+        epsilon: the ε of that ρ, at the δ that the releases' own δs leave.
+        takes_pure: whether pure losses are converted too, each as ε²/2.
     """
 
     loss: ConcentratedLoss
@@ -76,7 +75,7 @@ class Conversion:
 
 
 def conversion(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> Conversion:
-    """What a total in approximate DP converts of its losses, so that ε comes out least.
+    """The conversion that gives the least ε for a total in approximate DP.
 
     Arguments and errors are those of `approximate_total`.
     """
@@ -102,9 +101,9 @@ def conversion(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) ->
 def approximate_total(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> ApproximateLoss:
     """ε of all releases together for a given δ.
 
-    The δs of releases in approximate DP come out of it; what is left is for the conversion from zCDP, by
-    Canonne, Kamath and Steinke. Pure losses either add their ε to the result or take part in the conversion
-    as ε²/2, whichever gives less; so a few large ε and many small ones both come out well.
+    The δs of releases in approximate DP are subtracted from the given δ. The rest is used for the conversion from
+    zCDP, by Canonne, Kamath and Steinke. Pure losses either add their ε to the result or are converted as ε²/2,
+    whichever gives less. The former suits a few large ε, the latter many small ones.
 
     Args:
         losses: of any kind.
@@ -112,7 +111,7 @@ def approximate_total(losses: Iterable[Loss], delta: Fraction, places: int = PLA
         places: decimals to which a converted ε is rounded up.
 
     Raises:
-        DoesNotCompose: if the releases' own δs leave nothing of it.
+        DoesNotCompose: if the releases' own δs use up the given δ.
         ValueError: if δ is out of range.
     """
     parts = list(losses)
@@ -124,10 +123,10 @@ def approximate_total(losses: Iterable[Loss], delta: Fraction, places: int = PLA
 
 
 def total_like(limit: Loss, losses: Iterable[Loss]) -> Loss:
-    """What losses add up to in the output premetric of a limit, and at its δ if it has one.
+    """The total of losses in the output premetric of a limit, at the limit's δ if it has one.
 
     Raises:
-        DoesNotCompose: if one of them is none in that premetric.
+        DoesNotCompose: if a loss implies none in that premetric.
     """
     if isinstance(limit, PureLoss):
         return pure_total(losses)
@@ -137,7 +136,7 @@ def total_like(limit: Loss, losses: Iterable[Loss]) -> Loss:
 
 
 def fits(total: Loss, limit: Loss) -> bool:
-    """Whether a total is within a limit of the same output premetric, decided exactly.
+    """Whether a total is within a limit of the same output premetric. The comparison is exact.
 
     Raises:
         DoesNotCompose: if the two are of different kinds.
@@ -152,11 +151,11 @@ def fits(total: Loss, limit: Loss) -> bool:
 
 
 def stated(loss: Loss, places: int = 2) -> str:
-    """A loss as it is written for a reader, rounded up: `ε = 0.70`, `ρ = 2.52` or `ε = 3.10 at δ = 1e-10`."""
+    """A loss as text for a reader, rounded up: `ε = 0.70`, `ρ = 2.52` or `ε = 3.10 at δ = 1e-10`."""
     at_delta = f" at δ = {decimal_text(loss.delta)}" if isinstance(loss, ApproximateLoss) else ""
     return f"{symbol(loss)} = {loss.rounded_up(places)}{at_delta}"
 
 
 def symbol(loss: Loss) -> str:
-    """The letter that a loss of this kind is written with."""
+    """The letter for a loss of this kind."""
     return "ρ" if isinstance(loss, ConcentratedLoss) else "ε"

@@ -1,12 +1,12 @@
-"""What ρ-zCDP means as (ε, δ): two bounds on ε, both rounded up, so that a published ε never promises too much.
+"""Conversion of ρ-zCDP into (ε, δ): two bounds on ε, both rounded up, so that a published ε is never too small.
 
-Here belong bounds; the losses themselves are values in `zcdp` and `approximate`. With L = ln(1/δ) and x = α - 1:
+`zcdp` and `approximate` define the losses themselves. With L = ln(1/δ) and x = α - 1:
 
 - Bun and Steinke (2016), Proposition 1.3: ε = ρ + 2√(ρL).
 - Canonne, Kamath and Steinke (2020), Section 2.3: the least over x > 0 of
   ε(x) = ρ(1 + x) + (L - ln(1 + x))/x + ln(x/(1 + x)).
 
-Every x gives a valid bound, so only the evaluation has to be rounded with care, and not the search for x.
+Every x gives a valid bound, so only the evaluation needs directed rounding. The search for x does not.
 """
 
 from decimal import Context, Decimal
@@ -17,7 +17,7 @@ from mechanisms.accounting.rounding import ceiling, logarithm_between, square_ro
 from mechanisms.accounting.zcdp import ConcentratedLoss
 
 PLACES = 6
-"""Decimals of an ε that is computed and not exact, unless fewer or more are asked for."""
+"""The default number of decimals of a computed ε."""
 
 _SEARCH = Context(prec=40)
 _ENOUGH = Decimal("1e-20")
@@ -62,15 +62,15 @@ def canonne_kamath_steinke(loss: ConcentratedLoss, delta: Fraction, places: int 
 
 
 def bun_steinke_above(rho: Fraction, delta: Fraction, digits: int) -> Fraction:
-    """A rational that is not below ρ + 2√(ρL), from logarithms of `digits` significant digits."""
+    """A rational number not below ρ + 2√(ρL), from logarithms of `digits` significant digits."""
     _, log_inverse_delta = logarithm_between(1 / delta, digits)
     return rho + 2 * square_root_above(rho * log_inverse_delta, digits)
 
 
 def canonne_kamath_steinke_above(rho: Fraction, delta: Fraction, x: Fraction, digits: int) -> Fraction:
-    """A rational that is not below ε(x), from logarithms of `digits` significant digits.
+    """A rational number not below ε(x), from logarithms of `digits` significant digits.
 
-    Exact but for these, each of which is taken on the side that adds to ε.
+    Only the logarithms are inexact. Each is rounded in the direction that increases ε.
     """
     _, log_inverse_delta = logarithm_between(1 / delta, digits)
     log_order, _ = logarithm_between(1 + x, digits)
@@ -81,8 +81,8 @@ def canonne_kamath_steinke_above(rho: Fraction, delta: Fraction, x: Fraction, di
 def _best_order_less_one(rho: Fraction, delta: Fraction) -> Decimal:
     """The x at which ε(x) is least, to 20 digits or so.
 
-    ε'(x) = ρ - (L - ln(1 + x))/x² is 0 where ρx² + ln(1 + x) = L. The left side grows from 0, so there is one
-    such x, and neither of its two terms is more than L. Near the least value an error in x counts only squared.
+    ε'(x) = ρ - (L - ln(1 + x))/x² is 0 where ρx² + ln(1 + x) = L. The left side grows from 0, so exactly one x
+    solves this, and neither term exceeds L there. Near the minimum, an error in x changes ε only to second order.
     """
     context = _SEARCH
     concentrated = context.divide(Decimal(rho.numerator), Decimal(rho.denominator))

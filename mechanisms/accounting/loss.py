@@ -1,7 +1,7 @@
 """The protection loss of pure DP as an exact number.
 
-Here belongs arithmetic on ε. Swapping's ε is the logarithm of a rational number and a cap is rational, so
-ε is kept as a rational plus the logarithm of a rational: sums stay exact, and comparisons are decided.
+This module does arithmetic on ε. Swapping's ε is the logarithm of a rational number and a cap is rational, so ε is
+stored as a rational number plus the logarithm of one. Sums are then exact, and every comparison is decided.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class PureLoss:
 
     Attributes:
         rational: the rational part.
-        argument: what the logarithm is taken of; greater than 0.
+        argument: the number whose logarithm is added; greater than 0.
 
     Raises:
         ValueError: if the argument is not positive, or ε is negative.
@@ -42,7 +42,7 @@ class PureLoss:
         return PureLoss(self.rational + other.rational, self.argument * other.argument)
 
     def of_group(self, size: int) -> "PureLoss":
-        """Group privacy: units that count `size` times over lose that many times ε."""
+        """Group privacy: a group of `size` units loses `size` times ε."""
         return PureLoss(self.rational * size, self.argument**size)
 
     def __le__(self, other: "PureLoss") -> bool:
@@ -65,7 +65,7 @@ class PureLoss:
         return float(_value(self, 30))
 
     def __str__(self) -> str:
-        """ε as it is written without rounding, such as `ln(264332)`, `3/2` or `1 + ln(7/2)`."""
+        """ε without rounding, such as `ln(264332)`, `3/2` or `1 + ln(7/2)`."""
         parts = [str(self.rational)] if self.rational else []
         if self.argument != 1:
             parts.append(f"ln({self.argument})")
@@ -88,10 +88,10 @@ def _value(loss: PureLoss, precision: int) -> Decimal:
 
 
 def _sign(rational: Fraction, argument: Fraction) -> int:
-    """The sign of rational + ln(argument), decided and not estimated.
+    """The exact sign of rational + ln(argument).
 
-    The logarithm of a positive rational other than 1 is irrational (Lindemann), so the sum is 0 only where
-    both parts vanish; otherwise more digits decide, sooner or later.
+    The logarithm of a positive rational number other than 1 is irrational (Lindemann), so the sum is 0 only if both
+    parts are 0. In all other cases, enough digits decide.
     """
     if argument == 1:
         return (rational > 0) - (rational < 0)

@@ -1,7 +1,7 @@
-"""Irrational numbers between two rational ones, and rational ones as decimals that do not promise too much.
+"""Directed rounding: rational bounds of irrational numbers, and decimals that are not below a given number.
 
-Here belongs the rounding that the accounting needs: everything else in it is exact. Decimal's ln and exp are
-correctly rounded, to the nearest, so their value lies between the decimals next to the one they give.
+Everything else in the accounting is exact. Decimal's ln and exp are correctly rounded to nearest, so the true value
+lies between the two decimals next to the result.
 """
 
 import math
@@ -15,13 +15,13 @@ def ceiling(number: Fraction, places: int) -> Decimal:
 
 
 def decimal_text(number: Fraction) -> str:
-    """A number in its shortest form: `1e-10`, or a fraction where no short decimal is equal to it."""
+    """A number in its shortest form: `1e-10`, or a fraction if no short decimal equals it."""
     text = f"{float(number):g}"
     return text if Fraction(Decimal(text)) == number else str(number)
 
 
 def logarithm_between(number: Fraction, digits: int) -> tuple[Fraction, Fraction]:
-    """A rational below and one above ln(number), from logarithms of `digits` significant digits.
+    """A rational number below ln(number) and one above it, from logarithms of `digits` significant digits.
 
     Args:
         number: greater than 0.
@@ -31,7 +31,7 @@ def logarithm_between(number: Fraction, digits: int) -> tuple[Fraction, Fraction
 
 
 def exponential_above(number: Fraction, digits: int) -> Fraction:
-    """A rational that is not below exp(number), within about `digits` significant digits."""
+    """A rational number not below exp(number), accurate to about `digits` significant digits."""
     if number == 0:
         return Fraction(1)
     context = Context(prec=digits)
@@ -39,7 +39,7 @@ def exponential_above(number: Fraction, digits: int) -> Fraction:
 
 
 def square_root_above(number: Fraction, digits: int) -> Fraction:
-    """A rational that is above the square root, by at most 10^-digits."""
+    """A rational number above the square root, by at most 10^-digits."""
     scale = 10**digits
     return Fraction(math.isqrt(math.floor(number * scale**2)) + 1, scale)
 

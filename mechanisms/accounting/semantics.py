@@ -1,7 +1,7 @@
-"""What a release loses about a part of a person's record: one attribute, or where in a place the person lives.
+"""The loss for part of a person's record: one attribute, or where within a place the person lives.
 
-Here belongs reading losses off a budget that is divided over geographic levels and queries, as TopDown's is.
-What such a ρ means as (ε, δ) belongs in `conversions`; which queries are asked belongs with the mechanism.
+This module computes such losses from a budget that is divided over geographic levels and queries, as TopDown's is.
+`conversions` converts a ρ into (ε, δ); the mechanism defines the queries.
 Source: the certificate that the Census Bureau's production system writes for the 2020 Census.
 """
 
@@ -15,26 +15,26 @@ from mechanisms.accounting.zcdp import ConcentratedLoss
 
 
 class AllocationError(ValueError):
-    """A budget that is not divided as it says."""
+    """A budget whose shares are inconsistent."""
 
 
 @dataclass(frozen=True)
 class Allocation:
     """ρ, divided over geographic levels and, within each level, over queries.
 
-    All measurements are independent given the data, so their losses add up: the part of a (level, query) is ρ
+    All measurements are independent given the data, so their losses add up. The part of a (level, query) pair is ρ
     times the level's share times the query's share.
 
     Attributes:
         loss: ρ of the whole, for a change of one record.
         levels: the share of each geographic level, from the widest to the finest.
         queries: by level, the share of each of its queries.
-        involved: by query, the attributes that its cells are made of, as they are or recoded: only a change of one
-            of these can change its counts. Empty for a total.
+        involved: by query, the attributes that define its cells, as they are or recoded. Only a change of one of
+            these can change its counts. Empty for a total.
 
     Raises:
         AllocationError: if a share is negative, shares do not add up to 1, the levels of the two maps differ, or
-            it is not known what a query involves.
+            `involved` lacks a query.
     """
 
     loss: ConcentratedLoss
@@ -67,7 +67,7 @@ class Allocation:
         return _total(self.part(level, query) for level in self.levels)
 
     def of_attribute(self, attribute: str) -> ConcentratedLoss:
-        """ρ for a change of one attribute of one record: of the queries that involve it.
+        """ρ for a change of one attribute of one record: the sum over the queries that involve it.
 
         Raises:
             AllocationError: if no query involves it.
@@ -78,9 +78,9 @@ class Allocation:
         return _total(self.of_query(query) for query in queries)
 
     def of_move_within(self, level: str) -> ConcentratedLoss:
-        """ρ for a record's move from one place to another within one unit of a level: of the levels below it.
+        """ρ for a record's move within one unit of a level: the sum over the levels below it.
 
-        The units at the level and above hold the record before and after, so what is measured there stays.
+        The move stays within the same units at this level and above, so the counts there do not change.
 
         Raises:
             AllocationError: if there is no such level.

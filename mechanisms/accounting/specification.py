@@ -1,6 +1,6 @@
-"""DP specifications: the five building blocks, and what of several specifications adds up.
+"""DP specifications: the five building blocks, and the composition of several specifications.
 
-Source: Bailie, Gong and Meng, Section 2. Here belong values and functions over them; nothing here knows a mechanism.
+Source: Bailie, Gong and Meng, Section 2. This module does not depend on any mechanism.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ BOUNDED = "bounded"
 UNBOUNDED = "unbounded"
 
 DELTA = Fraction(1, 10**10)
-"""δ at which zCDP is reported as (ε, δ) unless another is asked for: the Census Bureau's."""
+"""The default δ at which zCDP is reported as (ε, δ): the Census Bureau's."""
 
 _LOSSES: dict[str, type[Loss]] = {kind.output_premetric: kind for kind in (PureLoss, ConcentratedLoss, ApproximateLoss)}
 
@@ -29,16 +29,16 @@ class Flavor:
 
     Attributes:
         domain: who is eligible for protection: the data sets considered.
-        multiverse: where protection extends to: the invariants, each in words; data sets are compared only
-            with those that agree on all of them.
+        multiverse: how far protection extends: the invariants, each in words. Data sets are compared only if they
+            agree on all of them.
         unit: the granularity of the input premetric (Hamming distance): "household", "person" or "record".
-        changes_per_person: units that a change of one person's characteristics changes at most (a move from
-            one unit to another is not meant), or None if the unit is the person.
+        changes_per_person: the most units that a change of one person's characteristics can change, or None if the
+            unit is the person. A move from one unit to another is not such a change.
         output_premetric: how changes of the output's distribution are measured.
         neighbors: "bounded" if the loss is for a change of one unit, "unbounded" if for adding or removing one.
 
     Raises:
-        ValueError: if neighbors are neither of the two.
+        ValueError: if `neighbors` is neither of the two.
     """
 
     domain: str
@@ -58,7 +58,7 @@ class Line:
     """A part of a release's loss: what one of its independent measurements costs.
 
     Attributes:
-        label: which.
+        label: the measurement.
         loss: its part.
     """
 
@@ -73,7 +73,7 @@ class Specification:
     Attributes:
         flavor: the first four.
         loss: the PLB.
-        lines: the parts that the loss is the sum of; empty if it is not divided.
+        lines: the parts that add up to the loss; empty if it is not divided.
 
     Raises:
         ValueError: if the loss is not in the flavor's output premetric, or not the sum of its lines.
@@ -94,11 +94,11 @@ class Specification:
 
     @property
     def charge(self) -> Loss:
-        """What counts against a cap: the loss for a change of one unit, or of one person if that is more."""
+        """The loss that counts against a cap: for a change of one unit, or of one person if that is greater."""
         return self._bounded().of_group(self.flavor.changes_per_person or 1)
 
     def loss_for(self, unit: str) -> Loss | None:
-        """The loss for a change of one unit of some kind; None if the guarantee says nothing of such a change."""
+        """The loss for a change of one unit of some kind; None if the guarantee does not cover such a change."""
         if unit == self.flavor.unit:
             return self._bounded()
         if unit == "person" and self.flavor.changes_per_person:
@@ -106,11 +106,11 @@ class Specification:
         return None
 
     def _bounded(self) -> Loss:
-        # A change is a removal and an addition. A mechanism known to lose less states that as its bounded loss.
+        # A change is a removal and an addition. A mechanism known to lose less states a bounded loss itself.
         return self.loss.of_group(2) if self.flavor.neighbors == UNBOUNDED else self.loss
 
     def protects_like(self, other: "Specification") -> bool:
-        """Whether both say the same of loss, lines and unit, in whatever words."""
+        """Whether both have the same loss, lines and unit, whatever their wording."""
         return _measured(self) == _measured(other)
 
     def as_record(self) -> dict[str, Any]:
@@ -139,11 +139,11 @@ class Total:
 
     Attributes:
         unit: whose change is measured.
-        output_premetric: in which the losses were added.
+        output_premetric: the premetric in which the losses were added.
         loss: their sum.
-        releases: how many specifications went into it.
+        releases: how many specifications the total includes.
         multiverse: all invariants involved; the total holds within the universes that share every one.
-        left_out: how many specifications did not, and why, a sentence a reason.
+        left_out: how many specifications the total does not include, and why: one sentence for each reason.
     """
 
     unit: str
@@ -155,16 +155,16 @@ class Total:
 
 
 def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) -> tuple[Total, ...]:
-    """Total losses of one dataset's releases, one a unit and output premetric, for changes of one unit.
+    """Total losses of one dataset's releases for a change of one unit, by unit and output premetric.
 
-    A guarantee for another unit counts towards persons as often as one person's change changes its units
-    (`changes_per_person`); one for added and removed units counts as a group of two. A total takes in all losses
-    that imply one in its output premetric, and says what it leaves out and why. There is one in each output
-    premetric that some release is stated in, and one in (ε, δ) beside every one in zCDP.
+    In a total for persons, a guarantee for another unit counts as a group of `changes_per_person` units. A guarantee
+    for adding or removing units counts as a group of two. A total includes all losses that imply one in its output
+    premetric, and lists what it leaves out and why. There is a total in each output premetric in which some release
+    is stated, and one in (ε, δ) next to each one in zCDP.
 
     Args:
         specifications: of all releases.
-        delta: what a conversion from zCDP is given of δ; releases' own δs add to it.
+        delta: δ available to a conversion from zCDP; the releases' own δs are added to it.
     """
     stated = list(specifications)
     units = {specification.flavor.unit for specification in stated}

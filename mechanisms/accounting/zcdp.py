@@ -1,7 +1,6 @@
-"""The protection loss of zero-concentrated DP (zCDP), and what other losses are in it.
+"""The protection loss of zero-concentrated DP (zCDP), and the zCDP that pure DP implies.
 
-Here belongs exact arithmetic on ρ. What ρ means as (ε, δ) belongs in `conversions`; the ρ of a mechanism
-belongs with the mechanism.
+This module does exact arithmetic on ρ. `conversions` converts ρ into (ε, δ); each mechanism's package derives its ρ.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.rounding import ceiling
 
 GENERAL_FACTOR = Fraction(4)
-"""What unbounded ρ is multiplied by at most: a change is a removal and an addition, a group of two."""
+"""The largest factor from unbounded to bounded ρ: a change is a removal and an addition, a group of two."""
 
 _PLACES_OF_EPSILON = 20
 
@@ -43,7 +42,7 @@ class ConcentratedLoss:
     def of_pure(cls, loss: PureLoss) -> Self:
         """ρ = ε²/2 for pure ε-DP (Bun and Steinke, Proposition 1.4).
 
-        Exact where ε is rational. Where ε has a logarithm in it, ε is first rounded up at its 20th place.
+        Exact if ε is rational. If ε contains a logarithm, it is first rounded up at its 20th decimal.
         """
         epsilon = loss.rational if loss.argument == 1 else Fraction(loss.rounded_up(_PLACES_OF_EPSILON))
         return cls(epsilon**2 / 2)
@@ -56,14 +55,14 @@ class ConcentratedLoss:
         return self.rho <= other.rho
 
     def of_group(self, size: int) -> "ConcentratedLoss":
-        """Group privacy: units that count `size` times over lose size²ρ (Bun and Steinke, Proposition 1.9)."""
+        """Group privacy: a group of `size` units loses size²ρ (Bun and Steinke, Proposition 1.9)."""
         return ConcentratedLoss(self.rho * size**2)
 
     def bounded(self, factor: Fraction = GENERAL_FACTOR) -> "ConcentratedLoss":
         """The loss of changing one unit (bounded neighbors), where ρ is that of adding or removing one (unbounded).
 
         Args:
-            factor: 4 in general. A mechanism that is known to lose less when a unit changes says so: PHSafe
+            factor: 4 in general. A mechanism known to lose less when a unit changes gives a smaller one: PHSafe
                 loses 2ρ (Sexton et al., Theorems 3 and 4).
 
         Raises:
@@ -81,7 +80,7 @@ class ConcentratedLoss:
         return float(self.rho)
 
     def __str__(self) -> str:
-        """ρ as it is written without rounding, such as `293764/114921`."""
+        """ρ without rounding, such as `293764/114921`."""
         return str(self.rho)
 
     def as_record(self) -> dict[str, str]:
