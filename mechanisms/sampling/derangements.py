@@ -1,11 +1,11 @@
-"""Uniform derangements: permutations that leave no position as it was.
+"""Uniform derangements: permutations without a fixed point.
 
-Here belongs the sampler alone. Source: Martínez, Panholzer and Prodinger, "Generating random derangements"
-(ANALCO 2008), the rejection method with early refusal.
+Source: Martínez, Panholzer and Prodinger, "Generating random derangements" (ANALCO 2008), the rejection method with
+early refusal.
 
-A Fisher-Yates shuffle, from the top down, makes every permutation equally likely, and settles one position a
-step. As soon as a position is settled on itself the shuffle starts again, so what is finished is uniform over
-the permutations without a fixed position.
+A Fisher-Yates shuffle from the top down makes every permutation equally likely and settles one position in each step.
+The shuffle starts again as soon as a position keeps its own element, so a finished shuffle is uniform over the
+permutations without a fixed point.
 """
 
 import numpy as np
@@ -18,19 +18,19 @@ FINISHED = 0
 
 @njit(cache=True, nogil=True)
 def derange(permutation, size, unsettled, words, cursor, top):  # type: ignore[no-untyped-def]
-    """Go on with a shuffle for as long as there are words.
+    """Continue a shuffle until it is finished or the words are used up.
 
     Args:
         permutation: int32, shape (at least size,): the shuffle so far, changed in place.
         size: how many positions are permuted; at least 2.
-        unsettled: positions not settled yet, counted from below; `size + 1` to begin.
+        unsettled: how many positions, from the first, are not settled yet; `size + 1` to begin.
         words: uint64: random words from 0 to `top`.
-        cursor: the first of `words` not used yet.
+        cursor: index of the first unused word.
         top: uint64: the greatest word.
 
     Returns:
-        (unsettled, cursor) after the last word used; `FINISHED` in the first place once `permutation[:size]`
-        is a derangement, uniform among all.
+        (unsettled, cursor) after the last word used. `unsettled` is `FINISHED` once `permutation[:size]` is a
+        derangement, uniform among all.
     """
     while True:
         if unsettled > size:

@@ -1,7 +1,7 @@
 """The discrete Gaussian distribution N_Z(0, σ²): P(x) ∝ exp(−x² / 2σ²) on the integers.
 
-Here belong its values: draws, probabilities and the exact variance. What variance gives which protection loss belongs
-to accounting. Source: Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020).
+This module gives draws, probabilities and the exact variance. The mechanisms relate a variance to a protection loss.
+Source: Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020).
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from mechanisms.sampling.fixed_point import Bounds, divide_up, exponential, roun
 from mechanisms.sampling.reader import WordSource
 
 LARGEST_TABULATED_VARIANCE = 2**35
-"""Up to here the table has fewer than 2^22 entries."""
+"""Up to this σ², the table has fewer than 2^22 entries."""
 
 _NEARLY_CONTINUOUS = 100
 
@@ -28,8 +28,8 @@ class DiscreteGaussian:
     """P(x) = exp(−x² / 2σ²) / Z with Z = Σ_y exp(−y² / 2σ²), for all integers x.
 
     Attributes:
-        variance: σ², exact and greater than 0. It is the distribution's parameter; the variance of what is drawn,
-            `exact_variance`, is a little less.
+        variance: σ², exact and greater than 0. It is the distribution's parameter; the variance of the draws,
+            `exact_variance`, is slightly less.
 
     Raises:
         TypeError: if σ² is not a Fraction.
@@ -47,8 +47,8 @@ class DiscreteGaussian:
     def sample(self, count: int, stream: WordSource) -> NDArray[np.int64]:
         """Independent draws, with exactly the stated probabilities; shape (count,).
 
-        The same stream gives the same draws. σ² above `LARGEST_TABULATED_VARIANCE` is drawn by rejection, at some
-        tens of thousands of draws a second; below it by inversion, at some hundred million.
+        The same stream gives the same draws. If σ² is above `LARGEST_TABULATED_VARIANCE`, draws are made by rejection,
+        tens of thousands a second; otherwise by inversion, about a hundred million a second.
         """
         if self.variance > LARGEST_TABULATED_VARIANCE:
             return rejection.sample(lambda choices: rejection.gaussian(self.variance, choices), count, stream)
@@ -70,9 +70,9 @@ class DiscreteGaussian:
 
     @cached_property
     def exact_variance(self) -> Decimal:
-        """The variance of what is drawn, to 40 significant digits, with an error below one unit of the last.
+        """The variance of the draws, to 40 significant digits, with an error below one unit of the last.
 
-        For σ² > 100 it is σ² itself to so many digits. By Poisson summation the variance is
+        For σ² > 100 it equals σ² to 40 digits. By Poisson summation the variance is
         σ² − 4π²σ⁴ · Σ k² e^(−2π²σ²k²) / Σ e^(−2π²σ²k²), over all integers k, which is below σ² by less than
         σ² · 10^−800.
         """
@@ -101,8 +101,8 @@ class DiscreteGaussian:
     def _moment(self, power: int, precision: int) -> Bounds:
         """Bounds of Σ |y|^power · w(y) over all integers y, for an even power.
 
-        The sum is broken off at the first y whose lower bound of w is 0. The terms from there on fall at least as
-        fast as a geometric series with the ratio of the first two, because w(y + 1) / w(y) falls with y.
+        The sum stops at the first y whose lower bound of w is 0. The remaining terms fall at least as fast as a
+        geometric series with the ratio of the first two, because w(y + 1) / w(y) falls with y.
         """
         one = 1 << precision
         sum_low = sum_high = 0

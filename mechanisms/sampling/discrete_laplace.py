@@ -1,7 +1,6 @@
 """The discrete Laplace distribution: P(x) ∝ exp(−|x| / t) on the integers.
 
-Here belong its values: draws, probabilities and the exact variance. What scale gives which protection loss belongs to
-accounting.
+This module gives draws, probabilities and the exact variance. The mechanisms relate a scale to a protection loss.
 """
 
 import math
@@ -19,7 +18,7 @@ from mechanisms.sampling.fixed_point import Bounds, divide_up, exponential, roun
 from mechanisms.sampling.reader import WordSource
 
 LARGEST_TABULATED_SCALE = 2**15
-"""Up to here the table has fewer than 2^22 entries."""
+"""Up to this scale, the table has fewer than 2^22 entries."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,8 @@ class DiscreteLaplace:
     def sample(self, count: int, stream: WordSource) -> NDArray[np.int64]:
         """Independent draws, with exactly the stated probabilities; shape (count,).
 
-        The same stream gives the same draws. Scales above `LARGEST_TABULATED_SCALE` are drawn by rejection, at some
-        tens of thousands of draws a second; the others by inversion, at some hundred million.
+        The same stream gives the same draws. If the scale is above `LARGEST_TABULATED_SCALE`, draws are made by
+        rejection, tens of thousands a second; otherwise by inversion, about a hundred million a second.
         """
         if self.scale > LARGEST_TABULATED_SCALE:
             return rejection.sample(lambda choices: rejection.laplace(self.scale, choices), count, stream)

@@ -1,8 +1,8 @@
-"""Certain bounds of irrational numbers, in whole numbers.
+"""Rigorous bounds of irrational numbers, in integers.
 
-Here belongs arithmetic with directed rounding. A real number v is enclosed at a precision p by two integers,
-low / 2^p <= v <= high / 2^p; every step rounds the lower one down and the upper one up, so the bounds hold whatever
-the precision, and a greater precision only brings them closer. No float takes part.
+This module does arithmetic with directed rounding. At a precision p, two integers enclose a real number v:
+low / 2^p <= v <= high / 2^p. Every step rounds the lower bound down and the upper bound up. The bounds therefore hold
+at every precision, and a greater precision only brings them closer. No floats are used.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ def divide_up(number: int, divisor: int) -> int:
 def exponential(exponent: Fraction, precision: int) -> Bounds:
     """Bounds of e^(−γ) for γ = `exponent` > 0, at `precision` binary places.
 
-    γ is halved until it is at most 1, where the series 1 − γ + γ²/2 − … alternates with falling terms and so errs by
-    less than its next term; the result is squared as often.
+    γ is halved until it is at most 1. There the series 1 − γ + γ²/2 − … alternates with falling terms, so its error is
+    less than its next term. The result is then squared as many times as γ was halved.
     """
     halvings = max(0, (exponent.numerator // exponent.denominator).bit_length())
     places = precision + halvings + 8
@@ -46,11 +46,11 @@ def exponential(exponent: Fraction, precision: int) -> Bounds:
 
 
 def rounded(bounds: Callable[[int], Bounds], digits: int = 40) -> Decimal:
-    """A positive number to so many significant digits, with an error below one unit of the last.
+    """A positive number, rounded to `digits` significant digits, with an error below one unit of the last.
 
     Args:
-        bounds: the number's bounds at a precision; the lower one becomes positive as the precision grows.
-        digits: how many digits.
+        bounds: the number's bounds at a precision. The lower one must become positive as the precision grows.
+        digits: how many.
     """
     precision = 256
     while True:

@@ -1,6 +1,6 @@
-"""Whether draws look like the distributions they are said to come from: a chi-square test.
+"""A chi-square test of whether draws fit their stated distributions.
 
-Here belongs the check of draws that were made, for gates. That the samplers are exact is shown by tests.
+Gates use it to check the draws of a release. The tests show that the samplers are exact.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 
 FALSE_ALARM = 1e-9
-"""How often noise that is as it should be raises an alarm, as far as Pearson's statistic is chi-square distributed."""
+"""The probability that correct noise raises an alarm, as far as Pearson's statistic is chi-square distributed."""
 
 BINS = 10
 FEWEST = 10
-"""Draws expected in each bin, at least: bins that expect fewer are taken together with their neighbors."""
+"""The least expected number of draws in a bin. Bins that expect fewer are merged with their neighbors."""
 
 REACH = 12
-"""Standard deviations that are tabulated on either side; beyond them lies less than 10^-31."""
+"""How many standard deviations are tabulated on either side. The probability beyond them is less than 10^-31."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Fit:
         statistic: the sum of (observed − expected)² / expected over the bins.
         threshold: k + 2√(kt) + 2t with k degrees of freedom and t = ln(1 / probability) (Laurent and Massart, 2000,
             Lemma 1).
-        bins: how many there were; with fewer than two nothing is tested.
+        bins: how many there were. With fewer than two, nothing is tested.
     """
 
     statistic: float
@@ -43,13 +43,13 @@ class Fit:
 
     @property
     def alarm(self) -> bool:
-        """Whether the draws are not what they are said to be."""
+        """Whether the draws fail the test."""
         return self.statistic > self.threshold
 
 
 @dataclass(frozen=True)
 class Binned:
-    """Draws counted into bins: as many as there were, and as many as their distributions make expect.
+    """Numbers of draws in bins: those observed, and those that their distributions make expect.
 
     Attributes:
         observed, expected: shape (`BINS`,).
@@ -63,19 +63,19 @@ class Binned:
 
 
 def binned(values: NDArray[np.int64], distribution: DiscreteGaussian | DiscreteLaplace) -> Binned:
-    """Draws counted into bins of nearly equal probability, which the distribution's quantiles cut."""
+    """Draws counted into bins of nearly equal probability. The distribution's quantiles separate the bins."""
     edges, probabilities = _cut(distribution)
     observed = np.bincount(np.searchsorted(edges, values), minlength=BINS)
     return Binned(observed.astype(np.float64), len(values) * probabilities)
 
 
 def misfits(draws: Mapping[str, Binned]) -> list[str]:
-    """Which noises do not have their distributions, each tested by itself, and all together.
+    """The noises that do not fit their distributions: each is tested separately, then all together.
 
-    The false-alarm rate is divided among the tests. A noise with few draws is tested with the others only.
+    The false-alarm rate is divided among the tests. A noise with few draws is tested only with the others.
 
     Args:
-        draws: by name, those of one noise added up.
+        draws: by name of a noise, all its draws, added up.
 
     Returns:
         The names of those that raise an alarm; "all together" for the test of all.
@@ -88,8 +88,8 @@ def misfits(draws: Mapping[str, Binned]) -> list[str]:
 def fit(draws: Sequence[Binned], false_alarm: float = FALSE_ALARM) -> Fit:
     """How well draws fit their distributions, all taken together.
 
-    The draws in the bins of one rank are added up, and so are the exact probabilities. As the draws of several
-    distributions spread less over the sums than those of one would, the false-alarm rate holds all the more.
+    The draws in bins of the same rank are added up, and so are the exact probabilities. The sums vary less than they
+    would if all draws came from one distribution, so the false-alarm rate still holds.
     """
     every = reduce(add, draws, Binned(np.zeros(BINS), np.zeros(BINS)))
     observed, expected = every.observed, every.expected
@@ -106,14 +106,14 @@ def fit(draws: Sequence[Binned], false_alarm: float = FALSE_ALARM) -> Fit:
 
 
 def _first_of_bins(expected: NDArray[np.float64]) -> list[int]:
-    """Where bins begin that expect enough draws each, when neighbors are taken together."""
+    """The first index of each merged bin, when neighbors are merged until each bin expects enough draws."""
     first, begun, gathered = [], 0, 0.0
     for place, more in enumerate(expected.tolist()):
         gathered += more
         if gathered >= FEWEST:
             first.append(begun)
             begun, gathered = place + 1, 0.0
-    # What is left over at the end joins the last bin.
+    # The remainder at the end joins the last bin.
     return first
 
 

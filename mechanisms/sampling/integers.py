@@ -1,9 +1,9 @@
 """Exact choices from whole words: uniform integers, and coins of rational bias.
 
-Here belong the two primitives every other sampler is made of. Both answer some words with "draw again",
-which is what makes the rest exactly uniform: no remainder favours small numbers, no float is compared.
+All other samplers are made of these two. Both reject some words and draw again, which makes the rest exactly uniform:
+no remainder favors small numbers, and no floats are compared.
 
-The greatest word, `top`, is a parameter: 2**64 - 1 in use, and little in tests, where every word is tried.
+The greatest word, `top`, is a parameter: 2**64 - 1 in use, and small in tests, which try every word.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ TOP_WORD = np.uint64(2**64 - 1)
 def remainder_is_fair(word, remainder, bound, top):  # type: ignore[no-untyped-def]
     """Whether a word's remainder modulo `bound` may be used as a uniform integer below `bound`.
 
-    The word belongs to a run of `bound` words, one for each remainder; a run cut short by `top` is refused.
+    The word belongs to a run of `bound` words, one for each remainder. A run that `top` cuts short is rejected.
     All arguments are uint64, with 1 <= bound <= top.
     """
     return word - remainder <= top - (bound - np.uint64(1))
@@ -29,7 +29,7 @@ def remainder_is_fair(word, remainder, bound, top):  # type: ignore[no-untyped-d
 class Coin:
     """A coin that shows heads with an exactly rational probability.
 
-    A word above `last_fair` is drawn again; of the others, those below `heads` are heads.
+    A word above `last_fair` is rejected. Of the others, those below `heads` show heads.
     """
 
     heads: np.uint64

@@ -1,22 +1,22 @@
-"""Lazy inversion: exact draws from a symmetric distribution on the integers, at about a word a draw.
+"""Lazy inversion: exact draws from a symmetric distribution on the integers, with about one word per draw.
 
-Here belong the table, the look-up and what happens when one word does not decide. Which distribution it is belongs
-to its own module, which gives certain bounds of its cumulative distribution function F.
+This module builds the table, looks words up in it, and reads further words where one does not decide. The module of
+each distribution gives rigorous bounds of its cumulative distribution function F.
 
-**The guarantee.** Read one after the other, words are the digits of a real number U, uniform on [0, 1), in base
-2^64. A draw is the integer x with F(x − 1) <= U < F(x), which has probability F(x) − F(x − 1) exactly: nothing is
-rounded, digits are only read as far as they are needed.
+**The guarantee.** Consecutive words are the digits of a real number U, uniform on [0, 1), in base 2^64. A draw is the
+integer x with F(x − 1) <= U < F(x), which has probability F(x) − F(x − 1) exactly. Nothing is rounded; digits are read
+only as far as they are needed.
 
-**Why one word is nearly always enough.** After one word u, all that is known is that 2^64·U lies in [u, u + 1).
-Let c(x) = floor(2^64·F(x)). No F(x) is a multiple of 2^−64 (its bounds are brought closer until they show it), so
-F(x) lies strictly between c(x)/2^64 and (c(x) + 1)/2^64. If u equals no c(x), then no F(x) is in the interval of U:
-it is below where c(x) < u, and above where c(x) > u. So x is the first integer with c(x) > u, whatever digits follow.
-If u equals some c(x), the draw is undecided, and the same is done with the number made of two words and floors of
-2^128·F(x), then three, and so on. The words 0 and 2^64 − 1 equal c(x) for all x far out in the tails, so that what is
-beyond the table is nothing special.
+**Why one word is nearly always enough.** After one word u, U is only known to satisfy u <= 2^64·U < u + 1. Let
+c(x) = floor(2^64·F(x)). No F(x) is a multiple of 2^−64 (its bounds are tightened until they show this), so F(x) lies
+strictly between c(x)/2^64 and (c(x) + 1)/2^64. If u equals no c(x), then no F(x) lies in the interval of U: F(x) is
+below it if c(x) < u, and above it if c(x) > u. So x is the first integer with c(x) > u, whatever digits follow. If u
+equals some c(x), the draw is undecided. The same comparison is then made between the number formed by two words and
+the floors of 2^128·F(x), then with three words, and so on. The words 0 and 2^64 − 1 equal c(x) for all x far out in
+the tails, so values beyond the table need no special treatment.
 
-A draw is undecided with probability of about the table's size over 2^64: for σ² = 92,416 once in 3·10^15. The
-number of bits in a word is a parameter, so that tests run this very code where it happens all the time.
+The probability that a draw is undecided is about the table's size over 2^64: for σ² = 92,416, one in 3·10^15. The
+number of bits in a word is a parameter, so that tests can run the same code with frequent undecided draws.
 """
 
 from bisect import bisect_left
@@ -40,23 +40,23 @@ _FINEST_GUIDE = 20
 
 
 class Symmetric(Hashable, Protocol):
-    """A distribution on the integers with P(−x) = P(x) > 0, as far as inversion needs to know it; hashable."""
+    """A hashable distribution on the integers with P(−x) = P(x) > 0, as far as inversion needs to know it."""
 
     def cumulative(self, precision: int) -> Iterator[Bounds]:
-        """Bounds of F(0), F(1), … at `precision` binary places, without end; closer, the greater the precision."""
+        """Bounds of F(0), F(1), … at `precision` binary places, without end. A greater precision tightens them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The first word's look-up.
+    """The look-up table for the first word.
 
     Attributes:
-        floors: uint64, shape (2·half,), ascending: c(x) for x = −half, …, half − 1; the first is 0, the last the
+        floors: uint64, shape (2·half,), ascending: c(x) for x = −half, …, half − 1. The first is 0, the last is the
             greatest word.
-        guide: uint32: for each value of a word's leading bits, the place of the first floor that is not less than
+        guide: uint32: for each value of a word's leading bits, the index of the first floor that is not less than
             the least such word.
         shift: how many bits follow the leading ones.
-        half: the place of c(0) among the floors.
+        half: the index of c(0) in `floors`.
     """
 
     floors: Words
@@ -71,8 +71,9 @@ def sample(distribution: Symmetric, count: int, source: WordSource, word_bits: i
     Args:
         distribution: what is drawn from.
         count: how many draws.
-        source: the draw's randomness. Words are used in order, one for each draw and further ones where a draw is
-            undecided, and none beyond the last draw: drawing a and then b values gives the same as drawing a + b.
+        source: the draw's randomness. Words are used in order: one for each draw, and further ones while a draw is
+            undecided. No word is read after the last draw, so drawing a and then b values gives the same values as
+            drawing a + b.
         word_bits: words are 0 .. 2^word_bits − 1, equally likely.
 
     Returns:
@@ -107,7 +108,7 @@ def tabulate(distribution: Symmetric, word_bits: int = WORD_BITS) -> Table:
 
 @njit(cache=True, nogil=True)
 def _look_up(words, floors, guide, shift, half, values):  # type: ignore[no-untyped-def]
-    """Decide words one after the other, into `values`; returns how many, before the first undecided one."""
+    """Decide words in order, into `values`. Returns how many were decided before the first undecided one."""
     for place in range(words.size):
         word = words[place]
         index = np.int64(guide[word >> shift])
@@ -137,7 +138,7 @@ def _finer_floors(distribution: Symmetric, bits: int) -> list[int]:
 
 
 def _floors(distribution: Symmetric, bits: int) -> list[int]:
-    """floor(2^bits · F(x)) for all x where it is neither 0 nor 2^bits − 1, and for one more at each end."""
+    """floor(2^bits · F(x)) for all x for which it is neither 0 nor 2^bits − 1, and for one more at each end."""
     precision = 2 * bits + 64
     while (upper := _certain_floors(distribution, bits, precision)) is None:
         precision *= 2
@@ -147,7 +148,7 @@ def _floors(distribution: Symmetric, bits: int) -> list[int]:
 
 
 def _certain_floors(distribution: Symmetric, bits: int, precision: int) -> list[int] | None:
-    """The floors for x = 0, 1, … up to the first that is 2^bits − 1; None if the bounds leave one in doubt."""
+    """The floors for x = 0, 1, … up to the first that is 2^bits − 1; None if the bounds do not decide one."""
     greatest, spare = (1 << bits) - 1, precision - bits
     floors: list[int] = []
     for low, high in distribution.cumulative(precision):

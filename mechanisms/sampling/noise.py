@@ -1,7 +1,6 @@
 """The noise of a draw: independent noise for every count of every query, from the draw's own key.
 
-Which distribution a query has is its mechanism's to say. How a distribution is sampled is in `discrete_gaussian` and
-`discrete_laplace`.
+The mechanism chooses the distribution of each query. `discrete_gaussian` and `discrete_laplace` sample from it.
 """
 
 from collections.abc import Mapping
@@ -19,12 +18,12 @@ Distribution = DiscreteGaussian | DiscreteLaplace
 class Noise:
     """The noise of a draw, read query by query and in parts of any size.
 
-    Every query has a stream of its own, so that no other query has a part in its noise, and reading a stream in
-    smaller parts gives the same numbers.
+    Every query has its own stream, so its noise does not depend on other queries. The sizes of the parts do not change
+    the numbers.
 
     Args:
-        mechanism: its name, which every stream's name begins with.
-        distributions: by query, what its noise is drawn from.
+        mechanism: its name, which begins the label of every stream.
+        distributions: by query, the distribution of its noise.
         key: of the draw, 32 bytes, secret.
     """
 
@@ -33,5 +32,5 @@ class Noise:
         self._streams = {query: RandomStream(key, f"{mechanism} {query}") for query in distributions}
 
     def of_next(self, query: str, count: int) -> NDArray[np.int64]:
-        """The noise of the next counts of a query, shape (count,)."""
+        """The noise of the next `count` counts of a query, shape (count,)."""
         return self._distributions[query].sample(count, self._streams[query])

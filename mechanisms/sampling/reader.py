@@ -1,8 +1,8 @@
 """Reading a stream in blocks without reading too far.
 
-Here belongs only that: samplers of which some draws take one word and some take more share it. A block is never
-longer than the number of draws to come, each of which takes a word at least; so when the last draw is made no word
-has been read in vain, and the words a draw sees do not depend on the size of the blocks.
+Samplers whose draws take one word or more share this reader. A block is never longer than the number of draws to come,
+and each draw takes at least one word. So no word is left over after the last draw, and the words that a draw uses do
+not depend on the size of the blocks.
 """
 
 from typing import Protocol
@@ -15,7 +15,7 @@ WORDS_AT_A_TIME = 1 << 15
 
 
 class WordSource(Protocol):
-    """What gives random words in order, as `RandomStream` does."""
+    """A source of random words in order, such as `RandomStream`."""
 
     def words(self, count: int) -> Words:
         """The next `count` words, shape (count,), uint64."""
@@ -25,7 +25,7 @@ class WordReader:
     """The words of a stream, one after the other.
 
     Args:
-        source: where the words come from.
+        source: of the words.
     """
 
     def __init__(self, source: WordSource) -> None:
@@ -34,13 +34,13 @@ class WordReader:
         self._used = 0
 
     def ahead(self, most: int) -> Words:
-        """Words not used yet, at least one: those left of the last block, or else up to `most` new ones."""
+        """Unused words, at least one: the rest of the last block, or else up to `most` new ones."""
         if self._used == len(self._block):
             self._block, self._used = self._source.words(min(most, WORDS_AT_A_TIME)), 0
         return self._block[self._used :]
 
     def use(self, count: int) -> None:
-        """Count the first `count` words of `ahead` as used."""
+        """Mark the first `count` words of `ahead` as used."""
         self._used += count
 
     def one(self) -> int:

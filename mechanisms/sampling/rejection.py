@@ -1,8 +1,8 @@
 """Exact draws by rejection, for distributions too wide for a table.
 
-Here belong the samplers of Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020),
-Algorithms 1 to 3, in whole numbers of any size. They are made of two choices, an integer below a bound and a coin of
-rational bias, both exact; everything above them is arithmetic on integers.
+The samplers are Algorithms 1 to 3 of Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy"
+(2020), in integers of any size. They use two exact choices, an integer below a bound and a coin of rational bias. All
+the rest is integer arithmetic.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from mechanisms.sampling.reader import WordReader, WordSource
 
 
 class Choices(Protocol):
-    """The two choices that the samplers are made of."""
+    """The two choices that the samplers use."""
 
     def below(self, bound: int) -> int:
         """An integer from 0 to bound − 1, uniform."""
@@ -40,9 +40,9 @@ class WordChoices:
         self._word_bits = word_bits
 
     def below(self, bound: int) -> int:
-        """An integer from 0 to bound − 1: the remainder of as few words as make a number that large.
+        """An integer from 0 to bound − 1: the remainder of a number made of as few words as suffice.
 
-        Numbers beyond the last whole run of `bound` are drawn again, so that no remainder is favoured.
+        Numbers beyond the last whole run of `bound` are rejected, so that all remainders are equally likely.
         """
         words = -(-(bound - 1).bit_length() // self._word_bits)
         fair = (1 << words * self._word_bits) // bound * bound
@@ -59,7 +59,7 @@ class WordChoices:
 
 
 def sample(draw: Callable[[Choices], int], count: int, source: WordSource) -> NDArray[np.int64]:
-    """Independent draws, shape (count,), in the order of the words, with none read beyond the last draw."""
+    """Independent draws, shape (count,), in the order of the words. No word is read after the last draw."""
     reader = WordReader(source)
     choices = WordChoices(reader)
     values = np.empty(count, dtype=np.int64)
@@ -82,7 +82,7 @@ def bernoulli_exponential(numerator: int, denominator: int, choices: Choices) ->
 
 
 def laplace(scale: Fraction, choices: Choices) -> int:
-    """A draw from P(x) ∝ exp(−|x| / scale) (Algorithm 2, with t the scale's numerator and s its denominator)."""
+    """A draw from P(x) ∝ exp(−|x| / scale) (Algorithm 2; t is the scale's numerator, s its denominator)."""
     while True:
         part = choices.below(scale.numerator)
         if not bernoulli_exponential(part, scale.numerator, choices):
@@ -97,9 +97,9 @@ def laplace(scale: Fraction, choices: Choices) -> int:
 
 
 def gaussian(variance: Fraction, choices: Choices) -> int:
-    """A draw from P(x) ∝ exp(−x² / 2σ²), σ² the variance (Algorithm 3).
+    """A draw from P(x) ∝ exp(−x² / 2σ²), where σ² is the variance (Algorithm 3).
 
-    A draw y from the discrete Laplace with t = floor(σ) + 1 is kept with probability
+    A draw y from the discrete Laplace distribution with t = floor(σ) + 1 is kept with probability
     exp(−(|y| − σ²/t)² / 2σ²).
     """
     numerator, denominator = variance.numerator, variance.denominator

@@ -1,6 +1,6 @@
 """A draw's random stream: AES-256-CTR read as 64-bit words.
 
-Here belongs turning a key into words. Where the key comes from belongs in `resources.custody`.
+This module turns a key into words. `resources.custody` derives the key.
 """
 
 import numpy as np
@@ -16,12 +16,12 @@ _ZEROS = bytes(1 << 20)
 class RandomStream:
     """An endless sequence of independent uniform 64-bit words, fixed by its key and label.
 
-    How many words are asked for at a time does not change the sequence. Streams of one key under different
-    labels are independent, so that the parts of a draw need not wait for one another.
+    The number of words requested at a time does not change the sequence. Streams of one key under different labels are
+    independent, so the parts of a draw can be made in any order.
 
     Args:
         key: 32 bytes, secret.
-        label: what this stream is for.
+        label: the use of this stream.
     """
 
     def __init__(self, key: bytes, label: str) -> None:

@@ -1,6 +1,6 @@
 """A swapping design, and the DP specification that follows from it.
 
-Here belong the roles of the variables and the words in which the guarantee is stated. Source: Bailie, Gong and Meng,
+This module defines the roles of the variables and the wording of the guarantee. Source: Bailie, Gong and Meng,
 Proposition 4, Definition 2 and Theorem 1.
 """
 
@@ -13,14 +13,14 @@ from mechanisms.swapping.loss import odds, theorem_1
 
 
 class DesignError(ValueError):
-    """A swapping design that no mechanism can carry out."""
+    """A swapping design that cannot be carried out."""
 
 
 @dataclass(frozen=True)
 class SwappingDesign:
-    """What is swapped, within what, and how often.
+    """What is swapped, within which strata, and how often.
 
-    Variables of one role are kept in alphabetical order, so that designs which mean the same are equal.
+    Variables of one role are stored in alphabetical order, so that designs with the same meaning are equal.
 
     Attributes:
         unit: the record that is swapped, in words, such as "household".
@@ -28,7 +28,7 @@ class SwappingDesign:
         swap: the swap variables: moved between the selected records.
         held: the remaining holding variables: kept.
         swap_rate: p, the probability with which a record is selected.
-        persons: whether a unit's record includes its persons, who follow it.
+        persons: whether a unit's record includes its persons, who move with it.
 
     Raises:
         DesignError: if no variable is swapped or none is held, a variable has two roles, or p is not strictly
@@ -68,7 +68,7 @@ class SwappingDesign:
 
     @property
     def invariants(self) -> tuple[str, ...]:
-        """The two margins that swapping leaves as they are, in words (Proposition 4)."""
+        """The two margins that swapping preserves, in words (Proposition 4)."""
         held = [*self.holding, f"all characteristics of the {self.unit}'s persons"] if self.persons else self.holding
         return (
             f"the number of {self.unit}s by {_listed(held)}",
@@ -76,7 +76,7 @@ class SwappingDesign:
         )
 
     def as_record(self) -> dict[str, Any]:
-        """The design as plain values, exact: equal for designs whose draws are the same."""
+        """The design as exact plain values, equal for designs with the same draws."""
         return {
             "unit": self.unit,
             "persons": self.persons,
@@ -87,7 +87,7 @@ class SwappingDesign:
         }
 
     def specification(self, dataset: str, largest_stratum: int) -> Specification:
-        """The DP specification of every product tabulated from the swapped data (Theorem 1).
+        """The DP specification of all products tabulated from the swapped data (Theorem 1).
 
         Args:
             dataset: its name, for the domain.

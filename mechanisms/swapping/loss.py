@@ -1,8 +1,8 @@
 """The protection loss of permutation swapping.
 
-Here belongs ε as a function of the swap rate p and of b, the largest stratum that holds two distinct records
-(0 if there is none). Source: Bailie, Gong and Meng, Theorem 1 (E.8), Equation E.5 and Theorem 3. The odds are
-o = p / (1 - p); d(k) is the number of derangements of k elements.
+ε is a function of the swap rate p and of b, the size of the largest stratum that holds two distinct records (0 if there
+is none). Source: Bailie, Gong and Meng, Theorem 1 (E.8), Equation E.5 and Theorem 3. The odds are o = p / (1 - p);
+d(k) is the number of derangements of k elements.
 """
 
 import math
@@ -18,8 +18,8 @@ def odds(swap_rate: Fraction) -> Fraction:
     """o = p / (1 - p).
 
     Raises:
-        ValueError: if p is not strictly between 0 and 1: where a stratum holds distinct records, the loss
-            would be infinite.
+        ValueError: if p is not strictly between 0 and 1: if a stratum held distinct records, the loss would be
+            infinite.
     """
     if not 0 < swap_rate < 1:
         raise ValueError(f"the swap rate must lie strictly between 0 and 1 (at 0 and 1 ε is infinite), not {swap_rate}")
@@ -27,7 +27,7 @@ def odds(swap_rate: Fraction) -> Fraction:
 
 
 def theorem_1(largest_stratum: int, swap_rate: Fraction) -> PureLoss:
-    """ε by Theorem 1, exactly: ln((b + 1) / o), or ln o once that is larger; 0 for b = 0.
+    """The exact ε of Theorem 1: the greater of ln((b + 1) / o) and ln o; 0 for b = 0.
 
     Args:
         largest_stratum: b; 0 or at least 2.
@@ -67,10 +67,10 @@ def evaluated(largest_stratum: int, swap_rate: Fraction) -> float:
     """ε from the ratio in the proof of Theorem 1 (E.5), without the relaxation of Lemma 6.
 
     The maximum over 2 <= Δ <= b and over feasible k and δ with |δ| <= Δ of (1/Δ) ln[o^δ d(k - δ) / d(k)].
-    Up to 40 records every case is tried. Beyond, the maximum is one of two. δ = -2 at k = b - 2: the two
-    largest factors d(b) / d(b - 1) and d(b - 1) / d(b - 2), averaged (a further record averages in a smaller
-    one; a single record, δ = -1, still divides by Δ = 2). δ = 2 at k = 2: ln o, with no derangement lost,
-    d(0) = d(2) = 1.
+    Up to 40 records, every case is tried. Above that, the maximum is one of two cases. For δ = -2 at k = b - 2, it is
+    the mean logarithm of the two largest factors, d(b) / d(b - 1) and d(b - 1) / d(b - 2), less ln o: a further record
+    would add a smaller factor to the mean, and a single record, δ = -1, would still be divided by Δ = 2. For δ = 2 at
+    k = 2, it is ln o, as d(0) = d(2) = 1.
 
     Never above Theorem 1, and not below Theorem 3(C), ½ ln[d(b) / d(b - 2)] - ln o.
     """

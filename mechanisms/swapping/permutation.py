@@ -1,7 +1,7 @@
 """The Permutation Swapping Algorithm on a contingency table.
 
-Here belongs Algorithm 1 of Bailie, Gong and Meng. It reads and returns counts of records by (stratum, holding value,
-swap value), as codes: so neither a record's identity nor its place can reach the result.
+Algorithm 1 of Bailie, Gong and Meng. It reads and returns counts of records by (stratum, holding value, swap value), as
+codes, so the result cannot depend on a record's identity or position.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from mechanisms.sampling.integers import TOP_WORD, Coin
 from mechanisms.sampling.stream import RandomStream
 
 VERSION = 2
-"""Raised only when the same stream would give another result."""
+"""The mechanism's version. Increase it only when the same stream would give another result."""
 
 Codes: TypeAlias = NDArray[np.int32]
 Counts: TypeAlias = NDArray[np.int64]
@@ -28,18 +28,18 @@ _SELECTING, _DERANGING = 0, 1
 
 @dataclass(frozen=True)
 class Contingency:
-    """Counts of records by holding value and swap value, within strata; the cells that are not zero.
+    """Counts of records by holding value and swap value, within strata: the nonzero cells.
 
     Attributes:
         stratum: shape (cells,), the code of the match variables' values.
-        holding: shape (cells,), the code of all holding variables' values; it determines the stratum.
+        holding: shape (cells,), the code of all holding variables' values, which determines the stratum.
         swap: shape (cells,), the code of the swap variables' values.
         count: shape (cells,), records in the cell; at least 1.
 
     Raises:
         ValueError: if the cells are not in strictly ascending order of (holding, swap), strata do not ascend with
-            holding values, a holding value is in two strata, a code is negative, or a count is below 1. One order
-            only: the result of a draw then depends on content alone.
+            holding values, a holding value is in two strata, a code is negative, or a count is below 1. The order is
+            fixed so that the result of a draw depends only on the content.
     """
 
     stratum: Codes
@@ -66,9 +66,9 @@ class Contingency:
 def permute(table: Contingency, swap_rate: Fraction, stream: RandomStream) -> Contingency:
     """One draw of the Permutation Swapping Algorithm.
 
-    In each stratum of two records or more, every record is selected with probability `swap_rate`, anew if
-    exactly one was; the swap values of the selected records are permuted by a uniform derangement. The
-    counts by holding value and those by stratum and swap value stay as they are (Bailie, Gong and Meng, Proposition 4).
+    In each stratum of two records or more, every record is selected with probability `swap_rate`; if exactly one is
+    selected, the selection is repeated. A uniform derangement permutes the swap values of the selected records. The
+    counts by holding value and those by stratum and swap value do not change (Bailie, Gong and Meng, Proposition 4).
 
     Args:
         table: the confidential records.
@@ -108,9 +108,9 @@ def permute_strata(starts: Counts, values: Codes, swap_rate: Fraction, stream: R
 
 @njit(cache=True, nogil=True)
 def _go_on(starts, values, workspace, words, top, heads, last_fair, state):  # type: ignore[no-untyped-def]
-    """Go on through the strata for as long as there are words; `state` says where it was left.
+    """Continue through the strata from `state` until they are finished or the words are used up.
 
-    The state is (stratum, phase, position in the phase, records selected); it ends with stratum = strata.
+    The state is (stratum, phase, position in the phase, records selected). At the end, stratum = strata.
     """
     stratum, phase, position, chosen = state
     selected, permutation, kept = workspace[0], workspace[1], workspace[2]
@@ -149,7 +149,7 @@ def _go_on(starts, values, workspace, words, top, heads, last_fair, state):  # t
 
 
 def _contingency(stratum: Codes, holding: Codes, swap: Codes) -> Contingency:
-    """Count records, given in ascending order of stratum and holding value, and in any order of swap value."""
+    """Count records, which are in ascending order of stratum and holding value and in any order of swap value."""
     width = int(swap.max(initial=0)) + 1
     cells = holding * np.int64(width) + swap
     if (int(holding.max(initial=0)) + 1) * width <= 4 * len(cells):
