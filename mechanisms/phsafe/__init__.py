@@ -1,7 +1,7 @@
-"""PHSafe: counts of persons in households by population group, each with noise of its own.
+"""PHSafe: counts of persons in households by population group, each with its own noise.
 
-Here belongs the mathematics of the release: what is counted (`runs`), at what cost (`design`), and what the noisy
-counts say about the true ones (`estimation`). Counting itself is SQL, and belongs in `sql/measurement`.
+This package holds the mathematics of the release: what is counted (`runs`), at what cost (`design`), and what the noisy
+counts say about the true ones (`estimation`). The SQL in `sql/measurement` does the counting.
 Source: Sexton et al., "PHSafe: Disclosure Avoidance for the 2020 Census Supplemental Demographic and Housing
 Characteristics File (S-DHC)" (2024).
 """

@@ -1,24 +1,25 @@
 """Statistical post-processing of averages: persons per household or family, from a noisy numerator and denominator.
 
-Here belongs what two measurements say together about a quotient. Counts belong in `estimation`.
+This module estimates quotients of two measurements; `estimation` estimates counts.
 
 **What is plausible.** A denominator d is positive, and a numerator n lies between `least`·d and `most`·d. So an average
 n/d is between `least` and `most`, and never negative or infinite, whatever the noise. Divided by their standard
-deviations, numerator and denominator are a point in the plane, each average is a ray from the origin, and the plausible
-ones fill a sector. The noisy pair is a point anywhere.
+deviations, numerator and denominator are a point in the plane. Each average is then a ray from the origin, and the
+plausible averages fill a sector. The noisy pair can be any point of the plane.
 
 **The interval** consists of the averages whose rays come within z standard deviations of the noisy pair. With lines
-instead of rays it would be Fieller's confidence set (1954), which covers every truth equally often, however small the
-denominator, but may be two intervals; with rays, what is left of the sector is one. Two cases are apart. A pair as near
-to the origin as to any plausible ray says nothing: the interval is all that is plausible. And where the interval would
-reach into the sector by less than `FOOTHOLD`, or not at all, it is made to reach so far, from the side the pair is on.
+instead of rays it would be Fieller's confidence set (1954), which covers every true value equally often, however small
+the denominator, but may consist of two intervals. With rays, its part in the sector is one interval. There are two
+special cases. If the pair is as near to the origin as to any plausible ray, it carries no information, and the interval
+is the whole plausible range. If the interval would reach into the sector by less than `FOOTHOLD`, or not at all, it is
+extended that far into the sector, from the side on which the pair lies.
 
-A credible interval under a flat prior is no alternative: where the denominator is below 1.5 standard deviations, a
-shortest one covers common averages in 95% to 100% of draws, and an equal-tailed one never covers the least average
+A credible interval under a flat prior is not an alternative: where the denominator is below 1.5 standard deviations, a
+shortest interval covers common averages in 95% to 100% of draws, and an equal-tailed one never covers the least average
 (`docs/post-processing.md`).
 
 **The estimate** is the posterior mean of the average under a flat prior on all plausible pairs, or the nearer limit of
-the interval where the mean is outside.
+the interval if the mean is outside it.
 """
 
 import math
@@ -31,17 +32,17 @@ from mechanisms.phsafe.estimation import Estimates, in_range
 from mechanisms.phsafe.margins import Noise
 
 MOST_PERSONS = 10.0
-"""The greatest average taken to be plausible: what the production system keeps of a household at most (Table 10)."""
+"""The greatest plausible average: the most persons that the production system keeps of a household (Table 10)."""
 
 WITHIN = {Noise.GAUSSIAN: 1.6, Noise.LAPLACE: 1.5}
 """z: how many standard deviations from the noisy pair a ray may pass.
 
-Chosen, with `FOOTHOLD`, so that coverage is 86% to 96% everywhere. With 1.645 it would be 90% where denominators are
-great, in place of 89%, and all but 96% for families where denominators are near 0.
+Chosen, with `FOOTHOLD`, so that coverage is 86% to 96% everywhere. With 1.645, coverage would be 90% instead of 89%
+where denominators are large, and nearly 96% for families where denominators are near 0.
 """
 
 FOOTHOLD = 0.3
-"""The least length of arc, in standard deviations, by which an interval reaches into the plausible sector."""
+"""The least arc length, in standard deviations, by which an interval reaches into the plausible sector."""
 
 _WELL_KNOWN = 1e4
 _NODES = 64
@@ -64,23 +65,23 @@ def estimate_averages(
 ) -> Estimates:
     """The average numerator / denominator, with an interval that covers it in about 90% of draws.
 
-    The estimate is rounded to hundredths, limits are rounded outwards.
+    The estimate is rounded to hundredths; the limits are rounded outwards to hundredths.
 
     Args:
         numerator: noisy counts of persons, or sums of them.
-        numerator_variance: the variance of their noise; of a sum of basis cells the sum of their variances.
-        denominator: noisy counts of households or families, or sums of them, with noise of their own.
-        denominator_variance: the variance of it.
-        least: the least plausible average in whole hundredths: 1 person a household, 2 a family, 0 of an age.
-        most: the greatest one, likewise.
-        noise: what the noise of basis cells was drawn from.
+        numerator_variance: the variance of their noise; for a sum of basis cells, the sum of their variances.
+        denominator: noisy counts of households or families, or sums of them, with independent noise.
+        denominator_variance: the variance of that noise.
+        least: the least plausible average, in whole hundredths: 1 person per household, 2 per family, 0 of an age.
+        most: the greatest plausible average, likewise.
+        noise: the distribution of the basis cells' noise.
 
     Returns:
-        float64 arrays of the shape that the arguments broadcast to: least <= lower <= estimate <= upper <= most.
+        float64 arrays of the shape that the arguments broadcast to, with least <= lower <= estimate <= upper <= most.
 
     Raises:
-        ValueError: if a noisy count is not finite, a variance is out of range, or plausible averages are not
-            0 <= least <= most < infinity.
+        ValueError: if a noisy count is not finite, a variance is out of range, or 0 <= least <= most < infinity does
+            not hold.
     """
     given = (numerator, numerator_variance, denominator, denominator_variance, least, most)
     above, above_variance, below, below_variance, low, high = np.broadcast_arrays(
@@ -108,20 +109,20 @@ def estimate_averages(
 
 
 def _seen_from_the_middle(above: Floats, below: Floats, first: Floats, last: Floats) -> tuple[Floats, Floats]:
-    """How far the noisy pair is from the tip, and its angle to the middle of the sector.
+    """The noisy pair's distance from the sector's tip, and its angle to the middle of the sector.
 
-    Angles beyond ±π are left as they are: such pairs are behind the tip, whichever way round.
+    Angles beyond ±π are not reduced: such pairs are behind the tip in either direction.
     """
     return np.hypot(above, below), np.arctan2(above, below) - (first + last) / 2
 
 
 def _outside(turn: Floats, half: Floats) -> Floats:
-    """By which angle the noisy pair is outside the sector; 0 inside it."""
+    """The angle by which the noisy pair is outside the sector; 0 inside it."""
     return np.maximum(np.abs(turn) - half, 0)
 
 
 def _angle(distance: Floats, within: Floats | float) -> Floats:
-    """The greatest angle to the noisy pair of a ray that passes within so many standard deviations of it."""
+    """The greatest angle to the noisy pair of a ray that passes within `within` standard deviations of it."""
     quotient = np.divide(within, distance, out=np.ones_like(distance), where=distance > within)
     return np.where(quotient < 1, np.arcsin(quotient), np.inf)
 
@@ -134,7 +135,7 @@ def _reach(distance: Floats, turn: Floats, half: Floats, within: float) -> Float
 
 
 def _ends(reach: Floats, turn: Floats, half: Floats) -> tuple[Floats, Floats]:
-    """First and last ray of the sector within an angle of the noisy pair, seen from the sector's middle."""
+    """The first and last ray of the sector within an angle of the noisy pair, as angles from the sector's middle."""
     return np.clip(turn - reach, -half, half), np.clip(turn + reach, -half, half)
 
 
@@ -149,9 +150,9 @@ def _whole(hundredths: Floats, low: Floats, high: Floats) -> Floats:
 def _posterior_mean(distance: Floats, turn: Floats, half: Floats, middle: Floats, stretch: Floats) -> Floats:
     """The mean of the average over the sector, by quadrature over the rays that matter.
 
-    A ray's weight is its share of the normal density around the noisy pair. Where the pair is more than `_WELL_KNOWN`
-    standard deviations from the tip, the nearest ray differs from the mean by far less than a hundredth; but if it is
-    behind the tip, the mean does not change any more.
+    A ray's weight is its share of the normal density around the noisy pair. If the pair is more than `_WELL_KNOWN`
+    standard deviations from the tip and ahead of it, the nearest ray differs from the mean by far less than a
+    hundredth. If it is as far behind the tip, the mean no longer changes with the distance.
     """
     nearest = np.clip(turn, -half, half)
     known = np.minimum(distance, _WELL_KNOWN)
@@ -172,7 +173,7 @@ def _posterior_mean(distance: Floats, turn: Floats, half: Floats, middle: Floats
 def log_on_ray(ahead: float) -> float:
     """log ∫ r·exp(a·r − r²/2) dr over r > 0: a ray's share of a normal density centered at a distance a along the ray.
 
-    It is log(1 + a·√(2π)·Φ(a)·exp(a²/2)), for a far below 0 by the series of Mills' ratio.
+    It equals log(1 + a·√(2π)·Φ(a)·exp(a²/2)). For a far below 0, the series of Mills' ratio is used.
     """
     if ahead < _FAR_BEHIND:
         square = ahead * ahead

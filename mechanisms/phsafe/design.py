@@ -1,17 +1,17 @@
-"""A PHSafe design: what is released of which run, under which truncation and budgets, and the guarantee it gives.
+"""A PHSafe design: which runs are released, with which truncation and budgets, and the guarantee that results.
 
-Here belong a design's rules, its losses line by line, and the words of its DP specification. How margins of error and
-budgets follow from each other belongs in `margins`, what the runs count in `runs`. Source: Sexton et al., Section 5 and
+This module defines a design's rules, its losses line by line, and the wording of its DP specification. `margins`
+converts between margins of error and budgets; `runs` defines what the runs count. Source: Sexton et al., Section 5 and
 Table 10.
 
-Budgets are for unbounded neighbors (one person added or removed); what is charged is the loss for bounded ones (one
-person's record changed in any way). Why that is twice as much and not four times, as in general: a changed record
-touches at most two units, the one that the person leaves and the one that is joined. Of each, at most τ joined records
-leave their cells and at most τ enter cells (of a run that counts units: one and one). With a and b the counts that
-leave and enter, none of them negative and at most 2τ in sum each, the squared L2 distance is
-|b − a|² = |a|² + |b|² − 2a·b <= |a|² + |b|² <= 2(2τ)² < 2Δ², whichever cells the records are in: no two changes line up
-in one cell to make 4Δ². For units it is 2·2² = 2Δ². So bounded ρ is 2ρ (Theorems 3 and 4). The L1 distance is at most
-4τ < 2Δ, for units 4 = 2Δ, so bounded ε is 2ε, which is also group privacy of two.
+Budgets are for unbounded neighbors (one person added or removed). The charge is the loss for bounded neighbors (one
+person's record changed in any way). It is twice the budget, and not four times as in general, for this reason. A
+changed record touches at most two units: the one that the person leaves and the one that the person joins. For each
+unit, at most τ joined records leave their cells and at most τ enter cells (in a run that counts units: one and one).
+Let the vectors a and b count the records that leave and enter each cell; no entry is negative, and each vector sums to
+at most 2τ. The squared L2 distance is |b − a|² = |a|² + |b|² − 2a·b <= |a|² + |b|² <= 2(2τ)² < 2Δ², whichever cells the
+records are in: two changes never add up in one cell to 4Δ². For units it is 2·2² = 2Δ². So bounded ρ is 2ρ (Theorems 3
+and 4). The L1 distance is at most 4τ < 2Δ, and for units 4 = 2Δ, so bounded ε is 2ε, as group privacy of two also says.
 """
 
 from collections import Counter
@@ -30,35 +30,35 @@ from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.states import PUERTO_RICO, STATES
 
 BOUNDED_FACTOR = 2
-"""What a budget for unbounded neighbors is multiplied by for bounded ones, ρ and ε alike."""
+"""The factor from a budget for unbounded neighbors to the loss for bounded ones, for both ρ and ε."""
 
 LARGEST_BUDGET = 1000
-"""Noise of a greater budget would be no protection: at ρ = 1000 and Δ = 2 it is 0 but for one draw in e^250."""
+"""A greater budget would give no protection: at ρ = 1000 and Δ = 2, the noise is 0 except in one draw in e^250."""
 
 LARGEST_DENOMINATOR = 10**12
-"""Of a budget: enough for any that is written by hand."""
+"""The largest denominator of a budget: enough for any written by hand."""
 
 LARGEST_VARIANCE = 10**18
-"""Of one count's noise: σ is then a billion, more than there are persons in any census but two."""
+"""The largest variance of one count's noise: σ is then a billion, more than the persons in any census but two."""
 
 LARGEST_TRUNCATION = 99_999
-"""Persons that a unit of the production layout holds at most."""
+"""The most persons that a unit of the production layout can hold."""
 
 MECHANISM = "PHSafe"
 
 VERSION = 2
-"""Raised when the same key would give other noise: an old draw could not be replayed then."""
+"""The mechanism's version. Increase it when the same key would give other noise, as an old draw cannot be replayed."""
 
 MULTIVERSE = ("whether a block has a housing unit or not",)
 """The invariants of every PHSafe release, in words."""
 
 
 class DesignError(ValueError):
-    """A PHSafe design that cannot be carried out; the message names run, field, level and rule."""
+    """A PHSafe design that cannot be carried out. The message names run, field, level and rule."""
 
 
 class Released(NamedTuple):
-    """What is measured with noise of its own: a run at a level, with its budget for unbounded neighbors."""
+    """One independent measurement: a run at a level, with its budget for unbounded neighbors."""
 
     run: Run
     level: Level
@@ -66,17 +66,17 @@ class Released(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Such as `PH1_num nation_A-G`."""
+        """The measurement's label, such as `PH1_num nation_A-G`."""
         return f"{self.run.name} {self.level.name}"
 
 
 @dataclass(frozen=True)
 class RunDesign:
-    """What is declared of one run.
+    """The declared parameters of one run.
 
     Attributes:
         truncation: τ, persons kept of each unit; None for a run that counts units.
-        budgets: by name of level, ρ or ε for unbounded neighbors; a level with 0 or left out is not released.
+        budgets: by name of level, ρ or ε for unbounded neighbors. A level that has 0 or is left out is not released.
     """
 
     truncation: int | None = None
@@ -89,13 +89,13 @@ class PHSafeDesign:
 
     Attributes:
         states: FIPS codes of the states, or that of Puerto Rico alone.
-        noise: the distribution, and so whether budgets are ρ (zCDP) or ε (pure DP).
-        runs: by name, what is declared of each; a run left out is not released.
+        noise: the distribution, which determines whether budgets are ρ (zCDP) or ε (pure DP).
+        runs: by name, the parameters of each run. A run left out is not released.
 
     Raises:
-        DesignError: for a state unknown, given twice, or given with Puerto Rico; a run or level that does not exist; a
-            truncation missing, out of place or out of range; a budget out of range; a level of the nation for Puerto
-            Rico; or if nothing is released.
+        DesignError: for a state that is unknown, given twice, or given with Puerto Rico; a run or level that does not
+            exist; a truncation that is missing, unsuitable or out of range; a budget out of range; a level of the
+            nation for Puerto Rico; or if nothing is released.
     """
 
     states: tuple[str, ...]
@@ -150,12 +150,12 @@ class PHSafeDesign:
 
     @property
     def nation(self) -> bool:
-        """Whether there are levels of the nation: for states, and not for Puerto Rico."""
+        """Whether there are levels of the nation: there are for states, but not for Puerto Rico."""
         return PUERTO_RICO not in self.states
 
     @cached_property
     def released(self) -> tuple[Released, ...]:
-        """All that is measured, in the order of runs and levels."""
+        """All measurements, in the order of runs and levels."""
         return tuple(
             Released(run, level, budget)
             for run in RUNS
@@ -173,14 +173,14 @@ class PHSafeDesign:
         return self.runs[run.name].truncation
 
     def stability(self, run: Run) -> int:
-        """Δ of a run: records of its query that one person added or removed changes at most."""
+        """Δ of a run: the most records of its query that adding or removing one person can change."""
         return run.stability(self.truncation(run))
 
     def noise_of(self, run: Run, level: Level) -> DiscreteGaussian | DiscreteLaplace:
         """The noise of every count of a run at a level: σ² = Δ²/2ρ, or scale Δ/ε.
 
         Raises:
-            KeyError: if it is not released.
+            KeyError: if the run is not released at the level.
         """
         return self.noise.distribution(self.stability(run), self._budgets[run.name, level.name])
 
@@ -190,17 +190,17 @@ class PHSafeDesign:
 
     @cached_property
     def regions(self) -> frozenset[str]:
-        """Identifiers of the regions that something is released for."""
+        """Identifiers of the regions with a release."""
         return frozenset(region for _, level, _ in self.released for region in level.regions(self.states))
 
     @cached_property
     def region_types(self) -> frozenset[str]:
-        """Types of these regions, `USA` and `STATE`."""
+        """The types of these regions: `USA` and `STATE`."""
         return frozenset(level.geography.region_type for _, level, _ in self.released)
 
     @cached_property
     def iterations(self) -> frozenset[str]:
-        """Codes of the iterations that something is released for."""
+        """Codes of the iterations with a release."""
         return frozenset(code for _, level, _ in self.released for code in level.iterations.codes)
 
     def groups(self, level: Level) -> int:
@@ -214,7 +214,7 @@ class PHSafeDesign:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """By run and level, the loss for one person's record changed, which is charged."""
+        """By run and level, the loss for one person's record changed. This loss is charged."""
         return self._lines(BOUNDED_FACTOR)
 
     def _lines(self, factor: int) -> tuple[Line, ...]:
@@ -243,7 +243,7 @@ class PHSafeDesign:
         return Specification(self._flavor(dataset, BOUNDED), self.bounded, self.lines)
 
     def unbounded_specification(self, dataset: str) -> Specification:
-        """The same guarantee as it is stated for one person added or removed."""
+        """The same guarantee, stated for one person added or removed."""
         return Specification(self._flavor(dataset, UNBOUNDED), self.unbounded, self.unbounded_lines)
 
     def _flavor(self, dataset: str, neighbors: str) -> Flavor:
@@ -258,7 +258,7 @@ class PHSafeDesign:
         )
 
     def as_record(self) -> dict[str, Any]:
-        """The design as plain values, exact, in an order of its own: equal for designs that release the same."""
+        """The design as exact plain values in a fixed order, equal for designs that release the same."""
         return {
             "noise": self.noise.value,
             "states": sorted(self.states),
@@ -276,7 +276,7 @@ _PR = STATES[PUERTO_RICO]
 
 
 def require_truncation(run: Run, truncation: int | None) -> None:
-    """Refuse a truncation threshold that does not suit a run.
+    """Check that a truncation threshold suits a run.
 
     Raises:
         DesignError: if a run of persons has none or one out of range, or a run of units has one.
@@ -312,7 +312,7 @@ def run_design(
     budgets: Mapping[str, Fraction],
     margins: Mapping[str, Fraction],
 ) -> RunDesign:
-    """A run of which some levels have a budget and others a target for their 90% margin of error.
+    """The design of a run in which some levels have a budget and others a target for their 90% margin of error.
 
     Args:
         name: of the run.
@@ -323,7 +323,7 @@ def run_design(
 
     Raises:
         DesignError: if the run or a level does not exist, the truncation does not suit the run, a level has both a
-            budget and a target, or there is no budget for a target.
+            budget and a target, or no budget meets a target.
     """
     if name not in RUN:
         raise DesignError(f"runs: there is no run {name}; runs are {', '.join(RUN)}")
@@ -357,11 +357,11 @@ def production_margin(run: Run, level: Level) -> int:
 def production(states: Sequence[str], noise: Noise = Noise.GAUSSIAN) -> PHSafeDesign:
     """The design of the 2020 Census for some states, or for Puerto Rico without the levels of the nation.
 
-    With discrete Gaussian noise it is the design of Table 10, budget for budget; with discrete Laplace noise, what the
-    same truncation and the same margins take in pure DP.
+    With discrete Gaussian noise, every budget is that of Table 10. With discrete Laplace noise, the budgets are those
+    that the same truncation and the same margins require in pure DP.
 
     Raises:
-        DesignError: if the states do not go together.
+        DesignError: if the states cannot be released together.
     """
     left_out = {Geography.NATION} if PUERTO_RICO in states else set()
     return PHSafeDesign(

@@ -1,22 +1,23 @@
 """Statistical post-processing of counts: an estimate and a 90% credible interval from a noisy count.
 
-Here belongs what a measurement says about one count. Averages belong in `averages`, the distribution of a margin's
-noise in `noise_sums`. Only what is published goes in: noisy counts, the noise's distribution and its variance.
+This module estimates counts. `averages` estimates averages, and `noise_sums` tabulates the noise of a sum of counts.
+All inputs are published: the noisy counts, the distribution of the noise, and its variance.
 
-**The posterior.** A true count y is a whole number and not negative. Under a flat prior on 0, 1, 2, … a noisy count m
-leaves P(y | m) ∝ P(noise = m − y), which for the discrete Gaussian is exp(−(m − y)²/2σ²). Its mean, rounded, is the
-estimate.
+**The posterior.** A true count y is an integer and not negative. Under a flat prior on 0, 1, 2, … the posterior given a
+noisy count m is P(y | m) ∝ P(noise = m − y), which for the discrete Gaussian is exp(−(m − y)²/2σ²). Its rounded mean is
+the estimate.
 
-**Why the rounded mean is always inside.** The noises here and their sums are log-concave, and so is the posterior, and
-so is S(i) = P(y >= i). Let b be an upper limit with s = S(b + 1) <= 1/10, and r = s / S(b). Then S(b + 1 + i) <= s·r^i
-for i of either sign, and
+**Why the rounded mean is always in the interval.** The noises used here and their sums are log-concave. So are the
+posterior and S(i) = P(y >= i). Let b be an upper limit with s = S(b + 1) <= 1/10, and r = s / S(b). Then
+S(b + 1 + i) <= s·r^i for i of either sign, and
 
     mean − b = Σ_{i > b} S(i) − Σ_{i <= b} (1 − S(i)) <= s / (1 − r) − Σ_{i >= 1} max(0, 1 − s·r^−i),
 
 which grows with s. At s = 1/10 and r <= 1/10 it is at most 1/9. For greater r it is r^−J / (10·(1 − r)) − J, where J is
-the number of i >= 1 with r^i >= 1/10: convex between the places r = 10^(−1/J), and there it is 1 / (1 − 10^(−1/J)) − J,
-which is 1/9 for J = 1 and negative from J = 2 on, as 1 / (1 − e^−x) <= 1 + 1/x. So the mean is at most b + 1/9, by
-symmetry at least a − 1/9 for a lower limit a, and rounds to a number within the limits of either kind of interval.
+the number of i >= 1 with r^i >= 1/10. This is convex between the points r = 10^(−1/J), where it is
+1 / (1 − 10^(−1/J)) − J: 1/9 for J = 1, and negative for J >= 2, as 1 / (1 − e^−x) <= 1 + 1/x. So the mean is at most
+b + 1/9, and by symmetry at least a − 1/9 for a lower limit a. It therefore rounds to a number within the limits of
+either kind of interval.
 """
 
 from dataclasses import dataclass
@@ -29,29 +30,29 @@ from mechanisms.phsafe.margins import Noise
 from mechanisms.phsafe.noise_sums import Integers, NoiseSum
 
 LARGEST_COUNT = 2**60
-"""Noisy counts are within ± this many."""
+"""The largest absolute value of a noisy count."""
 
 LARGEST_VARIANCE = 1e34
-"""Variances are from 0 to this."""
+"""The largest variance."""
 
 LEAST_VARIANCE = 1e-30
-"""Noise with a smaller variance, such as one that was rounded to 0, is never other than 0."""
+"""Noise with a smaller variance, such as one rounded to 0, is always 0."""
 
 
 class Interval(StrEnum):
-    """Which set of probability 0.9 is the credible interval."""
+    """Which interval of probability 0.9 is the credible interval."""
 
     SHORTEST = "shortest"
-    """The fewest numbers with that probability, and of those the likeliest; of two equally likely ones, the higher."""
+    """The shortest interval with that probability. Ties go to the likeliest, and then to the higher one."""
     EQUAL_TAILED = "equal_tailed"
-    """At most 5% on either side. It never holds 0 unless 0 alone has 5%, and so fails where the truth is 0."""
+    """At most 5% on either side. It contains 0 only if 0 alone has 5%, so it rarely covers a true count of 0."""
 
 
 CREDIBILITY = {Interval.SHORTEST: 0.902, Interval.EQUAL_TAILED: 0.9}
-"""The posterior probability of an interval, at least.
+"""The least posterior probability of an interval.
 
-With 0.9 exactly, the shortest interval would cover a true count of 2.66σ in 85.9% of draws. With 0.902 it is
-nowhere less than 86.1%, for the margins of error of the 2020 Census.
+With exactly 0.9, the shortest interval would cover a true count of 2.66σ in 85.9% of draws. With 0.902, coverage is at
+least 86.1% everywhere, for the margins of error of the 2020 Census.
 """
 
 
@@ -60,7 +61,7 @@ class Estimates:
     """Estimates with their intervals, lower <= estimate <= upper, all of one shape.
 
     Attributes:
-        estimate: the mean of what is possible: counts as int64, averages as float64 in whole hundredths.
+        estimate: the rounded posterior mean: counts as int64, averages as float64 in whole hundredths.
         lower: the lower limit, of the same type.
         upper: the upper limit, of the same type.
     """
@@ -77,16 +78,16 @@ def estimate_counts(
     noise: Noise = Noise.GAUSSIAN,
     interval: Interval = Interval.SHORTEST,
 ) -> Estimates:
-    """The posterior mean, rounded, and the 90% credible interval of true counts.
+    """The rounded posterior mean and the 90% credible interval of true counts.
 
-    Where σ is above 2^14, results are rounded to multiples of ⌈σ/2^14⌉. Noisy counts more than 37σ below 0, which no
-    noise gives, are treated as if the posterior were geometric.
+    If σ is above 2^14, results are rounded to multiples of ⌈σ/2^14⌉. For noisy counts more than 37σ below 0, which
+    practically never occur, the posterior is taken to be geometric.
 
     Args:
-        noisy: noisy counts or sums of them, int64, negative ones too, within ± `LARGEST_COUNT`.
-        variance: the variance of each one's noise. Of a sum of basis cells it is the sum of their variances.
+        noisy: noisy counts or sums of them, int64, possibly negative, within ± `LARGEST_COUNT`.
+        variance: the variance of each one's noise; for a sum of basis cells, the sum of their variances.
         cells: how many basis cells of equal noise each one is the sum of.
-        noise: what the noise of a basis cell was drawn from.
+        noise: the distribution of a basis cell's noise.
         interval: which interval of probability 0.9.
 
     Returns:
@@ -94,7 +95,7 @@ def estimate_counts(
 
     Raises:
         TypeError: if noisy counts or numbers of cells are not integers.
-        ValueError: if a variance or a noisy count is out of range, or a number of cells not positive.
+        ValueError: if a variance or a noisy count is out of range, or a number of cells is not positive.
     """
     counts, variances, summands = np.broadcast_arrays(np.asarray(noisy), np.asarray(variance, float), np.asarray(cells))
     variances = in_range(variances)
@@ -119,10 +120,10 @@ def _require(noisy: NDArray, cells: NDArray) -> None:
 
 
 def in_range(variance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Variances, those below `LEAST_VARIANCE` raised to it.
+    """Variances, of which those below `LEAST_VARIANCE` are raised to it.
 
     Raises:
-        ValueError: unless every one is from 0 to `LARGEST_VARIANCE`.
+        ValueError: unless every variance is from 0 to `LARGEST_VARIANCE`.
     """
     wrong = np.count_nonzero(~((variance >= 0) & (variance <= LARGEST_VARIANCE)))
     if wrong:
@@ -146,7 +147,7 @@ def _within_table(steps: Integers, noise: NoiseSum, interval: Interval) -> Integ
     possible = cumulative[place]
 
     def least(beyond: float) -> Integers:
-        """The least y with P(true count > y) <= beyond: P(noise < m − y) is at most that part of P(noise <= m)."""
+        """The least y with P(true count > y) <= beyond, that is P(noise < m − y) <= beyond·P(noise <= m)."""
         return steps + reach - np.searchsorted(cumulative, beyond * possible, side="right")
 
     estimate = steps + np.rint(noise.shortfall[place] / possible).astype(np.int64)
@@ -164,7 +165,7 @@ def _within_table(steps: Integers, noise: NoiseSum, interval: Interval) -> Integ
 
 
 def _far_below(places: Integers, noise: NoiseSum, interval: Interval) -> Integers:
-    # Beyond exp(-700), a double cannot tell what is left from 0.
+    # Below exp(-700), a double cannot distinguish the rest from 0.
     fall = np.minimum(noise.fall(places), 700.0)
     equal = interval is Interval.EQUAL_TAILED
     tail = (1 - CREDIBILITY[interval]) / (2 if equal else 1)

@@ -1,13 +1,13 @@
-"""Margins of error: what a budget buys in accuracy, and what accuracy costs in budget.
+"""Margins of error: the margin that a budget gives, and the budget that a margin requires.
 
-Here belongs the arithmetic between a budget (ρ or ε, exact and for unbounded neighbors), the sensitivity Δ of a query
-and the 90% margin of error of one noisy count. Which query has which Δ and which budget belongs in `design`.
+This module relates a budget (ρ or ε, exact and for unbounded neighbors), the sensitivity Δ of a query, and the 90%
+margin of error of one noisy count. `design` gives the Δ and the budget of each query.
 
-A margin m means that noise is beyond ±m in at most one draw of ten. For the discrete Gaussian it is planned as m = z·σ
-with σ² = Δ²/2ρ, as for the continuous one; the exact margin is a whole number beside it. The factor z is 1.645, with
-which the table of production budgets was made (Sexton et al., Table 10); the formula printed in the paper (Corollary 2)
-has 1.64, which gives budgets 0.6% smaller. For the discrete Laplace of scale Δ/ε the margin is the exact one in either
-direction.
+A margin m means that the noise is beyond ±m in at most one draw in ten. For the discrete Gaussian, the planned margin
+is m = z·σ with σ² = Δ²/2ρ, as for the continuous one; the exact margin is an integer near it. The factor z is 1.645,
+which the table of production budgets uses (Sexton et al., Table 10). The formula printed in the paper (Corollary 2) has
+1.64, which gives budgets 0.6% smaller. For the discrete Laplace of scale Δ/ε, margins and budgets both follow from the
+exact distribution.
 """
 
 import math
@@ -31,10 +31,10 @@ BEYOND = Fraction(1, 10)
 """The share of draws beyond a margin of error."""
 
 PLACES = 6
-"""Decimals of a budget that is worked out from a margin, as in Sexton et al., Table 10."""
+"""Decimals of a budget that is computed from a margin, as in Sexton et al., Table 10."""
 
 LARGEST_SEARCHED_VARIANCE = 2**28
-"""Up to here the exact margin of a discrete Gaussian, which is searched for step by step, takes tenths of a second."""
+"""Up to this σ², the stepwise search for a discrete Gaussian's exact margin takes tenths of a second."""
 
 _PRECISION = 192
 _UNIT = Fraction(1, 10**PLACES)
@@ -42,7 +42,7 @@ _LOGARITHM_OF_20 = 3
 
 
 class Noise(StrEnum):
-    """The distribution of the noise, and with it the output premetric."""
+    """The distribution of the noise, which determines the output premetric."""
 
     GAUSSIAN = "gaussian"
     """Discrete Gaussian; budgets are ρ under zCDP."""
@@ -62,7 +62,7 @@ class Noise(StrEnum):
         """The noise of one count: of variance Δ²/2ρ, or of scale Δ/ε.
 
         Args:
-            stability: Δ, records that one person added or removed changes at most.
+            stability: Δ, the most records that adding or removing one person can change.
             budget: ρ or ε, greater than 0.
         """
         if self is Noise.GAUSSIAN:
@@ -70,19 +70,19 @@ class Noise(StrEnum):
         return DiscreteLaplace(Fraction(stability) / budget)
 
     def margin(self, stability: int, budget: Fraction) -> float:
-        """The 90% margin of error that a budget buys: z·Δ/√(2ρ), or the exact one of the discrete Laplace."""
+        """The 90% margin of error that a budget gives: z·Δ/√(2ρ), or the exact one of the discrete Laplace."""
         if self is Noise.GAUSSIAN:
             return math.sqrt(Z**2 * stability**2 / (2 * budget))
         return float(_laplace_margin(Fraction(stability) / budget))
 
     def budget(self, stability: int, margin: Fraction) -> Fraction:
-        """The budget that a 90% margin of error takes, in millionths.
+        """The budget that a 90% margin of error requires, in millionths.
 
-        ρ = (z²/2)·Δ²/m², to the nearest millionth (half to even): so every row of the production table comes out. ε is
-        the least number of millionths with which the exact margin is not above m.
+        ρ = (z²/2)·Δ²/m², to the nearest millionth (half to even), which reproduces every row of the production table.
+        ε is the least number of millionths for which the exact margin is not above m.
 
         Args:
-            stability: Δ, records that one person added or removed changes at most.
+            stability: Δ, the most records that adding or removing one person can change.
             margin: m, greater than 0.
 
         Raises:
@@ -103,10 +103,10 @@ class Noise(StrEnum):
 
 @lru_cache(maxsize=1024)
 def exact_margin(noise: DiscreteGaussian | DiscreteLaplace) -> int | None:
-    """The least m with P(|X| <= m) >= 0.9, decided with certain bounds.
+    """The least m with P(|X| <= m) >= 0.9, decided with rigorous bounds.
 
-    For the discrete Gaussian, m is certain to cover 0.9; a smaller one could do so only if its probability were within
-    2^-150 of it.
+    For the discrete Gaussian, m certainly covers 0.9. A smaller m could do so only if its probability were within
+    2^-150 of 0.9.
 
     Returns:
         m, or None for a discrete Gaussian with σ² above `LARGEST_SEARCHED_VARIANCE`.
@@ -137,8 +137,8 @@ def _laplace_budget(stability: int, margin: int) -> Fraction:
 def _seldom_beyond(value: int, scale: Fraction) -> bool:
     """Whether P(|X| > value) <= 1/10 for the discrete Laplace: 20·q^(value + 1) <= 1 + q with q = exp(-1/t).
 
-    Decided by bounds of growing precision. Equality cannot occur: exp of different rational numbers other than 0 are
-    linearly independent over the rationals (Lindemann), and for value = 0 it would make exp(-1/t) rational.
+    Bounds of growing precision decide it. Equality cannot occur: the exponentials of distinct rational numbers are
+    linearly independent over the rationals (Lindemann), and for value = 0 equality would make exp(-1/t) rational.
     """
     for precision in (64 << doubling for doubling in count()):
         one = 1 << precision
@@ -152,7 +152,7 @@ def _seldom_beyond(value: int, scale: Fraction) -> bool:
 
 
 def _least(holds: Callable[[int], bool], enough: int = 1) -> int:
-    """The least whole number from 0 on at which something holds that holds at every greater one too."""
+    """The least integer, 0 or more, at which a condition holds that also holds at every greater integer."""
     while not holds(enough):
         enough *= 2
     low, high = -1, enough

@@ -1,8 +1,8 @@
-"""The noise of a margin: of a sum of basis cells that were measured independently with the same noise.
+"""The noise of a sum of basis cells that were measured independently with the same noise.
 
-Here belong its probabilities, as tables to look up. What they say about a true count belongs in `estimation`. What is
-published with a measurement, its noise's distribution and variance, is all that is needed: whoever has the measurements
-can do the same.
+This module tabulates the probabilities of such a sum; `estimation` uses them to estimate the true count. The only
+inputs are the noise's distribution and variance, which are published with the measurements, so any user of the
+measurements can do the same.
 """
 
 import math
@@ -18,10 +18,10 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 FINEST = 2**14
-"""σ in steps of the table, at most. Noise with a greater σ is tabulated in steps of more than 1, but below σ/8192."""
+"""The largest σ in steps of the table. Noise with a greater σ is tabulated in steps greater than 1 but below σ/8192."""
 
 DEVIATIONS = 37
-"""How far the table reaches, in σ. A double holds exp(−37²/2), and not much less."""
+"""How far the table reaches, in σ. exp(−37²/2) is near the least value that a double can hold."""
 
 _NEARLY_CONTINUOUS = 4.0
 _LEAST_WEIGHT = 1e-300
@@ -33,8 +33,8 @@ class NoiseSum:
     """The distribution of a sum of independent noises.
 
     Attributes:
-        noise: what each summand's noise is drawn from.
-        variance: of the sum, so of each summand times their number.
+        noise: the distribution of each summand's noise.
+        variance: of the sum: that of one summand, times their number.
         cells: how many basis cells are added up.
     """
 
@@ -44,7 +44,7 @@ class NoiseSum:
 
     @cached_property
     def step(self) -> int:
-        """What a step of the table stands for: 1 but for σ above `FINEST`."""
+        """The size of a step of the table: 1 unless σ is above `FINEST`."""
         return math.ceil(math.sqrt(self.variance) / FINEST)
 
     @cached_property
@@ -52,10 +52,10 @@ class NoiseSum:
         """w(0), w(1), …, proportional to the probabilities of 0, 1, … steps in either direction; all above 0.
 
         The sum of k discrete Gaussians of parameter s is the discrete Gaussian of parameter ks up to factors
-        1 ± 2·exp(−π²s), which no double tells from 1 where s >= 4. For smaller s they are convolved. The sum of k
-        discrete Laplaces is the difference of two negative binomials, with P(x) proportional to
-        q^x · C(x + k − 1, k − 1) · F(k, x + k; x + 1; q²) for x >= 0, which Pfaff's transformation of Gauss's F turns
-        into a sum of k positive terms.
+        1 ± 2·exp(−π²s), which equal 1 in double precision if s >= 4. For smaller s the distributions are convolved. The
+        sum of k discrete Laplaces is the difference of two negative binomials, with P(x) proportional to
+        q^x · C(x + k − 1, k − 1) · F(k, x + k; x + 1; q²) for x >= 0. Pfaff's transformation of Gauss's F makes it a
+        sum of k positive terms.
         """
         most = math.ceil(DEVIATIONS * math.sqrt(self.variance) / self.step) + 1
         places = np.arange(most + 1, dtype=np.float64)
@@ -75,14 +75,14 @@ class NoiseSum:
 
     @cached_property
     def cumulative(self) -> Floats:
-        """Σ w(x) over x <= z, for z = −reach, …, reach: summed from the far end, so that small ones are exact too."""
+        """Σ w(x) over x <= z, for z = −reach, …, reach: summed from the tail, so that small sums are accurate too."""
         beyond = np.cumsum(self.weights[::-1])[::-1]
         total = 2 * beyond[0] - self.weights[0]
         return np.concatenate([beyond[::-1], total - np.append(beyond[2:], 0.0)[: self.reach]])
 
     @cached_property
     def shortfall(self) -> Floats:
-        """−Σ x·w(x) over x <= z, for z = −reach, …, reach; the same for z and −z − 1."""
+        """−Σ x·w(x) over x <= z, for z = −reach, …, reach. The values for z and −z − 1 are equal."""
         beyond = np.cumsum((np.arange(self.reach + 1) * self.weights)[::-1])[::-1]
         return np.concatenate([beyond[::-1], np.append(beyond[2:], 0.0)[: self.reach]])
 
@@ -92,10 +92,9 @@ class NoiseSum:
         return 2 * np.cumsum(self.weights) - self.weights[0]
 
     def fall(self, places: Integers) -> Floats:
-        """−log of w(x + 1) / w(x) at places beyond the table, where weights fall all but geometrically.
+        """−log of w(x + 1) / w(x) at places beyond the table, where the weights fall almost geometrically.
 
-        Relative to the place's own size, the fall changes by less than a thousandth over what a posterior so far out
-        can reach.
+        Over the range of a posterior that far out, the fall changes by less than a thousandth, relative to its value.
         """
         if self.noise is Noise.LAPLACE:
             last = self.weights[-2:] if self.reach else np.array([1.0, _LEAST_WEIGHT])
@@ -109,7 +108,7 @@ class NoiseSum:
 
     @cached_property
     def _parameter(self) -> float:
-        """σ² of the discrete Gaussian whose variance is that of one summand: less than it where it is small."""
+        """σ² of the discrete Gaussian that has the variance of one summand. If small, that variance is less than σ²."""
         if self._one >= _NEARLY_CONTINUOUS:
             return self._one
         low, high = _LEAST_PARAMETER, 2 * _NEARLY_CONTINUOUS

@@ -1,7 +1,7 @@
 """What PHSafe counts: population groups, levels of them, and the nine runs with their basis cells.
 
-Here belong the names and numbers that the runs, their output files and the finished tables share. Which records
-belong to which cell is said in SQL (`sql/measurement`), what a run costs in `design`.
+This module defines the names and numbers that the runs, their output files and the finished tables share. The SQL in
+`sql/measurement` assigns records to cells; `design` gives the loss of a run.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ class Geography(StrEnum):
 
     @property
     def region_type(self) -> str:
-        """How its regions are marked in the measurements."""
+        """The type of its regions in the measurements."""
         return "USA" if self is Geography.NATION else "STATE"
 
 
 class Iterations(StrEnum):
-    """A set of race and ethnicity iterations that exclude one another: no record belongs to two of them."""
+    """A set of disjoint race and ethnicity iterations: no record belongs to two of them."""
 
     ALL = "*"
     RACE = "A-G"
@@ -53,7 +53,7 @@ ITERATIONS = {
     "H": "Hispanic or Latino",
     "I": "White alone, not Hispanic or Latino",
 }
-"""Iteration codes and what they stand for (Section 2.2)."""
+"""Iteration codes and their meanings (Section 2.2)."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Level:
 
     @property
     def name(self) -> str:
-        """Such as `nation_A-G`, as budgets are declared."""
+        """The level's name in declarations of budgets, such as `nation_A-G`."""
         return f"{self.geography.value}_{self.iterations.value}"
 
 
@@ -78,7 +78,7 @@ LEVELS = tuple(Level(geography, iterations) for geography in Geography for itera
 
 
 class Iterated(StrEnum):
-    """Whose race and ethnicity puts a record into an iteration."""
+    """Whose race and ethnicity determine the iteration of a record."""
 
     HOUSEHOLDER = "householder"
     PERSON = "person"
@@ -93,8 +93,8 @@ class Run:
     Attributes:
         name: such as `PH1_num`.
         counts: "persons" joined with their units under a truncation threshold, or "units".
-        iterated: whose race and ethnicity is meant.
-        cells: numbers of the basis cells: every record counted is in exactly one.
+        iterated: whose race and ethnicity determine a record's iteration.
+        cells: numbers of the basis cells. Every counted record is in exactly one.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Run:
 
     @property
     def joins(self) -> bool:
-        """Whether the run counts persons, and so truncates and joins."""
+        """Whether the run counts persons, which requires truncating and joining."""
         return self.counts == "persons"
 
     @cached_property
@@ -115,7 +115,7 @@ class Run:
         return LEVELS
 
     def stability(self, truncation: int | None) -> int:
-        """Δ: records that adding or removing one person changes at most: 2τ + 2 joined (Lemma 6), or 2 units.
+        """Δ, the most records that adding or removing one person can change: 2τ + 2 joined (Lemma 6), or 2 units.
 
         Args:
             truncation: τ, persons kept of each unit; None for a run that counts units.
@@ -136,7 +136,7 @@ RUNS = (
     Run("PH7", "persons", Iterated.HOUSEHOLDER, (2, 3, 4)),
     Run("PH8_denom", "units", Iterated.HOUSEHOLDER, (2, 3)),
 )
-"""The nine runs, in the order of the tables they serve."""
+"""The nine runs, in the order of the tables that they supply."""
 
 RUN = {run.name: run for run in RUNS}
 """The runs by name."""
@@ -144,11 +144,11 @@ RUN = {run.name: run for run in RUNS}
 
 @dataclass(frozen=True)
 class Derived:
-    """A measurement file that is put together from another's: it costs nothing, being post-processing (Section 6.4.1).
+    """A measurement file derived from a run's measurements. As post-processing, it costs nothing (Section 6.4.1).
 
     Attributes:
         name: such as `PH8_num`.
-        source: the run it is made from.
+        source: the run from which it is derived.
         cells: by cell of the file, the cells of the source that are added up.
     """
 
@@ -161,7 +161,7 @@ DERIVED = (
     Derived("PH5_num", "PH4", {2: (2,), 3: (3,)}),
     Derived("PH8_num", "PH7", {2: (2, 3), 3: (4,)}),
 )
-"""The two files that complete the eleven of production."""
+"""The two files that, with the nine runs, make up the eleven of production."""
 
 NATION_ID = "1"
 """The nation's identifier among the regions."""

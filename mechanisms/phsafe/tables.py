@@ -1,7 +1,6 @@
-"""The eight finished tables of the S-DHC: their cells, and which measured basis cells each is made of.
+"""The eight finished tables of the S-DHC: their cells, and the measured basis cells that each cell is made of.
 
-Here belong the table shells (Sexton et al., Tables 1 to 8) as values. What the measurements say about a cell belongs in
-`estimation`.
+The table shells are those of Sexton et al., Tables 1 to 8. `estimation` and `averages` estimate the cells.
 """
 
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ class Part:
     """Basis cells of one run that are added up.
 
     Attributes:
-        run: the name of the run that measured them.
+        run: the name of the run that measures them.
         cells: their numbers.
     """
 
@@ -28,11 +27,11 @@ class Cell:
 
     Attributes:
         number: in the table, from 1.
-        label: what it says.
-        depth: how far it is indented under the cells before it.
+        label: its text.
+        depth: its level of indentation, from 0.
         counted: what is counted, or an average's numerator.
         per: an average's denominator; None for a count.
-        least: the least value of the average that is plausible: persons per household or family, at least.
+        least: the least plausible value of the average: the least number of persons per household or family.
     """
 
     number: int
@@ -50,7 +49,7 @@ class Shell:
     Attributes:
         name: `PH1` to `PH8`.
         title: in words.
-        universe: what it is a table of.
+        universe: what the table describes.
         cells: in order.
     """
 
@@ -61,7 +60,7 @@ class Shell:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """The runs that it is made from."""
+        """The runs from which the table is made."""
         parts = [part for cell in self.cells for part in (cell.counted, cell.per) if part]
         return tuple(dict.fromkeys(part.run for part in parts))
 
@@ -177,4 +176,4 @@ SHELL = {shell.name: shell for shell in SHELLS}
 """The tables by name."""
 
 FILES = tuple(sorted([*RUN, *(derived.name for derived in DERIVED)], key=lambda name: (name[:3], name[4:] != "num")))
-"""The eleven files of measurements, each under its name, numerators before denominators."""
+"""The names of the eleven files of measurements, numerators before denominators."""
