@@ -1,14 +1,14 @@
 """A TopDown design: which queries are measured at which levels, what is held exactly, and the guarantee that results.
 
-Here belong a design's rules, its loss line by line, and the words of its DP specification. What is counted belongs in
-`schema`, the allocations of the 2020 Census in `production`. Source: Bailie, Gong and Meng, Section 4, Theorem 2 and
-Appendix H.
+This module defines a design's rules, its loss line by line, and the wording of its DP specification. `schema` defines
+what is counted; `production` holds the allocations of the 2020 Census. Source: Bailie, Gong and Meng, Section 4,
+Theorem 2 and Appendix H.
 
-Allocations are for bounded neighbors. One person's record changed in any way takes one person out of a cell and puts
-one in, so that the persons' measurements cost their ρ. Of the units it changes the occupancy of two at most, the one
-that is left empty and the one that is no longer vacant: each takes 1 from a cell and adds 1 to another, and where the
-two units lie in different places the squared L2 distance of a query is 4 instead of 2. So units count with twice their
-ρ, the second time in a line of its own. Theorem 2 takes one unit to be changed; its ρ is `one_unit`.
+Allocations are for bounded neighbors. Changing one person's record in any way takes one person out of a cell and puts
+one in, so the persons' measurements cost their ρ. The change affects the occupancy of at most two units: the one left
+empty and the one no longer vacant. Each takes 1 from a cell and adds 1 to another, and if the two units are in
+different places, the squared L2 distance of a query is 4 instead of 2. So units count with twice their ρ, the second
+time in a separate line. Theorem 2 assumes that one unit changes; its ρ is `one_unit`.
 """
 
 from collections.abc import Mapping
@@ -36,36 +36,36 @@ STATISTICS: Mapping[str, str] = {
     HOUSING_UNITS: "the number of housing units in each {level}",
     GROUP_QUARTERS: "the number of occupied group quarters of each type in each {level}",
 }
-"""Statistics that a release may hold exactly, in words."""
+"""The statistics that a release may hold exactly, in words."""
 
 LARGEST_DENOMINATOR = 10**12
-"""Of a share or a budget: enough for any that is written by hand."""
+"""The largest denominator of a share or a budget: enough for any written by hand."""
 
 LARGEST_CURVATURE = 10**5
-"""The steepest curvature of the least-squares objective over its least, at most: with more, the real-valued step could
-not be relied on to end. Production's greatest is 6,600, of a pass that `total` has no part in."""
+"""The largest ratio of the greatest to the least curvature of the least-squares objective. Above it, the real-valued
+step might not end. Production's greatest ratio is 6,600, in a pass without `total`."""
 
 LARGEST_BUDGET = 1000
-"""Noise of a greater ρ would be no protection."""
+"""A greater ρ would give no protection."""
 
 
 MECHANISM = "TopDown"
 
 VERSION = 2
-"""Raised when the same key would give other noise: an old draw could not be replayed then."""
+"""The mechanism's version. Increase it when the same key would give other noise, as an old draw cannot be replayed."""
 
 
 class DesignError(ValueError):
-    """A TopDown design that cannot be carried out; the message names field, level and rule."""
+    """A TopDown design that cannot be carried out. The message names field, level and rule."""
 
 
 class Measured(NamedTuple):
-    """What is measured with noise of its own: a query of a histogram at a level.
+    """One independent measurement: a query of a histogram at a level.
 
     Attributes:
         histogram: its name.
-        level: the geographic level, all units of which are measured.
-        query: the marginal, all cells of which are measured.
+        level: the geographic level; all its units are measured.
+        query: the marginal; all its cells are measured.
         loss: its part of ρ.
         variance: σ² of the noise.
     """
@@ -78,7 +78,7 @@ class Measured(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Such as `persons Block detailed`."""
+        """The measurement's label, such as `persons Block detailed`."""
         return f"{self.histogram} {self.level} {self.query}"
 
     @property
@@ -88,24 +88,23 @@ class Measured(NamedTuple):
 
     @property
     def noise(self) -> DiscreteGaussian:
-        """What is added to every answer."""
+        """The noise that is added to every answer."""
         return DiscreteGaussian(self.variance)
 
 
 @dataclass(frozen=True)
 class TopDownDesign:
-    """What is measured, and what is held.
+    """What is measured, and what is held exactly.
 
     Attributes:
         levels: the geographic levels, from the root to the finest.
         allocations: by histogram, ρ and its division over levels and queries.
-        invariants: by name, the level at whose units the statistic is held exactly (and so at those above).
-        total_first: the levels at which `total` decides on totals in a pass of estimation by itself. It makes no
-            difference to what is measured.
+        invariants: by name, the level at which the statistic is held exactly (and so at all levels above).
+        total_first: the levels at which a separate pass of estimation determines totals from `total`. This does not
+            change the measurements.
 
     Raises:
-        DesignError: if the histograms, levels or invariants are not what they can be, or a budget or its noise is out
-            of range.
+        DesignError: if the histograms, levels or invariants are invalid, or a budget or its noise is out of range.
     """
 
     levels: tuple[str, ...]
@@ -162,7 +161,7 @@ class TopDownDesign:
                 raise DesignError(f"{query}: σ² = {float(variance):.3g} drowns any count; give it more or no share")
 
     def _curvature(self, histogram: str, allocation: Allocation, level: str) -> float:
-        """A bound of how much steeper the objective is in one direction than in another, all queries in one pass."""
+        """A bound on the ratio of the objective's greatest to its least curvature, with all queries in one pass."""
         own = allocation.part(level, DETAILED).rho
         together = Fraction()
         for query, share in allocation.queries[level].items():
@@ -174,7 +173,7 @@ class TopDownDesign:
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:
-        """All that is measured, in the order of the draw: by histogram, level and query."""
+        """All measurements, in the order of the draw: by histogram, level and query."""
         return tuple(
             each for histogram, allocation in self.allocations.items() for each in _measured(histogram, allocation)
         )
@@ -200,12 +199,12 @@ class TopDownDesign:
 
     @property
     def loss(self) -> ConcentratedLoss:
-        """ρ for any change of one person's record, which is charged."""
+        """ρ for any change of one person's record. This loss is charged."""
         return self.one_unit + self.units
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """ρ of every measurement, and of the second unit whose occupancy a move may change."""
+        """ρ of every measurement, and of the second unit whose occupancy a move can change."""
         return (
             *(Line(each.label, each.loss) for each in self.measured),
             Line("units, the second one of a move: all levels and queries", self.units),
@@ -218,8 +217,8 @@ class TopDownDesign:
 
     @property
     def multiverse(self) -> tuple[str, ...]:
-        """The invariants in words. Which places there are is always one of them, and so is how many housing units there
-        are: a change of persons changes which of them are occupied, and never how many there are.
+        """The invariants in words. They always include which places exist and how many housing units there are: a
+        change of persons changes which units are occupied, but never how many there are.
         """
         finest = words(self.levels[-1])
         stock = STATISTICS[HOUSING_UNITS].format(level=finest)
@@ -249,7 +248,7 @@ class TopDownDesign:
         )
 
     def as_record(self) -> dict[str, Any]:
-        """What is measured and held, as plain values, exact: equal for designs whose draws are the same."""
+        """What is measured and held, as exact plain values, equal for designs with the same draws."""
         return {
             "levels": list(self.levels),
             "invariants": dict(sorted(self.invariants.items())),
@@ -258,7 +257,7 @@ class TopDownDesign:
 
 
 def _measured(histogram: str, allocation: Allocation) -> list[Measured]:
-    """The queries of a histogram by level, those with fewer cells first, in whichever order they were declared."""
+    """The queries of a histogram by level, those with fewer cells first, whatever the order of declaration."""
     measured = [
         Measured(histogram, level, query, allocation.part(level, query), variance)
         for level in allocation.levels
@@ -269,5 +268,5 @@ def _measured(histogram: str, allocation: Allocation) -> list[Measured]:
 
 
 def words(level: str) -> str:
-    """A level's name as it stands in a sentence."""
+    """A level's name for use in a sentence."""
     return level.replace("_", " ") if level.isupper() else level.replace("_", " ").lower()

@@ -1,14 +1,13 @@
 """From noisy measurements to histograms: one parent and all its children at a time.
 
-Here belongs the order of the steps for siblings: cells that their parent does not have are left out, their totals may
-be estimated first, then their histograms, with totals held, and both are rounded; and the same for several families at
-once, which is what a process is given to do. Walking down the tree, in parallel and resumably, belongs with the stage
-that has the measurements.
+This module runs the steps for siblings, for one family or for several at once, as a worker process does. It leaves out
+cells that the parent does not have, may estimate totals first, estimates the histograms with these totals held, and
+rounds them. The stage that holds the measurements walks down the tree, in parallel and resumably.
 
-Both steps know bounds of groups and totals. Where children's counts of several groups together have limits as well, and
-the integers break one, the counts of groups are decided by themselves (`sets`), and both steps are taken again with
-them held. That can always be done: within a group, any counts of children that add up to those of the parent's cells
-can be divided among its cells.
+The real-valued step and the rounding keep to the bounds of groups and the totals. If there are also limits on several
+groups together, and the integers break one, `sets` chooses the counts of groups, and both steps are repeated with these
+counts held. This is always possible: within a group, any children's counts that add up to the parent's can be divided
+among the group's cells.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,9 +46,10 @@ class Estimate:
 
     Attributes:
         histograms: shape (children, cells), integers that meet all constraints.
-        solutions: the real-valued solutions behind them with their certificates, in order of the passes; empty where
-            the constraints leave no choice.
-        distances: L1 distances of the integers to the last solution, by rounding query and last for the cells.
+        solutions: their real-valued solutions with certificates, in order of the passes; empty if the constraints
+            leave no choice.
+        distances: L1 distances of the integers from the last solution, one for each rounded query, and then one for
+            the cells.
     """
 
     histograms: NDArray[np.int64]
@@ -63,13 +63,13 @@ class Families:
 
     Attributes:
         schema: what is counted.
-        parents: what each is called where its children cannot be estimated.
+        parents: the name of each parent in errors about its children.
         starts: shape (parents + 1,): parent p's children are those from `starts[p]` up to `starts[p + 1]`.
         variances: σ² of each query.
         answers: by query, the noisy answers of all children, shape (children, marginal cells).
         limits: of all children.
-        total_first: whether `total` is a pass by itself.
-        histograms: shape (parents, cells): the parents'; None if the one child is the root.
+        total_first: whether `total` has a separate pass.
+        histograms: shape (parents, cells): the parents' histograms; None if the only child is the root.
     """
 
     schema: Schema
@@ -87,8 +87,8 @@ class Children:
     """The histograms of all children of some families.
 
     Attributes:
-        children, cells, counts: of each cell that is not zero, by child and cell.
-        solved: how many parents' children were not determined by constraints alone.
+        children, cells, counts: of each nonzero cell, in order of child and cell.
+        solved: for how many parents the constraints alone did not determine the children.
         gap: the largest duality gap of a real-valued solution, relative to its objective (absolute below 1).
         violation: the largest violation of a constraint by a real-valued solution; integers violate none.
     """
@@ -102,11 +102,11 @@ class Children:
 
 
 def estimate_families(families: Families) -> Children:
-    """The histograms of all children, family by family: nothing of one depends on another.
+    """The histograms of all children, family by family. Families do not depend on each other.
 
     Raises:
-        NotSolvedError: if a real-valued solution could not be certified; the message names the parent.
-        NotRoundedError: if there are no integers nearby; likewise.
+        NotSolvedError: if a real-valued solution could not be certified. The message names the parent.
+        NotRoundedError: if there are no integers nearby. The message names the parent.
     """
     found = [_of_parent(families, position) for position in range(len(families.parents))]
     histograms = np.concatenate([each.histograms for each in found])
@@ -145,16 +145,16 @@ def estimate(
 ) -> Estimate:
     """The histograms of a parent's children, or the root's.
 
-    A pass of `total` by itself decides on the totals that are free, and they are held while the other queries decide
-    on the rest. That serves where `total` is measured much more precisely than sums of other answers are; where it is
-    not, as in the blocks of the 2020 Census, all queries together say more about totals, in one pass.
+    A separate pass of `total` determines the free totals, which are held while the other queries determine the rest.
+    This is useful if `total` is measured much more precisely than the sums of other answers. If it is not, as in the
+    blocks of the 2020 Census, one pass of all queries together estimates the totals better.
 
     Args:
         schema: what is counted.
-        measurements: of the children, a query each.
-        limits: of the children, as `feasibility.propagate` gives them.
+        measurements: of the children, one for each query.
+        limits: of the children, from `feasibility.propagate`.
         parent: shape (cells,): the parent's histogram, within its own limits; None for the root, an only child.
-        total_first: whether `total`, if it is asked, is a pass by itself.
+        total_first: whether `total`, if measured, has a separate pass.
 
     Raises:
         NotSolvedError: if a real-valued solution could not be certified.
@@ -183,7 +183,7 @@ def _within_bounds(
     support: NDArray[np.int64],
     total_first: bool,
 ) -> Estimate:
-    """Histograms that keep to bounds and totals, with no more cells than the support, which is in order of groups."""
+    """Histograms within bounds and totals. Only cells of the support, which is in order of groups, can be nonzero."""
     children = len(limits.totals)
     if not support.size:
         return Estimate(np.zeros((children, schema.size), dtype=np.int64), (), ())
@@ -222,7 +222,7 @@ def _within_bounds(
 
 
 def _solve_totals(total: Measurement, constraints: Constraints, groups: NDArray[np.int32]) -> Solution:
-    """The pass of `total`: a histogram of groups suffices, as cells within a group can take up any division of it."""
+    """The pass of `total`. A histogram of groups suffices, as a group's count can be divided among its cells freely."""
     count = len(constraints.starts) - 1
     sums = None if constraints.parent is None else np.bincount(groups, weights=constraints.parent, minlength=count)
     coarse = Constraints(sums, np.arange(count + 1), constraints.lower, constraints.upper, constraints.totals)
@@ -231,6 +231,6 @@ def _solve_totals(total: Measurement, constraints: Constraints, groups: NDArray[
 
 
 def _renumbered(nodes: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The marginal cells that occur, and each cell's among them."""
+    """The marginal cells that occur, and the position of each cell's marginal cell among them."""
     present, positions = np.unique(nodes, return_inverse=True)
     return present, positions.astype(np.int32)

@@ -1,22 +1,22 @@
-"""Whether declared invariants and inequalities can be met, in every geographic unit and by every way down the tree.
+"""Whether declared invariants and inequalities can be met, in every geographic unit and on every path down the tree.
 
-Here belongs the arithmetic on bounds that is done before anything is charged. How bounds follow from facilities and
-housing units, and which totals are invariant, belongs with the release; how children's counts are found that keep to
-all of it, in `sets`.
+This module does arithmetic on bounds before anything is charged. The release derives bounds from facilities and housing
+units, and says which totals are invariant; `sets` finds children's counts that satisfy all limits.
 
-Groups are such as types of group quarters. The counts of a unit of the finest level lie between bounds of every group
-and add up to its total, if that is fixed. The integers that do are those of a generalized polymatroid: {x: least(S) <=
-Σ x_g over S <= most(S) for every set S of groups}. What the children of a parent can add up to is the sum of theirs,
-which is the one of the sums of the functions, for integers too: any integers that keep to the sums are sums of integers
-that keep to the children's (Frank and Tardos, 1988). If the parent's own total t is fixed, its functions become
-max(least(S), t − most(the other groups)) and min(most(S), t − least(the other groups)); there are such counts if and
-only if t lies between least and most of all groups together. So the functions are added up from the finest level to the
-root, nothing is refused but what cannot be met, and whatever keeps to a parent's functions can be divided among its
-children.
+The groups are, for example, types of group quarters. In a unit of the finest level, the counts lie between the bounds
+of each group and add up to the unit's total, if that is fixed. The integers that satisfy this are those of a
+generalized polymatroid: {x: least(S) <= Σ x_g over S <= most(S) for every set S of groups}. The possible sums over the
+children of a parent form the sum of their polymatroids. It is given by the sums of their functions, and integers that
+satisfy the summed functions are sums of integers that satisfy the children's (Frank and Tardos, 1988). If the parent's
+own total t is fixed, its functions become max(least(S), t − most(the other groups)) and min(most(S), t − least(the
+other groups)); such counts exist if and only if t lies between least and most of all groups together. So the functions
+are added up from the finest level to the root. Only what cannot be met is rejected, and all counts that satisfy a
+parent's functions can be divided among its children.
 
-The functions of one group are its bounds. Mostly bounds and total say what all the others are: always in units of the
-finest level, and above where no child's counts are tied together by a total. They are kept where they say more, such as
-in a parent of two children with fixed totals, one with groups 0 and 1 alone and one with groups 2 and 3.
+The functions of a single group are its bounds. Usually the bounds and the total imply all other functions: always in
+units of the finest level, and above it wherever no total ties a child's counts together. The functions are stored only
+where they say more, such as for a parent of two children with fixed totals, one with only groups 0 and 1 and one with
+only groups 2 and 3.
 """
 
 from collections.abc import Sequence
@@ -27,30 +27,30 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 FREE = -1
-"""Stands for a total that is not fixed."""
+"""The mark of a total that is not fixed."""
 
 MOST_GROUPS = 12
-"""Sets of groups are enumerated, so that there must not be many."""
+"""The most groups: all sets of groups are enumerated."""
 
 _AT_A_TIME = 2048
-"""Units whose functions are made together, so that not all of a level's are in memory."""
+"""How many units' functions are computed together, so that those of a whole level are never in memory."""
 
 _Functions: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The least and the most of every set of groups, shape (units, 2**groups) each."""
 
 
 class InfeasibleError(ValueError):
-    """Invariants and inequalities that contradict each other; the message has level, rule and count of units."""
+    """Invariants and inequalities that contradict each other. The message gives level, rule and number of units."""
 
 
 @dataclass(frozen=True)
 class Sets:
-    """What sets of groups can have together, in the units whose bounds and total do not say it.
+    """Limits of the counts of sets of groups, in the units whose bounds and total do not imply them.
 
     Attributes:
-        units: shape (concerned,): which they are, in ascending order.
-        least, most: shape (concerned, 2**groups): of every set of groups; group g is in the sets whose number has bit
-            g.
+        units: shape (concerned,): the positions of these units, in ascending order.
+        least, most: shape (concerned, 2**groups): the limits of every set of groups. Group g is in the sets whose
+            number has bit g.
     """
 
     units: NDArray[np.int64]
@@ -64,8 +64,8 @@ class Limits:
 
     Attributes:
         lower, upper: shape (units, groups): the least and the greatest counts.
-        totals: shape (units,): fixed totals; `FREE` where they are not.
-        sets: what is required beyond that; None if nothing is.
+        totals: shape (units,): fixed totals; `FREE` where a total is not fixed.
+        sets: limits that the others do not imply; None if there are none.
     """
 
     lower: NDArray[np.int64]
@@ -74,7 +74,7 @@ class Limits:
     sets: Sets | None = None
 
     def between(self, first: int, last: int) -> "Limits":
-        """Those of the units from `first` up to `last`."""
+        """The limits of the units from `first` up to `last`."""
         sets = None
         if self.sets is not None:
             own = slice(*np.searchsorted(self.sets.units, [first, last]))
@@ -101,11 +101,11 @@ def propagate(
         levels: names, from the root's to the finest.
         parents: for every level but the first, shape (units,): the position of each unit's parent in the level above.
         lower, upper: shape (units of the finest level, groups): bounds of the groups' counts.
-        totals: for every level, shape (units,): fixed totals, `FREE` where they are not; None if none is.
+        totals: for every level, shape (units,): fixed totals, `FREE` where a total is not fixed; None if none is.
 
     Returns:
-        By level, bounds as tight as they can be, and sets where bounds and totals do not say enough. A total is fixed,
-        too, where it is the sum of fixed ones.
+        By level, the tightest bounds, and sets where bounds and totals do not suffice. A total that is the sum of fixed
+        totals is fixed too.
 
     Raises:
         InfeasibleError: if no histograms satisfy everything.
@@ -165,7 +165,7 @@ def _tightened(level: str, lower: NDArray[np.int64], upper: NDArray[np.int64], t
 
 
 def _with_sets(level: str, limits: Limits, below: Limits, above: NDArray[np.int64]) -> Limits:
-    """The limits of units of which only the bounds of their children were added up."""
+    """The limits of units with their sets, where `limits` has only the sums of their children's bounds."""
     tied = (below.totals != FREE) & (below.lower < below.upper).any(axis=1)
     if below.sets is not None:
         tied[below.sets.units] = True
@@ -204,7 +204,7 @@ def _with_sets(level: str, limits: Limits, below: Limits, above: NDArray[np.int6
 def _added_up(
     below: Limits, tied: NDArray[np.bool_], children: NDArray[np.int64], parent: NDArray[np.int64], parents: int
 ) -> _Functions:
-    """The sums of children's functions. Those of units that bounds describe are made a few at a time."""
+    """The sums of children's functions. Those that bounds and totals imply are computed for a few units at a time."""
     loose = ~tied[children]
     lower, upper = (_sum(bounds[children[loose]], parent[loose], parents) for bounds in (below.lower, below.upper))
     least, most = _of_bounds(lower, upper, np.full(parents, FREE))
@@ -226,13 +226,13 @@ def _added_up(
 
 
 def _of_bounds(lower: NDArray[np.int64], upper: NDArray[np.int64], totals: NDArray[np.int64]) -> _Functions:
-    """What bounds and totals say of every set."""
+    """The functions that bounds and totals imply."""
     in_set = members(lower.shape[1]).T
     return _held(lower @ in_set, upper @ in_set, totals)
 
 
 def _held(least: NDArray[np.int64], most: NDArray[np.int64], totals: NDArray[np.int64]) -> _Functions:
-    """The functions where totals are fixed. The other groups than a set's have its number from the end."""
+    """The functions under fixed totals. The complement of a set has the set's number, counted from the end."""
     total, fixed = totals[:, None], (totals != FREE)[:, None]
     return (
         np.where(fixed, np.maximum(least, total - most[:, ::-1]), least),

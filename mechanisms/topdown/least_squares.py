@@ -1,18 +1,18 @@
-"""The real-valued step: the histograms of a parent's children that fit their noisy measurements best.
+"""The real-valued step: the histograms of a parent's children that best fit their noisy measurements.
 
-Here belong the problem of one parent and all its children, its solution by accelerated projected gradients, and the
-certificate without which no solution is returned. What is measured, and in which passes, belongs in `estimation`;
-the projection in `projection`.
+This module solves the problem of one parent and all its children by accelerated projected gradients. It returns a
+solution only with a certificate. `estimation` selects the measurements of each pass; `projection` does the projection.
 
-The objective is f(x) = Σ_children Σ_queries ‖Q_q x_c − m_cq‖² / σ²_q. All children share one Hessian 2QᵀΣ⁻¹Q, whose
-smallest eigenvalue is at least twice the precision of a query that asks every cell by itself (κ below) and whose
-largest is bounded from above by Collatz and Wielandt's quotient, the matrix being non-negative; so the method (Beck and
-Teboulle, 2009, with the restarts of O'Donoghue and Candès, 2015) converges linearly in the root of their ratio: 1.2 at
-production's blocks, 10 at its states.
+The objective is f(x) = Σ_children Σ_queries ‖Q_q x_c − m_cq‖² / σ²_q. All children share one Hessian 2QᵀΣ⁻¹Q. Its
+smallest eigenvalue is at least 2κ, where κ is the precision of a query that measures each cell separately. Its largest
+is bounded from above by Collatz and Wielandt's quotient, as the matrix is non-negative. So the method (Beck and
+Teboulle, 2009, with the restarts of O'Donoghue and Candès, 2015) converges linearly, at a rate given by the root of
+their ratio: 1.2 at production's blocks, 10 at its states.
 
 The certificate. For any multipliers ν, λ, μ of the constraints and s = ∇f(x) − ν − λ − μ, every feasible y has
-f(y) >= f(x) + s·(y − x) + κ‖y − x‖² + (multipliers times what x lacks or has to spare of the constraints). The sum of
-the least values that each cell of y can give bounds f(x) − min f from above, whatever the multipliers are: the gap.
+f(y) >= f(x) + s·(y − x) + κ‖y − x‖² + (multipliers times the slack or the violation of the constraints at x). Taking
+the least value over each cell of y separately bounds f(x) − min f from above, whatever the multipliers. This bound is
+the gap.
 """
 
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ GAP = 1e-9
 """The duality gap at which the step ends, relative to its objective (absolute below 1)."""
 
 LARGEST_GAP = 1e-6
-"""The largest gap of a solution that is returned, where the step gives up before it has reached `GAP`."""
+"""The largest gap of a returned solution, if the step gives up before it reaches `GAP`."""
 
 CONSTRAINT = 1e-7
 """The largest violation of a constraint, absolute, in persons or units; relative above 10^7 of them, 1e-14."""
 
 ITERATIONS = 20_000
-"""After which the step gives up: a hundred times what production's problems take."""
+"""The iterations after which the step gives up: a hundred times as many as production's problems take."""
 
 
 _AGREE = 1e-6
@@ -65,10 +65,10 @@ class Constraints:
     """What siblings' histograms must satisfy, besides being non-negative.
 
     Attributes:
-        parent: shape (cells,): their sum, positive integers; None at the root, where there is one child alone.
+        parent: shape (cells,): their sum, positive integers; None at the root, which is an only child.
         starts: shape (groups + 1,): group g has the cells from `starts[g]` up to `starts[g + 1]`.
         lower, upper: shape (children, groups): bounds of the groups' counts.
-        totals: shape (children,): fixed totals; NaN where free.
+        totals: shape (children,): fixed totals; NaN where a total is free.
     """
 
     parent: NDArray[Any] | None
@@ -85,7 +85,7 @@ class Solution:
     Attributes:
         x: shape (children, cells), not negative.
         objective: f(x).
-        gap: f(x) exceeds the minimum by this much at most.
+        gap: the most by which f(x) can exceed the minimum.
         violation: the largest violation of a constraint.
         iterations: gradient steps taken.
     """
@@ -141,7 +141,7 @@ def solve(queries: Sequence[Query], constraints: Constraints) -> Solution:
 
 
 def _floats(values: NDArray[Any]) -> NDArray[np.float64]:
-    """One type and layout, so that the compiled method is compiled once."""
+    """Values in one type and layout, so that the method is compiled only once."""
     return np.require(values, np.float64, ["C", "W"])
 
 
@@ -161,7 +161,7 @@ def _violation(x: NDArray[np.float64], constraints: Constraints) -> float:
 
 
 def _excess(over: NDArray[Any], size: NDArray[Any]) -> float:
-    """The largest excess over a limit, in relation to 10^7 where limits are greater."""
+    """The largest excess over a limit, multiplied by 10^7 / limit for limits above 10^7."""
     return float(np.max(over / np.maximum(1.0, size * 1e-7), initial=0.0))
 
 
@@ -244,9 +244,9 @@ def _gap(x, gradient, nu, lam, mu, scale, parent, starts, lower, upper, totals, 
 def _gap_of_totals(x, gradient, nu, lam, scale, precision, parent, lower, upper, totals):  # type: ignore[no-untyped-def]
     """The duality gap where only the children's totals are measured and a cell is a group.
 
-    The objective is curved along totals alone, so that s must vanish wherever a count is inside its bounds, and not
-    but for rounding. That is brought about: a child's slope and a group's multiplier that nearly agree are moved to
-    their mean, and what the slope is moved by costs, by the curvature along the total, its square over 4/σ².
+    The objective is curved along totals only, so s must be exactly 0 wherever a count is inside its bounds; a rounding
+    error is too much. Therefore a child's slope and a group's multiplier that nearly agree are moved to their mean. By
+    the curvature along the total, moving a slope costs the square of the move over 4/σ².
     """
     children, groups = x.shape
     values = np.zeros(children + groups)
@@ -268,7 +268,7 @@ def _gap_of_totals(x, gradient, nu, lam, scale, precision, parent, lower, upper,
             for member in range(first, position):
                 moved[order[member]] = values[order[first]] + mean
         elif abs(values[order[first]]) <= _AGREE * precision:
-            # At the root groups have no multipliers: what nearly vanishes is moved to 0.
+            # At the root, groups have no multipliers: values that are nearly 0 are moved to 0.
             for member in range(first, position):
                 moved[order[member]] = 0.0
         first = position
@@ -316,7 +316,7 @@ def _descend(start, maps, weights, measured, parent, starts, lower, upper, total
         following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * pace * pace))
         momentum = min((pace - 1.0) / following, most)
         pace = following
-        # The gradient is affine, so that of the point ahead follows from two that are known.
+        # The gradient is affine, so the gradient at the point ahead follows from two known ones.
         for c in range(children):
             for k in range(cells):
                 ahead[c, k] = x[c, k] + momentum * (x[c, k] - before[c, k])

@@ -1,7 +1,7 @@
 """The allocations of the 2020 Census's redistricting release, as exact shares, and the noise that follows from them.
 
-Here belong ρ, its division over geographic levels and queries, and σ². What a share protects belongs in
-`mechanisms.accounting.semantics`. Source: the parameter files that the Census Bureau published with its production
+This module holds ρ, its division over geographic levels and queries, and σ². `mechanisms.accounting.semantics` computes
+what a share protects. Source: the parameter files that the Census Bureau published with its production
 code for P.L. 94-171 (United States, persons and units), and Bailie, Gong and Meng, Section 4.
 """
 
@@ -28,7 +28,7 @@ def allocation(
 
     Raises:
         QueryError: if the histogram cannot answer a query.
-        AllocationError: if the shares do not make a whole.
+        AllocationError: if the shares do not add up to 1.
     """
     asked = {query for shares in queries.values() for query in shares}
     involved = {query: schema.marginal(query).involved for query in sorted(asked)}
@@ -36,10 +36,10 @@ def allocation(
 
 
 def variances(divided: Allocation, level: str) -> dict[str, Fraction]:
-    """σ² of each query that a level asks: 1/ρ of the query.
+    """σ² of each query at a level: 1/ρ of the query.
 
-    Replacing one record takes 1 from one marginal cell and adds 1 to another: a squared L2 distance of 2, so that
-    discrete Gaussian noise of variance σ² costs ρ = 2/(2σ²) (Canonne, Kamath and Steinke, 2020, Theorem 4).
+    Replacing one record takes 1 from one marginal cell and adds 1 to another: a squared L2 distance of 2. So discrete
+    Gaussian noise of variance σ² costs ρ = 2/(2σ²) (Canonne, Kamath and Steinke, 2020, Theorem 4).
     """
     return {query: 1 / divided.part(level, query).rho for query, share in divided.queries[level].items() if share}
 
@@ -66,7 +66,7 @@ PERSON_ALLOCATION = allocation(
         for level, shares in _PERSON_SHARES.items()
     },
 )
-"""Persons: ρ = 2.56. The nation's `total` is not asked, being the sum of the states' invariant ones."""
+"""Persons: ρ = 2.56. The nation's `total` is not measured: it is the sum of the states' totals, which are invariant."""
 
 UNIT_ALLOCATION = allocation(
     UNITS,
@@ -74,4 +74,4 @@ UNIT_ALLOCATION = allocation(
     dict(zip(LEVELS, _shares(4100, 20, 20, 350, 1456, 1759, 495), strict=True)),
     {level: {"detailed": Fraction(1)} for level in LEVELS},
 )
-"""Units: ρ = 0.07, all of it for occupied and vacant units."""
+"""Units: ρ = 0.07, all for counts of occupied and vacant units."""

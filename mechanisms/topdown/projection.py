@@ -1,14 +1,14 @@
-"""The nearest point of what siblings' histograms may be: projection onto their constraints, compiled.
+"""Euclidean projection onto the constraints of siblings' histograms, compiled.
 
-Here belongs the set {x >= 0, children add up to their parent cell by cell, totals as fixed, counts of groups within
-bounds} and the Euclidean projection onto it. What is projected belongs in `least_squares`.
+The constraints are {x >= 0, children add up to their parent cell by cell, fixed totals, counts of groups within
+bounds}. `least_squares` uses the projection.
 
 With multipliers ν of cells, λ of children's totals and μ of group bounds, the projection of v is
-x = max(0, v + ν + λ + μ). For a given ν each child is by itself: a sum over groups, each a clipped sum of max(0, ·),
-is non-decreasing and piecewise linear in λ, so that its root is found in finitely many safeguarded Newton steps. What
-is left is the dual in ν alone, concave with a piecewise linear gradient (the parent less the children's sum):
+x = max(0, v + ν + λ + μ). For a given ν, the children are independent. The sum over groups, each a clipped sum of
+max(0, ·), is non-decreasing and piecewise linear in λ, so finitely many safeguarded Newton steps find its root. The
+remaining dual in ν is concave with a piecewise linear gradient (the parent less the children's sum), and is solved by
 semismooth Newton with a line search. Its matrix is a diagonal less one rank-one block for every fixed total and every
-bound that is tight, so each step is solved by conjugate gradients in time proportional to the positive cells.
+tight bound, so conjugate gradients solve each step in time proportional to the number of positive cells.
 """
 
 import numpy as np
@@ -46,7 +46,7 @@ def _clipped_sum(v, nu, starts, lower, upper, multiplier):  # type: ignore[no-un
 
 @njit(cache=True, nogil=True)
 def _multiplier_of_total(v, nu, starts, lower, upper, total, start):  # type: ignore[no-untyped-def]
-    """λ with which the clipped sum is the total."""
+    """The λ for which the clipped sum equals the total."""
     low, high = -np.inf, np.inf
     multiplier = start
     reach = 1.0
@@ -79,9 +79,9 @@ def _multiplier_of_total(v, nu, starts, lower, upper, total, start):  # type: ig
 
 @njit(cache=True, nogil=True)
 def _multiplier_of_group(v, nu, first, last, shift, target):  # type: ignore[no-untyped-def]
-    """μ with which the sum of max(0, v + ν + shift + μ) over the cells of a group is the target (> 0).
+    """The μ for which the sum of max(0, v + ν + shift + μ) over the cells of a group equals the target (> 0).
 
-    The sum is convex in μ, so Newton steps from where it is at least the target come down to the root.
+    The sum is convex in μ, so Newton steps that start where it is at least the target descend to the root.
     """
     largest = -np.inf
     for k in range(first, last):
@@ -106,7 +106,7 @@ def _multiplier_of_group(v, nu, first, last, shift, target):  # type: ignore[no-
 
 @njit(cache=True, nogil=True)
 def project_child(v, nu, starts, lower, upper, total, start, mu, x):  # type: ignore[no-untyped-def]
-    """One child's x for given ν, written into `x` with μ into `mu`; returns λ (0 where the total is free, NaN)."""
+    """Write one child's x for given ν into `x`, and μ into `mu`. Returns λ, which is 0 if the total is free (NaN)."""
     fixed = not np.isnan(total)
     shift = _multiplier_of_total(v, nu, starts, lower, upper, total, start) if fixed else 0.0
     for g in range(starts.size - 1):
@@ -135,7 +135,7 @@ def _project_children(v, nu, starts, lower, upper, totals, lam, mu, x):  # type:
 
 @njit(cache=True, nogil=True)
 def _residual(parent, tolerated, x, residual):  # type: ignore[no-untyped-def]
-    """What the children lack of their parent, by cell; returns the largest in relation to what is tolerated."""
+    """Write the parent less the children's sum, by cell, into `residual`. Returns the largest over its tolerance."""
     residual[:] = parent
     for c in range(x.shape[0]):
         for k in range(x.shape[1]):
@@ -197,7 +197,7 @@ def _newton_direction(v, nu, starts, upper, totals, lam, mu, x, parent, residual
     for k in range(cells):
         direction[k] = 0.0
     r = residual.copy()
-    # A cell that no child has yet gets no curvature: it is lifted at once to where one child has all of it.
+    # A cell that is 0 in every child has no curvature: its ν is raised until one child has the parent's count.
     lifted = np.zeros(cells)
     for k in range(cells):
         if diagonal[k] == 0.0:
@@ -208,7 +208,7 @@ def _newton_direction(v, nu, starts, upper, totals, lam, mu, x, parent, residual
                     highest = max(highest, v[c, k] + nu[k] + lam[c] + mu[c, group])
             lifted[k] = parent[k] - highest
             r[k] = 0.0
-    # Where the positive cells do not connect all children the matrix is singular: a trace of the diagonal is added.
+    # If the positive cells do not connect all children, the matrix is singular: the diagonal is slightly enlarged.
     scale = 1.0 + min(1e-4, 1e-8 + 1e-6 * norm)
     z = np.zeros(cells)
     for k in range(cells):
@@ -259,20 +259,20 @@ def _inner(a, b):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def project(v, parent, starts, lower, upper, totals, nu, lam, mu, x):  # type: ignore[no-untyped-def]
-    """The projection of `v` onto the constraints, written into `x`; from and to these multipliers.
+    """Write the projection of `v` onto the constraints into `x`. Starts from the given multipliers and updates them.
 
     Args:
         v: shape (children, cells), the cells in order of their groups.
-        parent: shape (cells,); empty if there is no parent, so that children are free of each other.
+        parent: shape (cells,); empty if there is no parent, so that children are independent.
         starts: shape (groups + 1,): group g has the cells from `starts[g]` up to `starts[g + 1]`.
-        lower, upper: shape (children, groups): bounds of the groups' counts; where the upper is 0, cells are 0.
-        totals: shape (children,): fixed totals; NaN where free.
+        lower, upper: shape (children, groups): bounds of the groups' counts; if the upper is 0, the cells are 0.
+        totals: shape (children,): fixed totals; NaN where a total is free.
         nu, lam, mu: shapes (cells,), (children,) and (children, groups).
         x: shape (children, cells).
 
     Returns:
-        What the children lack of their parent, the largest over cells, as a multiple of what rounding errors of double
-        precision explain. Above 1, no step came any nearer.
+        The largest difference over cells between the parent and the children's sum, as a multiple of what rounding
+        errors in double precision explain. If it is above 1, no step came closer.
     """
     _project_children(v, nu, starts, lower, upper, totals, lam, mu, x)
     if parent.size == 0:
@@ -300,7 +300,7 @@ def project(v, parent, starts, lower, upper, totals, nu, lam, mu, x):  # type: i
                 trial[k] = nu[k] + length * direction[k]
             _project_children(v, trial, starts, lower, upper, totals, lam, mu, x)
             reached = _residual(parent, tolerated, x, following)
-            # The dual is concave along the direction: it still rises, or has hardly begun to fall.
+            # The dual is concave along the direction: it still rises, or has only just begun to fall.
             if reached <= 1.0 or _inner(following, direction) >= -0.1 * slope:
                 break
             length *= 0.5

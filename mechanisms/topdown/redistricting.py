@@ -1,7 +1,7 @@
 """The redistricting tables of P.L. 94-171: P1 to P5 and H1, cell by cell, as sums of histogram cells.
 
-Here belong the tables' names, labels and definitions, and the words of the attributes' codes. How the tables are made
-from microdata belongs with the release. Source: the table shells of the 2020 Census State Redistricting Data (P.L.
+This module defines the tables' names, labels and cells, and the labels of the attributes' codes. The release makes the
+tables from microdata. Source: the table shells of the 2020 Census State Redistricting Data (P.L.
 94-171) Summary File.
 """
 
@@ -36,7 +36,7 @@ CODES: Mapping[str, Mapping[int, str]] = {
     "cenrace": {code: race_label(races) for code, races in enumerate(RACE_COMBINATIONS)},
     "occupancy": {0: "Occupied", 1: "Vacant"},
 }
-"""By attribute or recode of the histograms: what its codes stand for."""
+"""By attribute or recode of the histograms: the labels of its codes."""
 
 _NUMBERS = ("one race", "two races", "three races", "four races", "five races", "six races")
 
@@ -51,7 +51,8 @@ class TableCell:
 
     Attributes:
         name: its standard name, such as `P0010001`.
-        path: its label and those of the cells it is a part of, the table's total first; whatever has parts ends in `:`.
+        path: the labels of the cells that contain it, from the table's total, and its own. A label of a cell with
+            parts ends in `:`.
         counted: shape (cells of the histogram,): which histogram cells it is the sum of.
     """
 
@@ -67,13 +68,13 @@ class TableCell:
 
 @dataclass(frozen=True)
 class RedistrictingTable:
-    """A table: its cells are leaves, which no record is in two of, and sums of leaves.
+    """A table. Its cells are leaves, which are disjoint, and sums of leaves.
 
     Attributes:
         name: `P1` to `P5`, or `H1`.
         title: in words.
         universe: what it counts.
-        schema: the histogram it is made from.
+        schema: the histogram from which it is made.
         cells: in the standard order; the first is the total.
     """
 
@@ -91,7 +92,7 @@ class RedistrictingTable:
 
     @cached_property
     def leaf_of(self) -> NDArray[np.int64]:
-        """Shape (cells of the histogram,): the leaf that each is counted in, by its position; -1 for none."""
+        """Shape (cells of the histogram,): the position of the leaf that counts each histogram cell; -1 for none."""
         counted = np.array([leaf.counted for leaf in self.leaves])
         return np.where(counted.any(axis=0), counted.argmax(axis=0), -1)
 
@@ -106,7 +107,7 @@ def _codes(name: str) -> NDArray[np.int32]:
 
 
 def _by_race(path: _Path, counted: _Cells) -> Iterator[_Row]:
-    """The rows under a population's by number of races and race."""
+    """The rows below a population's row, by number of races and race."""
     numbers = np.array([len(races) for races in RACE_COMBINATIONS])[_codes("cenrace")]
     several = (*path, "Population of two or more races:")
     for number, words in enumerate(_NUMBERS, 1):

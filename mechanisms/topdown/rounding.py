@@ -1,17 +1,16 @@
-"""The integer step: from real-valued histograms of siblings to integers nearby that meet the same constraints.
+"""The integer step: from real-valued histograms of siblings to nearby integers that meet the same constraints.
 
-Here belongs controlled rounding, query by query from coarse to fine. Which queries are rounded is said in `schema`,
-where the real values come from in `least_squares`.
+This module does controlled rounding, query by query from coarse to fine. `schema` lists the queries; `least_squares`
+computes the real values.
 
-Every cell, and every marginal of the queries that are rounded, is taken up or down to a neighbouring integer; an
-integer stays. The queries refine each other, so that a child's counts form a tree; the children's sums by cell are a
-second family of disjoint sets. Two laminar families make a totally unimodular system (Edmonds, 1970), so the linear
-program over these choices has integral vertices; the real values satisfy its constraints, so that it is feasible; and
-the distance |y − m| of an integer y next to m is linear in the choice. Query after query its summed distance is
-minimized, the answers to the queries before being held, which leaves the next program feasible. The simplex method
-(HiGHS) ends in a vertex, and goes from one query to the next from the basis it has. So every cell and every marginal
-strays by less than 1 from its real value, and by query the L1 distance is the least that the choices made for coarser
-queries leave.
+Every cell, and every marginal of the rounded queries, goes up or down to a neighboring integer; an integer stays. The
+queries refine each other, so a child's counts form a tree. The children's sums by cell are a second family of disjoint
+sets. Two laminar families give a totally unimodular system (Edmonds, 1970), so the linear program over these choices
+has integral vertices. The real values satisfy its constraints, so it is feasible. The distance |y − m| of an integer y
+next to m is linear in the choice. For each query in turn, the sum of these distances is minimized while the answers to
+earlier queries are held, which keeps the next program feasible. The simplex method (HiGHS) ends in a vertex, and starts
+each query from the basis of the one before. So every cell and every marginal differs by less than 1 from its real
+value, and the L1 distance of each query is the least that the choices for coarser queries allow.
 """
 
 from collections.abc import Sequence
@@ -28,13 +27,13 @@ Bounds: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The least and the greatest answers to a query, shape (children, marginal cells) each."""
 
 NEAR = 1e-5
-"""A real value this near to an integer counts as that integer; if that leaves no solution, it may go up or down too."""
+"""A real value this near to an integer counts as that integer. If this leaves no solution, it may go up or down too."""
 
 _INTEGRAL = 1e-6
 
 
 class NotRoundedError(ArithmeticError):
-    """Histograms that no integers nearby replace, or a solver that did not find them."""
+    """No nearby integers replace the histograms, or the solver did not find them."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Rounded:
 
     Attributes:
         histograms: shape (children, cells).
-        distances: by query from coarse to fine and last for the cells, the L1 distance to the real values.
+        distances: the L1 distances from the real values, by query from coarse to fine, and then for the cells.
     """
 
     histograms: NDArray[np.int64]
@@ -52,7 +51,7 @@ class Rounded:
 
 @dataclass(frozen=True)
 class _Answers:
-    """The real answers of a query with what they may become: `base`, one more where `up`, one less where `down`."""
+    """The real answers to a query and the integers allowed: `base`, one more where `up`, one less where `down`."""
 
     nodes: NDArray[np.int64]
     real: NDArray[np.float64]
@@ -61,7 +60,7 @@ class _Answers:
     down: NDArray[np.bool_]
 
     def chosen(self, choices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The answers after choices, those up first."""
+        """The answers after the choices; `choices` lists those up first."""
         answers = self.base.copy()
         ups = int(self.up.sum())
         answers[self.up] += choices[:ups]
@@ -79,10 +78,10 @@ def round_children(
 
     Args:
         x: shape (children, cells): the real values, which meet the constraints up to `NEAR`.
-        chain: of each query that is rounded, from coarse to fine, shape (cells,): the marginal cell of each cell,
-            numbered from 0; each refines the one before.
+        chain: for each rounded query, from coarse to fine, shape (cells,): the marginal cell of each cell, numbered
+            from 0. Each query refines the one before.
         parent: shape (cells,): the children's sum; None at the root.
-        bounds: by query of the chain, None where there are none. A fixed total is a least answer equal to the greatest.
+        bounds: by query of the chain; None for a query without bounds. A fixed total has equal bounds.
 
     Raises:
         NotRoundedError: if there are no such integers.
@@ -117,7 +116,7 @@ def _answers(x: NDArray[np.float64], nodes: NDArray[np.int64], limits: Bounds | 
 
 @dataclass
 class _Program:
-    """A linear program over choices between 0 and 1, spans of which are optimized in turn: Ac = target."""
+    """A linear program over choices c between 0 and 1, with Ac = target. Spans of c are optimized in turn."""
 
     cost: list[NDArray[np.float64]] = field(default_factory=list)
     spans: list[tuple[int, int]] = field(default_factory=list)
@@ -127,13 +126,13 @@ class _Program:
     targets: list[NDArray[np.int64]] = field(default_factory=list)
 
     def enter(self, columns: NDArray[np.int64], rows: NDArray[np.int64], value: float) -> None:
-        """Put a value into the matrix, in each of these places."""
+        """Enter a value into the matrix at each of these positions."""
         self.columns.append(columns)
         self.rows.append(rows)
         self.values.append(np.full(len(columns), value))
 
     def choose(self) -> NDArray[np.int64] | None:
-        """Which choices are taken, 0 or 1 each; None if the program is infeasible."""
+        """The choices taken, each 0 or 1; None if the program is infeasible."""
         cost, target = np.concatenate(self.cost), np.concatenate(self.targets)
         row, column, value = np.concatenate(self.rows), np.concatenate(self.columns), np.concatenate(self.values)
         used = np.zeros(len(target), dtype=bool)
@@ -165,7 +164,7 @@ class _Program:
 
 
 def _program(levels: Sequence[_Answers], parent: NDArray[np.int64] | None) -> _Program:
-    """An answer is the sum of the finer answers that are part of it; the children's cells add up to the parent's."""
+    """The constraints: an answer is the sum of its finer answers, and the children's cells add up to the parent's."""
     program = _Program()
     width, height = 0, 0
     for position, level in enumerate(levels):
@@ -225,7 +224,7 @@ def _require(
     parent: NDArray[np.int64] | None,
     bounds: Sequence[Bounds | None],
 ) -> None:
-    """In integers, whatever the solver's tolerances were."""
+    """Check all constraints in integers, whatever the solver's tolerances."""
     histograms = found[-1]
     sound = bool(np.all(histograms >= 0))
     if parent is not None:

@@ -1,8 +1,8 @@
 """What TopDown counts: histograms over named attributes, and marginals of them.
 
-Here belong the persons' and the units' histograms and the maps from cells to marginal cells. Which marginals are
-measured, and how precisely, belongs in `production` or in a release's declaration. No query is ever a matrix: a
-marginal is an array that says, of each cell, which marginal cell it is added to.
+This module defines the histograms of persons and units, and the maps from cells to marginal cells. `production` or a
+release's declaration says which marginals are measured, and how precisely. Queries are never matrices: a marginal is an
+array that gives the marginal cell of each cell.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class QueryError(ValueError):
 
 
 def add_up(counts: NDArray[Number], cells: NDArray[Any], size: int) -> NDArray[Number]:
-    """Shape (units, size): counts of shape (units, cells), added up by where each cell belongs."""
+    """Shape (units, size): counts of shape (units, cells), added up by each cell's entry in `cells`."""
     sums = np.zeros((len(counts), size), dtype=counts.dtype)
     np.add.at(sums.T, cells, counts.T)
     return sums
@@ -52,13 +52,13 @@ class Recode:
 
 @dataclass(frozen=True)
 class Marginal:
-    """A query: the histogram, added up over whatever it does not name.
+    """A query: the histogram, added up over all attributes that it does not name.
 
     Attributes:
         query: its name.
         cells: shape (cells of the histogram,): the marginal cell of each cell.
         size: the number of marginal cells.
-        involved: the attributes that its cells are made of, as they are or recoded.
+        involved: the attributes that define its cells, as they are or recoded.
     """
 
     query: str
@@ -79,9 +79,9 @@ class Schema:
         name: what is counted.
         attributes: in order.
         recodes: coarser readings that queries may name.
-        bounded: the attribute whose counts have bounds in every geographic unit; None if no attribute's have.
+        bounded: the attribute whose counts have bounds in every geographic unit; None if there is none.
         impossible: combinations of codes that no record has, as codes by attribute.
-        rounding: the queries that are rounded one after another, each a refinement of the one before, before cells.
+        rounding: the queries that are rounded in turn, before the cells. Each refines the one before.
     """
 
     name: str
@@ -107,14 +107,14 @@ class Schema:
 
     @cached_property
     def groups(self) -> Marginal:
-        """The marginal whose counts are bounded: `total` where no attribute's are."""
+        """The marginal whose counts have bounds; `total` if no attribute's counts have."""
         return self.marginal(self.bounded or TOTAL)
 
     def marginal(self, query: str) -> Marginal:
         """The query of a name: `total`, `detailed`, an attribute, a recode, or several of them joined by ` * `.
 
         Raises:
-            QueryError: if the name has an attribute or a recode that there is not, or one of them twice.
+            QueryError: if the name contains an unknown attribute or recode, or an attribute twice.
         """
         if query not in self._marginals:
             self._marginals[query] = self._build(query)

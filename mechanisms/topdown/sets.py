@@ -1,18 +1,18 @@
-"""Which counts of groups siblings may have together, where bounds and totals do not say it.
+"""Integer group counts for siblings that satisfy the limits of sets of groups, where bounds and totals do not suffice.
 
-Here belongs the choice of group counts for a parent's children that keep to the limits of sets of groups, next to what
-was estimated. Where these limits come from is said in `feasibility`; what is done with the counts, in `estimation`.
+This module chooses group counts for a parent's children that satisfy these limits and are nearest to the estimates.
+`feasibility` derives the limits; `estimation` uses the counts.
 
-The children's group counts are integers y, at the least Σ |y − x| away from the real-valued x. What a child may have is
-a generalized polymatroid, so that what all of them may have side by side is one; counts that add up to the parent's are
-another. The intersection of two that are integral is integral (Edmonds, 1970; Frank and Tardos, 1988), also where an
-element is split into several that count together. So |y − x| is made linear between neighbouring integers, y being
-split into what it has above and below them, and all vertices of the linear program are integers. It is feasible where
-the parent keeps to its own limits.
+The children's group counts are the integers y that minimize Σ |y − x|, where x are the real values. The possible counts
+of one child form a generalized polymatroid, and so do those of all children together. Counts that add up to the
+parent's form another one. The intersection of two integral generalized polymatroids is integral (Edmonds, 1970; Frank
+and Tardos, 1988), also if an element is split into several that count together. So |y − x| is made linear between
+neighboring integers by splitting y into parts above and below them, and all vertices of the linear program are
+integers. The program is feasible if the parent satisfies its own limits.
 
-A unit has 2**groups sets, few of which matter. The program starts without any; what its vertex breaks is added, until
-it breaks nothing. A vertex of the program without the other sets that keeps to them all is one of the program with
-them, and so its optimum in integers.
+A unit has 2**groups sets, few of which matter. The program starts without sets. Those that its vertex violates are
+added until it violates none. A vertex of this program that satisfies all sets is also a vertex of the program with all
+sets, and therefore its optimum in integers.
 """
 
 import highspy
@@ -23,22 +23,22 @@ from mechanisms.topdown.feasibility import FREE, Limits, Sets, members
 from mechanisms.topdown.rounding import NotRoundedError
 
 _BROKEN = 1e-5
-"""By more than this, a limit is not kept: the solver's tolerance is a hundredth of it."""
+"""A limit is violated if it is exceeded by more than this. The solver's tolerance is a hundredth of it."""
 
 _INTEGRAL = 1e-6
 
 
 def kept(sets: Sets | None, counts: NDArray[np.int64]) -> bool:
-    """Whether group counts, shape (units, groups), keep to the limits of all sets."""
+    """Whether group counts, shape (units, groups), satisfy the limits of all sets."""
     return sets is None or bool(np.all(_excess(sets, counts) <= 0))
 
 
 def nearest_counts(real: NDArray[np.float64], limits: Limits, parent: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """The integer group counts that keep to all limits and are nearest to real ones, by the sum of distances.
+    """The integer group counts that satisfy all limits and are nearest to real ones, by the sum of distances.
 
     Args:
         real: shape (children, groups).
-        limits: of the children, as `feasibility.propagate` gives them.
+        limits: of the children, from `feasibility.propagate`.
         parent: shape (groups,): the children's sum, within the parent's limits; None at the root.
 
     Raises:
@@ -63,7 +63,7 @@ def nearest_counts(real: NDArray[np.float64], limits: Limits, parent: NDArray[np
 
 
 def _keeping_to(sets: Sets, program: "_Program", counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The program's optimum with the sets: of each unit the one that is broken most is added, until none is."""
+    """The program's optimum under the sets: each unit's most violated set is added, until none is violated."""
     in_set = members(counts.shape[1]).astype(bool)
     added = np.zeros(sets.least.shape, dtype=bool)
     while True:
@@ -84,38 +84,38 @@ def _keeping_to(sets: Sets, program: "_Program", counts: NDArray[np.float64]) ->
 
 
 def _excess(sets: Sets, counts: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.int64] | NDArray[np.float64]:
-    """By how much each set's limits are broken, shape (concerned, 2**groups); not positive where they are kept."""
+    """By how much each set's limits are violated, shape (concerned, 2**groups); not positive if they are satisfied."""
     sums = counts[sets.units] @ members(counts.shape[1]).T
     return np.maximum(sets.least - sums, sums - sets.most)
 
 
 class _Program:
-    """The linear program. A column is what a count has more, or less, than the integer below the real value.
+    """The linear program. A column is a part of a count above, or below, the integer below the real value.
 
     Attributes:
         base: shape (children, groups): that integer, moved into the bounds.
-        child, group: shape (columns,): whose count it is.
+        child, group: shape (columns,): the child and the group of each column's count.
     """
 
     def __init__(self, real: NDArray[np.float64], limits: Limits) -> None:
         lower, upper = limits.lower, limits.upper
         self.base = np.clip(np.floor(real).astype(np.int64), lower, upper)
         one_more = np.minimum(upper - self.base, 1)
-        room = np.stack([one_more, upper - self.base - one_more, self.base - lower])
+        widths = np.stack([one_more, upper - self.base - one_more, self.base - lower])
         of_one_more = np.abs(self.base + 1 - real) - np.abs(self.base - real)
         cost = np.stack([of_one_more, np.ones_like(real), np.ones_like(real)])
-        part, self.child, self.group = np.nonzero(room)
+        part, self.child, self.group = np.nonzero(widths)
         self._sign = np.array([1.0, 1.0, -1.0])[part]
         self._solver = highspy.Highs()
         for option, setting in (("output_flag", False), ("threads", 1), ("solver", "simplex")):
             self._solver.setOptionValue(option, setting)
         columns = np.arange(len(part), dtype=np.int32)
-        bounds = room[part, self.child, self.group].astype(np.float64)
+        bounds = widths[part, self.child, self.group].astype(np.float64)
         self._solver.addVars(len(columns), np.zeros(len(columns)), bounds)
         self._solver.changeColsCost(len(columns), columns, cost[part, self.child, self.group])
 
     def require(self, columns: NDArray[np.bool_], least: int, most: int | None = None) -> None:
-        """That what some columns add to their counts lies between limits, or is one number."""
+        """Require the sum that some columns add to their counts to lie between limits, or to equal one number."""
         chosen = np.flatnonzero(columns).astype(np.int32)
         greatest = least if most is None else most
         self._solver.addRow(float(least), float(greatest), len(chosen), chosen, self._sign[chosen])
