@@ -273,7 +273,7 @@ def _rows(sheet: Sheet, panel: _Panel) -> list[_Row]:
     down = 0.0
     for bar in panel.bars:
         name, own = (
-            sheet.broken(text, size, _LABELS - _GAP) for text, size in ((bar.release, TEXT), (bar.own, _SMALL))
+            sheet.wrapped(text, size, _LABELS - _GAP) for text, size in ((bar.release, TEXT), (bar.own, _SMALL))
         )
         rows.append(_Row(bar, tuple(name), tuple(own), down))
         down += rows[-1].height
@@ -311,7 +311,7 @@ def _draw_invariants(sheet: Sheet, comparison: Comparison, names: Sequence[str],
     sheet.say("Invariants: no loss speaks of data sets that differ in one of them", _HEAD, weight="bold")
     column = min(_COLUMN, _COLUMNS / len(names))
     left = WIDTH - MARGIN - column * len(names)
-    headers = {name: sheet.broken(name, _SMALL, _HEADER) for name in names}
+    headers = {name: sheet.wrapped(name, _SMALL, _HEADER) for name in names}
     high = max(sheet.width(line, _SMALL) for lines in headers.values() for line in lines) + 0.05
     for number, name in enumerate(names):
         sheet.write(
@@ -325,7 +325,7 @@ def _draw_invariants(sheet: Sheet, comparison: Comparison, names: Sequence[str],
         )
     sheet.down += high + 0.06
     rows = {
-        words: (sheet.broken(words, _SMALL, left - MARGIN - _GAP), holders)
+        words: (sheet.wrapped(words, _SMALL, left - MARGIN - _GAP), holders)
         for words, holders in comparison.invariants.items()
     }
     heights = [0.09 + _SMALL_LINE * len(lines) for lines, _ in rows.values()]

@@ -39,15 +39,15 @@ class Sheet:
         wide, _, _ = self._canvas.get_renderer().get_text_width_height_descent(text, font, False)
         return float(wide) / DOTS_PER_INCH
 
-    def broken(self, text: str, size: float, room: float, weight: str = "normal") -> list[str]:
-        """A text in lines that fit into some inches; a word that does not fit by itself is broken too.
+    def wrapped(self, text: str, size: float, width: float, weight: str = "normal") -> list[str]:
+        """A text, wrapped into lines of at most `width` inches.
 
-        After an underscore, if that helps: releases' names have them.
+        A word that is too wide for a line is divided, after an underscore if possible: names of releases have them.
         """
         lines = [""]
 
         def fits(more: str) -> bool:
-            return self.width(lines[-1] + more, size, weight) <= room
+            return self.width(lines[-1] + more, size, weight) <= width
 
         for word in text.split():
             if fits(f" {word}" if lines[-1] else word):
@@ -68,10 +68,10 @@ class Sheet:
         """Put a text somewhere, by its upper left corner unless the look says otherwise."""
         self._texts.append((right, down, text, {"fontsize": size, "color": INK, "va": "top"} | look))
 
-    def say(self, text: str, size: float, room: float = WIDTH - 2 * MARGIN, **look: object) -> None:
+    def say(self, text: str, size: float, width: float = WIDTH - 2 * MARGIN, **look: object) -> None:
         """Write a paragraph over the whole width, and go on under it."""
         height = LINE * size / TEXT
-        for line in self.broken(text, size, room, str(look.get("weight", "normal"))):
+        for line in self.wrapped(text, size, width, str(look.get("weight", "normal"))):
             self.write(MARGIN, self.down, line, size, **look)
             self.down += height
         self.down += 0.05

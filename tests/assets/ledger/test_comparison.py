@@ -466,7 +466,7 @@ def test_lines_are_broken_at_spaces_then_after_underscores(text: str, width: flo
     assert Sheet().broken(text, 9.5, width) == lines
 
 
-def test_no_letter_is_lost_in_breaking_lines() -> None:
+def test_wrapping_loses_no_letter() -> None:
     sheet = Sheet()
     for width in (0.05, 0.3, 0.9, 2.0):
         for text in (LONG, *SWAPPED.flavor.multiverse):
