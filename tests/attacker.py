@@ -1,7 +1,7 @@
-"""What an attacker sees of a deployment and how he tries hashes, for the tests that play him.
+"""What an attacker can see of a deployment and which hashes he tries, for the tests that play the attacker.
 
-Here belong what is in the open, and the plain hashes that anybody would try. What he guesses of one kind of release
-belongs in the test that plays him.
+This module collects everything that is public and computes the plain hashes that anyone would try. The tests of each
+kind of release make the guesses specific to it.
 """
 
 import hmac
@@ -22,20 +22,20 @@ from tests.deployments import Deployment
 R = TypeVar("R", bound=Release)
 
 HEX = re.compile(r"(?<![0-9a-f])[0-9a-f]{12,128}(?![0-9a-f])")
-"""Hashes in hexadecimal digits, and beginnings of them: an id shown short is as good to who tries candidates."""
+"""Hexadecimal hashes and prefixes of them: a shortened id is just as useful to an attacker who tries candidates."""
 
 GUESSED_KEYS = (b"", b"\0" * 32, b"stirred", b"0" * 64)
 
 
 def on_disk(deployment: Deployment[R]) -> Deployment[R]:
-    """The deployment with an instance whose storage lies on disk, below its folder."""
+    """The deployment with a Dagster instance that stores on disk, in the deployment's folder."""
     (deployment.root / "dagster").mkdir(exist_ok=True)
     deployment.instance = dg.DagsterInstance.local_temp(str(deployment.root / "dagster"))
     return deployment
 
 
 def in_the_open(deployment: Deployment[Any]) -> str:
-    """Everything that anyone without access to the confidential zone and the custody may come to see."""
+    """Everything visible without access to the confidential zone and the custody."""
     shown = [content.decode("utf-8", "replace") for content in deployment.published().values()]
     shown += [pd.read_parquet(path).to_csv() for path in deployment.release.folder.glob("*.parquet")]
     for zone in ("public", "ledger"):
@@ -49,7 +49,7 @@ def in_the_open(deployment: Deployment[Any]) -> str:
 
 
 def kept_by_dagster(deployment: Deployment[Any]) -> list[str]:
-    """Every event and every run as the instance gives them, and every file of its storage, logs among them."""
+    """Every event and run that the instance returns, and every file of its storage, including logs."""
     runs = deployment.instance.get_runs()
     events = [serialize_value(event) for run in runs for event in deployment.instance.all_logs(run.run_id)]
     assert events
@@ -67,7 +67,7 @@ def hashes_shown(deployment: Deployment[Any]) -> set[str]:
 
 
 def shows(shown: set[str], computed: set[str]) -> bool:
-    """Whether one of the computed hashes is shown, whole or by its beginning."""
+    """Whether one of the computed hashes is shown, in full or as a prefix."""
     return any(hash_.startswith(seen) or seen in hash_ for hash_ in computed for seen in shown if len(seen) >= 12)
 
 
@@ -79,5 +79,5 @@ def plainly_hashed(content: bytes) -> Iterator[str]:
 
 
 def tells(shown: str, value: str) -> bool:
-    """Whether a value is shown by itself, and not as digits of a time or of a run's id."""
+    """Whether a value is shown separately, and not as digits of a time or of a run's id."""
     return re.search(rf"(?<![\w.]){re.escape(value)}(?![\w.])", shown) is not None

@@ -1,8 +1,8 @@
-"""A small deployment for tests: a dataset and a release on it, in files of their own, run through real Dagster.
+"""A small deployment for tests: a dataset and a release on it, in separate files, run through Dagster.
 
-Here belongs what the tests of all kinds of release build on, and the deployment of a release by permutation swapping;
-that of an S-DHC release belongs in `phsafe_deployment`. Everything is real: CSV files, DuckDB files, a Dagster
-instance.
+This module holds what the tests of all kinds of release share, and the deployment of a release by permutation swapping.
+`phsafe_deployments` and `topdown_deployments` hold the others. Nothing is mocked: CSV files, DuckDB files and the
+Dagster instance are real.
 """
 
 import csv
@@ -60,7 +60,7 @@ PERSON_PRODUCTS = [
 
 
 def households(count: int = 120) -> list[dict[str, Any]]:
-    """Households whose variables are spread by plain arithmetic."""
+    """Households whose variables follow from plain arithmetic."""
     return [
         {
             "serial": number,
@@ -74,7 +74,7 @@ def households(count: int = 120) -> list[dict[str, Any]]:
 
 
 def members(units: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The persons of households, as many as their size says."""
+    """The persons of households, as many as each household's size."""
     return [
         {"household": unit["serial"], "age": (unit["serial"] * 13 + 29 * person) % 90, "sex": "fm"[person % 2]}
         for unit in units
@@ -95,7 +95,7 @@ R = TypeVar("R", bound=Release)
 
 @dataclass
 class Deployment(Generic[R]):
-    """A dataset, a release, their assets and resources, all below one folder."""
+    """A dataset, a release, and their assets and resources, all in one folder."""
 
     root: Path
     context: ReleaseContext[R]
@@ -107,15 +107,15 @@ class Deployment(Generic[R]):
         return self.context.release
 
     def run(self, *stages: str, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
-        """Run the whole release, or the assets of some stages with their checks."""
+        """Run the whole release, or the assets of some stages, with their checks."""
         return self.run_assets(*(self.key(stage) for stage in stages), raise_on_error=raise_on_error)
 
     def run_assets(self, *keys: dg.AssetKey, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
-        """Run some assets with their checks, be they of this release or of another one in the deployment."""
+        """Run some assets with their checks, of this release or of another one in the deployment."""
         return self._execute("release", list(keys), raise_on_error)
 
     def failed_checks(self) -> set[str]:
-        """Run every asset check by itself, on the tables as they are; the names of those that do not pass."""
+        """Run every asset check separately on the stored tables. Returns the names of those that fail."""
         result = self._execute("checks", [], raise_on_error=False)
         found = result.get_asset_check_evaluations()
         steps = {event.step_key for event in result.all_events if event.is_step_failure}
@@ -136,7 +136,7 @@ class Deployment(Generic[R]):
             )
 
     def refusal(self, *stages: str) -> str:
-        """What a run that must fail says: the messages of its first failed step, its causes included.
+        """The messages of the first failed step of a run that must fail, including their causes.
 
         Raises:
             AssertionError: if the run succeeds.
@@ -157,7 +157,7 @@ class Deployment(Generic[R]):
         return {event.asset_key.path[-1] for event in result.get_asset_materialization_events() if event.asset_key}
 
     def key(self, stage: str) -> dg.AssetKey:
-        """The asset key of a stage, be it the release's, the dataset's or the ledger."""
+        """The asset key of a stage of the release or the dataset, or of the ledger."""
         if stage == "ledger":
             return dg.AssetKey(["ledger"])
         return self.release.dataset_key(stage) if stage in ("cef", "composition") else self.release.key(stage)
@@ -168,7 +168,7 @@ class Deployment(Generic[R]):
         return {path.name: path.read_bytes() for path in sorted(folder.iterdir())} if folder.exists() else {}
 
     def versions(self) -> dict[str, str]:
-        """The data version of every asset that was materialized, as the instance has it."""
+        """The instance's data version of every materialized asset."""
         found = {}
         for key in self.definitions.resolve_asset_graph().get_all_asset_keys():
             version = data_version(self.instance, key)
@@ -183,7 +183,7 @@ class Deployment(Generic[R]):
 
     @contextmanager
     def opened(self, zone: str = "public") -> Iterator[duckdb.DuckDBPyConnection]:
-        """A zone's file as whoever can write to it opens it, past every safeguard; in the release's schema."""
+        """A connection to a zone's file that bypasses every safeguard, in the release's schema."""
         with duckdb.connect(str(self.context.warehouse.path(Zone(zone)))) as connection:
             if zone == "public":
                 connection.execute(f"USE public.{self.release.schema}")
@@ -198,14 +198,14 @@ def data_version(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
 
 
 def first_failing(deployment: Deployment[Any], failing: set[str]) -> set[str]:
-    """The failing gates of the first stage that has any: later stages rest on it, and are not evaluated."""
+    """The failing gates of the first stage that has any. Gates of later stages depend on it and are not evaluated."""
     gates = all_gates(deployment.context.method)
     stages = [gate.stage for gate in gates if gate.name in failing]
     return {gate.name for gate in gates if gate.stage == stages[0]} & failing
 
 
 def refuses_to_publish(deployment: Deployment[Any], failing: set[str], says: str, *stages: str) -> None:
-    """The publication is not made, names the failing gates and no others, and stays as it was."""
+    """Assert that publishing fails, names exactly the failing gates, and leaves the earlier publication unchanged."""
     before, ledger = deployment.published(), deployment.ledger
     refusal = deployment.refusal(*(stages or ("publication",)))
     assert refusal.startswith(f"{deployment.release.schema}__publication:")
@@ -216,7 +216,7 @@ def refuses_to_publish(deployment: Deployment[Any], failing: set[str], says: str
     assert deployment.ledger == ledger
 
 
-# The stages that a publication needs; without the pictures of `utility` a run takes half as long.
+# The stages that a publication needs. Without the pictures of `utility`, a run takes half as long.
 TO_PUBLICATION = ("cef", "invariants", "charge", "swapped", "tables", "ledger", "composition", "publication")
 
 
@@ -242,15 +242,15 @@ def deploy(
 
     Args:
         root: the folder.
-        dataset: as declared; its source files are there.
-        component: the release that the tests look at.
+        dataset: as declared; its source files exist.
+        component: the release under test.
         beside: other releases of the dataset.
     """
     warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
     custody = Custody(folder=str(root / "custody"), variable="STIRRED_TEST_MASTER_KEY")
     ledger = Ledger(warehouse=warehouse, custody=custody)
     data, releases = Dataset(dataset), [component, *beside]
-    # All that components ask of the context that a deployment loads them in.
+    # The only parts of the load context that components use.
     tree = SimpleNamespace(get_all_components=lambda kind: [data])
     context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=root, component_tree=tree))
     charged = [each for each in releases if each.charges]
@@ -273,7 +273,7 @@ def deploy(
 
 
 def small_release(dataset: DatasetDeclaration, **changes: Any) -> PermutationSwapping:
-    """The small release, as it is declared."""
+    """The declaration of the small release."""
     declared: dict[str, Any] = {
         "name": "counties",
         "dataset": dataset.name,
@@ -297,11 +297,11 @@ def small_deployment(
     """A small deployment whose source files are written; nothing has run yet.
 
     Args:
-        root: a new or empty folder, or one that holds the files of another small deployment, which is then taken on.
+        root: a new or empty folder, or one with the files of another small deployment, which is then continued.
         persons: the persons, or whether households have the usual ones.
-        dataset: what differs in the dataset's declaration.
+        dataset: changes to the dataset's declaration.
         units: the households, if not the usual ones.
-        changes: what differs in the release's declaration.
+        changes: to the release's declaration.
     """
     rows = units if units is not None else households()
     root.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What the tests of gates share: altering stored tables past every safeguard, and evaluating all gates after it."""
+"""What the tests of gates share: they alter stored tables, bypassing every safeguard, and then evaluate all gates."""
 
 import shutil
 from collections.abc import Callable
@@ -11,18 +11,18 @@ Tampering = Callable[[Deployment[Any]], None]
 
 
 def keep(deployment: Deployment[Any]) -> None:
-    """Copy a deployment's files, to be put back after each test."""
+    """Copy a deployment's files, to be restored after each test."""
     shutil.copytree(deployment.root, deployment.root.parent / "kept")
 
 
 def put_back(deployment: Deployment[Any]) -> None:
-    """Put the files back that were kept."""
+    """Restore the copied files."""
     shutil.rmtree(deployment.root)
     shutil.copytree(deployment.root.parent / "kept", deployment.root)
 
 
 def failing(deployment: Deployment[Any]) -> set[str]:
-    """The gates that find a problem, or cannot be evaluated any more."""
+    """The gates that find a problem or can no longer be evaluated."""
     return {gate.name for gate in all_gates(deployment.context.method) if _finds(gate.problems, deployment)}
 
 
@@ -34,7 +34,7 @@ def _finds(problems: Callable[[Any], list[str]], deployment: Deployment[Any]) ->
 
 
 def executes(*statements: str, zone: str = "public") -> Tampering:
-    """A change as whoever can write to the file may make it; it changes something."""
+    """A change that anyone with write access to the file can make. Every statement must change at least one row."""
 
     def alter(deployment: Deployment[Any]) -> None:
         with deployment.opened(zone) as connection:

@@ -1,6 +1,6 @@
-"""What numba compiles in a process of its own: `python -m tests.kernels set-up` and `… releases <folder>`.
+"""What Numba compiles in a separate process: `python -m tests.kernels set-up` and `… releases <folder>`.
 
-Both print what they found as JSON, for `test_compilation`.
+Both commands print their findings as JSON, for `test_compilation`.
 """
 
 import json
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def kernels(root: Path, package: str) -> dict[str, Any]:
-    """Every kernel that a module of a package under `root` defines, by its full name."""
+    """Every kernel that the modules of a package under `root` define, by its full name."""
     found = {}
     for path in sorted((root / package).rglob("*.py")):
         module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
@@ -33,7 +33,7 @@ def kernels(root: Path, package: str) -> dict[str, Any]:
 
 
 def uncompiled(found: dict[str, Any]) -> list[str]:
-    """The names of those that no machine code was made or loaded for in this process."""
+    """The names of the kernels for which this process neither compiled nor loaded machine code."""
     return [
         name
         for name, kernel in found.items()
@@ -43,7 +43,7 @@ def uncompiled(found: dict[str, Any]) -> list[str]:
 
 @contextmanager
 def compilations() -> Iterator[list[str]]:
-    """The functions that numba compiles meanwhile; code that it loads is not compiled."""
+    """The functions that Numba compiles in this context. Loading cached code does not count."""
     names: list[str] = []
     with event.install_recorder("numba:run_pass") as recorder:
         yield names
@@ -57,13 +57,13 @@ def set_up() -> list[str]:
 
 
 def releases(folder: Path) -> list[str]:
-    """What numba compiles in this process while the set-up is repeated and a release of every kind is made."""
+    """What Numba compiles in this process while it repeats the set-up and makes a release of every kind."""
     with compilations() as names:
         compile_kernels()
         assert deployments.small_deployment(folder / "swapping").run().success
         exact = phsafe_deployments.phsafe_deployment(folder / "phsafe")
         assert exact.run(*phsafe_deployments.TO_PUBLICATION).success
-        # Levels of one parent are estimated in this process, all others by workers.
+        # This process estimates levels with one parent; workers estimate all others.
         fitted = topdown_deployments.topdown_deployment(folder / "topdown", processes=2)
         assert fitted.run(*topdown_deployments.TO_PUBLICATION).success
     return names

@@ -23,7 +23,7 @@ from orchestration.components.release import ReleaseComponent
 from tests.deployments import Deployment, deploy, write_csv
 
 FIRST_KEY, STEP = 941_700_000_003, 8_191
-"""MAFIDs that no count and no code could be mistaken for."""
+"""MAFIDs that cannot be mistaken for a count or a code."""
 
 TO_COUNTS = ("cef", "truncated_join", "counts")
 TO_DRAW = (*TO_COUNTS, "charge", "noisy_measurements")
@@ -34,15 +34,15 @@ FEW: dict[str, Any] = {
     "PH1_denom": {"budget": {"nation_*": "1/20", "state_*": 0}},
     "PH2": {"truncation": 3, "budget": {"state_*": "1/10"}},
 }
-"""Some runs at some levels, for releases of which a test need not see all; PH1 and PH2 can be made of them."""
+"""Some runs at some levels, enough for PH1 and PH2, for tests that do not need the whole release."""
 
 Files = Mapping[str, Sequence[Mapping[str, str]]]
-"""The rows of persons, units and geo as the files have them."""
+"""The rows of the files `persons`, `units` and `geo`."""
 
 
 @cache
 def census(households: int = 160, states: tuple[str, ...] = ("10", "44"), seed: int = 2020) -> Files:
-    """A made-up census as files' rows."""
+    """A synthetic census, as rows of files."""
     folder = Path(mkdtemp(prefix="stirred-census-"))
     try:
         paths = write_sample(folder, SyntheticPopulation(seed=seed, households=households, states=list(states)))
@@ -61,7 +61,7 @@ def _read(path: Path) -> list[dict[str, str]]:
 
 
 def changed(files: Files, **changes: Callable[[list[dict[str, str]]], object]) -> Files:
-    """The files with rows changed in place by a function for each of them."""
+    """The files, with the rows of some changed in place by a function for each file."""
     copies = {name: [dict(row) for row in rows] for name, rows in files.items()}
     for name, change in changes.items():
         change(copies[name])
@@ -69,7 +69,7 @@ def changed(files: Files, **changes: Callable[[list[dict[str, str]]], object]) -
 
 
 def census_dataset(root: Path, **changes: Any) -> CensusDeclaration:
-    """The declaration of a census whose files lie in a folder: not synthetic, unless it is said to be."""
+    """The declaration of a census whose files are in a folder. It is not synthetic unless declared so."""
     declared: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 20}}
     return CensusDeclaration(
         **(declared | changes),
@@ -91,11 +91,11 @@ def phsafe_deployment(
     """A deployment whose source files are written; nothing has run yet.
 
     Args:
-        root: a new or empty folder, or one that holds the files of another such deployment, which is then taken on.
+        root: a new or empty folder, or one with the files of another such deployment, which is then continued.
         files: the census, if not the usual one.
-        dataset: what differs in the dataset's declaration.
+        dataset: changes to the dataset's declaration.
         beside: other releases of the same dataset.
-        changes: what differs in the release's declaration, which is the production one.
+        changes: to the release's declaration, which is the production one.
     """
     root.mkdir(exist_ok=True)
     for name, rows in (files or census()).items():

@@ -1,7 +1,7 @@
-"""The set-up compiles every kernel for what releases give it, so that no release waits for the compiler.
+"""The set-up compiles every kernel for the types that releases use, so that no release waits for the compiler.
 
-Which wrong set-up would still pass? One that lacks a kernel, or an argument's type, which only a release unlike those
-made here needs; functions that run kernels therefore fix the types by themselves.
+These tests cannot find a kernel or an argument type that only other releases than those made here need. The functions
+that call kernels therefore fix the types themselves.
 """
 
 import json
@@ -29,7 +29,7 @@ def forgotten_too(x): return x + 3
 
 
 def told(cache: Path, *arguments: str) -> list[str]:
-    """What a process of its own prints, with its cache in this folder."""
+    """What a separate process prints, with its cache in this folder."""
     command = [sys.executable, "-m", "tests.kernels", *arguments]
     environment = os.environ | {"NUMBA_CACHE_DIR": str(cache)}
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -47,7 +47,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def lacking(cache: Path) -> list[str]:
-    """What the set-up leaves out, with nothing compiled before."""
+    """The kernels that the set-up leaves out when it starts with an empty cache."""
     return told(cache, "set-up")
 
 
@@ -57,7 +57,7 @@ def test_the_set_up_compiles_every_kernel(lacking: list[str]) -> None:
 
 
 def test_after_the_set_up_no_release_compiles_anything(cache: Path, lacking: list[str], tmp_path: Path) -> None:
-    """The process that runs the release says so itself; its workers would leave what they compile in the cache."""
+    """The process that runs the release reports what it compiles. What its workers compiled would be in the cache."""
     before = {path: path.stat().st_mtime_ns for path in cache.rglob("*.nb?")}
     assert before
     assert told(cache, "releases", str(tmp_path)) == []

@@ -1,7 +1,7 @@
-"""The deployment holds: imports point one way, mechanisms touch nothing but numbers, and SQL lies in `sql/` alone.
+"""The rules of the architecture: imports point one way, mechanisms touch only numbers, and SQL is only in `sql/`.
 
-Nor does it use a private part of a dependency, which the next version may move. Modules are parsed, not imported, so
-that an import inside a function counts too. Every rule is also shown to catch a module that breaks it.
+Shipped code also uses no private part of a dependency, which the next version may move. Modules are parsed and not
+imported, so imports inside functions count too. Each rule is also tested on a module that breaks it.
 """
 
 import ast
@@ -30,7 +30,7 @@ MATHEMATICS = {
     *("cryptography", "highspy", "numba", "numpy"),
     "mechanisms",
 }
-"""What mechanisms may import: nothing in it can open a file or a connection, or read a clock, save what follows."""
+"""What mechanisms may import. Nothing in it can open a file or a connection or read a clock, except the names below."""
 REACHES_OUT = {"load", "loadtxt", "genfromtxt", "fromfile", "memmap", "save", "savez", "savetxt", "tofile", "random"}
 SQL = re.compile(
     r"\b(SELECT|INSERT\s+INTO|DELETE\s+FROM|UPDATE\s+\w+\s+SET|CREATE|DROP|ALTER|ATTACH|COPY|PRAGMA|WITH\s+\w+\s+AS)\s"
@@ -38,7 +38,7 @@ SQL = re.compile(
 RUNS_SQL = Path("resources/warehouse.py")
 SHIPPED = (*LAYERS, "benchmarks")
 PRIVATE = re.compile(r"(^|\.)_(?!_|exit$)")
-"""A leading underscore in a dotted name, but for names like `__name__` and the documented `os._exit`."""
+"""A leading underscore in a dotted name, except in names like `__name__` and the documented `os._exit`."""
 
 MECHANISMS = {path.parent.name for path in (ROOT / "assets").glob("*/method.py")} - {"release", "measurement"}
 """The packages that are one mechanism's own: those that fill in the interface `assets/release/method.py`."""
@@ -59,7 +59,7 @@ def modules(root: Path, folders: Sequence[str] = LAYERS) -> Iterator[Path]:
 
 
 def broken(rule: Rule, root: Path = ROOT) -> list[str]:
-    """Every place under `root` that breaks a rule."""
+    """Every violation of a rule under `root`."""
     return [
         f"{path}: {what}"
         for path in modules(root, RULES[rule])
@@ -68,7 +68,7 @@ def broken(rule: Rule, root: Path = ROOT) -> list[str]:
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
-    """Names of the modules that a module imports; a relative import stays within its own package."""
+    """Names of the modules that a module imports. A relative import stays within the package."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -136,7 +136,7 @@ def modules_open_with_a_docstring(path: Path, tree: ast.Module) -> Iterator[str]
 
 
 def docstrings(tree: ast.Module) -> set[int]:
-    """Texts that stand alone as statements: they describe, and go nowhere."""
+    """String literals that are statements: they only describe, and cannot be executed as SQL."""
     return {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
@@ -155,7 +155,7 @@ def sql_lies_in_its_own_files(path: Path, tree: ast.Module) -> Iterator[str]:
 
 
 def private_parts_stay_private(path: Path, tree: ast.Module) -> Iterator[str]:
-    """Nothing with a leading underscore is imported, read off another object, or named as a module in a text."""
+    """No name with a leading underscore is imported, read from another object, or part of a module's name in a text."""
     for node in ast.walk(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -178,11 +178,11 @@ RULES: dict[Rule, Sequence[str]] = {
     sql_lies_in_its_own_files: LAYERS,
     private_parts_stay_private: SHIPPED,
 }
-"""What each rule holds for."""
+"""The folders to which each rule applies."""
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_the_deployment_keeps_the_rule(rule: Rule) -> None:
+def test_the_project_keeps_the_rule(rule: Rule) -> None:
     assert broken(rule) == []
 
 
@@ -261,8 +261,8 @@ def test_a_module_that_breaks_the_rule_is_found(rule: Rule, module: str, text: s
     assert broken(rule, tmp_path)[0].startswith(module)
 
 
-def test_one_module_of_the_tests_imports_a_private_part() -> None:
-    """What it holds, and why, stands there; `test_whole_repository` shows that it does what it is used for."""
+def test_only_one_module_of_the_tests_imports_a_private_part() -> None:
+    """That module explains what it imports and why; `test_whole_repository` tests that the import does its job."""
     importing = {
         path
         for path in modules(ROOT, ["tests"])
@@ -281,7 +281,7 @@ def test_one_module_of_the_tests_imports_a_private_part() -> None:
     ],
 )
 @pytest.mark.parametrize("rule", RULES)
-def test_a_module_that_keeps_the_rules_is_let_be(rule: Rule, module: str, text: str, tmp_path: Path) -> None:
+def test_a_module_that_keeps_the_rules_is_accepted(rule: Rule, module: str, text: str, tmp_path: Path) -> None:
     (tmp_path / module).parent.mkdir(parents=True)
     (tmp_path / module).write_text(text, "utf-8")
     assert broken(rule, tmp_path) == []

@@ -1,4 +1,4 @@
-"""The one private part of Dagster that tests use is there, and does what they use it for."""
+"""The only private part of Dagster that tests use exists and does what they use it for."""
 
 from importlib import import_module
 
@@ -31,12 +31,12 @@ def test_the_private_part_has_not_moved() -> None:
     assert hasattr(getattr(module, "InMemoryJob", None), "get_repository_definition"), moved
 
 
-def test_an_in_process_run_knows_no_repository_by_itself() -> None:
-    """If it does, Dagster has a public way now, and `whole_repository` can go."""
+def test_by_default_an_in_process_run_knows_no_repository() -> None:
+    """If this fails, Dagster has a public way, and `whole_repository` can be removed."""
     assert not run().success
 
 
-def test_an_in_process_run_knows_the_repository_it_is_told() -> None:
+def test_an_in_process_run_knows_the_repository_it_is_given() -> None:
     from tests.whole_repository import known
 
     repository = DEFINITIONS.get_repository_def()

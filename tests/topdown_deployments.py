@@ -1,4 +1,4 @@
-"""A deployment of a redistricting release by TopDown on a small census, in files of its own, run through real Dagster.
+"""A deployment of a redistricting release by TopDown on a small census, in separate files, run through Dagster.
 
 `tests.deployments` has what all kinds of release share, `tests.phsafe_deployments` the made-up census.
 """
@@ -20,7 +20,7 @@ RESIDENTS = {
     "1": ("37", 30), "2": ("37", 12), "3": ("37", 80), "4": ("37", 41),
     "5": ("38", 19), "6": ("38", 22), "7": ("38", 8),
 }  # fmt: skip
-"""By type of group quarters, how its residents are related to it, and the first one's age."""
+"""By type of group quarters, the relationship of its residents, and the first resident's age."""
 
 LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 
@@ -46,7 +46,7 @@ TWO_LEVELS: dict[str, Any] = {
         "queries": {"Nation": {"detailed": 1}, "Block": {"detailed": 1}},
     },
 }
-"""A release of two levels, for tests that need not see all six."""
+"""A release of two levels, for tests that do not need all six."""
 
 TWO_LEVELS_TO_PUBLICATION = (
     *TO_DRAW, "level_nation", "level_block", "microdata", "tables", "ledger", "composition", "publication",
@@ -54,7 +54,7 @@ TWO_LEVELS_TO_PUBLICATION = (
 
 
 def with_quarters(files: Files) -> Files:
-    """The files with group quarters of every type, three residents in each, and one of type 5 that nobody lives in."""
+    """The files with group quarters of every type, each with three residents, and one without residents, of type 5."""
     places = files["geo"][:: max(1, len(files["geo"]) // 5)]
     key = max(int(row["MAFID"]) for row in files["units"])
     nobody = {name: "0" * len(value) for name, value in files["units"][0].items()}
@@ -81,7 +81,7 @@ def with_quarters(files: Files) -> Files:
 
 
 def topdown_dataset(root: Path, **changes: Any) -> CensusDeclaration:
-    """The declaration of a census with types of group quarters: not synthetic, unless it is said to be."""
+    """The declaration of a census with types of group quarters. It is not synthetic unless declared so."""
     declared: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 20}}
     return CensusDeclaration(
         **(declared | changes),
@@ -103,11 +103,11 @@ def topdown_deployment(
     """A deployment whose source files are written; nothing has run yet.
 
     Args:
-        root: a new or empty folder, or one that holds the files of another such deployment, which is then taken on.
+        root: a new or empty folder, or one with the files of another such deployment, which is then continued.
         files: the census, if not the usual one.
-        dataset: what differs in the dataset's declaration.
+        dataset: changes to the dataset's declaration.
         beside: other releases of the same dataset.
-        changes: what differs in the release's declaration, which is the production one in a single process.
+        changes: to the release's declaration, which is the production one in a single process.
     """
     root.mkdir(exist_ok=True)
     for name, rows in (files or with_quarters(census())).items():

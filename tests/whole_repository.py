@@ -1,8 +1,8 @@
-"""In-process runs that know the whole repository they are in, as those of a deployment do.
+"""In-process runs that know the whole repository, as runs of a deployment do.
 
-This is the only module of the project that imports a private part of Dagster. A run that `dg launch` starts knows its
-repository, and `context.repository_def` gives it; one that `execute_in_process` starts does not, and Dagster 1.13 has
-no public way to tell it. Its `InMemoryJob` answers None when it is asked for the repository; here it answers with one.
+This is the only module of the project that imports a private part of Dagster. In a run that `dg launch` starts,
+`context.repository_def` returns the repository. In one that `execute_in_process` starts it does not, and Dagster 1.13
+has no public way to set it: its `InMemoryJob` returns None for the repository. This module makes it return one.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,6 @@ from dagster._core.definitions.job_base import InMemoryJob
 
 @contextmanager
 def known(repository: dg.RepositoryDefinition) -> Iterator[None]:
-    """Runs that `execute_in_process` starts meanwhile belong to the repository."""
+    """Give this repository to all runs that `execute_in_process` starts in this context."""
     with patch.object(InMemoryJob, "get_repository_definition", lambda job: repository):
         yield

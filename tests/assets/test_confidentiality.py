@@ -1,4 +1,4 @@
-"""The walk over the asset graph: on small graphs, on this deployment, and on deployments with a leak in them."""
+"""The walk over the asset graph: on small graphs, on this deployment, and on deployments with a leak."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ SOUND = {
     "utility": node("confidential", "cef", "swapped", kind="utility"),
     "publication": node("public", "tables", "invariants", kind="publication"),
 }
-"""A release whose charge follows from what is published exactly."""
+"""A release whose charge depends only on statistics published exactly."""
 
 KEYED = {
     "cef": node("confidential"),
@@ -36,7 +36,7 @@ KEYED = {
     "tables": node("public", "noisy_measurements", kind="tabulation"),
     "publication": node("public", "tables", "charge", kind="publication"),
 }
-"""A release whose charge sees a keyed version of what is confidential."""
+"""A release whose charge depends on a keyed version of confidential data."""
 
 
 def test_a_path_through_a_charged_draw_or_an_invariant_is_no_leak() -> None:
@@ -80,7 +80,7 @@ def test_a_charge_may_see_a_keyed_version() -> None:
         ),
     ],
 )
-def test_nothing_but_a_charge_crosses_with_a_keyed_version(changed: dict[str, Node], leak: str) -> None:
+def test_only_a_charge_may_cross_with_a_keyed_version(changed: dict[str, Node], leak: str) -> None:
     assert leak in leaks(KEYED | changed, PUBLICATION)
 
 
@@ -127,7 +127,7 @@ def test_any_other_path_is_found(changed: dict[str, Node], leak: str) -> None:
     assert any(problem.startswith(leak) for problem in leaks(SOUND | changed, PUBLICATION))
 
 
-def test_every_leak_is_named_and_not_the_first_only() -> None:
+def test_every_leak_is_named_and_not_only_the_first() -> None:
     leaky = SOUND | {
         "publication": node("public", "tables", "cef"),
         "tables": node("public", "swapped", "utility"),
@@ -136,11 +136,11 @@ def test_every_leak_is_named_and_not_the_first_only() -> None:
     assert len(leaks(leaky, PUBLICATION)) == 3
 
 
-def test_a_graph_that_goes_in_a_circle_ends() -> None:
+def test_the_walk_over_a_cyclic_graph_ends() -> None:
     assert leaks(SOUND | {"tables": node("public", "swapped", "publication")}, PUBLICATION) == []
 
 
-def test_a_publication_that_is_not_in_the_graph_is_not_vouched_for() -> None:
+def test_a_publication_outside_the_graph_is_a_leak() -> None:
     assert "publication is not in the graph" in leaks({}, PUBLICATION)
 
 
@@ -159,7 +159,7 @@ def test_every_asset_of_this_deployment_states_its_zone_and_kind_of_stage() -> N
 
 
 def test_only_draws_invariants_and_charges_of_this_deployment_cross() -> None:
-    """An asset that may leave the confidential zone is a decision; a new one has to be written down here."""
+    """Every asset that may leave the confidential zone is listed here, so that a new one is a deliberate decision."""
     nodes = nodes_of(defs().resolve_all_asset_specs())
     crossing = [found.tags for found in nodes.values() if "crossing" in found.tags]
     crossings = {(tags["stage_kind"], tags["crossing"]) for tags in crossing}
@@ -175,7 +175,7 @@ def test_only_draws_invariants_and_charges_of_this_deployment_cross() -> None:
 
 
 def mended(deployment: Deployment, stage: str, parent: str) -> Deployment:
-    """The deployment with a further parent of one asset, as a careless hand would add it."""
+    """The deployment with another parent of one asset, added by mistake."""
     deployment.definitions = deployment.definitions.map_resolved_asset_specs(
         func=lambda spec: (
             spec.merge_attributes(deps=[deployment.key(parent)]) if spec.key == deployment.key(stage) else spec
@@ -196,7 +196,7 @@ def mended(deployment: Deployment, stage: str, parent: str) -> Deployment:
         ("tables", "cef", "village/counties/publication ← village/counties/tables ← village/cef"),
     ],
 )
-def test_a_deployment_with_a_leak_in_it_does_not_publish(stage: str, parent: str, path: str, tmp_path: Path) -> None:
+def test_a_deployment_with_a_leak_does_not_publish(stage: str, parent: str, path: str, tmp_path: Path) -> None:
     deployment = mended(small_deployment(tmp_path), stage, parent)
     result = deployment.run(raise_on_error=False)
     assert not result.success
@@ -210,7 +210,7 @@ def test_a_deployment_with_a_leak_in_it_does_not_publish(stage: str, parent: str
     assert deployment.published() == {}
 
 
-def test_a_leak_that_comes_up_later_leaves_the_publication_as_it_was(tmp_path: Path) -> None:
+def test_a_later_leak_leaves_the_publication_unchanged(tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path)
     deployment.run()
     before = deployment.published()
@@ -218,8 +218,8 @@ def test_a_leak_that_comes_up_later_leaves_the_publication_as_it_was(tmp_path: P
     assert deployment.published() == before
 
 
-def test_without_the_whole_graph_nothing_is_vouched_for(tmp_path: Path) -> None:
-    """A job that runs by itself, outside any deployment, does not know what else its assets descend from."""
+def test_without_the_whole_graph_the_check_fails(tmp_path: Path) -> None:
+    """A job that runs outside a deployment does not know the other ancestors of its assets."""
     deployment = small_deployment(tmp_path)
     deployment.run("cef", "invariants", "charge", "swapped", "tables", "ledger", "composition")
     result = deployment.definitions.resolve_job_def("release").execute_in_process(

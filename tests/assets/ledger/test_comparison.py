@@ -68,11 +68,11 @@ EPSILON = PureLoss(Fraction(0), Fraction(64_071))
 CAP = ApproximateLoss(PureLoss(Fraction(50)), DELTA)
 
 LONG = "tenure_and_persons_per_household_by_county_and_tract_2020"
-"""A release's name that fits nowhere in one line."""
+"""A release's name that never fits in one line."""
 
 
 def charged(*charges: tuple[str, Specification], settled: bool = True) -> tuple[Entry, ...]:
-    """The entries of a ledger in which releases were charged one after the other."""
+    """The entries of a ledger in which releases were charged in sequence."""
     chain: list[Entry] = []
     for number, (release, specification) in enumerate(charges):
         chain.append(reservation(chain, "two_states", release, f"draw {number}", specification, "0" * 64))
@@ -92,7 +92,7 @@ AGAIN = compared(("s_dhc", S_DHC), ("swapped", SWAPPED), ("redistricting", TOPDO
 # The comparison
 
 
-def test_of_each_release_the_last_charge_is_the_latest_and_no_other() -> None:
+def test_only_the_last_charge_of_each_release_is_the_latest() -> None:
     assert [(charge.release, charge.entry, charge.latest) for charge in AGAIN.charges] == [
         ("s_dhc", 1, False),
         ("swapped", 3, True),
@@ -102,14 +102,14 @@ def test_of_each_release_the_last_charge_is_the_latest_and_no_other() -> None:
     assert [charge.specification.loss for charge in AGAIN.latest] == [EPSILON, rho("2.70"), rho("3")]
 
 
-def test_a_charge_without_a_draw_is_told_from_one_with() -> None:
+def test_a_charge_without_a_draw_is_marked() -> None:
     open_charge = compare(charged(("s_dhc", S_DHC), settled=False))
     assert [charge.settled for charge in (*open_charge.charges, *THREE.charges)] == [False, True, True, True]
     assert "s_dhc (charged, not drawn yet)" in text_of(releases_in_markdown(open_charge))
     assert "not drawn" not in text_of(releases_in_markdown(THREE))
 
 
-def test_nothing_charged_is_nothing_to_compare() -> None:
+def test_without_charges_there_is_nothing_to_compare() -> None:
     nothing = compare([])
     assert (nothing.charges, nothing.totals, nothing.invariants, remarks(nothing)) == ((), (), {}, ())
     with pytest.raises(ValueError, match="no charge to draw"):
@@ -120,8 +120,8 @@ def by_kind(comparison: Comparison) -> dict[tuple[str, str], tuple[Share, ...]]:
     return {(total.unit, total.output_premetric): comparison.shares(total) for total in comparison.totals}
 
 
-def test_each_total_counts_every_release_in_its_own_premetric_or_says_why_not() -> None:
-    """Swapping at ε = 11.07 beside two ρ: what a program that adds ε to ρ, or 11.07 to 2.51, gets wrong."""
+def test_each_total_counts_every_release_or_says_why_not() -> None:
+    """Swapping at ε = 11.07 next to two ρ. A program that adds ε to ρ, such as 11.07 to 2.51, fails."""
     found = {
         kind: [(share.charge.release, share.loss, share.reason) for share in shares]
         for kind, shares in by_kind(THREE).items()
@@ -148,7 +148,7 @@ def test_each_total_counts_every_release_in_its_own_premetric_or_says_why_not() 
     }
 
 
-def test_a_total_holds_within_all_invariants_of_the_releases_it_counts_and_no_others() -> None:
+def test_a_total_holds_within_exactly_the_invariants_of_the_releases_it_counts() -> None:
     swapping = set(SWAPPED.flavor.multiverse)
     every = swapping | {HOUSED, STATE, UNITS, QUARTERS}
     held = {(total.unit, total.output_premetric): set(total.multiverse) for total in THREE.totals}
@@ -183,7 +183,7 @@ charges = st.lists(st.tuples(st.sampled_from(["x", "y", "z"]), specifications())
 
 @settings(max_examples=40, deadline=None)
 @given(charges)
-def test_whatever_was_charged_the_shares_add_up_to_the_totals(made: list[tuple[str, Specification]]) -> None:
+def test_for_any_charges_the_shares_add_up_to_the_totals(made: list[tuple[str, Specification]]) -> None:
     comparison = compared(*made)
     for total in comparison.totals:
         shares = comparison.shares(total)
@@ -208,7 +208,7 @@ def test_whatever_was_charged_the_shares_add_up_to_the_totals(made: list[tuple[s
 
 @settings(max_examples=40, deadline=None)
 @given(charges)
-def test_whatever_was_charged_each_release_has_one_latest_charge_and_every_invariant_its_holders(
+def test_for_any_charges_each_release_has_one_latest_charge_and_each_invariant_its_holders(
     made: list[tuple[str, Specification]],
 ) -> None:
     comparison = compared(*made)
@@ -226,7 +226,7 @@ def test_whatever_was_charged_each_release_has_one_latest_charge_and_every_invar
 # As tables and in words
 
 
-def test_the_stored_table_has_a_row_a_charge_from_which_the_totals_can_be_added_up_again() -> None:
+def test_the_stored_table_has_a_row_for_each_charge_that_reproduces_the_totals() -> None:
     rows = releases_table(AGAIN.charges).to_pylist()
     assert [(row["release"], row["entry"], row["latest"], row["unit"]) for row in rows] == [
         ("s_dhc", 1, False, "person"),
@@ -250,7 +250,7 @@ def test_the_stored_table_has_a_row_a_charge_from_which_the_totals_can_be_added_
     assert stored["charges"] == 4
 
 
-def test_only_zcdp_is_converted_in_the_table_by_both_bounds() -> None:
+def test_the_table_converts_only_zcdp_by_both_bounds() -> None:
     rows = {row["release"]: row for row in releases_table(THREE.charges).to_pylist()}
     assert rows["swapped"]["epsilon"] is rows["swapped"]["conversion_delta"] is None
     assert rows["s_dhc"]["epsilon"] == float(canonne_kamath_steinke(rho("2.514562"), DELTA, 4)) == 16.9802
@@ -268,7 +268,7 @@ def cells(markdown: dg.MarkdownMetadataValue) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if not line.startswith("| ---")]
 
 
-def test_the_shown_table_has_one_row_a_release_by_its_latest_charge() -> None:
+def test_the_shown_table_has_one_row_per_release_for_its_latest_charge() -> None:
     header, *rows = cells(releases_in_markdown(AGAIN))
     shown = [dict(zip(header, row, strict=True)) for row in rows]
     assert [(row["release"], row["loss"], row["exactly"], row["charges"]) for row in shown] == [
@@ -291,7 +291,7 @@ def test_the_shown_totals_name_what_they_count_and_what_they_leave_out() -> None
     assert f"- {UNITS} (redistricting)" in text_of(invariants_in_markdown(THREE)).splitlines()
 
 
-def test_in_words_it_is_said_what_adds_up_and_what_does_not() -> None:
+def test_the_text_says_what_adds_up_and_what_does_not() -> None:
     alone, together = (canonne_kamath_steinke(rho(value), DELTA, 4) for value in ("2.70", "5.214562"))
     said = "\n".join(remarks(THREE))
     for words in (
@@ -309,7 +309,7 @@ def test_in_words_it_is_said_what_adds_up_and_what_does_not() -> None:
     assert "s_dhc was charged 2 times (ledger entries 1 and 7)" in "\n".join(remarks(AGAIN))
 
 
-def test_nothing_is_said_that_is_not_so() -> None:
+def test_the_text_says_only_what_is_true() -> None:
     alone = "\n".join(remarks(compared(("s_dhc", S_DHC))))
     assert alone.startswith("A total holds among data sets that agree")
     assert len(alone.splitlines()) == 1
@@ -339,7 +339,7 @@ CASES: dict[str, tuple[Comparison, Loss]] = {
 
 @cache
 def figure_of(comparison: Comparison, cap: Loss) -> Figure:
-    """The picture of a comparison before it becomes bytes."""
+    """The figure of a comparison, before it is rendered."""
     figures: list[Figure] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(charts, "png", figures.append)
@@ -354,7 +354,7 @@ def drawn(request: pytest.FixtureRequest) -> tuple[str, Figure]:
     return request.param, figure_of(*CASES[request.param])
 
 
-def test_every_label_of_the_picture_is_whole_and_none_lies_on_another(drawn: tuple[str, Figure]) -> None:
+def test_every_label_of_the_picture_is_complete_and_none_overlap(drawn: tuple[str, Figure]) -> None:
     _, figure = drawn
     ticks = [label for axes in figure.axes if axes.axison for label in axes.get_xticklabels()]
     texts: list[Text] = [text for text in [*figure.texts, *ticks] if text.get_text().strip()]
@@ -369,13 +369,13 @@ def test_every_label_of_the_picture_is_whole_and_none_lies_on_another(drawn: tup
 
 
 def overlap(one: Bbox, other: Bbox) -> bool:
-    """Whether two labels share more than the space that lines of text leave between them."""
+    """Whether two labels overlap by more than the space between lines of text."""
     width = min(one.x1, other.x1) - max(one.x0, other.x0)
     height = min(one.y1, other.y1) - max(one.y0, other.y0)
     return width > 2 and height > 4
 
 
-def test_no_label_lies_on_a_bar(drawn: tuple[str, Figure]) -> None:
+def test_no_label_overlaps_a_bar(drawn: tuple[str, Figure]) -> None:
     _, figure = drawn
     bars = [bar.get_window_extent() for axes in figure.axes for bar in axes.patches]
     for text in figure.texts:
@@ -410,7 +410,7 @@ def dashed(figure: Figure) -> list[float]:
     ]
 
 
-def test_the_cap_is_drawn_once_where_what_it_counts_is_the_sum(drawn: tuple[str, Figure]) -> None:
+def test_the_cap_is_drawn_once_in_the_panel_whose_sum_it_limits(drawn: tuple[str, Figure]) -> None:
     name, figure = drawn
     if name == "under a cap that cannot count it":
         assert dashed(figure) == [], "a sum of ρ and ε under a cap in pure DP is none"
@@ -430,7 +430,7 @@ def test_every_invariant_has_a_row_with_a_dot_for_each_release_that_holds_it(dra
         assert words in written
 
 
-def test_what_a_total_does_not_count_stands_under_it_with_the_reason(drawn: tuple[str, Figure]) -> None:
+def test_below_a_total_stands_what_it_does_not_count_and_why(drawn: tuple[str, Figure]) -> None:
     name, figure = drawn
     written = " ".join(text.get_text() for text in figure.texts)
     for total in CASES[name][0].totals:
@@ -438,13 +438,13 @@ def test_what_a_total_does_not_count_stands_under_it_with_the_reason(drawn: tupl
             assert share.reason is None or share.reason in written
 
 
-def test_an_invariant_that_only_an_earlier_charge_held_is_a_ring() -> None:
+def test_an_invariant_held_only_by_an_earlier_charge_is_a_ring() -> None:
     (matrix,) = [axes for axes in figure_of(AGAIN, CAP).axes if not axes.axison]
     looks = [line.get_markerfacecolor() for line in matrix.lines if line.get_marker() == "o"]
     assert looks.count("white") == 1
 
 
-def test_the_same_comparison_gives_the_same_png_of_1080_pixels_width() -> None:
+def test_the_same_comparison_gives_the_same_png_1080_pixels_wide() -> None:
     picture = side_by_side(THREE, r"A title with $x_{ in it", CAP)
     width, height = struct.unpack(">II", picture[16:24])
     assert width == 1080

@@ -42,7 +42,7 @@ def town(root: Path, runs: dict[str, Any]) -> Deployment[PHSafeRelease]:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the asset stored and showed."""
+    """What the asset stored, and its metadata."""
 
     rows: list[dict[str, Any]]
     totals: list[dict[str, Any]]
@@ -89,13 +89,13 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Town:
 
 
 def epsilon(both: Town) -> PureLoss:
-    """ln((b + 1)(1 − p)/p), from b as it was charged."""
+    """ln((b + 1)(1 − p)/p), with the b that was charged."""
     with both.deployment.opened() as connection:
         ((b,),) = connection.execute("SELECT largest_stratum FROM town__blocks.charge").fetchall()
     return PureLoss.logarithm(9 * (b + 1))
 
 
-def test_each_release_stands_there_with_its_five_building_blocks(both: Town) -> None:
+def test_each_release_is_shown_with_its_five_building_blocks(both: Town) -> None:
     noisy, swapped = both.before.latest()["s_dhc"], both.before.latest()["blocks"]
     assert len(both.before.rows) == 2
     assert noisy["domain"] == both.first.flavor.domain != swapped["domain"]
@@ -113,7 +113,7 @@ def test_each_release_stands_there_with_its_five_building_blocks(both: Town) -> 
     assert noisy["settled"] is swapped["settled"] is True
 
 
-def test_a_release_charged_again_has_a_row_for_each_charge_and_the_last_is_the_latest(both: Town) -> None:
+def test_a_release_charged_twice_has_a_row_for_each_charge_and_the_last_is_the_latest(both: Town) -> None:
     assert [(row["release"], row["entry"], row["latest"], row["rho"]) for row in both.after.rows] == [
         ("s_dhc", 1, False, str(both.first.loss)),
         ("blocks", 3, True, None),
@@ -128,7 +128,7 @@ def test_a_release_charged_again_has_a_row_for_each_charge_and_the_last_is_the_l
     assert stated(both.first.loss, 4) not in row
 
 
-def test_every_charge_is_in_the_totals_and_none_is_in_one_that_it_does_not_compose_with(both: Town) -> None:
+def test_every_charge_is_in_exactly_the_totals_with_which_it_composes(both: Town) -> None:
     losses = [both.first.loss, epsilon(both), both.second.loss]
     rho = sum((Fraction(str(loss)) for loss in (both.first.loss, both.second.loss)), Fraction())
     rho += ConcentratedLoss.of_pure(epsilon(both)).rho
@@ -144,7 +144,7 @@ def test_every_charge_is_in_the_totals_and_none_is_in_one_that_it_does_not_compo
     assert both.after.shown["counted against the cap"] == stated(together, 4)
 
 
-def test_what_is_left_out_is_shown_by_name_with_the_reason(both: Town) -> None:
+def test_what_is_left_out_is_shown_with_its_name_and_the_reason(both: Town) -> None:
     totals = [line for line in both.before.shown["totals"].splitlines() if "pure DP" in line]
     assert [line.split(" | ")[-1].rstrip(" |") for line in totals] == [
         "s_dhc: ρ-zCDP lets probabilities differ by any factor, if rarely: no ε holds without a δ",
@@ -171,12 +171,12 @@ def test_the_picture_is_shown(both: Town) -> None:
     assert shown != both.before.shown["releases side by side"]
 
 
-def test_the_same_ledger_gives_the_same_version_and_another_charge_another_one(both: Town) -> None:
+def test_the_version_is_that_of_the_ledger_and_changes_with_a_charge(both: Town) -> None:
     assert composed(both.deployment) == both.after
     assert both.before.version != both.after.version
 
 
-def test_from_a_ledger_that_was_altered_nothing_is_composed(both: Town) -> None:
+def test_an_altered_ledger_is_not_composed(both: Town) -> None:
     altered = "UPDATE ledger.main.entries SET recorded_at = '{}' WHERE sequence = 3"
     with both.deployment.opened("ledger") as connection:
         ((recorded,),) = connection.execute("SELECT recorded_at FROM ledger.main.entries WHERE sequence = 3").fetchall()

@@ -1,4 +1,4 @@
-"""A certificate states every fact of its record, to people and to programs, and is the same each time."""
+"""A certificate states every fact of its record, for people and for programs, and is reproducible."""
 
 import json
 import re
@@ -89,7 +89,7 @@ def massachusetts() -> Certificate:
 
 
 class _Text(HTMLParser):
-    """What a reader of the page sees."""
+    """The text that a reader of the page sees."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ def _parsed(source: str) -> _Text:
 
 
 def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Every fact of a record with the keys and positions that lead to it."""
+    """Every fact of a record, with its path of keys and positions."""
     if isinstance(value, dict):
         for key, part in value.items():
             yield from _leaves(part, (*path, key))
@@ -136,7 +136,7 @@ def _missing(certificate: Certificate) -> list[tuple[Any, ...]]:
 
 
 def test_the_page_states_every_fact_of_the_record() -> None:
-    """Each fact in turn is made unlike any other, so that none is found by accident."""
+    """Each fact in turn is made unique, so that it cannot be found by accident."""
     assert _missing(massachusetts()) == []
     record = massachusetts().as_record()
     facts = [(path, fact) for path, fact in _leaves(record) if not isinstance(fact, bool)]
@@ -151,7 +151,7 @@ def test_the_page_states_every_fact_of_the_record() -> None:
 
 
 def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None:
-    """Each text is changed in turn: a field that the record or the page forgets would leave them as they were."""
+    """Each text is changed in turn. If the record or the page lacked a field, it would not change."""
     certificate = massachusetts()
     changes: dict[str, Any] = {
         name: f"{name} told apart" for name, value in vars(certificate).items() if isinstance(value, str)
@@ -239,7 +239,7 @@ def test_a_loss_in_zcdp_is_written_in_rho_with_its_lines_and_meaning() -> None:
     assert [line["exact"] for line in certificate.as_record()["loss"]["lines"]] == ["1/8", "3/8"]
 
 
-def test_the_five_building_blocks_are_asked_and_answered() -> None:
+def test_the_page_states_the_five_building_blocks() -> None:
     blocks = massachusetts().as_record()["specification"]
     assert [block["question"].split()[0] for block in blocks] == ["Who", "Where", "What", "How", "How"]
     assert blocks[4]["question"].startswith("How much")
@@ -250,7 +250,7 @@ def test_the_page_says_that_the_loss_does_not_cover_the_invariants() -> None:
     assert "loss does not cover the invariants" in _page(massachusetts()).text
 
 
-def test_only_a_synthetic_dataset_is_labelled_so() -> None:
+def test_only_a_synthetic_dataset_is_labelled_synthetic() -> None:
     assert "Synthetic data" in _page(massachusetts()).text
     assert "Synthetic data" not in _page(replace(massachusetts(), synthetic=False)).text
 
@@ -303,7 +303,7 @@ def test_names_and_descriptions_are_text_and_never_markup() -> None:
     assert _missing(certificate) == []
 
 
-def test_the_page_needs_nothing_but_itself() -> None:
+def test_the_page_is_self_contained() -> None:
     page, source = _page(massachusetts()), to_html(massachusetts()).decode()
     assert not {"script", "link", "img", "iframe", "object", "embed", "form"} & {tag for tag, _ in page.tags}
     assert not [

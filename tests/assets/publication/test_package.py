@@ -1,4 +1,4 @@
-"""Data files say what the table says, in the same bytes each time, and a data dictionary describes them."""
+"""Data files have the table's content, in the same bytes every time, and a data dictionary describes them."""
 
 import csv
 import hashlib
@@ -46,7 +46,7 @@ def _tenure(**changes: Any) -> PublishedTable:
 
 @pytest.fixture
 def fill(tmp_path: Path) -> Fill:
-    """Makes a warehouse whose public zone holds one table with the given columns and rows."""
+    """A function that makes a warehouse whose public zone holds one table with the given columns and rows."""
 
     def fill(columns: str, rows: Sequence[tuple[Any, ...]], threads: int = 2) -> Warehouse:
         folder = tmp_path / "warehouse"
@@ -97,7 +97,7 @@ def test_columns_are_published_in_the_declared_order(counts: Warehouse, tmp_path
     assert (tmp_path / "out" / "tenure_by_county.csv").read_text().startswith("count,tenure,county\n471,1,Nantucket\n")
 
 
-def test_files_are_told_with_their_true_size_and_hash(counts: Warehouse, tmp_path: Path) -> None:
+def test_files_are_listed_with_their_true_size_and_hash(counts: Warehouse, tmp_path: Path) -> None:
     files = _write(counts, tmp_path / "out", [_tenure()])
     assert [(file.product, file.path, file.format, file.rows) for file in files] == [
         ("tenure_by_county", "tenure_by_county.csv", "csv", 4),
@@ -109,7 +109,7 @@ def test_files_are_told_with_their_true_size_and_hash(counts: Warehouse, tmp_pat
 
 
 def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_the_number_of_threads(tmp_path: Path) -> None:
-    """400,000 rows are over three row groups of Parquet, and enough for DuckDB to use every thread."""
+    """400,000 rows fill more than three Parquet row groups, and enough for DuckDB to use every thread."""
     table = _tenure(
         columns=(
             PublishedColumn("county", "string", required=False),
@@ -160,10 +160,10 @@ AWKWARD = ["", "NULL", "NULL_", 'say "when"', "a,b", "two\nlines", " led and fol
         (AWKWARD, "NULL__"),
     ],
 )
-def test_the_csv_is_read_back_as_it_was_by_every_reader(
+def test_every_reader_reads_the_csv_back_unchanged(
     fill: Fill, tmp_path: Path, texts: list[str | None], marker: str
 ) -> None:
-    """Empty text and a missing value stay apart, even for readers that do not look at quotes."""
+    """Empty text and a missing value differ, even for readers that ignore quotes."""
     rows = [
         (
             text,
@@ -207,7 +207,7 @@ def test_a_table_without_rows_has_a_header(fill: Fill, tmp_path: Path) -> None:
     assert validate(str(tmp_path / "out" / "datapackage.json")).valid
 
 
-def test_awkward_names_of_columns_and_folders_are_names(fill: Fill, tmp_path: Path) -> None:
+def test_awkward_names_of_columns_and_folders_are_kept(fill: Fill, tmp_path: Path) -> None:
     name = 'it\'s, a "count"'
     quoted = name.replace('"', '""')
     warehouse = fill(f'"{quoted}" BIGINT', [(7,)])
@@ -227,7 +227,7 @@ def test_awkward_names_of_columns_and_folders_are_names(fill: Fill, tmp_path: Pa
     ],
 )
 def test_a_table_that_is_not_as_declared_is_not_written(fill: Fill, tmp_path: Path, columns: str, words: str) -> None:
-    """Parquet would keep a HUGEINT as a float; an undeclared column may be one that nobody meant to publish."""
+    """Parquet would store a HUGEINT as a float, and an undeclared column may be one that nobody meant to publish."""
     (tmp_path / "out").mkdir()
     with (
         fill(columns, []).session(reads=[Zone.PUBLIC]) as session,
@@ -238,12 +238,12 @@ def test_a_table_that_is_not_as_declared_is_not_written(fill: Fill, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["", "../elsewhere", "Tenure", "a/b", ".hidden", "a b"])
-def test_a_name_that_is_no_file_name_is_refused(name: str) -> None:
+def test_a_name_that_is_not_a_file_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="its files bear the name"):
         _tenure(name=name)
 
 
-def test_a_key_that_is_no_column_is_refused() -> None:
+def test_a_key_that_is_not_a_column_is_refused() -> None:
     with pytest.raises(ValueError, match="key column block is not among"):
         _tenure(primary_key=("county", "block"))
 
@@ -286,7 +286,7 @@ def _lists(**changes: Any) -> PublishedTable:
     return _tenure(**({"columns": LISTS, "primary_key": ("place", "query")} | changes))
 
 
-def test_a_table_with_lists_is_written_as_parquet_only_in_the_order_of_its_key(fill: Fill, tmp_path: Path) -> None:
+def test_a_table_with_lists_is_written_only_as_parquet_in_the_order_of_its_key(fill: Fill, tmp_path: Path) -> None:
     warehouse = fill("place VARCHAR, query BIGINT, answers INTEGER[]", ANSWERS)
     (file,) = _write(warehouse, tmp_path / "out", [_lists()])
     assert (file.path, file.format, file.rows, file.missing) == ("tenure_by_county.parquet", "parquet", 5, None)
@@ -297,7 +297,7 @@ def test_a_table_with_lists_is_written_as_parquet_only_in_the_order_of_its_key(f
     assert not (tmp_path / "out" / "tenure_by_county.csv").exists()
 
 
-def test_the_key_alone_decides_on_the_order_of_lists(fill: Fill, tmp_path: Path) -> None:
+def test_only_the_key_determines_the_order_of_lists(fill: Fill, tmp_path: Path) -> None:
     warehouse = fill("place VARCHAR, query BIGINT, answers INTEGER[]", ANSWERS)
     (file,) = _write(warehouse, tmp_path / "out", [_lists(primary_key=("query", "place"))])
     rows = pq.read_table(tmp_path / "out" / file.path).to_pylist()
@@ -326,7 +326,7 @@ def test_the_data_package_describes_lists_to_a_reader(fill: Fill, tmp_path: Path
 
 
 def test_lists_give_the_same_bytes_whatever_the_order_of_rows_and_the_number_of_threads(tmp_path: Path) -> None:
-    """20,000 rows of up to 300 integers are several row groups."""
+    """20,000 rows of up to 300 integers fill several row groups."""
     seen = set()
     for number, (order, threads) in enumerate([("i", 1), ("i DESC", 2), ("hash(i)", 4)]):
         folder = tmp_path / str(number)
@@ -347,13 +347,13 @@ def test_lists_give_the_same_bytes_whatever_the_order_of_rows_and_the_number_of_
 
 
 @pytest.mark.parametrize("key", [(), ("answers",), ("place", "answers")])
-def test_lists_that_no_key_orders_are_refused(key: tuple[str, ...]) -> None:
+def test_lists_without_a_key_are_refused(key: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="a table with lists needs a primary key"):
         _lists(primary_key=key)
 
 
 @pytest.mark.parametrize("kind", ["DOUBLE[]", "VARCHAR[]", "INTEGER", "INTEGER[][]"])
-def test_lists_of_something_else_are_not_written(fill: Fill, tmp_path: Path, kind: str) -> None:
+def test_lists_of_other_types_are_not_written(fill: Fill, tmp_path: Path, kind: str) -> None:
     (tmp_path / "out").mkdir()
     with (
         fill(f"place VARCHAR, query BIGINT, answers {kind}", []).session(reads=[Zone.PUBLIC]) as session,

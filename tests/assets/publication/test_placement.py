@@ -1,4 +1,4 @@
-"""A publication is in its place whole, or the one before it is, whatever happens and whenever."""
+"""The target folder always holds a complete publication, the new one or the old one, whatever happens."""
 
 import os
 import signal
@@ -98,7 +98,7 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "published" / "ma1940" / "tenure_by_county"
 
 
-def test_a_publication_is_seen_only_when_it_is_whole(target: Path) -> None:
+def test_a_publication_is_visible_only_when_it_is_complete(target: Path) -> None:
     with placed(target) as folder:
         _write(folder, NEW)
         assert _read(target) is None
@@ -127,7 +127,7 @@ def test_folders_above_a_publication_keep_their_modes(target: Path) -> None:
     assert target.parents[1].stat().st_mode & 0o777 == 0o700
 
 
-def test_a_new_publication_replaces_the_old_one_whole(target: Path) -> None:
+def test_a_new_publication_replaces_the_old_one_completely(target: Path) -> None:
     _place(target, OLD)
     with placed(target) as folder:
         _write(folder, NEW)
@@ -153,7 +153,7 @@ def test_the_same_publication_leaves_the_target_untouched(target: Path) -> None:
     ],
     ids=["one byte of the same length", "a file more", "a file less"],
 )
-def test_the_least_difference_is_published(target: Path, other: dict[str, bytes]) -> None:
+def test_the_smallest_difference_is_published(target: Path, other: dict[str, bytes]) -> None:
     _place(target, OLD)
     stamp = (target / "table.csv").stat()
     with placed(target) as folder:
@@ -164,7 +164,7 @@ def test_the_least_difference_is_published(target: Path, other: dict[str, bytes]
 
 @pytest.mark.parametrize("before", [None, OLD], ids=["first", "again"])
 @pytest.mark.parametrize("error", [BrokenError, KeyboardInterrupt])
-def test_an_exception_leaves_the_target_as_it_was(
+def test_an_exception_leaves_the_target_unchanged(
     target: Path, before: dict[str, bytes] | None, error: type[BaseException]
 ) -> None:
     if before is not None:
@@ -179,9 +179,7 @@ def test_an_exception_leaves_the_target_as_it_was(
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_move_that_fails_leaves_the_target_as_it_was(
-    target: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_failing_move_leaves_the_target_unchanged(target: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     _place(target, OLD)
     rename, calls = Path.rename, 0
 
@@ -200,7 +198,9 @@ def test_a_move_that_fails_leaves_the_target_as_it_was(
     assert _beside(target) == [target.name]
 
 
-def test_files_are_durable_before_the_old_publication_gives_way(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_durable_before_the_old_publication_is_replaced(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _place(target, OLD)
     fsync, rename = os.fsync, Path.rename
     events: list[str] = []
@@ -221,7 +221,7 @@ def test_files_are_durable_before_the_old_publication_gives_way(target: Path, mo
     assert target.parent.name in events[events.index("rename") :]
 
 
-def test_something_else_in_the_way_is_refused(target: Path) -> None:
+def test_anything_else_at_the_target_is_refused(target: Path) -> None:
     target.parent.mkdir(parents=True)
     target.write_text("mine")
     with pytest.raises(FileExistsError, match="in the way"):
@@ -241,7 +241,7 @@ POINTS = [
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a system with SIGKILL")
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_any_point_loses_no_publication(target: Path, point: str) -> None:
-    """The publication is the old or the new one, whole, once anybody comes again, even if they fail themselves."""
+    """After the next attempt, even a failing one, the target holds the complete old or new publication."""
     _place(target, OLD)
     name, _, when = point.partition(" ")
     name = name if ":" in name else f"{name}:0"
@@ -258,7 +258,7 @@ def test_a_kill_at_any_point_loses_no_publication(target: Path, point: str) -> N
 
 
 def test_a_half_removed_old_publication_never_comes_back(target: Path) -> None:
-    """Killed while the old files were going: if the new publication is then taken away, nothing stands there."""
+    """The process was killed while removing old files. If the new publication is then deleted, the target is empty."""
     _place(target, OLD)
     process = subprocess.run([sys.executable, "-c", KILLED, str(target), "unlink:1", "after"], check=False)
     assert process.returncode == -signal.SIGKILL
@@ -269,7 +269,7 @@ def test_a_half_removed_old_publication_never_comes_back(target: Path) -> None:
     assert _read(target) is None
 
 
-def test_a_live_writer_is_waited_for_and_not_swept_away(target: Path) -> None:
+def test_another_writer_waits_for_a_live_one_and_keeps_its_files(target: Path) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def write_slowly() -> None:

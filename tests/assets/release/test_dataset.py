@@ -1,4 +1,4 @@
-"""A declaration of a dataset either means one thing or says what is wrong with it."""
+"""A declaration of a dataset either has one meaning or is rejected with the reason."""
 
 from datetime import date
 from decimal import Decimal
@@ -106,7 +106,7 @@ def test_a_column_without_a_sensible_domain_is_refused(column: dict[str, Any], c
         ({"secret": 1}, "Extra inputs"),
     ],
 )
-def test_a_dataset_that_does_not_hang_together_is_refused(changes: dict[str, Any], complaint: str) -> None:
+def test_an_inconsistent_dataset_is_refused(changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValidationError, match=complaint):
         declare(**changes)
 
@@ -164,11 +164,11 @@ def test_a_cap_may_be_in_any_output_premetric(written: Any, meant: Any) -> None:
 @pytest.mark.parametrize(
     "written", [{}, {"rho": 0}, {"rho": 1, "delta": 0.5}, {"epsilon": 1}, {"epsilon": 1, "delta": 1}]
 )
-def test_a_cap_that_is_no_loss_is_refused(written: Any) -> None:
+def test_a_cap_that_is_not_a_loss_is_refused(written: Any) -> None:
     with pytest.raises(ValueError, match="cap"):
         declare(cap=written)
 
 
 @given(st.decimals(min_value=0, max_value=1000, places=6))
-def test_a_decimal_read_by_yaml_as_a_float_keeps_its_decimal_value(number: Decimal) -> None:
+def test_a_decimal_that_yaml_reads_as_a_float_keeps_its_decimal_value(number: Decimal) -> None:
     assert exact_fraction(float(number)) == Fraction(number)

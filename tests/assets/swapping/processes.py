@@ -1,10 +1,10 @@
-"""Whole releases in processes of their own, for the tests of killed and of simultaneous runs.
+"""Whole releases in separate processes, for the tests of killed and of simultaneous runs.
 
-    release_processes.py kill FOLDER CUSTODY    kill a run at each of several points, run again, say what was found
-    release_processes.py run FOLDER NAME        wait for a line on the input, then run the release NAME
+    processes.py kill FOLDER CUSTODY    kill a run at each of several points, run again, print what was found
+    processes.py run FOLDER NAME        wait for a line on the input, then run the release NAME
 
-Here belongs what must not happen inside pytest: forks and kills. The answer is printed as JSON; to judge it belongs
-in the tests.
+This module forks and kills, which must not happen inside pytest. It prints its results as JSON; `test_processes` checks
+them.
 """
 
 import json
@@ -36,11 +36,11 @@ from tests.deployments import TO_PUBLICATION, Deployment, small_deployment
 
 FROM_CHARGE = ("charge", "swapped", "tables", "publication")
 CAP = 5
-"""Admits one release of the small deployment (ε = ln 62 = 4.13), not two."""
+"""A cap that admits one release of the small deployment (ε = ln 62 = 4.13), not two."""
 
 
 class StoppedClock(datetime):
-    """The ledger's clock stands still, so that two runs may be compared byte by byte."""
+    """A clock for the ledger that stands still, so that two runs can be compared byte by byte."""
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> "StoppedClock":
@@ -64,7 +64,7 @@ def after(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def halfway(function: Callable[..., Any]) -> Callable[..., Any]:
-    """In the middle of a loop: at the second call."""
+    """Die in the middle of a loop: at the second call."""
     calls = []
 
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -86,7 +86,7 @@ POINTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 
 
 def points(custody: str) -> list[str]:
-    """Where runs are killed; once it is settled, a draw's custody makes no difference any more."""
+    """Where runs are killed. Once a draw is settled, the custody makes no difference."""
     names = list(POINTS)
     return names if custody == "escrowed" else names[: names.index("once they are settled") + 1]
 
@@ -96,7 +96,7 @@ def deployment(folder: Path, custody: str = "escrowed", name: str = "counties") 
 
 
 def in_child(work: Callable[[], Any]) -> int:
-    """Do something in a process of its own; returns how it ended."""
+    """Do something in a child process; returns how it ended."""
     child = os.fork()
     if child == 0:
         try:
@@ -119,7 +119,7 @@ def run(folder: Path, custody: str, point: str | None = None) -> None:
 
 
 def found(folder: Path, custody: str, answer: Path, again: bool) -> None:
-    """What is there, as a process that starts now finds it; or that runs the release again first."""
+    """What a new process finds, optionally after running the release again."""
     if again:
         run(folder, custody)
     there = deployment(folder, custody)
@@ -148,9 +148,9 @@ def state(folder: Path, custody: str, *, again: bool = False) -> dict[str, Any]:
 
 
 def warm_up(folder: Path) -> None:
-    """Load what every child would load by itself, Dagster's graph and the compiled mechanism.
+    """Load Dagster's graph and the compiled mechanism once, instead of in every child.
 
-    DuckDB, which starts threads, is left to the children.
+    The children start DuckDB themselves, as it starts threads.
     """
     deployment(folder).definitions.get_repository_def()
     ones = np.arange(2, dtype=np.int32)
@@ -159,7 +159,7 @@ def warm_up(folder: Path) -> None:
 
 
 def kill(folder: Path, custody: str) -> dict[str, Any]:
-    """Kill a run at each point, each in a copy of one folder whose custody has its master key already."""
+    """Kill a run at each point, each in a copy of one folder whose custody already has its master key."""
     start, twin = folder / "start", folder / "twin"
     warm_up(folder / "warm")
     assert in_child(lambda: deployment(start, custody).run("cef", "invariants")) == 0

@@ -1,14 +1,14 @@
-"""The attacker who knows all code, everything public, and every record but one; and who has no custody key.
+"""An attacker who knows all code, everything public, and every record but one, but has no custody key.
 
-Whatever the deployment shows is searched for a hash that the attacker can compute for a guessed record: published
-files, the ledger's entries, the public tables, Dagster's event log with its run and sensor storage, and compute logs.
-Two attackers try. One computes, for each candidate, the hashes that a careless program would show. The other runs the
-deployment itself on each candidate, under keys of his own. Both are then given the custody's key, and a deployment that
-forgot to key its versions, to show that they would have found it.
+The tests search everything that the deployment shows for hashes that the attacker can compute from a guessed record:
+published files, the ledger's entries, the public tables, Dagster's event log with its run and sensor storage, and
+compute logs. There are two attackers. One computes, for each candidate, the hashes that a careless program would show.
+The other runs the deployment on each candidate, under keys of his own. Both are then given the custody's key, or a
+deployment that forgot to key its versions, to show that they would find the record.
 
-The invariants are published exactly. Subtracting the known records from them gives the unknown one away to anybody:
-that is what ε does not cover, and no hash is needed for it. The second attacker's candidates therefore agree on all
-invariants and differ in the joint table alone.
+The invariants are published exactly. Anyone can find the unknown record by subtracting the known ones from them: ε does
+not cover this, and it needs no hash. The second attacker's candidates therefore agree on all invariants and differ only
+in the joint table.
 """
 
 import json
@@ -49,12 +49,12 @@ TRUTH = CANDIDATES[LAST_AT]
 
 
 def build(root: Path, units: Sequence[Mapping[str, Any]], **changes: Any) -> Deployment:
-    """The deployment under attack, or the attacker's own; with an instance whose storage lies on disk."""
+    """The deployment under attack, or the attacker's own, with an instance that stores on disk."""
     return on_disk(small_deployment(root, units=units, **changes))
 
 
 def tick(deployment: Deployment) -> None:
-    """Let the source sensor see a change, and keep in a public place what it keeps and asks for."""
+    """Let the source sensor see a change, and write its cursor and run requests to a public file."""
     release = deployment.release
     sensor = source_sensor(release, deployment.root)
     cursor, kept = None, []
@@ -72,7 +72,7 @@ def tick(deployment: Deployment) -> None:
 
 
 def guesses(deployment: Deployment, unit: Mapping[str, Any], version_keys: Sequence[bytes | None]) -> set[str]:
-    """Every hash the first attacker tries, of a deployment of his own whose last record is the candidate."""
+    """Every hash that the first attacker tries, from his own deployment, whose last record is the candidate."""
     release, found = deployment.release, set[str]()
     for path in (deployment.root / "units.csv",):
         text = path.read_bytes()
@@ -98,14 +98,14 @@ def guesses(deployment: Deployment, unit: Mapping[str, Any], version_keys: Seque
 
 @dataclass(frozen=True)
 class Attack:
-    """What the first attacker has: all that is shown, and his guesses for every candidate."""
+    """What the first attacker has: everything that is shown, and his guesses for every candidate."""
 
     shown: set[str]
     deployment: Deployment
     candidates: dict[int, Deployment]
 
     def suspects(self, version_keys: Sequence[bytes | None]) -> list[int]:
-        """The candidates of which a hash is shown."""
+        """The candidates for which a hash is shown."""
         return [
             number
             for number, own in self.candidates.items()
@@ -115,7 +115,7 @@ class Attack:
 
 @pytest.fixture(scope="module")
 def candidates(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Deployment]:
-    """The attacker's own deployments: one for every candidate, as far as the invariants."""
+    """The attacker's own deployments, one for every candidate, run up to the invariants."""
     deployments = {}
     for number, candidate in enumerate(CANDIDATES):
         deployment = small_deployment(tmp_path_factory.mktemp("candidate"), units=[*KNOWN, candidate])
@@ -126,7 +126,7 @@ def candidates(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Deployment
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    """The deployment under attack, after a whole run and what its source sensor keeps."""
+    """The deployment under attack, after a whole run and a tick of its source sensor."""
     deployment = build(tmp_path_factory.mktemp("deployment"), [*KNOWN, TRUTH])
     deployment.run()
     tick(deployment)
@@ -138,12 +138,12 @@ def attack(deployment: Deployment, candidates: dict[int, Deployment]) -> Attack:
     return Attack(hashes_shown(deployment), deployment, candidates)
 
 
-def test_no_hash_that_is_shown_can_be_tried_with_a_guessed_record(attack: Attack) -> None:
+def test_no_hash_shown_confirms_a_guessed_record(attack: Attack) -> None:
     assert attack.suspects([None, *GUESSED_KEYS]) == []
 
 
-def test_with_the_custodys_key_the_very_same_search_finds_the_record(attack: Attack) -> None:
-    """So the hashes are there, the attacker computes them in the right way, and the key is all he lacks."""
+def test_with_the_custodys_key_the_same_search_finds_the_record(attack: Attack) -> None:
+    """So the hashes are shown, the attacker computes them correctly, and he lacks only the key."""
     assert attack.suspects([attack.deployment.context.custody.version_key()]) == [LAST_AT]
 
 
@@ -170,22 +170,22 @@ def test_a_plain_hash_of_the_source_file_would_be_found(attack: Attack) -> None:
     assert Attack(careless, attack.deployment, attack.candidates).suspects([None]) == [3]
 
 
-def test_files_that_differ_in_their_last_record_only_have_draw_ids_that_nobody_foretells(attack: Attack) -> None:
-    """Draw id, records version and commitment are HMACs or follow from them; two of them differ in every digit."""
+def test_draw_id_commitment_and_version_are_shown_and_distinct(attack: Attack) -> None:
+    """The search covers draw id, commitment and the version of the records."""
     entries = attack.deployment.ledger
     shown = {entries[0].draw_id, entries[0].commitment, attack.deployment.versions()["village/cef"]}
     assert shown <= attack.shown, "they are shown, or the search means nothing"
     assert len(shown) == 3
 
 
-# The second attacker: two candidates that share every invariant.
+# The second attacker: two candidates that agree on every invariant.
 
 PAIR = ({"county": "Avon", "tenure": "own"}, {"county": "Brent", "tenure": "rent"})
 OTHERS = [row for row in KEYED if row["size"] != 3]
 
 
 def universe(exchanged: bool) -> list[dict[str, Any]]:
-    """Two households of a stratum, with one county and one tenure or the other way about."""
+    """Two households of a stratum whose counties and tenures are combined in one way or the other."""
     one, other = PAIR
     if exchanged:
         one, other = one | {"county": other["county"]}, other | {"county": one["county"]}
@@ -209,7 +209,7 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 
 def imitated(root: Path, key: str | None, exchanged: bool, custody: Path | None = None) -> set[str]:
-    """All hashes that a deployment of the attacker's own shows for a candidate, under a key of his own."""
+    """All hashes that the attacker's own deployment shows for a candidate, under his own key."""
     with pytest.MonkeyPatch.context() as patch:
         if key:
             patch.setenv("STIRRED_TEST_MASTER_KEY", key)
@@ -253,7 +253,9 @@ def test_no_key_of_a_record_is_shown_anywhere(deployment: Deployment) -> None:
 
 
 def test_the_error_of_a_confidential_release_is_shown_nowhere(deployment: Deployment) -> None:
-    """MAPE compares with the truth: on a dataset that is not synthetic, its figures stay in the confidential zone."""
+    """MAPE compares with confidential data, so its figures stay in the confidential zone unless the dataset is
+    synthetic.
+    """
     with deployment.opened("confidential") as connection:
         rows = connection.execute("SELECT * FROM confidential.village__counties.utility").fetchall()
     assert len(rows) == len(deployment.release.products), "there is an error to be shown"
@@ -269,7 +271,7 @@ def test_the_error_of_a_confidential_release_is_shown_nowhere(deployment: Deploy
 
 @pytest.mark.deep
 def test_nothing_in_the_utilitys_metadata_depends_on_the_joint_table(tmp_path: Path) -> None:
-    """Two deployments of one universe, with other records and other draws, show the same words and the same picture."""
+    """Two deployments of one universe, with different records and draws, show the same words and the same picture."""
     shown = []
     for exchanged in (False, True):
         deployment = small_deployment(tmp_path / str(exchanged), units=ordered(universe(exchanged)))
@@ -292,8 +294,8 @@ def test_the_number_of_records_is_not_in_the_metadata_of_a_confidential_cef(depl
     ("column", "value"),
     [("tenure", "Qxv7731"), ("size", "77319"), ("size", "z77319z"), ("serial", str(FIRST_KEY + 8_191))],
 )
-def test_a_failed_run_shows_no_value_of_the_record_that_failed_it(column: str, value: str, tmp_path: Path) -> None:
-    """Not in its error, its stack trace, its events, nor in the logs of the process."""
+def test_a_failed_run_shows_no_value_of_the_record_that_caused_it(column: str, value: str, tmp_path: Path) -> None:
+    """Neither in the error, the stack trace and the events, nor in the logs of the process."""
     deployment = build(tmp_path, [*KNOWN, TRUTH | {column: value}])
     assert not deployment.run(*TO_PUBLICATION, raise_on_error=False).success
     shown = "\n".join(kept_by_dagster(deployment))

@@ -1,4 +1,4 @@
-"""What is altered between the invariants and the charge, and what is asked without a charge."""
+"""Alterations between the invariants and the charge, and a replay of a draw that is not charged."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from assets.gates.shared import all_gates
 from tests.deployments import small_deployment, write_csv
 
 
-def test_strata_numbered_anew_before_the_charge_change_neither_epsilon_nor_go_unseen(tmp_path: Path) -> None:
+def test_strata_renumbered_before_the_charge_do_not_change_epsilon_and_are_found(tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path)
     deployment.run("cef", "invariants")
     with deployment.opened() as connection:

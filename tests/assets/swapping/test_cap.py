@@ -1,4 +1,4 @@
-"""A cap too small: the release stops at its charge, with nothing drawn, charged or published."""
+"""If the cap is too small, the release stops at its charge, with nothing drawn, charged or published."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def test_a_cap_too_small_stops_the_release_at_its_charge(custody: str, tmp_path:
     assert list(tmp_path.glob("custody/ephemeral/*")) == []
 
 
-def test_the_refusal_says_dataset_release_what_is_asked_what_is_charged_and_the_cap(tmp_path: Path) -> None:
+def test_the_refusal_names_dataset_release_request_charges_and_cap(tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path, dataset={"cap": 4})
     refusal = deployment.refusal(*TO_PUBLICATION)
     assert refusal.startswith("village__counties__charge:")
@@ -62,7 +62,7 @@ def test_a_raised_cap_lets_the_same_draw_through(tmp_path: Path) -> None:
 
 
 def test_a_charge_that_meets_the_cap_exactly_fits(tmp_path: Path) -> None:
-    """ε = ln 62 lies between these caps, which differ by 10⁻¹⁵: the comparison is exact, not one of floats."""
+    """ε = ln 62 lies between these caps, which differ by 10⁻¹⁵: the comparison is exact and not one of floats."""
     below = small_deployment(tmp_path, dataset={"cap": "4.127134385045091"})
     assert "cap" in below.refusal("cef", "invariants", "charge")
     above = small_deployment(tmp_path, dataset={"cap": "4.127134385045093"})

@@ -1,4 +1,4 @@
-"""The charts: pictures of the promised size, the same for the same figures, and drawn from the right ones."""
+"""The charts have the stated size, are reproducible, and show the right figures."""
 
 import struct
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def _chunks(png: bytes) -> dict[bytes, bytes]:
 
 
 @pytest.mark.parametrize("picture", [mape_boxplots(ERRORS, "Error"), epsilon_against_swap_rate(STRATA, RELEASE)])
-def test_a_chart_is_a_png_of_1080_pixels_width_that_names_no_program_and_no_time(picture: bytes) -> None:
+def test_a_chart_is_a_png_1080_pixels_wide_that_names_no_program_and_no_time(picture: bytes) -> None:
     chunks = _chunks(picture)
     width, height = struct.unpack(">II", chunks[b"IHDR"][:8])
     assert width == 1080
@@ -36,7 +36,7 @@ def test_a_chart_is_a_png_of_1080_pixels_width_that_names_no_program_and_no_time
     assert not {b"tEXt", b"iTXt", b"zTXt", b"tIME", b"eXIf"} & chunks.keys()
 
 
-def test_the_same_figures_give_the_same_bytes_whoever_draws_at_the_same_time() -> None:
+def test_the_same_figures_give_the_same_bytes_in_concurrent_threads() -> None:
     with ThreadPoolExecutor(4) as pool:
         boxes = set(pool.map(lambda _: mape_boxplots(ERRORS, "Error"), range(4)))
         curves = set(pool.map(lambda _: epsilon_against_swap_rate(STRATA, RELEASE), range(4)))
@@ -71,7 +71,7 @@ def test_the_drawn_curve_is_theorem_1(size: int) -> None:
     assert (drawn >= smallest - 1e-12).all()
 
 
-def test_titles_are_words_and_never_formulas() -> None:
+def test_titles_are_plain_text_and_not_formulas() -> None:
     assert mape_boxplots(ERRORS, r"Income under $10_000 or over $\frac{20") != mape_boxplots(ERRORS, "Error")
 
 
@@ -85,7 +85,7 @@ def test_boxes_of_few_or_perfect_draws_can_be_drawn(draws: Sequence[float]) -> N
 
 
 @pytest.mark.parametrize("errors", [{}, {Fraction(1, 2): []}])
-def test_boxes_of_nothing_are_refused(errors: dict[Fraction, list[float]]) -> None:
+def test_boxes_without_draws_are_refused(errors: dict[Fraction, list[float]]) -> None:
     with pytest.raises(ValueError, match="at least one draw"):
         mape_boxplots(errors, "Error")
 

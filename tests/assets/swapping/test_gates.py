@@ -1,7 +1,7 @@
-"""The gates: whatever is altered by hand after a run, the promise it breaks says so, and nothing is published.
+"""The gates: whatever is altered by hand after a run, the right gates fail, and nothing is published.
 
-A release is published once, its folder copied for every test, and the stored tables of the copy are altered with
-DuckDB itself, past every safeguard. Then every check is run, and the publication alone is made again.
+A release is published once, and its folder is copied for every test. DuckDB alters the stored tables of the copy,
+bypassing every safeguard. Then every check is run, and only the publication is made again.
 """
 
 import shutil
@@ -45,7 +45,7 @@ def ephemeral(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 
 def taken_on(deployment: Deployment, root: Path, **changes: Any) -> Deployment:
-    """The deployment in a new folder, with the Dagster instance that remembers what was published."""
+    """The deployment in a new folder, with the Dagster instance that recorded the publication."""
     shutil.copytree(deployment.root, root, dirs_exist_ok=True)
     copy = small_deployment(root, custody=deployment.release.custody.value, **changes)
     copy.instance = deployment.instance
@@ -75,7 +75,7 @@ def corners(connection: duckdb.DuckDBPyConnection) -> tuple[int, int, int, int]:
 
 
 def two_records_exchanged(deployment: Deployment) -> None:
-    """Four cells altered so that every margin still holds."""
+    """Four cells, altered so that every margin stays exact."""
     with deployment.opened() as connection:
         one, other, here, there = corners(connection)
         add(connection, (one, here, -1), (other, there, -1), (one, there, 1), (other, here, 1))
@@ -100,7 +100,7 @@ def a_record_too_many(deployment: Deployment) -> None:
 
 
 def a_table_in_place_of_the_view(deployment: Deployment) -> None:
-    """The decoded swapped data are a view of the drawn codes; here they no longer follow from them."""
+    """The decoded swapped data are a view of the drawn codes. Here a table replaces it."""
     with deployment.opened() as connection:
         connection.execute("CREATE TABLE altered AS FROM swapped")
         connection.execute("DROP VIEW swapped")
@@ -137,7 +137,7 @@ def a_label_of_another_draw(deployment: Deployment) -> None:
 
 
 def in_a_product(deployment: Deployment) -> None:
-    """Two households exchanged in one table, whose margins, all invariants, stay exact."""
+    """Two households exchanged in one table. Its margins, which are all invariants, stay exact."""
     with deployment.opened() as connection:
         for county, tenure, number in (
             ("Avon", "own", 1),
@@ -187,7 +187,7 @@ def a_value_lost(deployment: Deployment) -> None:
 
 
 def the_cef_afterwards(deployment: Deployment) -> None:
-    """Two households of one stratum exchange their counties: no invariant changes, but the joint table does."""
+    """Two households of one stratum exchange their counties. No invariant changes, but the joint table does."""
     with deployment.opened("confidential") as connection:
         (one, here, other, there) = connection.execute(
             """
@@ -202,14 +202,14 @@ def the_cef_afterwards(deployment: Deployment) -> None:
 
 
 def invariants_of_a_smaller_stratum(deployment: Deployment) -> None:
-    """As whoever wants to understate ε would: b is 12 where it was 30, in both margins alike."""
+    """An understated ε: b is 12 instead of 30, in both margins."""
     with deployment.opened() as connection:
         connection.execute("UPDATE invariant_holding SET count = 6")
         connection.execute("UPDATE invariant_swap SET count = 4")
 
 
 def strata_split(deployment: Deployment) -> None:
-    """Another way to a smaller b: owners and renters in strata of their own."""
+    """Another way to a smaller b: owners and renters in separate strata."""
     with deployment.opened() as connection:
         connection.execute("UPDATE invariant_holding SET stratum = stratum + 4 WHERE tenure = 'rent'")
 
@@ -240,7 +240,7 @@ def the_ledger_thrown_away(deployment: Deployment) -> None:
 
 
 def the_ledger_of_another_deployment(deployment: Deployment) -> None:
-    """A ledger that is whole and anchored, but knows nothing of this draw."""
+    """A ledger that is intact and anchored, but does not contain this draw."""
     the_ledger_thrown_away(deployment)
     other = small_deployment(deployment.root / "other", swap_rate="1/4")
     shutil.copytree(deployment.root / "custody", other.root / "custody", dirs_exist_ok=True)
@@ -257,11 +257,11 @@ LEDGER = {"charge_present", *DRAW, "within_cap", "ledger_intact"}
 
 
 @dataclass(frozen=True)
-class Broken:
-    """What somebody alters, and the promises that this breaks: exactly these."""
+class Alteration:
+    """An alteration, and exactly the gates that it makes fail."""
 
     alter: Tampering
-    promises: set[str]
+    gates: set[str]
     says: str = ""
 
 
@@ -305,12 +305,12 @@ def test_what_is_altered_by_hand_breaks_its_promises_and_is_not_published(
 ) -> None:
     deployment = taken_on(escrowed, tmp_path)
     case.alter(deployment)
-    assert deployment.failed_checks() == case.promises
-    refuses_to_publish(deployment, case.promises, case.says)
+    assert deployment.failed_checks() == case.gates
+    refuses_to_publish(deployment, case.gates, case.says)
 
 
 @pytest.mark.parametrize("understate", [invariants_of_a_smaller_stratum, strata_split])
-def test_a_smaller_epsilon_cannot_be_had_by_altering_the_invariants(
+def test_altering_the_invariants_does_not_give_a_smaller_epsilon(
     escrowed: Deployment, understate: Tampering, tmp_path: Path
 ) -> None:
     deployment = taken_on(escrowed, tmp_path)
@@ -326,16 +326,16 @@ def test_a_smaller_epsilon_cannot_be_had_by_altering_the_invariants(
     assert deployment.published() == before
 
 
-def test_every_promise_is_broken_by_one_of_these(escrowed: Deployment) -> None:
-    """Two of the others are broken by a changed declaration, below; `confidentiality` has a module of its own."""
+def test_each_gate_fails_for_some_alteration(escrowed: Deployment) -> None:
+    """A changed declaration makes two others fail, below; `test_confidentiality` tests `confidentiality`."""
     names = {gate.name for gate in all_gates(escrowed.context.method)}
     assert names - {"within_cap", "values_in_domain", "confidentiality"} <= set().union(
-        *(case.promises for case in BROKEN)
+        *(case.gates for case in ALTERATIONS)
     )
     assert escrowed.failed_checks() == set()
 
 
-def test_every_promise_is_a_blocking_check_of_its_stage(escrowed: Deployment) -> None:
+def test_every_gate_is_a_blocking_check_of_its_stage(escrowed: Deployment) -> None:
     graph = escrowed.definitions.resolve_asset_graph()
     for gate in all_gates(escrowed.context.method):
         (key,) = (key for key in graph.asset_check_keys if key.name == gate.name)
@@ -343,40 +343,38 @@ def test_every_promise_is_a_blocking_check_of_its_stage(escrowed: Deployment) ->
         assert graph.get(key).blocking
 
 
-def test_tables_made_anew_from_altered_swapped_data_do_not_pass_either(escrowed: Deployment, tmp_path: Path) -> None:
-    """All margins hold and all products agree: only the ledger and the replay of the draw can tell."""
+def test_tables_made_from_altered_swapped_data_do_not_pass_either(escrowed: Deployment, tmp_path: Path) -> None:
+    """All margins hold and all products agree. Only the ledger and the replay of the draw reveal the alteration."""
     deployment = taken_on(escrowed, tmp_path)
     two_records_exchanged(deployment)
     refuses_to_publish(deployment, DRAW, "", "tables", "publication")
 
 
 @pytest.mark.parametrize(
-    ("alter", "promise"),
+    ("alter", "gate"),
     [
         (two_records_exchanged, "settled"),
         (another_draws_output, "settled"),
         (a_table_in_place_of_the_view, "values_as_drawn"),
     ],
 )
-def test_without_a_replay_altered_swapped_data_are_told_all_the_same(
-    ephemeral: Deployment, alter: Tampering, promise: str, tmp_path: Path
+def test_altered_swapped_data_are_found_even_without_a_replay(
+    ephemeral: Deployment, alter: Tampering, gate: str, tmp_path: Path
 ) -> None:
     deployment = taken_on(ephemeral, tmp_path)
     alter(deployment)
-    assert deployment.failed_checks() == {promise, *PRODUCTS}
-    refuses_to_publish(deployment, {promise}, "", "tables", "publication")
+    assert deployment.failed_checks() == {gate, *PRODUCTS}
+    refuses_to_publish(deployment, {gate}, "", "tables", "publication")
 
 
-def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(
-    ephemeral: Deployment, tmp_path: Path
-) -> None:
+def test_an_ephemeral_key_that_still_exists_stops_the_publication(ephemeral: Deployment, tmp_path: Path) -> None:
     deployment = taken_on(ephemeral, tmp_path)
     deployment.context.custody.draw_key(deployment.ledger[0].draw_id, CustodyMode.EPHEMERAL)
     assert deployment.failed_checks() == {"key_gone"}
     refuses_to_publish(deployment, {"key_gone"}, "")
 
 
-def test_a_domain_made_narrower_afterwards_stops_the_publication(escrowed: Deployment, tmp_path: Path) -> None:
+def test_a_domain_narrowed_afterwards_stops_the_publication(escrowed: Deployment, tmp_path: Path) -> None:
     columns = {**UNITS, "size": UNITS["size"] | {"maximum": 3}}
     deployment = taken_on(
         escrowed, tmp_path, dataset={"units": {"path": str(tmp_path / "units.csv"), "columns": columns}}
@@ -386,7 +384,7 @@ def test_a_domain_made_narrower_afterwards_stops_the_publication(escrowed: Deplo
 
 
 def persons_of_two_kinds_exchanged(deployment: Deployment) -> None:
-    """A person of one kind of household against a person of another: persons in total are as many as before."""
+    """Exchange a person of one kind of household for a person of another. The total number of persons is the same."""
     with deployment.opened() as connection:
         ((one, age, sex), (other, others_age, others_sex)) = connection.execute(
             """
@@ -406,7 +404,7 @@ def in_the_published_persons(deployment: Deployment) -> None:
 
 
 def household_types_renumbered(deployment: Deployment) -> None:
-    """Every household gets the persons of another."""
+    """Give every household the persons of another."""
     with deployment.opened() as connection:
         connection.execute(
             "UPDATE saturated SET household_type = (SELECT max(household_type) FROM saturated) - household_type"
@@ -414,7 +412,7 @@ def household_types_renumbered(deployment: Deployment) -> None:
 
 
 @pytest.mark.parametrize(
-    ("alter", "broken"),
+    ("alter", "failing"),
     [
         (persons_of_two_kinds_exchanged, {"margins_of_the_cef", *TABLES}),
         (in_the_published_persons, TABLES),
@@ -422,12 +420,12 @@ def household_types_renumbered(deployment: Deployment) -> None:
     ],
 )
 def test_persons_belong_to_the_household_they_are_listed_with(
-    with_persons: Deployment, alter: Tampering, broken: set[str], tmp_path: Path
+    with_persons: Deployment, alter: Tampering, failing: set[str], tmp_path: Path
 ) -> None:
     deployment = taken_on(with_persons, tmp_path, persons=True)
     alter(deployment)
-    assert deployment.failed_checks() == broken
-    refuses_to_publish(deployment, broken, "")
+    assert deployment.failed_checks() == failing
+    refuses_to_publish(deployment, failing, "")
 
 
 def test_a_cap_lowered_below_what_is_charged_stops_the_publication(escrowed: Deployment, tmp_path: Path) -> None:
@@ -436,7 +434,7 @@ def test_a_cap_lowered_below_what_is_charged_stops_the_publication(escrowed: Dep
     refuses_to_publish(deployment, {"within_cap"}, "")
 
 
-def test_a_swap_rate_declared_afterwards_is_not_what_was_charged(escrowed: Deployment, tmp_path: Path) -> None:
+def test_a_swap_rate_changed_afterwards_is_not_the_one_charged(escrowed: Deployment, tmp_path: Path) -> None:
     deployment = taken_on(escrowed, tmp_path, swap_rate="1/2")
     assert {"charge_present", "settled"} <= deployment.failed_checks()
     before = deployment.published()
@@ -444,8 +442,8 @@ def test_a_swap_rate_declared_afterwards_is_not_what_was_charged(escrowed: Deplo
     assert deployment.published() == before
 
 
-def test_a_whole_run_puts_right_what_was_altered(escrowed: Deployment, tmp_path: Path) -> None:
-    """The stages are made anew from the source: nothing altered by hand survives them, and nothing is charged."""
+def test_a_whole_run_repairs_what_was_altered(escrowed: Deployment, tmp_path: Path) -> None:
+    """The stages are made again from the source: no alteration survives, and nothing is charged."""
     deployment = taken_on(escrowed, tmp_path)
     for alter in (a_key_twice, two_records_exchanged, a_label_of_another_draw, in_a_product):
         alter(deployment)
@@ -472,7 +470,7 @@ def a_record_lost(table: Contingency) -> Contingency:
 
 
 def swapped_across_strata(table: Contingency) -> Contingency:
-    """Every record gets the swap values of the next record, whatever stratum that is in."""
+    """Give every record the swap values of the next record, whatever its stratum."""
     holding, swapped = np.repeat(table.holding, table.count), np.repeat(table.swap, table.count)
     strata = np.repeat(table.stratum, table.count)
     cells, count = np.unique(np.stack([strata, holding, np.roll(swapped, 20)]), axis=1, return_counts=True)
@@ -480,7 +478,7 @@ def swapped_across_strata(table: Contingency) -> Contingency:
 
 
 def values_dealt_with_repetition(table: Contingency) -> Contingency:
-    """A sampler that draws swap values with replacement: right in expectation, and an invariant is lost."""
+    """A sampler that draws swap values with replacement: right in expectation, but an invariant does not hold."""
     random = np.random.default_rng(1)
     holding, swapped = np.repeat(table.holding, table.count), np.repeat(table.swap, table.count)
     strata = np.repeat(table.stratum, table.count)
@@ -495,7 +493,7 @@ def values_dealt_with_repetition(table: Contingency) -> Contingency:
 def test_a_wrong_mechanism_is_stopped_in_the_run_itself(
     wrong: Callable[[Contingency], Contingency], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The checks of the swapped data block: no table is made of them, and nothing is published."""
+    """The checks of the swapped data are blocking: no table is made from the data, and nothing is published."""
     monkeypatch.setattr(swap, "permute", lambda table, rate, stream: wrong(table))
     deployment = small_deployment(tmp_path)
     result = deployment.run(*TO_PUBLICATION, raise_on_error=False)

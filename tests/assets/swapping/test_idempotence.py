@@ -1,6 +1,6 @@
-"""Making a release again: nothing changed gives the same bytes and no charge, anything changed a draw of its own.
+"""Making a release again: without a change it gives the same bytes and no charge, with a change a new draw.
 
-One release is published once. Every test takes on a copy of its folder, changes one thing, and runs again.
+One release is published once. Every test copies its folder, changes one thing, and runs again.
 """
 
 import random
@@ -26,7 +26,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Published:
-    """A release that was published, and what it left."""
+    """A published release and its results."""
 
     deployment: Deployment
     files: dict[str, bytes]
@@ -126,7 +126,7 @@ def moved_person() -> tuple[Rows, Rows]:
 
 
 def two_units_exchange_what_is_swapped() -> tuple[Rows, Rows]:
-    """In one stratum: both margins, and so every invariant, stay as they are; only the joint table changes."""
+    """In one stratum: both margins, and so every invariant, stay the same. Only the joint table changes."""
     units = [dict(unit) for unit in UNITS]
     one, other = next(
         (one, other)
@@ -145,7 +145,7 @@ def a_unit_more() -> tuple[Rows, Rows]:
 @pytest.mark.parametrize(
     "change", [changed_unit, changed_person, moved_person, two_units_exchange_what_is_swapped, a_unit_more]
 )
-def test_one_record_changed_is_a_draw_and_a_charge_of_its_own(escrowed: Published, change: Any, tmp_path: Path) -> None:
+def test_one_changed_record_is_a_new_draw_and_a_new_charge(escrowed: Published, change: Any, tmp_path: Path) -> None:
     again = escrowed.taken_on(tmp_path, *change())
     again.run(*TO_DRAW)
     before, (reserved, settled) = again.ledger[:-2], again.ledger[-2:]
@@ -158,7 +158,7 @@ def test_one_record_changed_is_a_draw_and_a_charge_of_its_own(escrowed: Publishe
 
 
 def test_the_same_noise_never_serves_two_versions_of_the_records(escrowed: Published, tmp_path: Path) -> None:
-    """Were the stream the same for both, the difference of two publications would be the change itself."""
+    """If the stream were the same for both, the difference of two publications would be the change itself."""
     again = escrowed.taken_on(tmp_path, *two_units_exchange_what_is_swapped())
     with escrowed.deployment.opened() as connection:
         before = set(connection.execute("FROM swapped_cells").fetchall())
@@ -201,7 +201,9 @@ def test_another_product_costs_nothing_and_draws_nothing(escrowed: Published, tm
     ],
     ids=["words", "cap"],
 )
-def test_what_no_output_depends_on_makes_no_draw(escrowed: Published, changes: Any, tmp_path: Path) -> None:
+def test_a_change_without_effect_on_outputs_makes_no_new_draw(
+    escrowed: Published, changes: Any, tmp_path: Path
+) -> None:
     again = escrowed.taken_on(tmp_path, **changes)
     again.run(*TO_CHARGE)
     assert again.ledger == escrowed.ledger
@@ -220,7 +222,7 @@ def test_what_no_output_depends_on_makes_no_draw(escrowed: Published, changes: A
     ],
     ids=str,
 )
-def test_another_parameter_is_a_draw_and_a_charge_of_its_own(escrowed: Published, changes: Any, tmp_path: Path) -> None:
+def test_another_parameter_is_a_new_draw_and_a_new_charge(escrowed: Published, changes: Any, tmp_path: Path) -> None:
     again = escrowed.taken_on(tmp_path, **changes)
     again.run(*TO_CHARGE)
     assert [entry.kind for entry in again.ledger] == ["reserve", "settle", "reserve"]
@@ -228,14 +230,14 @@ def test_another_parameter_is_a_draw_and_a_charge_of_its_own(escrowed: Published
     assert again.ledger[2].commitment != again.ledger[0].commitment
 
 
-def test_a_swap_rate_written_otherwise_is_the_same_swap_rate(escrowed: Published, tmp_path: Path) -> None:
+def test_a_swap_rate_written_differently_is_the_same_swap_rate(escrowed: Published, tmp_path: Path) -> None:
     again = escrowed.taken_on(tmp_path, swap_rate="2/6")
     again.run(*TO_CHARGE)
     assert again.ledger == escrowed.ledger
 
 
 def test_another_master_key_is_another_draw(escrowed: Published, tmp_path: Path) -> None:
-    """Draw ids and keys follow from the custody: who has the records and the code alone can foretell neither."""
+    """Draw ids and keys depend on the custody. The records and the code alone predict neither."""
     other = small_deployment(tmp_path, units=UNITS, persons=PERSONS)
     other.run(*TO_DRAW)
     assert other.ledger[0].draw_id != escrowed.ledger[0].draw_id
@@ -243,7 +245,7 @@ def test_another_master_key_is_another_draw(escrowed: Published, tmp_path: Path)
     assert other.ledger[1].output_version != escrowed.ledger[1].output_version
 
 
-def test_an_ephemeral_key_is_kept_nowhere_once_the_draw_is_settled(ephemeral: Published) -> None:
+def test_no_ephemeral_key_exists_once_the_draw_is_settled(ephemeral: Published) -> None:
     keys = list(ephemeral.deployment.root.glob("custody/ephemeral/*"))
     assert keys == []
     with pytest.raises(Exception, match="cannot be replayed"):

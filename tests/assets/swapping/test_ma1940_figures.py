@@ -1,6 +1,6 @@
 """The published figures of 1940 Massachusetts, from the built-in source through the mechanism.
 
-Source: Bailie, Gong and Meng, Table 1. The published swapped column is one draw; its expectation is compared.
+Source: Bailie, Gong and Meng, Table 1. The published swapped column is one draw; the tests compare expectations.
 """
 
 import math
@@ -27,7 +27,7 @@ from resources.warehouse import Session, Warehouse
 ROOT = Path(__file__).resolve().parents[3]
 DRAWS = 20
 PUBLISHED = {"Barnstable": (7_461, 11_286, 5_907), "Suffolk": (49_656, 226_209, 67_357)}
-"""By county: owned, all dwellings, and owned in the published draw at p = 1/2."""
+"""By county: owned dwellings, all dwellings, and owned dwellings in the published draw at p = 1/2."""
 OWNED, TOTAL = 435_805, 1_144_424
 
 
@@ -64,7 +64,7 @@ def draws(tmp_path_factory: pytest.TempPathFactory) -> list[Counter[str]]:
 
 
 def expected(county: str) -> float:
-    """Half the dwellings keep their county; the other half's places are filled as the state is."""
+    """Half of the dwellings keep their county. The places of the other half are filled like the state as a whole."""
     owned, dwellings, _ = PUBLISHED[county]
     return owned / 2 + dwellings / 2 * OWNED / TOTAL
 
@@ -75,7 +75,7 @@ def test_the_source_has_the_published_owned_dwellings(draws: list[Counter[str]])
         assert draws[0][county] == owned
 
 
-def test_the_expectations_are_those_stated() -> None:
+def test_the_expectations_match_the_stated_ones() -> None:
     assert round(expected("Barnstable"), -1) == 5_880
     assert round(expected("Suffolk"), -2) == 67_900
 
@@ -84,8 +84,8 @@ def test_the_expectations_are_those_stated() -> None:
 def test_draws_at_one_half_scatter_about_the_expectation(draws: list[Counter[str]], county: str) -> None:
     """The mean of 20 draws, within five standard errors (false alarm below 1e-6 a county, fixed keys).
 
-    A selected dwelling's place is filled by one of the state, so the count's variance is below a quarter of the
-    county's dwellings. A mechanism that moved 45% or 55% of the dwellings would be off by far more.
+    A dwelling from anywhere in the state fills the place of each selected dwelling, so the count's variance is below a
+    quarter of the county's dwellings. A mechanism that moved 45% or 55% of the dwellings would differ by far more.
     """
     _, dwellings, published = PUBLISHED[county]
     error = math.sqrt(dwellings / 4 / DRAWS)

@@ -1,7 +1,7 @@
-"""Runs that are killed, and runs at the same time, in real processes.
+"""Killed runs and simultaneous runs, in real processes.
 
 A run is killed (SIGKILL) at each of several points from its charge to its publication, and started again. Two
-releases of one dataset run at once under a cap that has room for one.
+releases of one dataset run at once under a cap that admits one.
 """
 
 import json
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.deep
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What was found for each custody and point; both custodies at once, on two cores."""
+    """What was found for each custody and point. Both custodies run at once, on two cores."""
     processes = {mode: start("kill", tmp_path_factory.mktemp(mode), mode) for mode in ("escrowed", "ephemeral")}
     return {mode: answer(process) for mode, process in processes.items()}
 
@@ -62,7 +62,7 @@ def test_a_killed_run_leaves_no_charge_or_one_that_counts(killed: dict[str, Any]
 
 
 @at_every_point
-def test_started_again_it_is_charged_once_and_settled_once(killed: dict[str, Any], custody: str, point: str) -> None:
+def test_a_restarted_run_is_charged_once_and_settled_once(killed: dict[str, Any], custody: str, point: str) -> None:
     case = killed[custody][point]
     healed = case["healed"]
     assert healed["ended"] == 0, "every stage and every check passed"
@@ -73,8 +73,8 @@ def test_started_again_it_is_charged_once_and_settled_once(killed: dict[str, Any
 
 
 @at_every_point
-def test_what_it_was_charged_for_is_what_it_drew(killed: dict[str, Any], custody: str, point: str) -> None:
-    """The commitment is never changed, and binds the one key there was when the run was killed."""
+def test_a_restarted_run_keeps_the_charged_commitment(killed: dict[str, Any], custody: str, point: str) -> None:
+    """The commitment never changes, and it binds the key that existed when the run was killed."""
     case = killed[custody][point]
     committed = set(case["healed"]["commitments"])
     assert len(committed) == 1
@@ -84,7 +84,7 @@ def test_what_it_was_charged_for_is_what_it_drew(killed: dict[str, Any], custody
 
 
 @pytest.mark.parametrize("point", points("escrowed"))
-def test_escrowed_it_publishes_what_it_would_have_published_undisturbed(killed: dict[str, Any], point: str) -> None:
+def test_under_escrow_a_killed_run_publishes_the_same_as_an_undisturbed_one(killed: dict[str, Any], point: str) -> None:
     """The twin run had the same custody folder and the same (stopped) clock."""
     twin = killed["escrowed"]["undisturbed"]
     assert twin["healed"]["ended"] == 0
@@ -93,14 +93,14 @@ def test_escrowed_it_publishes_what_it_would_have_published_undisturbed(killed: 
 
 
 @at_every_point
-def test_nothing_is_published_before_it_is_whole(killed: dict[str, Any], custody: str, point: str) -> None:
+def test_nothing_is_published_before_it_is_complete(killed: dict[str, Any], custody: str, point: str) -> None:
     published = "counties" in killed[custody][point]["left"]["beside"]
     assert published == (point == "once the publication is in place")
     if published:
         assert killed[custody][point]["left"]["files"] == killed[custody][point]["healed"]["files"]
 
 
-def test_of_two_releases_at_once_the_cap_admits_one(tmp_path: Path) -> None:
+def test_the_cap_admits_one_of_two_simultaneous_releases(tmp_path: Path) -> None:
     small_deployment(tmp_path).run("cef")
     processes = [start("run", tmp_path, name) for name in ("one", "other")]
     for process in processes:

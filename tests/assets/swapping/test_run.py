@@ -1,7 +1,7 @@
-"""A whole release, from source files to publication, against arithmetic of its own on the same source files.
+"""A whole release, from source files to publication, compared with independent arithmetic on the same source files.
 
-What is expected is counted here in plain Python from the rows that the source was written from, and from the
-published CSV files; none of the project's SQL takes part.
+Plain Python counts the expected values from the rows of the source files and from the published CSV files. None of the
+project's SQL is used.
 """
 
 import csv
@@ -34,17 +34,17 @@ from tests.deployments import (
 )
 
 FIRST_KEY, STEP = 941_700_000_003, 8_191
-"""Keys that no count and no code could be mistaken for."""
+"""Keys that cannot be mistaken for a count or a code."""
 
 Row = dict[str, str | None]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A published release and the records it was made from.
+    """A published release and the records from which it was made.
 
     Attributes:
-        records: the swapped records as the source has them, values as text; `persons` lists their persons.
+        records: the swapped records as in the source, with values as text; `persons` lists their persons.
         keys: all keys in the source.
         match, swap: as declared.
         products: as declared.
@@ -83,7 +83,7 @@ def variables_only(row: Mapping[str, Any], without: Sequence[str] = ("serial", "
 
 
 def case(root: Path, rows: list[dict[str, Any]], **declared: Any) -> Case:
-    """Publish a release on these households, with the persons they have if there are any."""
+    """Publish a release on these households, with their persons if there are any."""
     persons = declared.get("persons") or []
     deployment = small_deployment(root, units=rows, **declared)
     deployment.run(*TO_PUBLICATION)
@@ -116,7 +116,7 @@ def units_only(root: Path) -> Case:
 
 def persons_following(root: Path) -> Case:
     rows = keyed(households(60))
-    # Two households with the same persons, listed in another order, and one without any.
+    # Two households with the same persons, listed in a different order, and one household without persons.
     persons = [person for person in members(rows) if person["household"] != rows[5]["serial"]]
     twins = [{"household": rows[key]["serial"], "age": age, "sex": "f"} for key, age in ((8, 7), (8, 70), (16, 70))]
     persons = [person for person in persons if person["household"] not in {row["household"] for row in twins}]
@@ -297,7 +297,7 @@ def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def rows_of(deployment: Deployment, name: str) -> list[tuple[Row, int]]:
-    """The rows of a published CSV file with their counts; which text stands for a missing value, it says itself."""
+    """The rows of a published CSV file with their counts. The data package says which text marks a missing value."""
     files = deployment.published()
     package = json.loads(files["datapackage.json"])
     (resource,) = (resource for resource in package["resources"] if resource["path"] == f"{name}.csv")
@@ -313,7 +313,7 @@ def rows_of(deployment: Deployment, name: str) -> list[tuple[Row, int]]:
 
 
 def swapped_records(of: Case) -> Counter[tuple[Any, ...]]:
-    """The published saturated table as a multiset of records, written as the source's are."""
+    """The published saturated table as a multiset of records, in the form of the source's."""
     persons: dict[str | None, list[tuple[str | None, ...]]] = {}
     if "saturated_persons.csv" in of.deployment.published():
         for row, number in rows_of(of.deployment, "saturated_persons"):
@@ -341,7 +341,7 @@ def source_records(of: Case) -> Counter[tuple[Any, ...]]:
 
 
 def test_counts_by_the_holding_variables_are_those_of_the_source(published: Case) -> None:
-    """With persons who follow their unit, all they are is held too: no unit gets the persons of another."""
+    """If persons follow their unit, their characteristics are held too: no unit gets the persons of another."""
     swapped, source = swapped_records(published), source_records(published)
     assert margin(published, swapped, published.holding) == margin(published, source, published.holding)
 
@@ -352,7 +352,7 @@ def test_counts_by_match_and_swap_variables_are_those_of_the_source(published: C
     assert margin(published, swapped, names) == margin(published, source, names)
 
 
-def test_no_record_is_lost_and_none_is_added(published: Case) -> None:
+def test_no_record_is_lost_or_added(published: Case) -> None:
     assert sum(swapped_records(published).values()) == len(published.records)
 
 
@@ -360,15 +360,15 @@ def test_the_swapped_data_are_not_the_source(published: Case) -> None:
     assert swapped_records(published) != source_records(published)
 
 
-def test_a_record_alone_in_its_stratum_stays_as_it_was(published: Case) -> None:
+def test_a_record_alone_in_its_stratum_does_not_change(published: Case) -> None:
     swapped = swapped_records(published)
     strata = Counter(tuple(record[name] for name in published.match) for record in published.records)
     alone = [record for record in published.records if strata[tuple(record[name] for name in published.match)] == 1]
     assert all(swapped[tuple(record.values())] == 1 for record in alone)
 
 
-def test_only_records_of_one_stratum_change_places(published: Case) -> None:
-    """What is held fixes a record's stratum, so in each stratum the swap values are dealt anew, and none come in."""
+def test_only_records_of_the_same_stratum_are_swapped(published: Case) -> None:
+    """The held values determine a record's stratum, so each stratum keeps its own swap values."""
     swapped, source = swapped_records(published), source_records(published)
     names = [*published.match, *published.swap]
     for stratum in margin(published, source, published.match):
@@ -381,7 +381,7 @@ def test_only_records_of_one_stratum_change_places(published: Case) -> None:
 
 
 def tabulated(of: Case, product: Mapping[str, Any]) -> dict[tuple[str | None, ...], int]:
-    """A product as its declaration reads, counted from the published saturated table."""
+    """A product as declared, counted from the published saturated table."""
     columns = [*product.get("geography", []), *product.get("dimensions", [])]
     names = list(of.records[0])
     person_names = list(of.deployment.release.person_variables)
@@ -408,7 +408,7 @@ def tabulated(of: Case, product: Mapping[str, Any]) -> dict[tuple[str | None, ..
     return table
 
 
-def test_every_product_is_what_the_saturated_table_says_with_its_totals_and_empty_cells(published: Case) -> None:
+def test_every_product_follows_from_the_saturated_table_with_totals_and_empty_cells(published: Case) -> None:
     for product in published.products:
         rows = rows_of(published.deployment, product["name"])
         listed = {tuple(row.values()): count for row, count in rows}
@@ -423,7 +423,7 @@ def test_csv_and_parquet_hold_the_same_rows(published: Case) -> None:
         assert rows == listed
 
 
-def test_the_products_and_the_saturated_table_are_all_that_is_published(published: Case) -> None:
+def test_only_the_products_and_the_saturated_table_are_published(published: Case) -> None:
     names = [product["name"] for product in published.products] + ["saturated"]
     names += ["saturated_persons"] if published.deployment.release.has_persons_following else []
     files = {f"{name}.{ending}" for name in names for ending in ("csv", "parquet")}
@@ -445,7 +445,7 @@ def test_epsilon_is_theorem_1_for_the_largest_stratum_with_distinct_records(publ
 
 
 def test_no_key_of_a_record_leaves_the_confidential_zone(published: Case) -> None:
-    """Neither as text in a published file, nor as a value in Parquet, nor in any table of the public zone."""
+    """Not as text in a published file, not as a value in Parquet, and not in any table of the public zone."""
     shown = [content.decode("utf-8", "replace") for content in published.deployment.published().values()]
     shown += [pd.read_parquet(path).to_csv() for path in published.deployment.release.folder.glob("*.parquet")]
     with published.deployment.opened() as connection:
@@ -455,21 +455,21 @@ def test_no_key_of_a_record_leaves_the_confidential_zone(published: Case) -> Non
     assert not published.keys & set(re.findall(r"\d+", "\n".join(shown)))
 
 
-def test_an_ephemeral_key_is_gone_once_its_draw_is_settled(published: Case) -> None:
+def test_an_ephemeral_key_is_deleted_once_its_draw_is_settled(published: Case) -> None:
     assert list(published.deployment.root.glob("custody/ephemeral/*")) == []
 
 
-def test_one_reservation_and_one_settlement_is_the_whole_ledger(published: Case) -> None:
+def test_the_ledger_holds_one_reservation_and_one_settlement(published: Case) -> None:
     assert [entry.kind for entry in published.deployment.ledger] == ["reserve", "settle"]
     assert published.deployment.context.ledger.verify() == ()
 
 
-def test_swapping_moves_about_as_many_records_as_the_rate_says(tmp_path: Path) -> None:
+def test_swapping_moves_about_as_many_records_as_the_swap_rate_implies(tmp_path: Path) -> None:
     """At p = 1/2 in one stratum of 3,000 records with as many swap values, each record moves with probability 1/2.
 
-    The number that moved is binomial, but for draws of exactly one record, which are drawn anew: outside 1500 ± 140
-    (five standard deviations, 27.4 each) in one of 3 million draws. A program that swapped at 1/3, or moved no
-    more than a pair, fails by 13 standard deviations and more.
+    The number that moved is binomial, except that draws of exactly one record are repeated. It is outside 1500 ± 140
+    (five standard deviations of 27.4 each) in one of 3 million draws. A program that swapped at 1/3, or moved at most
+    one pair, fails by 13 standard deviations or more.
     """
     rows = [
         {
