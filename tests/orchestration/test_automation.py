@@ -21,7 +21,7 @@ from tests.deployments import Deployment, deploy, households, members, small_dat
 
 @pytest.fixture
 def release(tmp_path: Path) -> SwappingRelease:
-    """A release of households with persons, whose two source files are there."""
+    """A release of households with persons, whose two source files exist."""
     write_csv(tmp_path / "units.csv", households(20))
     write_csv(tmp_path / "persons.csv", members(households(20)))
     dataset = small_dataset(tmp_path, with_persons=True)
@@ -29,7 +29,7 @@ def release(tmp_path: Path) -> SwappingRelease:
 
 
 class Watch:
-    """The sensor and its cursor, looked at by hand."""
+    """The sensor and its cursor, evaluated by hand."""
 
     def __init__(self, release: SwappingRelease, root: Path) -> None:
         self.sensor = source_sensor(release, root)
@@ -56,20 +56,18 @@ def watch(release: SwappingRelease, tmp_path: Path) -> Watch:
 
 
 def alter(path: Path, at: int, text: str = "\n") -> None:
-    """Change a file at a time of one's choosing, in seconds."""
+    """Change a file at a chosen time, in seconds."""
     with path.open("a") as file:
         file.write(text)
     os.utime(path, (at, at))
 
 
-def test_the_first_look_only_remembers(watch: Watch) -> None:
+def test_the_first_tick_launches_nothing(watch: Watch) -> None:
     assert [watch.look() for _ in range(3)] == [[], [], []]
 
 
 @pytest.mark.parametrize("name", ["units.csv", "persons.csv"])
-def test_a_changed_file_launches_once_after_it_stayed_the_same_for_a_tick(
-    watch: Watch, name: str, tmp_path: Path
-) -> None:
+def test_a_changed_file_launches_once_after_a_tick_without_change(watch: Watch, name: str, tmp_path: Path) -> None:
     watch.look()
     alter(tmp_path / name, at=2_000_000_000)
     assert watch.look() == [], "it may still be changing"
@@ -105,7 +103,7 @@ def test_a_change_of_size_at_the_same_time_launches(watch: Watch, tmp_path: Path
     assert len(watch.look()) == 1
 
 
-def test_a_change_taken_back_before_it_came_to_rest_launches_nothing(watch: Watch, tmp_path: Path) -> None:
+def test_a_change_reverted_before_the_next_tick_launches_nothing(watch: Watch, tmp_path: Path) -> None:
     path = tmp_path / "units.csv"
     before, text = path.stat(), path.read_bytes()
     watch.look()
@@ -116,7 +114,7 @@ def test_a_change_taken_back_before_it_came_to_rest_launches_nothing(watch: Watc
     assert [watch.look() for _ in range(3)] == [[], [], []]
 
 
-def test_every_change_is_a_run_of_its_own(watch: Watch, tmp_path: Path) -> None:
+def test_every_change_is_a_new_run(watch: Watch, tmp_path: Path) -> None:
     watch.look()
     keys = []
     for change in range(5):
@@ -126,8 +124,8 @@ def test_every_change_is_a_run_of_its_own(watch: Watch, tmp_path: Path) -> None:
     assert len(set(keys)) == 5
 
 
-def test_a_source_put_back_to_an_earlier_state_is_launched_again(watch: Watch, tmp_path: Path) -> None:
-    """Dagster runs a run key once and never again, so the same state must not ask under the same key twice."""
+def test_a_source_restored_to_an_earlier_state_launches_again(watch: Watch, tmp_path: Path) -> None:
+    """Dagster runs each run key only once, so the same state must not be requested under the same key twice."""
     path = tmp_path / "units.csv"
     watch.look()
     keys = []
@@ -141,8 +139,8 @@ def test_a_source_put_back_to_an_earlier_state_is_launched_again(watch: Watch, t
     assert len(set(keys)) == 3
 
 
-def test_a_missing_file_is_waited_for(watch: Watch, tmp_path: Path) -> None:
-    """Neither its absence nor its return as it was launches anything; its return as another file does."""
+def test_the_sensor_waits_for_a_missing_file(watch: Watch, tmp_path: Path) -> None:
+    """Neither its absence nor its unchanged return launches a run. Its return with other content does."""
     path, aside = tmp_path / "persons.csv", tmp_path / "aside.csv"
     watch.look()
     remembered = watch.cursor
@@ -162,7 +160,7 @@ def test_a_missing_file_is_waited_for(watch: Watch, tmp_path: Path) -> None:
     assert len(watch.look()) == 1
 
 
-def test_the_cursor_goes_on_over_a_restart(watch: Watch, release: SwappingRelease, tmp_path: Path) -> None:
+def test_the_cursor_survives_a_restart(watch: Watch, release: SwappingRelease, tmp_path: Path) -> None:
     watch.look()
     alter(tmp_path / "units.csv", at=2_000_000_000)
     watch.look()
@@ -171,8 +169,8 @@ def test_the_cursor_goes_on_over_a_restart(watch: Watch, release: SwappingReleas
     assert len(again.look()) == 1
 
 
-def test_cursor_and_run_key_say_nothing_of_size_or_time(watch: Watch, tmp_path: Path) -> None:
-    """Neither in clear nor under a hash that can be tried: size and time of a file of microdata say how it changed."""
+def test_cursor_and_run_key_reveal_neither_size_nor_time(watch: Watch, tmp_path: Path) -> None:
+    """Neither in plain text nor as a guessable hash: the size and time of a microdata file reveal how it changed."""
     states: list[list[tuple[str, int, int]]] = []
     for look in range(6):
         alter(tmp_path / "units.csv", at=1_900_000_000 + look // 2, text="\n" if look % 2 == 0 else "")

@@ -43,7 +43,7 @@ states: ["01", "72"]
 
 
 def complaints(component: type[Dataset], attributes: Any) -> list[str]:
-    """What `dg check yaml` says: it holds the attributes to the JSON schema of the component."""
+    """The messages of `dg check yaml`, which validates the attributes against the JSON schema of the component."""
     model = component.get_model_cls()
     assert model is not None
     validator = Draft202012Validator(model.model_json_schema())
@@ -91,7 +91,7 @@ def test_the_check_of_yaml_names_the_field_and_the_rule(
     assert complaint in found[0]
 
 
-def test_the_declarations_mean_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_declarations_have_the_stated_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CENSUS_FOLDER", "/elsewhere")
     untyped = CensusDataset.resolve_from_yaml(FILES).declaration
     read = CensusDataset.resolve_from_yaml(TYPED_FILES).declaration
@@ -114,8 +114,8 @@ def test_the_declarations_mean_what_they_say(monkeypatch: pytest.MonkeyPatch) ->
     assert set(here.codes) == set(made_up.population.states) < set(anywhere.codes)
 
 
-def test_a_release_of_a_state_that_the_dataset_does_not_have_is_refused(tmp_path: Path) -> None:
-    """It would be charged, and published as pure noise."""
+def test_a_release_of_a_state_outside_the_dataset_is_refused(tmp_path: Path) -> None:
+    """Such a state would be charged and published as pure noise."""
     dataset = SyntheticCensus.resolve_from_yaml(MADE_UP).declaration
     declaration = PHSafeDeclaration(name="s_dhc", dataset="made_up", title="S-DHC", states=["01", "06"])
     with pytest.raises(DeclarationError, match=r"release made_up/s_dhc: states: 06 is no state of made_up"):
@@ -130,7 +130,7 @@ def test_a_rule_between_fields_is_refused_on_loading() -> None:
 def test_both_components_become_the_same_cef_and_releases_find_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One census read from its files and the same made up, with a release by swapping on each."""
+    """One census read from its files and the same census generated, each with a release by swapping."""
     monkeypatch.setenv("CENSUS_FOLDER", str(tmp_path))
     write_sample(tmp_path, SyntheticPopulation(seed=2020, households=400, states=["01", "72"]))
     release = {

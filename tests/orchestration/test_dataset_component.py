@@ -1,4 +1,4 @@
-"""A dataset in YAML: what `dg check yaml` refuses, what loading refuses, and what becomes of the rest."""
+"""A dataset in YAML: what `dg check yaml` refuses, what loading refuses, and what a valid declaration becomes."""
 
 import re
 from collections.abc import Callable
@@ -45,7 +45,7 @@ units:
 
 
 def complaints(attributes: Any) -> list[str]:
-    """What `dg check yaml` says: it holds the attributes to the JSON schema of the component."""
+    """The messages of `dg check yaml`, which validates the attributes against the JSON schema of the component."""
     model = Dataset.get_model_cls()
     assert model is not None
     validator = Draft202012Validator(model.model_json_schema())
@@ -63,7 +63,7 @@ def test_the_datasets_of_this_deployment_pass_the_check_of_yaml() -> None:
     assert [complaint for document in documents for complaint in complaints(document["attributes"])] == []
 
 
-def test_a_sound_declaration_means_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_valid_declaration_has_the_stated_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOWN_FOLDER", "/elsewhere")
     assert complaints(safe_load_yaml(TOWN)) == []
     declaration = Dataset.resolve_from_yaml(TOWN).declaration

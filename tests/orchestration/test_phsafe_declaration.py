@@ -1,4 +1,4 @@
-"""An S-DHC release in YAML: what it means, what `dg check yaml` refuses, and what is refused when it is loaded."""
+"""An S-DHC release in YAML: what it means, what `dg check yaml` refuses, and what loading refuses."""
 
 from copy import deepcopy
 from fractions import Fraction
@@ -52,7 +52,7 @@ VALIDATOR = Draft202012Validator(PHSafeDeclaration.model_json_schema())
 
 
 def declared(**changes: Any) -> dict[str, Any]:
-    """The shortest declaration with changes."""
+    """The shortest declaration, with changes."""
     return deepcopy(yaml.safe_load(SHORTEST)) | changes
 
 
@@ -66,7 +66,7 @@ def test_a_declaration_of_four_lines_is_production_in_zcdp_with_all_products() -
     assert (declaration.private, declaration.watch_source, declaration.schedule) == (True, False, None)
 
 
-def test_noise_pure_takes_the_same_margins_with_epsilon() -> None:
+def test_pure_noise_has_the_same_margins_with_epsilon() -> None:
     pure = PHSafeDeclaration.model_validate(declared(noise="pure"))
     assert phsafe_design(pure) == production(("25", "44"), Noise.LAPLACE)
     given = declared(noise="pure", runs={"PH2": {"truncation": 4, "budget": {"state_*": 1.5}}})
@@ -81,7 +81,7 @@ def test_puerto_rico_alone_has_no_level_of_the_nation() -> None:
     assert not design.nation
 
 
-def test_budgets_and_margins_of_own_runs_are_taken_exactly_as_they_are_written() -> None:
+def test_declared_budgets_and_margins_are_used_exactly_as_written() -> None:
     declaration = PHSafeDeclaration.model_validate(yaml.safe_load(OWN))
     design = phsafe_design(declaration)
     assert design.states == ("25", "44")
@@ -111,7 +111,7 @@ def test_budgets_and_margins_of_own_runs_are_taken_exactly_as_they_are_written()
         SHORTEST + 'runs: {PH2: {truncation: 1, budget: {state_*: "0.5"}, moe: {nation_*: "33/2"}}}',
     ],
 )
-def test_what_may_be_declared_passes_the_schema_and_the_declaration_alike(text: str) -> None:
+def test_valid_declarations_pass_both_the_schema_and_the_model(text: str) -> None:
     given = yaml.safe_load(text)
     assert list(VALIDATOR.iter_errors(given)) == []
     assert phsafe_design(PHSafeDeclaration.model_validate(given)).released
@@ -142,7 +142,7 @@ def test_what_may_be_declared_passes_the_schema_and_the_declaration_alike(text: 
         ({"budget": 3}, "budget", "not permitted"),
     ],
 )
-def test_what_may_not_be_declared_is_refused_by_the_schema_and_by_the_declaration_with_its_field(
+def test_invalid_declarations_are_refused_by_schema_and_model_naming_the_field(
     changes: dict[str, Any], field: str, message: str
 ) -> None:
     given = declared(**changes)
@@ -161,7 +161,7 @@ def test_what_may_not_be_declared_is_refused_by_the_schema_and_by_the_declaratio
         ({"products": ["PH1", "PH2", "PH1"]}, "PH1: a product is declared once"),
     ],
 )
-def test_what_the_schema_cannot_say_is_refused_by_the_declaration(changes: dict[str, Any], message: str) -> None:
+def test_what_the_schema_cannot_express_is_refused_by_the_model(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         PHSafeDeclaration.model_validate(declared(**changes))
 
@@ -195,6 +195,6 @@ SOME = {"state_*": "1/10"}
         ),
     ],
 )
-def test_a_design_that_cannot_be_is_refused_with_release_field_and_rule(changes: dict[str, Any], message: str) -> None:
+def test_an_impossible_design_is_refused_naming_release_field_and_rule(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(DeclarationError, match=f"^release made_up/sdhc: {message}"):
         phsafe_design(PHSafeDeclaration.model_validate(declared(**changes)))

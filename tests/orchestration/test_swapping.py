@@ -1,7 +1,7 @@
-"""A swapping release in YAML: what is refused, by whom and in which words, and a user's own release from two files.
+"""A swapping release in YAML: what is refused and with which message, and a user's own release from two files.
 
-`dg check yaml` holds a file to the component's JSON schema; what the schema cannot say is refused when the
-deployment is loaded. Either way there is one error, and it names the field and the rule.
+`dg check yaml` validates a file against the component's JSON schema. Loading the deployment refuses what the schema
+cannot express. Either way there is one error, which names the field and the rule.
 """
 
 import json
@@ -52,7 +52,7 @@ Change = Callable[[dict[str, Any], dict[str, Any]], None]
 
 
 def complaints(attributes: dict[str, Any]) -> list[str]:
-    """What `dg check yaml` says: it holds the attributes to the JSON schema of the component."""
+    """The messages of `dg check yaml`, which validates the attributes against the JSON schema of the component."""
     model = PermutationSwapping.get_model_cls()
     assert model is not None
     validator = Draft202012Validator(model.model_json_schema())
@@ -60,7 +60,7 @@ def complaints(attributes: dict[str, Any]) -> list[str]:
 
 
 def loaded(release: dict[str, Any], dataset: dict[str, Any]) -> SwappingRelease:
-    """The release as loading the deployment makes it, from YAML."""
+    """The release that loading the deployment makes from YAML."""
     component = PermutationSwapping.resolve_from_yaml(yaml.safe_dump(release, sort_keys=False))
     declared = DatasetDeclaration.model_validate(dataset)
     return build_release(component.declaration, declared, Path("published"))
@@ -119,7 +119,7 @@ def changed(change: Change) -> tuple[dict[str, Any], dict[str, Any]]:
     return release, dataset
 
 
-def test_a_sound_declaration_means_what_it_says() -> None:
+def test_a_valid_declaration_has_the_stated_meaning() -> None:
     assert complaints(RELEASE) == []
     release = loaded(RELEASE, DATASET)
     design = release.design
@@ -144,8 +144,8 @@ def test_a_sound_declaration_means_what_it_says() -> None:
         ("999999999/1000000000", Fraction(999999999, 10**9)),
     ],
 )
-def test_a_swap_rate_is_the_fraction_it_was_written_as(written: str | float, rate: Fraction) -> None:
-    """Never the float next to it: 0.1 is one tenth."""
+def test_a_swap_rate_is_exactly_the_written_fraction(written: str | float, rate: Fraction) -> None:
+    """It is never the nearest float: 0.1 is one tenth."""
     release, dataset = changed(to("swap_rate", value=written))
     assert complaints(release) == []
     assert loaded(release, dataset).design.swap_rate == rate
@@ -277,7 +277,7 @@ WHEN_LOADED: list[tuple[Change, str]] = [
 
 
 @pytest.mark.parametrize(("change", "error"), WHEN_LOADED, ids=[error for _, error in WHEN_LOADED])
-def test_what_the_schema_cannot_say_is_refused_on_loading(change: Change, error: str) -> None:
+def test_what_the_schema_cannot_express_is_refused_on_loading(change: Change, error: str) -> None:
     release, dataset = changed(change)
     with pytest.raises((ValidationError, DeclarationError)) as refusal:
         loaded(release, dataset)
@@ -294,14 +294,14 @@ def test_a_totals_column_may_hold_total_where_no_total_is_given() -> None:
     assert loaded(release, dataset).products[0].totals == ["county"]
 
 
-def test_the_model_refuses_what_no_yaml_could_hold() -> None:
+def test_the_model_refuses_values_that_yaml_cannot_express() -> None:
     for rate in (float("nan"), float("inf"), Fraction(0), Fraction(1), Fraction(-1, 2), b"1/2", object()):
         with pytest.raises(ValidationError) as refusal:
             SwappingDeclaration.model_validate(RELEASE | {"swap_rate": rate})
         assert refusal.value.error_count() == 1
 
 
-# The same through files: a copy of the project with a user's own folders under defs/.
+# The same with files: a copy of the project with a user's own folders under defs/.
 
 
 def dg_command(project: Path, *arguments: str) -> tuple[int, str]:
@@ -335,7 +335,7 @@ def declare(project: Path, folder: str, component: str, attributes: dict[str, An
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project that a user added a dataset and a release to."""
+    """A copy of the project to which a user added a dataset and a release."""
     folder = tmp_path_factory.mktemp("project")
     for name in ("orchestration", "assets", "resources", "mechanisms", "sql"):
         shutil.copytree(ROOT / name, folder / name)

@@ -1,4 +1,4 @@
-"""A redistricting release in YAML: what it means, what `dg check yaml` refuses, and what loading it refuses."""
+"""A redistricting release in YAML: what it means, what `dg check yaml` refuses, and what loading refuses."""
 
 from copy import deepcopy
 from fractions import Fraction
@@ -57,7 +57,7 @@ VALIDATOR = Draft202012Validator(TopDownDeclaration.model_json_schema())
 
 
 def declared(**changes: Any) -> dict[str, Any]:
-    """The shortest declaration with changes."""
+    """The shortest declaration, with changes."""
     return deepcopy(yaml.safe_load(SHORTEST)) | changes
 
 
@@ -72,7 +72,7 @@ def test_a_declaration_of_three_lines_is_the_2020_census() -> None:
     assert declaration.processes == 0
 
 
-def test_levels_shares_and_invariants_of_ones_own_are_taken_exactly_as_they_are_written() -> None:
+def test_declared_levels_shares_and_invariants_are_used_exactly_as_written() -> None:
     declaration = TopDownDeclaration.model_validate(yaml.safe_load(OWN))
     design = topdown_design(declaration)
     assert topdown_spine(declaration) == {
@@ -96,7 +96,7 @@ def test_levels_shares_and_invariants_of_ones_own_are_taken_exactly_as_they_are_
 @pytest.mark.parametrize(
     "text", [SHORTEST, OWN, SHORTEST + "invariants: {}", SHORTEST + "spine: production\npersons: production"]
 )
-def test_what_may_be_declared_passes_the_schema_and_the_declaration_alike(text: str) -> None:
+def test_valid_declarations_pass_both_the_schema_and_the_model(text: str) -> None:
     given = yaml.safe_load(text)
     assert list(VALIDATOR.iter_errors(given)) == []
     TopDownDeclaration.model_validate(given)
@@ -118,7 +118,7 @@ def test_what_may_be_declared_passes_the_schema_and_the_declaration_alike(text: 
         ({"budget": 3}, "budget", "not permitted"),
     ],
 )
-def test_what_may_not_be_declared_is_refused_by_the_schema_and_by_the_declaration_with_its_field(
+def test_invalid_declarations_are_refused_by_schema_and_model_naming_the_field(
     changes: dict[str, Any], field: str, message: str
 ) -> None:
     given = declared(**changes)
@@ -138,13 +138,13 @@ def test_what_may_not_be_declared_is_refused_by_the_schema_and_by_the_declaratio
         ({"spine": {"US": [], "a block": ["TABBLK"]}}, "should match pattern"),
     ],
 )
-def test_what_the_schema_cannot_say_is_refused_by_the_declaration(changes: dict[str, Any], message: str) -> None:
+def test_what_the_schema_cannot_express_is_refused_by_the_model(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         TopDownDeclaration.model_validate(declared(**changes))
 
 
 @pytest.mark.parametrize(("said", "levels"), [([], ()), (["Block", "State"], ("Block", "State"))])
-def test_where_totals_come_first_can_be_said(said: list[str], levels: tuple[str, ...]) -> None:
+def test_levels_estimated_totals_first_can_be_declared(said: list[str], levels: tuple[str, ...]) -> None:
     assert topdown_design(TopDownDeclaration.model_validate(declared(total_first=said))).total_first == levels
 
 
@@ -175,7 +175,7 @@ def shares(histogram: str, **changes: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_design_that_cannot_be_is_refused_with_release_field_and_rule(changes: dict[str, Any], message: str) -> None:
+def test_an_impossible_design_is_refused_naming_release_field_and_rule(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(DeclarationError, match=f"^release town/redistricting: {message}"):
         topdown_design(TopDownDeclaration.model_validate(declared(**changes)))
 
@@ -200,7 +200,7 @@ def released(dataset: DatasetDeclaration, **changes: Any) -> Any:
         (two_levels(spine={"Nation": [], "Block": {"prefix": 3}}), "spine: Block: a prefix is a number of characters"),
     ],
 )
-def test_a_release_that_cannot_be_is_refused_with_field_and_rule(
+def test_an_impossible_release_is_refused_naming_field_and_rule(
     changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DeclarationError, match=f"^release town/redistricting: {message}"):
@@ -221,7 +221,7 @@ def test_a_dataset_of_another_layout_is_refused(tmp_path: Path) -> None:
 
 
 def test_all_products_are_published_unless_some_are_named(tmp_path: Path) -> None:
-    """Of the invariants those that are declared: no other could be."""
+    """Of the products of invariants, only those of declared invariants: no others are possible."""
     dataset = topdown_dataset(tmp_path)
     assert released(dataset).products == PRODUCTS
     held = released(dataset, invariants={"population": "County"}).products

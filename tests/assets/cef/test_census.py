@@ -1,6 +1,6 @@
-"""A census in the production layout becomes a CEF only if every code and every rule of the layout holds.
+"""A census in the production layout becomes a CEF only if all its codes are valid and every rule of the layout holds.
 
-The census that is spoiled here is a handful of units written by hand, so that each corruption has one known effect.
+These tests corrupt a few handwritten units, so that each corruption has one known effect.
 """
 
 import csv
@@ -89,7 +89,7 @@ UNITS = (
 
 
 class Census:
-    """A small census on disk, its warehouse, and ways to spoil it; units are numbered from 1 in order."""
+    """A small census on disk, its warehouse, and ways to corrupt it. Units are numbered from 1, in order."""
 
     def __init__(self, folder: Path, warehouse: Path | None = None) -> None:
         self.folder = folder
@@ -147,7 +147,7 @@ class Census:
             return ingest(session, declaration or self.declare(), self.folder, VERSION_KEY)
 
     def refusal(self, **declared: Any) -> list[str]:
-        """The lines of the error that ingesting ends in, after a check that nothing was written."""
+        """The lines of the error that ingestion raises, after a check that nothing was written."""
         self.write()
         with self.warehouse.session(writes=Zone.CONFIDENTIAL) as session:
             before = content(session)
@@ -158,7 +158,7 @@ class Census:
 
 
 def content(session: Session) -> dict[str, Any]:
-    """Columns and rows of whatever the confidential zone holds of the census."""
+    """Columns and rows of everything that the confidential zone holds of the census."""
     tables = [Table(Zone.CONFIDENTIAL, "census", name) for name in ("units", "persons")]
     return {
         table.name: (columns, sorted(session.rows("cef/records", columns=list(columns), table=table)))
@@ -177,13 +177,13 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def spoiled(tmp_path: Path, stored: Path) -> Census:
-    """A census to be spoiled and refused: the good one in the warehouse must stay as it is."""
+    """A census to be corrupted and refused. The good one in the warehouse must not change."""
     return Census(tmp_path, stored)
 
 
 @pytest.fixture
 def census(tmp_path: Path) -> Census:
-    """A census of its own."""
+    """A separate census for each test."""
     return Census(tmp_path).write()
 
 
@@ -219,7 +219,7 @@ def test_a_good_census_becomes_typed_tables(census: Census) -> None:
     assert len(person_rows) == sum(len(unit[-1]) for unit in UNITS)
 
 
-def test_the_order_of_rows_and_columns_is_free_and_other_columns_are_left_out(census: Census) -> None:
+def test_the_order_of_rows_and_columns_does_not_matter_and_other_columns_are_ignored(census: Census) -> None:
     version = census.ingest()
     for name, rows in census.files.items():
         census.files[name] = [dict(reversed(list({**row, "EXTRA": "x"}.items()))) for row in reversed(rows)]
@@ -267,7 +267,7 @@ def test_codes_outside_their_domains_are_named_with_their_file(spoiled: Census, 
     assert counts == {field: number + 1 for number, field in enumerate(BAD_CODES[name])}
 
 
-def test_a_code_is_not_the_number_it_looks_like(spoiled: Census) -> None:
+def test_a_code_is_text_and_not_a_number(spoiled: Census) -> None:
     spoiled.person(cohabiting, 1)["CENRACE"] = "2"
     assert [line.split(" [")[0] for line in spoiled.refusal()] == [
         "persons.csv: column CENRACE: value outside its domain"
@@ -301,7 +301,7 @@ def test_records_without_an_identifier_are_named_with_their_file(spoiled: Census
 @pytest.mark.parametrize("name", list(HEADERS))
 def test_missing_columns_are_named_with_their_file(spoiled: Census, name: str) -> None:
     spoiled.files[name] = [{"OTHER": "1"} for _ in spoiled.files[name]]
-    # What geo.csv says of a unit's type beside units.csv is compared where it is there.
+    # A unit's type in geo.csv, if given, is compared with that in units.csv.
     fields = [field for field in HEADERS[name] if (name, field) != ("geo", "RTYPE")]
     assert sorted(spoiled.refusal()) == sorted(f"{name}.csv: column {field}: missing column" for field in fields)
 
@@ -401,7 +401,7 @@ def test_a_geography_file_that_changes_while_it_is_read_is_refused(
     assert census.refusal() == ["geo.csv: changed while it was read"]
 
 
-# Structure: each corruption breaks the rules named, and no other.
+# Structure: each corruption breaks exactly the rules named.
 
 Change = Callable[[Census], None]
 
@@ -581,8 +581,8 @@ def test_every_rule_of_the_structure_is_broken_by_some_corruption() -> None:
     assert set().union(*(broken for _, _, broken in BROKEN)) == set(STRUCTURE.rules)
 
 
-def test_every_type_of_group_quarters_houses_its_own_persons_and_no_other(tmp_path: Path) -> None:
-    """Every type with every kind of unit, of resident and of age; each rule finds its offenders and no other."""
+def test_every_type_of_group_quarters_accepts_only_its_own_persons(tmp_path: Path) -> None:
+    """Every type with every kind of unit, resident and age. Each rule finds exactly its offenders."""
     census = Census(tmp_path)
     expected = {"group_quarters_type": 0, "institution": 0, "nursing_age": 0}
     mafid = 100
@@ -600,8 +600,8 @@ def test_every_type_of_group_quarters_houses_its_own_persons_and_no_other(tmp_pa
     }
 
 
-def test_a_census_without_types_of_group_quarters_is_held_to_all_other_rules(census: Census) -> None:
-    """As one whose file has none, and as one whose file has them, right or wrong, and is declared to have none."""
+def test_a_census_without_types_of_group_quarters_must_follow_all_other_rules(census: Census) -> None:
+    """Both a census whose file has none, and one whose file has them, right or wrong, but is declared without them."""
     census.ingest()
     typed = census.warehouse
     for number, unit in enumerate(census.files["units"]):
@@ -632,13 +632,13 @@ def test_a_person_without_a_unit_is_named(spoiled: Census) -> None:
     assert spoiled.refusal() == ["persons.csv: column MAFID: person without a unit in MAFID: 1 row"]
 
 
-def test_a_unit_told_twice_is_named(spoiled: Census) -> None:
+def test_a_duplicate_unit_is_named(spoiled: Census) -> None:
     spoiled.files["units"].append(dict(spoiled.unit(vacant)))
     assert spoiled.refusal() == ["units.csv: column MAFID: key that another row has: 1 row"]
 
 
 def follows(persons: list[tuple[int, int]], male: bool) -> tuple[str, str, str, int]:
-    """HHT, HHT2, CPLT and NPF of a household's (age, RELSHIP), said independently of the SQL."""
+    """HHT, HHT2, CPLT and NPF from a household's (age, RELSHIP) pairs, derived independently of the SQL."""
     relationships = [relationship for _, relationship in persons]
     couple = next((str({21: 1, 23: 2, 22: 3, 24: 4}[code]) for code in relationships if 21 <= code <= 24), "5")
     relatives = sum(25 <= code <= 33 for code in relationships)
@@ -655,8 +655,8 @@ def follows(persons: list[tuple[int, int]], male: bool) -> tuple[str, str, str, 
     return kind, f"{(9 if male else 5) + company:02}", couple, family
 
 
-def test_the_codes_of_every_small_household_are_the_ones_that_follow_and_no_other(tmp_path: Path) -> None:
-    """All households of up to two others than the householder; each is right with its codes, wrong with any other."""
+def test_only_the_derived_codes_of_every_small_household_are_accepted(tmp_path: Path) -> None:
+    """All households with at most two members besides the householder. Only their own codes are accepted."""
     census = Census(tmp_path)
     others = [(0, 25), (17, 26), (18, 27), (40, 21), (40, 22), (40, 23), (40, 24)]
     others += [(10, code) for code in (28, 29, 30, 31, 32, 33, 34, 35, 36)]
@@ -732,7 +732,7 @@ def test_the_structure_is_a_blocking_check_of_the_stored_tables(census: Census) 
     )
 
 
-def test_the_stored_census_has_no_problems_and_other_layouts_no_structure(census: Census) -> None:
+def test_the_stored_census_has_no_problems_and_other_layouts_have_no_structure_check(census: Census) -> None:
     census.ingest()
     declaration = census.declare()
     with census.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
@@ -750,7 +750,7 @@ def test_the_stored_census_has_no_problems_and_other_layouts_no_structure(census
     ]
 
 
-# What the layout needed of any declaration
+# What the layout requires of every declaration
 
 
 @pytest.mark.parametrize(
@@ -774,7 +774,7 @@ def test_the_stored_census_has_no_problems_and_other_layouts_no_structure(census
         ),
     ],
 )
-def test_a_geography_file_or_a_name_in_the_source_that_makes_no_sense_is_refused(
+def test_a_meaningless_geography_file_or_source_name_is_refused(
     units: dict[str, Any], reader: str, complaint: str
 ) -> None:
     declared = {"name": "town", "title": "A town", "reader": reader, "cap": 1, "units": {"path": "u.csv"} | units}
@@ -782,7 +782,7 @@ def test_a_geography_file_or_a_name_in_the_source_that_makes_no_sense_is_refused
         DatasetDeclaration.model_validate(declared)
 
 
-def test_any_dataset_may_have_a_geography_file_and_other_names_in_its_source(tmp_path: Path) -> None:
+def test_any_dataset_may_have_a_geography_file_and_source_names(tmp_path: Path) -> None:
     (tmp_path / "houses.csv").write_text("Rooms,No\n3,1\n5,2\n")
     (tmp_path / "places.csv").write_text("No,Rooms,District\n2,5,west\n1,3,east\n")
     declaration = DatasetDeclaration.model_validate(

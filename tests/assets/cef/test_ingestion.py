@@ -1,4 +1,4 @@
-"""What a source must be to become a CEF, and that nothing half-done or confidential is left if it is not."""
+"""What a source must satisfy to become a CEF. If it fails, nothing incomplete or confidential is left behind."""
 
 import csv
 import logging
@@ -52,7 +52,7 @@ PERSON_ROWS = [["41", "1", "1a"], ["39", "1", "1b"], ["0", "3", "3a"]]
 
 
 class Town:
-    """A small dataset on disk, its warehouse, and ways to spoil it."""
+    """A small dataset on disk, its warehouse, and ways to corrupt it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -83,7 +83,7 @@ class Town:
             return ingest(session, declaration or self.declare(), self.folder, VERSION_KEY)
 
     def refusal(self, declaration: DatasetDeclaration | None = None) -> list[str]:
-        """The lines of the error that ingesting ends in, after a check that nothing changed in the warehouse."""
+        """The lines of the error that ingestion raises, after a check that nothing changed in the warehouse."""
         before = self.content()
         with pytest.raises(SourceError) as refusal:
             self.ingest(declaration)
@@ -91,7 +91,7 @@ class Town:
         return str(refusal.value).splitlines()
 
     def content(self, name: str = "town") -> list[Any]:
-        """Columns and rows of whatever the confidential zone holds of the dataset."""
+        """Columns and rows of everything that the confidential zone holds of the dataset."""
         with self.warehouse.session(writes=Zone.CONFIDENTIAL) as session:
             tables = [Table(Zone.CONFIDENTIAL, name, table) for table in ("units", "persons")]
             return [
@@ -111,7 +111,7 @@ class Town:
 
 @pytest.fixture
 def town(tmp_path: Path) -> Town:
-    """A town whose good CEF is already in the warehouse: bad input must leave it there."""
+    """A town whose good CEF is already in the warehouse. Bad input must not change it."""
     town = Town(tmp_path).write()
     town.ingest()
     return town
@@ -217,7 +217,7 @@ def test_one_bad_value_ends_in_one_clear_error(town: Town, spoiling: Callable[[T
         b"\xff\xfea\x00,\x00b\x00",
     ],
 )
-def test_a_file_that_is_not_csv_is_refused_whole(town: Town, text: str | bytes) -> None:
+def test_a_file_that_is_not_csv_is_refused_as_a_whole(town: Town, text: str | bytes) -> None:
     (town.folder / "bad.csv").write_bytes(text.encode() if isinstance(text, str) else text)
     columns = {"a": {"type": "integer", "role": "key"}, "b": {"type": "string", "pattern": ".*"}}
     (line,) = town.refusal(town.declare(units={"path": "bad.csv", "columns": columns}, persons=None))
@@ -273,7 +273,7 @@ def test_line_breaks_are_kept_in_values_and_refused_in_names(town: Town, line_en
     assert town.refusal(declaration) == ["breaks.csv: line break in the name of a column"]
 
 
-def test_all_findings_come_in_one_error(town: Town) -> None:
+def test_one_error_has_all_findings(town: Town) -> None:
     for spoiling in (
         spoil("units", 1, "rooms", "1.5"),
         spoil("units", 2, "rooms", "99"),
@@ -312,7 +312,7 @@ def test_offenders_are_counted_across_batches(town: Town, monkeypatch: pytest.Mo
     ]
 
 
-def test_a_first_source_that_is_refused_leaves_no_table(tmp_path: Path) -> None:
+def test_a_refused_first_source_leaves_no_table(tmp_path: Path) -> None:
     town = Town(tmp_path)
     spoil("persons", 1, "household", "7")(town)
     town.write().refusal()
@@ -329,7 +329,7 @@ def test_a_source_that_changes_while_it_is_read_is_refused(town: Town, monkeypat
     assert town.refusal() == ["households.csv: changed while it was read"]
 
 
-def test_a_dataset_without_persons_drops_those_it_had(town: Town) -> None:
+def test_a_dataset_declared_without_persons_drops_earlier_ones(town: Town) -> None:
     town.ingest(town.declare(persons=None))
     assert len(town.content()) == 1
 
@@ -368,7 +368,7 @@ def test_an_integer_stored_as_a_float_is_not_an_integer(town: Town) -> None:
     ]
 
 
-def test_the_version_is_of_the_content(town: Town) -> None:
+def test_the_version_depends_only_on_the_content(town: Town) -> None:
     version = town.ingest()
     town.units[1:] = reversed(town.units[1:])
     town.persons[1:] = reversed(town.persons[1:])
@@ -379,7 +379,7 @@ def test_the_version_is_of_the_content(town: Town) -> None:
     assert town.write().ingest() != version
 
 
-def test_column_names_may_be_anything(tmp_path: Path) -> None:
+def test_column_names_can_be_any_text(tmp_path: Path) -> None:
     town = Town(tmp_path)
     names = ['a "b"', "naïve; DROP TABLE x", "select", "x,y", "{{ name }}", "två rader ", "c0", "'"]
     with (tmp_path / "odd [1]*.csv").open("w", newline="", encoding="utf-8-sig") as file:

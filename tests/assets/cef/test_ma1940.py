@@ -1,4 +1,4 @@
-"""1940 Massachusetts as it was published, and what was added to it."""
+"""The dataset of 1940 Massachusetts: the published table, and the household sizes added to it."""
 
 from math import gcd
 from pathlib import Path
@@ -16,7 +16,7 @@ from resources.warehouse import Warehouse
 
 DEFS = Path(__file__).resolve().parents[3] / "orchestration" / "defs" / "ma1940" / "dataset" / "defs.yaml"
 
-# The published table, copied a second time so that a slip in the packaged file shows.
+# The published table, copied a second time to reveal a mistake in the packaged file.
 OWNED_AND_RENTED = {
     "Barnstable": (7461, 3825),
     "Berkshire": (14736, 18417),
@@ -38,7 +38,7 @@ DWELLINGS = 1_144_424
 
 @pytest.fixture(scope="module")
 def dwellings(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """The CEF of the dataset as it is declared in this deployment."""
+    """The CEF of the dataset, as declared in this deployment."""
     declaration = DatasetDeclaration.model_validate(yaml.safe_load(DEFS.read_text(encoding="utf-8"))["attributes"])
     assert declaration.synthetic
     folder = tmp_path_factory.mktemp("ma1940")
@@ -61,7 +61,7 @@ def test_the_published_table_is_reproduced_cell_by_cell(dwellings: pd.DataFrame)
     assert dwellings["serial"].is_unique
 
 
-def test_two_person_households_are_the_published_number_and_the_mode(dwellings: pd.DataFrame) -> None:
+def test_two_person_households_have_the_published_number_and_are_the_mode(dwellings: pd.DataFrame) -> None:
     sizes = dwellings["persons_per_household"].value_counts()
     assert sizes.to_dict() == MA1940_SIZES
     assert sorted(sizes.index) == list(range(1, 13))
@@ -69,7 +69,7 @@ def test_two_person_households_are_the_published_number_and_the_mode(dwellings: 
     assert sizes[2] == 264_331
 
 
-def test_sizes_have_nothing_to_do_with_county_or_tenure(dwellings: pd.DataFrame) -> None:
+def test_sizes_are_independent_of_county_and_tenure(dwellings: pd.DataFrame) -> None:
     overall = dwellings["persons_per_household"].value_counts(normalize=True)
     within = dwellings.groupby(["county", "tenure"])["persons_per_household"].value_counts(normalize=True)
     difference = (within.unstack(fill_value=0) - overall).abs()

@@ -1,6 +1,6 @@
-"""A synthetic census is the same whenever it is made, keeps every rule of the layout, and looks like a census.
+"""A synthetic census is reproducible, follows every rule of the layout, and resembles a real census.
 
-Shares are judged on fixed seeds, so that no test here can fail by chance.
+Shares are tested with fixed seeds, so no test here can fail by chance.
 """
 
 import subprocess
@@ -34,7 +34,7 @@ def population(households: int = 3000, *states: str, seed: int = 7) -> Synthetic
 
 
 def made(folder: Path, of: SyntheticPopulation, threads: int = 0) -> tuple[str, pd.DataFrame, pd.DataFrame]:
-    """Data version, units and persons of a synthetic census, written straight and held to the layout's rules."""
+    """Data version, units and persons of a synthetic census, written directly and checked against the rules."""
     declaration = synthetic_census(of, name="made_up", cap=1)
     warehouse = Warehouse(folder=str(folder / f"warehouse{threads}"), threads=threads)
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
@@ -59,7 +59,7 @@ def census(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.D
     ("households", "states"),
     [(1, ["11"]), (1, ["72"]), (2, ["01", "02"]), (3, ["02", "56", "72"]), (700, ["06"]), (1500, list(STATES))],
 )
-def test_a_census_of_any_size_keeps_every_rule(tmp_path: Path, households: int, states: list[str]) -> None:
+def test_a_census_of_any_size_follows_every_rule(tmp_path: Path, households: int, states: list[str]) -> None:
     _, units, persons = made(tmp_path, population(households, *states))
     occupied = units[units["HHT"] != "0"]
     assert len(occupied) == households
@@ -74,7 +74,7 @@ def test_the_same_parameters_give_the_same_census_on_any_number_of_threads(tmp_p
 
 
 def test_a_census_never_changes(tmp_path: Path) -> None:
-    """Figures of a run: if they change, `CODE_VERSION` of the CEF is due, because the same YAML gives other records."""
+    """Figures of a run. If they change, increase `CODE_VERSION` of the CEF, as the same YAML gives other records."""
     assert made(tmp_path, population(500))[0] == "ed085676fbee5d83f1243ff995c39bbe46ff0fd88dae63f238105fff86e9aac7"
 
 
@@ -86,7 +86,7 @@ def test_another_seed_gives_another_census_of_the_same_size(tmp_path: Path) -> N
     assert (units["FINAL_POP"].to_numpy() != other_units["FINAL_POP"].to_numpy()).mean() > 0.5
 
 
-def test_states_share_the_households_by_their_population(census: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+def test_households_are_divided_among_states_by_population(census: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     units, _ = census
     states = units[units["HHT"] != "0"]["TABBLKST"].value_counts(normalize=True)
     # Resident population of the four states in 2020: 5,024,279, 733,391, 20,201,249 and 29,145,505.
@@ -137,7 +137,7 @@ def test_the_shares_of_a_census_are_plausible(census: tuple[pd.DataFrame, pd.Dat
     assert 36 < persons["QAGE"].mean() < 42
 
 
-def test_every_code_occurs_and_every_kind_of_household(census: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+def test_every_code_and_every_kind_of_household_occurs(census: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     units, persons = census
     declared = synthetic_census(population(), name="made_up", cap=1)
     assert declared.persons is not None
@@ -164,7 +164,7 @@ def test_the_ages_of_a_household_fit_together(census: tuple[pd.DataFrame, pd.Dat
     assert housed[relationship == "35"]["QAGE"].max() < 18
 
 
-def test_group_quarters_house_whom_their_type_says(census: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+def test_residents_of_group_quarters_match_its_type(census: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     units, persons = census
     quarters = units[units["RTYPE"] == "4"].set_index("MAFID")
     assert quarters["FINAL_POP"].min() >= 1, "nobody's group quarters are no group quarters"
@@ -185,7 +185,7 @@ def test_group_quarters_house_whom_their_type_says(census: tuple[pd.DataFrame, p
     assert youngest["7"] < 18 < eldest["7"]
 
 
-def test_race_and_ethnicity_vary_by_place_and_run_in_households(census: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+def test_race_and_ethnicity_vary_by_place_and_cluster_in_households(census: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     units, persons = census
     occupied = units[units["HHT"] != "0"]
     tract = occupied["TABBLKST"] + occupied["TABBLKCOU"] + occupied["TABTRACTCE"]
@@ -215,10 +215,10 @@ def test_geography_is_nested_down_to_blocks(census: tuple[pd.DataFrame, pd.DataF
     assert 0.5 < places.mean() < 0.95
 
 
-# The normal path: through the reader's validation, into the asset
+# The usual path: through the reader's validation into the asset
 
 
-def test_the_asset_path_gives_what_is_written_straight(tmp_path: Path) -> None:
+def test_the_asset_gives_the_same_census_as_writing_it_directly(tmp_path: Path) -> None:
     declaration = synthetic_census(population(), name="made_up", cap=1)
     straight, _, _ = made(tmp_path, population())
     with Warehouse(folder=str(tmp_path / "other")).session(writes=Zone.CONFIDENTIAL) as session:
@@ -250,7 +250,7 @@ def test_a_synthetic_census_is_labelled_synthetic(tmp_path: Path) -> None:
     assert materialization.metadata["persons"].value
 
 
-def test_a_synthetic_census_cannot_be_declared_as_anything_else() -> None:
+def test_a_synthetic_census_cannot_be_declared_otherwise() -> None:
     declaration = synthetic_census(population(), name="made_up", cap=1)
     told: dict[str, Any] = {name: getattr(declaration, name) for name in type(declaration).model_fields}
     with pytest.raises(ValidationError, match="a synthetic census is declared synthetic"):
@@ -283,7 +283,7 @@ def test_impossible_parameters_are_refused(parameters: dict[str, Any], complaint
 
 
 @pytest.mark.parametrize("file_format", ["csv", "parquet"])
-def test_a_sample_read_back_from_its_files_is_the_census_it_was_made_from(tmp_path: Path, file_format: str) -> None:
+def test_a_sample_read_back_from_its_files_is_the_same_census(tmp_path: Path, file_format: str) -> None:
     made_from, _, _ = made(tmp_path, population())
     arguments = ["--households", "3000", "--states", "01", "02", "--seed", "7", "--format", file_format]
     main([str(tmp_path / "sample"), *arguments])
@@ -304,7 +304,7 @@ def test_a_sample_read_back_from_its_files_is_the_census_it_was_made_from(tmp_pa
         assert session.content_version(declaration.cef_tables()) == made_from
 
 
-def test_the_same_sample_is_the_same_files(tmp_path: Path) -> None:
+def test_the_same_sample_gives_the_same_files(tmp_path: Path) -> None:
     first, second = (write_sample(tmp_path / name, population(200, "44")) for name in ("first", "second"))
     assert [path.name for path in first] == ["persons.csv", "units.csv", "geo.csv"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]

@@ -1,4 +1,4 @@
-"""Losses of different kinds add up where one implies the other, and are refused with the reason where none does."""
+"""Losses of different kinds add up if one implies the other. Otherwise they are refused with the reason."""
 
 import json
 import math
@@ -68,7 +68,7 @@ def test_pure_losses_count_in_concentrated_ones_one_by_one() -> None:
 
 
 def test_a_few_large_pure_losses_are_added_and_many_small_ones_converted() -> None:
-    """A swapping at ε = 12.5 beside ρ = 2.5: by ε²/2 alone it would be beyond 160; 400 times ε = 0.01 is not 4."""
+    """Swapping at ε = 12.5 with ρ = 2.5: ε²/2 alone would give more than 160. 400 times ε = 0.01 is less than 4."""
     large = approximate_total([epsilon("12.5"), rho("2.5")], DELTA)
     assert large.epsilon == epsilon("12.5") + from_rho(Fraction("2.5"))
     small = approximate_total([epsilon("0.01")] * 400, DELTA)
@@ -76,7 +76,7 @@ def test_a_few_large_pure_losses_are_added_and_many_small_ones_converted() -> No
     assert approximate_total([epsilon("0.1")], DELTA).epsilon == epsilon("0.1")
 
 
-def test_the_deltas_of_releases_come_out_of_the_delta_of_the_total() -> None:
+def test_the_deltas_of_releases_are_subtracted_from_the_delta_of_the_total() -> None:
     half = DELTA / 2
     total = approximate_total([rho("1"), ApproximateLoss(epsilon(1), half)], DELTA)
     assert total == ApproximateLoss(epsilon(1) + from_rho(Fraction(1), half), DELTA)
@@ -95,27 +95,25 @@ def test_a_delta_that_is_used_up_is_refused(losses: list[Loss]) -> None:
         approximate_total(losses, DELTA)
 
 
-def test_nothing_spent_is_nothing_lost() -> None:
+def test_the_total_of_no_losses_is_zero() -> None:
     assert pure_total([]) == PureLoss()
     assert concentrated_total([]) == ConcentratedLoss()
     assert approximate_total([], DELTA) == ApproximateLoss(PureLoss(), DELTA)
 
 
 @pytest.mark.parametrize("other", [rho("1"), ApproximateLoss(epsilon(1), DELTA)])
-def test_nothing_but_pure_losses_adds_up_to_a_pure_one(other: Loss) -> None:
+def test_only_pure_losses_have_a_pure_total(other: Loss) -> None:
     with pytest.raises(DoesNotCompose, match="no ε holds without a δ"):
         pure_total([epsilon(1), other])
 
 
-def test_approximate_losses_add_up_to_no_concentrated_one() -> None:
+def test_approximate_losses_have_no_concentrated_total() -> None:
     with pytest.raises(DoesNotCompose, match="which no ρ bounds"):
         concentrated_total([rho("1"), ApproximateLoss(epsilon(1), DELTA)])
 
 
 @given(st.lists(pure, max_size=3), st.lists(concentrated, max_size=3), st.lists(approximate, max_size=2))
-def test_a_limit_decides_in_which_kind_losses_are_added(
-    epsilons: list[Loss], rhos: list[Loss], pairs: list[Loss]
-) -> None:
+def test_a_limit_determines_the_kind_of_total(epsilons: list[Loss], rhos: list[Loss], pairs: list[Loss]) -> None:
     every = [*epsilons, *rhos, *pairs]
     assert total_like(PureLoss(), epsilons) == pure_total(epsilons)
     assert total_like(ConcentratedLoss(), [*epsilons, *rhos]) == concentrated_total([*epsilons, *rhos])
@@ -130,8 +128,8 @@ def test_a_limit_decides_in_which_kind_losses_are_added(
         (ApproximateLoss(from_rho(Fraction("0.1")), DELTA), [rho("0.04"), rho("0.06")]),
     ],
 )
-def test_a_limit_may_be_used_up_to_the_last(limit: Loss, losses: list[Loss]) -> None:
-    """And a further 10⁻³⁰ of pure loss does not fit any more; under (ε, δ) one of 10⁻³ has to show in six decimals."""
+def test_a_limit_can_be_used_up_exactly(limit: Loss, losses: list[Loss]) -> None:
+    """A further 10⁻³⁰ of pure loss no longer fits. Under (ε, δ), a loss of 10⁻³ must show in six decimals."""
     assert fits(total_like(limit, losses), limit)
     little = PureLoss(Fraction(1, 10**3) if isinstance(limit, ApproximateLoss) else Fraction(1, 10**30))
     assert not fits(total_like(limit, [*losses, little]), limit)
@@ -150,12 +148,12 @@ def test_a_loss_is_written_rounded_up_and_with_its_symbol() -> None:
     assert stated(ApproximateLoss(epsilon("3.1"), DELTA)) == "ε = 3.10 at δ = 1e-10"
 
 
-def test_as_text_a_loss_is_not_rounded() -> None:
+def test_a_loss_as_text_is_not_rounded() -> None:
     assert str(rho("2.514562")) == "1257281/500000"
     assert str(ApproximateLoss(epsilon("3.1"), DELTA)) == "31/10 at δ = 1e-10"
 
 
-# (ε, δ) ----------------------------------------------------------------------------------------------------
+# (ε, δ)
 
 
 @given(approximate, approximate)
@@ -164,7 +162,7 @@ def test_approximate_losses_add_up_in_both_parts(one: ApproximateLoss, other: Ap
     assert one <= one + other
 
 
-def test_opendp_composes_approximate_losses_to_the_same() -> None:
+def test_opendp_composes_approximate_losses_to_the_same_total() -> None:
     """OpenDP 0.16.0: discrete Gaussians of σ = 3 at δ = 10⁻⁷ and σ = 1 at δ = 10⁻⁸, and both together."""
     one = ApproximateLoss(from_rho(Fraction(1, 18), Fraction(1, 10**7)), Fraction(1, 10**7))
     other = ApproximateLoss(from_rho(Fraction(1, 2), Fraction(1, 10**8)), Fraction(1, 10**8))
@@ -192,7 +190,7 @@ def test_a_group_of_two_where_epsilon_is_a_logarithm_is_exact() -> None:
     assert ApproximateLoss(epsilon(1), DELTA).of_group(1) == ApproximateLoss(epsilon(1), DELTA)
 
 
-def test_a_guarantee_that_says_nothing_is_refused() -> None:
+def test_a_vacuous_guarantee_is_refused() -> None:
     half = ApproximateLoss(epsilon(1), Fraction(1, 2))
     for say_nothing in (
         lambda: half + half,

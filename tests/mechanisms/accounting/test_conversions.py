@@ -1,8 +1,8 @@
-"""ε for a given δ is a bound that holds: never below the formula, and never far above it.
+"""ε for a given δ is a valid bound: never below the formula, and never far above it.
 
-Which wrong program would still pass the published figures? One that rounds to nearest, or searches α on a coarse
-grid: so the bounds are compared, to 30 digits, with the formulas evaluated apart from the code, and with the
-values that Google's and OpenDP's libraries give.
+A wrong program that rounds to nearest, or searches α on a coarse grid, would still reproduce the published figures. So
+the bounds are compared, to 30 digits, with the formulas evaluated independently of the code, and with the values that
+Google's and OpenDP's libraries give.
 """
 
 from decimal import Context, Decimal, localcontext
@@ -43,7 +43,7 @@ def decimal(number: Fraction) -> Decimal:
 
 
 def by_order(rho: Fraction, delta: Fraction, order_less_one: Decimal) -> Decimal:
-    """ε(α) as it is printed: ρα + ln(1/(αδ))/(α - 1) + ln(1 - 1/α)."""
+    """ε(α) as printed: ρα + ln(1/(αδ))/(α - 1) + ln(1 - 1/α)."""
     order = 1 + order_less_one
     return decimal(rho) * order - (order * decimal(delta)).ln() / order_less_one + (1 - 1 / order).ln()
 
@@ -57,10 +57,8 @@ def test_bun_steinke_is_its_formula_rounded_up(rho: Fraction, delta: Fraction) -
 
 
 @given(rhos, deltas, st.floats(-12, 12))
-def test_no_order_gives_less_than_the_order_that_was_searched(
-    rho: Fraction, delta: Fraction, logarithm_of_factor: float
-) -> None:
-    """Any α at all, from 10⁻¹² to 10¹² times as far from 1 as Bun and Steinke's, gives at least as much."""
+def test_no_order_gives_less_than_the_order_found(rho: Fraction, delta: Fraction, logarithm_of_factor: float) -> None:
+    """Every α, from 10⁻¹² to 10¹² times as far from 1 as Bun and Steinke's, gives at least as much."""
     epsilon = canonne_kamath_steinke(ConcentratedLoss(rho), delta, 12)
     with localcontext(Context(prec=DIGITS)):
         of_bun_steinke = (-decimal(delta).ln() / decimal(rho)).sqrt()
@@ -70,10 +68,10 @@ def test_no_order_gives_less_than_the_order_that_was_searched(
 
 @pytest.mark.parametrize("x", [Fraction(1, 7), Fraction(1000)])
 @given(st.fractions(Fraction(1, 100), 100, max_denominator=100), deltas, st.integers(2, 9))
-def test_both_bounds_hold_however_few_digits_the_logarithms_have(
+def test_both_bounds_hold_for_any_number_of_digits_of_the_logarithms(
     x: Fraction, rho: Fraction, delta: Fraction, digits: int
 ) -> None:
-    """With 40 and more, as they are used, a logarithm taken on the wrong side would not show."""
+    """With 40 digits or more, as in use, a logarithm rounded in the wrong direction would not show."""
     with localcontext(Context(prec=DIGITS)):
         least = decimal(rho) + 2 * (decimal(rho) * -decimal(delta).ln()).sqrt()
         assert decimal(bun_steinke_above(rho, delta, digits)) >= least
@@ -82,7 +80,7 @@ def test_both_bounds_hold_however_few_digits_the_logarithms_have(
 
 @given(rhos, deltas)
 def test_the_tighter_bound_is_the_least_of_its_formula_rounded_up(rho: Fraction, delta: Fraction) -> None:
-    """At the least, by the derivative, ρ(2α - 1) + ln(1 - 1/α) with ρ(α - 1)² + ln α = ln(1/δ)."""
+    """At the minimum, by the derivative, it is ρ(2α - 1) + ln(1 - 1/α) with ρ(α - 1)² + ln α = ln(1/δ)."""
     with localcontext(Context(prec=DIGITS)):
         log_inverse_delta = -decimal(delta).ln()
         low, high = Decimal(0), (log_inverse_delta / decimal(rho)).sqrt()
@@ -123,7 +121,7 @@ def test_fewer_decimals_only_round_up(bound, rho: Fraction, delta: Fraction, pla
 
 
 @pytest.mark.parametrize("bound", [bun_steinke, canonne_kamath_steinke])
-def test_no_loss_stays_no_loss(bound) -> None:
+def test_a_zero_loss_converts_to_zero(bound) -> None:
     assert bound(ConcentratedLoss(), DELTA) == 0
 
 
@@ -135,7 +133,7 @@ def test_where_the_tighter_bound_is_negative_epsilon_is_0() -> None:
 @pytest.mark.parametrize("bound", [bun_steinke, canonne_kamath_steinke])
 @pytest.mark.parametrize("delta", [Fraction(0), Fraction(1), Fraction(-1, 2), Fraction(3, 2)])
 @pytest.mark.parametrize("rho", ["0", "1"])
-def test_a_delta_that_means_nothing_is_refused(bound, delta: Fraction, rho: str) -> None:
+def test_a_meaningless_delta_is_refused(bound, delta: Fraction, rho: str) -> None:
     with pytest.raises(ValueError, match="strictly between 0 and 1"):
         bound(concentrated(rho), delta)
 
@@ -171,14 +169,14 @@ TABLE_3 = [("0.07", "2.70"), ("2.56", "17.90"), ("7.70", "34.33"), ("4.96", "26.
 
 @pytest.mark.parametrize(("rho", "epsilon"), TABLE_3)
 def test_losses_of_topdown_are_those_of_table_3(rho: str, epsilon: str) -> None:
-    """Bailie, Gong and Meng print ρ rounded to two decimals: some ρ that rounds to it has the ε that they print."""
+    """Bailie, Gong and Meng print ρ rounded to two decimals. Some ρ that rounds to it has the ε that they print."""
     half = Fraction("0.005")
     low, high = (bun_steinke(ConcentratedLoss(Fraction(rho) + shift), DELTA) for shift in (-half, half))
     assert low - Decimal("0.005") <= Decimal(epsilon) <= high + Decimal("0.005")
 
 
-def test_of_table_3_only_one_loss_is_printed_without_rounding_to_tell_from_epsilon() -> None:
-    """From ρ as printed ε is 34.33 as printed; the other four differ in the second decimal, 0.07 by nearly 0.1."""
+def test_only_one_printed_loss_of_table_3_gives_the_printed_epsilon() -> None:
+    """The printed ρ gives the printed ε = 34.33. The other four differ in the second decimal, 0.07 by nearly 0.1."""
     from_printed = {rho: f"{bun_steinke(concentrated(rho), DELTA):.2f}" for rho, _ in TABLE_3}
     assert [rho for rho, epsilon in TABLE_3 if from_printed[rho] == epsilon] == ["7.70"]
     assert from_printed["0.07"] == "2.61"
@@ -195,11 +193,11 @@ def test_losses_of_the_2020_census_are_those_of_table_4_and_section_5_2(rho: str
     assert f"{bun_steinke(concentrated(rho), DELTA):.2f}" == epsilon
 
 
-# The rounding that all of it rests on ----------------------------------------------------------------------
+# The rounding that all of it depends on
 
 
 def series_of_logarithm(number: Fraction) -> tuple[Fraction, Fraction]:
-    """ln(number) = 2 artanh(z) for z = (number - 1)/(number + 1), by its series, with the rest bounded."""
+    """ln(number) = 2 artanh(z) for z = (number - 1)/(number + 1), by its series, with the remainder bounded."""
     z = (number - 1) / (number + 1)
     terms = 60
     partial = 2 * sum((z ** (2 * n + 1) / (2 * n + 1) for n in range(terms)), Fraction(0))

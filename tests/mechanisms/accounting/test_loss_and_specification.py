@@ -1,7 +1,7 @@
-"""Losses are exact numbers: their order is decided, their sums lose nothing, and only like adds to like.
+"""Losses are exact numbers: they are ordered exactly, their sums are exact, and only losses of one kind are added.
 
-Which wrong program would still pass? Floats would pass every figure: so losses that differ by less than any
-float, or not at all, are compared here, and what is compared with is Python's decimals at 150 digits.
+A program with floats would still reproduce every figure. So these tests compare losses that differ by less than any
+float, or not at all. The reference values are Python's decimals with 150 digits.
 """
 
 import json
@@ -42,12 +42,12 @@ def pure_losses(draw: st.DrawFn) -> PureLoss:
 
 
 @given(pure_losses(), pure_losses())
-def test_losses_are_ordered_as_their_values(one: PureLoss, other: PureLoss) -> None:
+def test_losses_are_ordered_like_their_values(one: PureLoss, other: PureLoss) -> None:
     assert (one <= other) == (value(one) <= value(other))
     assert (other <= one) == (value(other) <= value(one))
 
 
-def test_equal_losses_are_equal_however_they_came_about() -> None:
+def test_equal_losses_are_equal_however_they_were_computed() -> None:
     four, twice_two, two_and_two = LOG(4), LOG(2).of_group(2), LOG(2) + LOG(2)
     assert four == twice_two == two_and_two
     assert four <= twice_two <= four
@@ -69,7 +69,7 @@ TINY = Fraction(1, 10**50)
         (LOG(2).of_group(1000), LOG(2**1000 + 1)),
     ],
 )
-def test_losses_closer_than_any_float_are_told_apart(less: PureLoss, more: PureLoss) -> None:
+def test_losses_closer_than_any_float_are_distinguished(less: PureLoss, more: PureLoss) -> None:
     assert less <= more
     assert not more <= less
 
@@ -100,7 +100,7 @@ def test_rounding_up_is_decided_at_the_edges(loss: PureLoss, rounded: str) -> No
 
 @pytest.mark.parametrize("number", range(1000, 1060))
 def test_rounding_up_is_decided_however_close_a_logarithm_comes_to_a_decimal(number: int) -> None:
-    """ε within 10⁻⁶⁰ of 7 on either side: the sum of a rational and two logarithms, each cut off somewhere else."""
+    """ε within 10⁻⁶⁰ of 7 on either side: the sum of a rational and two logarithms, each truncated differently."""
     argument = Fraction(number, 997)
     with localcontext(Context(prec=DIGITS)):
         below = Fraction((7 - value(LOG(argument))).quantize(Decimal("1e-60"), ROUND_FLOOR))
@@ -118,7 +118,7 @@ def test_sums_are_exact_in_any_order(losses: list[PureLoss]) -> None:
 
 
 @given(pure_losses(), st.integers(1, 9))
-def test_a_unit_that_counts_several_times_over_loses_as_often(loss: PureLoss, times: int) -> None:
+def test_a_group_loses_as_many_times_as_it_has_units(loss: PureLoss, times: int) -> None:
     assert loss.of_group(times) == reduce(add, [loss] * times)
 
 
@@ -128,7 +128,7 @@ def test_a_loss_survives_json_without_rounding(loss: PureLoss) -> None:
 
 
 @given(pure_losses())
-def test_as_a_float_a_loss_is_the_nearest_one_or_its_neighbour(loss: PureLoss) -> None:
+def test_a_loss_as_a_float_is_the_nearest_one_or_its_neighbor(loss: PureLoss) -> None:
     assert float(loss) == pytest.approx(float(value(loss)), rel=1e-15, abs=1e-24)
 
 
@@ -142,7 +142,7 @@ def test_as_a_float_a_loss_is_the_nearest_one_or_its_neighbour(loss: PureLoss) -
         (Fraction(0), 1 - TINY, "not negative"),
     ],
 )
-def test_what_is_no_loss_is_refused(rational: Fraction, argument: Fraction, complaint: str) -> None:
+def test_what_is_not_a_loss_is_refused(rational: Fraction, argument: Fraction, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         PureLoss(rational, argument)
 
@@ -166,7 +166,7 @@ def totals(*specifications: Specification) -> dict[tuple[str, str], tuple[Loss, 
 PURE = "multiplicative distance (pure DP)"
 
 
-def test_nothing_spent_is_no_total() -> None:
+def test_without_releases_there_is_no_total() -> None:
     assert compose([]) == ()
 
 
@@ -177,7 +177,7 @@ def test_losses_for_one_unit_add_and_count_towards_its_persons() -> None:
     }
 
 
-def test_a_person_loses_once_for_each_unit_it_may_change_and_once_for_itself() -> None:
+def test_a_person_loses_once_for_each_unit_that_it_can_change_and_once_for_itself() -> None:
     assert totals(spent(LOG(3), per_person=2), spent(LOG(7), unit="person")) == {
         ("household", PURE): (LOG(3), 1),
         ("person", PURE): (LOG(63), 2),
@@ -188,7 +188,7 @@ def test_a_person_total_does_not_count_towards_households() -> None:
     assert totals(spent(LOG(7), unit="person")) == {("person", PURE): (LOG(7), 1)}
 
 
-def test_units_without_persons_and_other_units_stand_side_by_side() -> None:
+def test_units_without_persons_and_other_units_have_separate_totals() -> None:
     assert totals(spent(LOG(3), unit="record", per_person=None), spent(LOG(5))) == {
         ("record", PURE): (LOG(3), 1),
         ("household", PURE): (LOG(5), 1),
@@ -205,7 +205,7 @@ def composed(*specifications: Specification) -> dict[tuple[str, str], Total]:
     return {(total.unit, total.output_premetric): total for total in compose(specifications)}
 
 
-def test_each_total_takes_in_what_implies_it_and_says_what_it_leaves_out() -> None:
+def test_each_total_includes_what_implies_it_and_lists_what_it_leaves_out() -> None:
     rows = composed(spent(PureLoss(Fraction(1)), "person"), spent(RHO, "person"), spent(PAIR, "person"))
     assert {key: (row.loss, row.releases) for key, row in rows.items() if key[1] != APPROXIMATE} == {
         ("person", PURE): (PureLoss(Fraction(1)), 1),
@@ -218,7 +218,7 @@ def test_each_total_takes_in_what_implies_it_and_says_what_it_leaves_out() -> No
     assert rows["person", PURE].left_out == tuple(f"1 release: {NOT_PURE[type(loss)]}" for loss in (PAIR, RHO))
 
 
-def test_pure_releases_alone_have_a_pure_total_alone() -> None:
+def test_pure_releases_alone_have_only_a_pure_total() -> None:
     assert {row.output_premetric for row in compose([spent(LOG(3)), spent(LOG(5))])} == {PURE}
 
 
@@ -234,7 +234,7 @@ def test_a_guarantee_for_added_and_removed_units_counts_as_a_group_of_two() -> N
         assert composed(unbounded)["person", loss.output_premetric].loss == doubled == unbounded.charge
 
 
-def test_what_says_nothing_of_a_unit_is_left_out_of_its_total_with_the_reason() -> None:
+def test_a_guarantee_that_does_not_cover_a_unit_is_left_out_of_its_total_with_the_reason() -> None:
     rows = composed(spent(LOG(3), "record", None), spent(LOG(5), "person"), spent(LOG(7)))
     assert rows["household", PURE].left_out == (
         "1 release: a guarantee for one person bounds no change of a household",
@@ -260,14 +260,14 @@ def test_a_specification_written_before_neighbors_were_stated_is_bounded() -> No
     assert Specification.from_record(record) == spent(LOG(3))
 
 
-def test_a_loss_in_another_premetric_than_the_flavor_says_is_refused() -> None:
+def test_a_loss_in_another_premetric_than_the_flavors_is_refused() -> None:
     with pytest.raises(ValueError, match="output premetric"):
         Specification(Flavor("all files", (), "person", 1, output_premetric=PURE), RHO)
     with pytest.raises(ValueError, match="neighbors"):
         Flavor("all files", (), "person", 1, neighbors="some")
 
 
-def test_a_total_holds_within_all_invariants_involved_and_no_others() -> None:
+def test_a_total_holds_within_exactly_the_invariants_involved() -> None:
     (total,) = compose([spent(LOG(2), "person", None, ("a", "b")), spent(LOG(2), "person", None, ("b", "c"))])
     assert total.multiverse == ("a", "b", "c")
     by_unit = {each.unit: each for each in compose([spent(LOG(2), "record", None, ("a",)), spent(LOG(2), "person")])}

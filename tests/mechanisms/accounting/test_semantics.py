@@ -1,4 +1,4 @@
-"""The losses of parts of a record are those of the 2020 Census's certificate, all of them, to both decimals."""
+"""The losses of parts of a record match all figures of the 2020 Census's certificate, to both decimals."""
 
 import json
 from dataclasses import replace
@@ -24,7 +24,7 @@ ATTRIBUTES = frozenset({"hhgq", "votingage", "hispanic", "cenrace"})
 
 
 def attributes_of(query: str) -> frozenset[str]:
-    """What the queries of the production run are made of; `hhinstlevels` is a recode of `hhgq`."""
+    """The attributes of a query of the production run; `hhinstlevels` is a recode of `hhgq`."""
     named = {"total": frozenset[str](), "detailed": ATTRIBUTES, "hhinstlevels": frozenset({"hhgq"})}
     return named[query] if query in named else frozenset(query.split(" * "))
 
@@ -44,11 +44,11 @@ def production() -> Allocation:
 
 
 def stated(loss: ConcentratedLoss) -> Decimal:
-    """As certificates print it: to the nearest hundredth. What Stirred itself publishes is rounded up."""
+    """A loss as certificates print it, to the nearest hundredth. Stirred itself rounds up."""
     return round(canonne_kamath_steinke(loss, DELTA), 2)
 
 
-def test_the_whole_loss_is_the_certificates() -> None:
+def test_the_whole_loss_is_that_of_the_certificate() -> None:
     loss = production().loss
     assert loss.rho == Fraction(293764, 114921)
     assert stated(loss) == Decimal(str(CERTIFICATE["zcdp_implied_epsilon"]))
@@ -56,25 +56,25 @@ def test_the_whole_loss_is_the_certificates() -> None:
 
 
 @pytest.mark.parametrize(("attribute", "epsilon"), CERTIFICATE["per_attribute_epsilon"].items())
-def test_the_loss_of_an_attribute_is_the_certificates(attribute: str, epsilon: float) -> None:
+def test_the_loss_of_an_attribute_is_that_of_the_certificate(attribute: str, epsilon: float) -> None:
     assert stated(production().of_attribute(attribute)) == Decimal(str(epsilon))
 
 
 @pytest.mark.parametrize(("move", "epsilon"), CERTIFICATE["per_geography_epsilon"].items())
-def test_the_loss_of_a_move_between_blocks_is_the_certificates(move: str, epsilon: float) -> None:
+def test_the_loss_of_a_move_between_blocks_is_that_of_the_certificate(move: str, epsilon: float) -> None:
     assert stated(production().of_move_within(move.removeprefix("Block-within-"))) == Decimal(str(epsilon))
 
 
 def test_the_certificate_states_eleven_figures() -> None:
-    """Two of the whole, four of attributes, five of moves: each is in a test above."""
+    """Two for the whole, four for attributes and five for moves. Each is in a test above."""
     assert set(CERTIFICATE["per_attribute_epsilon"]) == ATTRIBUTES
     assert list(CERTIFICATE["per_geography_epsilon"]) == [
         f"Block-within-{level}" for level in ("Block_Group", "Tract", "County", "State", "US")
     ]
 
 
-def test_every_share_of_the_production_run_belongs_to_a_whole() -> None:
-    """Allocation refuses anything else; here the sums are taken apart from it."""
+def test_the_shares_of_the_production_run_add_up_to_1() -> None:
+    """`Allocation` refuses anything else. This test computes the sums independently."""
     assert sum(shares(PUBLISHED["geolevels"]).values()) == 1
     for texts in PUBLISHED["queries"].values():
         assert sum(shares(texts).values()) == 1
@@ -88,14 +88,14 @@ def test_the_parts_add_up_to_the_whole_by_level_and_by_query() -> None:
     assert allocation.of_move_within("US") + allocation.of_level("US") == allocation.loss
 
 
-def test_a_recode_forgotten_or_a_detailed_query_forgotten_does_not_give_the_certificates_figure() -> None:
+def test_without_a_recode_or_a_detailed_query_the_figure_differs_from_the_certificate() -> None:
     allocation = production()
     for forgotten in ("hhinstlevels", "detailed"):
         involved = {**allocation.involved, forgotten: frozenset[str]()}
         assert stated(replace(allocation, involved=involved).of_attribute("hhgq")) != Decimal("7.24")
 
 
-def test_a_level_that_does_not_ask_a_query_spends_nothing_on_it() -> None:
+def test_a_level_without_a_query_spends_nothing_on_it() -> None:
     assert production().part("US", "total") == ConcentratedLoss()
 
 
@@ -159,12 +159,12 @@ SOUND = {
         ("involved", {"sex": frozenset({"sex"})}, "involved: 1 queries of state are missing: .*total"),
     ],
 )
-def test_a_budget_that_is_not_divided_as_it_says_is_refused(field: str, value: object, complaint: str) -> None:
+def test_a_budget_with_inconsistent_shares_is_refused(field: str, value: object, complaint: str) -> None:
     with pytest.raises(AllocationError, match=complaint):
         Allocation(**SOUND | {field: value})
 
 
-def test_an_attribute_or_a_level_that_is_not_there_is_refused() -> None:
+def test_an_unknown_attribute_or_level_is_refused() -> None:
     allocation = Allocation(**SOUND)
     with pytest.raises(AllocationError, match="no query involves the attribute age"):
         allocation.of_attribute("age")

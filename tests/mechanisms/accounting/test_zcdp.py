@@ -1,7 +1,7 @@
-"""ρ is an exact number: sums lose nothing, and pure ε counts in it as ε²/2 and never as less.
+"""ρ is an exact number: sums are exact, and pure ε counts as ε²/2 and never as less.
 
-Which wrong program would still pass? One that multiplies ρ by the size of a group, or adds ε before squaring it:
-both are refused here by the published figure for imputed records and by losses that float would not tell apart.
+A wrong program might multiply ρ by the size of a group, or add ε before squaring it. The published figure for imputed
+records, and losses that floats cannot distinguish, reveal both mistakes.
 """
 
 import csv
@@ -40,7 +40,7 @@ def test_a_loss_too_small_for_a_float_counts() -> None:
 
 
 @given(concentrated_losses, st.integers(1, 50))
-def test_units_that_count_several_times_over_lose_the_square(loss: ConcentratedLoss, size: int) -> None:
+def test_a_group_loses_the_square_of_its_size(loss: ConcentratedLoss, size: int) -> None:
     assert loss.of_group(size).rho == sum((loss.rho for _ in range(size**2)), Fraction(0))
 
 
@@ -50,13 +50,13 @@ def test_a_group_of_groups_is_a_group(loss: ConcentratedLoss, size: int, times: 
 
 
 @given(concentrated_losses)
-def test_changing_a_unit_loses_in_general_what_a_group_of_two_loses(loss: ConcentratedLoss) -> None:
+def test_changing_a_unit_loses_in_general_as_much_as_a_group_of_two(loss: ConcentratedLoss) -> None:
     assert loss.bounded() == loss.of_group(2)
     assert loss.bounded(Fraction(2)) == loss + loss <= loss.bounded()
 
 
 @pytest.mark.parametrize("factor", [Fraction(-1), Fraction(401, 100)])
-def test_no_mechanism_loses_more_than_the_general_factor_or_gains(factor: Fraction) -> None:
+def test_a_factor_outside_0_to_4_is_refused(factor: Fraction) -> None:
     with pytest.raises(ValueError, match="between 0 and 4"):
         ConcentratedLoss(Fraction(1)).bounded(factor)
 
@@ -79,7 +79,7 @@ def test_an_epsilon_with_a_logarithm_is_never_charged_less_than_half_its_square(
 
 
 def test_releases_in_pure_dp_count_one_by_one() -> None:
-    """Half the square of the sum would be 2: twice what composition loses."""
+    """Half the square of the sum would be 2, twice the loss of the composition."""
     one = ConcentratedLoss.of_pure(PureLoss(Fraction(1)))
     assert (one + one).rho == 1
 
@@ -116,7 +116,7 @@ def test_the_losses_of_topdown_add_up_as_in_table_3_and_theorem_2() -> None:
 
 
 def test_phsafe_loses_2_514562_when_a_person_changes() -> None:
-    """The production table of the S-DHC, six decimals a line; Table 4 of Bailie, Gong and Meng rounds to 2.515."""
+    """The production table of the S-DHC has six decimals in each line. Table 4 of Bailie, Gong and Meng has 2.515."""
     with PHSAFE.open(newline="") as file:
         lines = [ConcentratedLoss(Fraction(line["rho_unbounded"])) for line in csv.DictReader(file)]
     unbounded = reduce(add, lines)

@@ -1,8 +1,7 @@
 """Pearson's chi-square test against exact probabilities, at a false-alarm rate of one in a million.
 
-Here belongs the one statistical test that the samplers' tests share, with its power against a named wrong
-distribution. Outcomes expected fewer than ten times are taken together; one that the exact distribution does
-not know is an alarm at once.
+The samplers' tests share this test and its power against a given wrong distribution. Outcomes expected fewer than ten
+times are merged. An outcome that is impossible under the exact distribution raises an alarm at once.
 """
 
 import math
@@ -20,7 +19,7 @@ Probabilities = Mapping[Any, Fraction]
 
 
 def alarm(counts: Mapping[Any, int], exact: Probabilities) -> bool:
-    """Whether the counts could come from the exact distribution only once in a million times."""
+    """Whether the exact distribution would give such counts at most once in a million times."""
     draws = sum(counts.values())
     if any(count and not exact.get(outcome) for outcome, count in counts.items()):
         return True
@@ -44,7 +43,7 @@ def power(wrong: Probabilities, exact: Probabilities, draws: int) -> float:
 
 
 def sample(distribution: Probabilities, draws: int, seed: int) -> dict[Any, int]:
-    """Counts of `draws` draws from a distribution given as rationals."""
+    """Counts of `draws` draws from a distribution given as rational numbers."""
     chances = np.array([float(chance) for chance in distribution.values()])
     counts = np.random.default_rng(seed).multinomial(draws, chances / chances.sum())
     return dict(zip(distribution, counts.tolist(), strict=True))

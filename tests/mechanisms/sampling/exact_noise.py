@@ -1,7 +1,7 @@
 """What the tests of noise share: exact probabilities, words of a toy size, and a battery of statistical tests.
 
-The probabilities are computed here from the definition, P(x) ∝ w(|x|), in decimals of 200 digits: another arithmetic
-and another way than the samplers' own, which work on binary fractions with bounds.
+This module computes the probabilities from the definition, P(x) ∝ w(|x|), in decimals with 200 digits. The samplers
+use a different arithmetic and method: binary fractions with bounds.
 """
 
 import math
@@ -30,11 +30,11 @@ NEGLIGIBLE = 100
 
 
 class OutOfWordsError(Exception):
-    """A sampler asks for more words than there are."""
+    """A sampler requested more words than there are."""
 
 
 class ToyStream:
-    """Given words, in order; how many of them were asked for is counted."""
+    """Given words, in order. Counts how many of them were requested."""
 
     def __init__(self, words: Sequence[int]) -> None:
         self._words = np.array(words, dtype=np.uint64)
@@ -61,7 +61,7 @@ class Reference:
         return self.probabilities[value + self.reach] if abs(value) <= self.reach else Decimal(0)
 
     def floor(self, value: int, bits: int) -> int:
-        """floor(2^bits · F(x)) for |x| < reach, provided the decimals leave no doubt of it."""
+        """floor(2^bits · F(x)) for |x| < reach; the decimals must determine it."""
         with localcontext(Context(prec=DIGITS)):
             scaled = self.cumulative[value + self.reach] * (1 << bits)
             floor = int(scaled)
@@ -78,7 +78,7 @@ class Reference:
             )
 
     def fractions(self, most: int | None = None) -> Probabilities:
-        """P as rationals; values beyond ±most are counted as ±most."""
+        """P as rational numbers; values beyond ±most count as ±most."""
         with localcontext(Context(prec=DIGITS)):
             most = self.reach if most is None else most
             chances = {value: self.probability(value) for value in range(1 - most, most)}
@@ -113,9 +113,9 @@ def reference(noise: Noise) -> Reference:
 
 
 def quantiles(noise: Noise, words: Sequence[int], word_bits: int) -> list[tuple[int, int]]:
-    """The definition of lazy inversion: each draw that the words decide, and how many words were read by then.
+    """The definition of lazy inversion: each draw that the words decide, and how many words had been read by then.
 
-    A draw is decided as soon as all numbers that begin with its digits have one quantile.
+    A draw is decided as soon as all numbers that begin with its digits have the same quantile.
     """
     exact = reference(noise)
     with localcontext(Context(prec=DIGITS)):
@@ -131,7 +131,7 @@ def quantiles(noise: Noise, words: Sequence[int], word_bits: int) -> list[tuple[
 
 
 def outermost(noise: Noise, draws: int) -> int:
-    """The greatest value that is expected ten times; at least 1."""
+    """The greatest value that is expected at least ten times, or 1 if that is greater."""
     most = reference(noise).reach
     while draws * reference(noise).probability(most) < 10 and most > 1:
         most -= 1
@@ -139,18 +139,18 @@ def outermost(noise: Noise, draws: int) -> int:
 
 
 def rounded_to_integers(cumulative: Callable[[NDArray[np.float64]], NDArray[np.float64]], most: int) -> Probabilities:
-    """P of a continuous distribution's values, rounded; those beyond ±most are counted as ±most."""
+    """P of a continuous distribution's values, rounded to integers; those beyond ±most count as ±most."""
     edges = np.concatenate([[-np.inf], np.arange(-most, most) + 0.5, [np.inf]])
     chances = np.diff(cumulative(edges))
     return {value: Fraction(chance) for value, chance in zip(range(-most, most + 1), chances.tolist(), strict=True)}
 
 
 def alarms(values: NDArray[np.int64], noise: Noise) -> set[str]:
-    """Which tests find draws to be of another distribution, each by mistake at most once in a million times.
+    """The tests that find draws to be from another distribution, each with a false-alarm rate of one in a million.
 
-    The chi-square test takes values that are expected fewer than ten times together; the tails are counts beyond
-    3, 4 and 5 standard deviations against the binomial distribution; mean and variance are compared with the exact
-    ones by their own exact standard errors, their sums over so many draws being normal.
+    The chi-square test merges values that are expected fewer than ten times. The tail tests compare the counts beyond
+    3, 4 and 5 standard deviations with the binomial distribution. Mean and variance are compared with the exact ones,
+    with exact standard errors: sums over so many draws are normal.
     """
     draws, exact = len(values), reference(noise)
     found = set()

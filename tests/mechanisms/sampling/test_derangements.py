@@ -1,9 +1,8 @@
 """Derangements are uniform: exactly, over every sequence of toy words, and on the real stream by chi-square.
 
-Which wrong program would still pass? The walk over toy words runs the compiled sampler itself, so only one
-that differs at 64 bits alone; the chi-square on AES words is there for that one. Four wrong samplers are
-told apart: Sattolo's cycles, a shuffle whose fixed positions are afterwards swapped away, a plain modulo, and
-an early refusal that forgets position 0.
+The walk over toy words runs the compiled sampler itself, so it misses only a program that is wrong at 64 bits alone.
+The chi-square test on AES words covers that case. The tests reject four wrong samplers: Sattolo's cycles, a shuffle
+whose fixed points are afterwards swapped away, a plain modulo, and an early refusal that forgets position 0.
 """
 
 from collections import Counter
@@ -40,7 +39,7 @@ def uniform(size: int) -> Distribution:
 
 
 def one_word_on(top: int) -> Callable[[tuple[int, Permutation], int], tuple[int, Permutation] | Finished]:
-    """The sampler under test as a walk: given (unsettled, shuffle so far) and one word, where it goes on."""
+    """The sampler under test as a walk: the next state, given (unsettled, shuffle so far) and one word."""
 
     def step(state: tuple[int, Permutation], word: int) -> tuple[int, Permutation] | Finished:
         unsettled, so_far = state
@@ -96,7 +95,7 @@ def test_the_expected_number_of_words_is_a_small_multiple_of_the_size(size: int)
 
 
 @given(size=st.integers(2, 12), cuts=st.lists(st.integers(0, 200), max_size=8), label=st.text(max_size=3))
-def test_words_may_come_in_any_pieces(size: int, cuts: list[int], label: str) -> None:
+def test_words_may_arrive_in_any_pieces(size: int, cuts: list[int], label: str) -> None:
     words = RandomStream(bytes(32), label.encode("utf-8", "replace").hex()).words(200)
     whole = np.full(size + 1, -1, dtype=np.int32)
     unsettled, used = derange(whole, size, size + 1, words, 0, TOP_WORD)
@@ -141,12 +140,12 @@ def exact_distribution(
     size: int,
     chance: Callable[[int, int], Fraction] = lambda bound, value: Fraction(1, bound),
 ) -> Distribution:
-    """What a sampler gives, by trying every choice of every integer it asks for; None is an attempt refused.
+    """A sampler's distribution, by trying every value of every integer that it requests. None is a refused attempt.
 
     Args:
         attempt: one attempt, given a source of integers below a bound.
         size: how many positions are permuted.
-        chance: the probability that an integer below `bound` is `value`; uniform if left out.
+        chance: the probability that an integer below `bound` is `value`; uniform by default.
     """
     found: Counter[Permutation | None] = Counter()
     branches: list[tuple[tuple[int, ...], Fraction]] = [((), Fraction(1))]
@@ -170,7 +169,7 @@ def exact_distribution(
 
 
 def early_refusal(size: int, below: Below, settled_below: int = 0) -> Permutation | None:
-    """The method as the paper has it; positions below `settled_below` are let be fixed."""
+    """The paper's method, except that positions below `settled_below` may be fixed points."""
     shuffle = list(range(size))
     for last in range(size - 1, -1, -1):
         other = below(last + 1) if last else 0
@@ -181,12 +180,12 @@ def early_refusal(size: int, below: Below, settled_below: int = 0) -> Permutatio
 
 
 def position_0_forgotten(size: int, below: Below) -> Permutation | None:
-    """Wrong: the last position left is not looked at."""
+    """Wrong: the last remaining position is not checked."""
     return early_refusal(size, below, settled_below=1)
 
 
 def sattolo(size: int, below: Below) -> Permutation:
-    """Wrong: never choosing the position itself leaves no fixed one, but gives only cycles."""
+    """Wrong: never choosing the position itself leaves no fixed point, but gives only cycles."""
     shuffle = list(range(size))
     for last in range(size - 1, 0, -1):
         other = below(last)
@@ -195,7 +194,7 @@ def sattolo(size: int, below: Below) -> Permutation:
 
 
 def swapped_away(size: int, below: Below) -> Permutation:
-    """Wrong: a fair shuffle, whose fixed positions are then exchanged with another position each."""
+    """Wrong: a fair shuffle, after which each fixed point is exchanged with another position."""
     shuffle = list(range(size))
     for last in range(size - 1, 0, -1):
         other = below(last + 1)

@@ -1,8 +1,8 @@
 """Draws from the discrete Gaussian, and its exact moments, at every width that releases use.
 
-Exactness is shown word by word in `test_inversion` and `test_rejection`. Here ten million draws from the real stream
-are tested, which a wrong assembly of right parts would not pass. What ten million draws can show has a limit: from
-σ² ≈ 50 on they do not tell a rounded continuous Gaussian from a discrete one, while the enumeration does.
+`test_inversion` and `test_rejection` show exactness word by word. These tests check ten million draws from the real
+stream, which would reveal correct parts that are combined wrongly. Ten million draws have limited power: for σ² above
+about 50 they do not distinguish a rounded continuous Gaussian from a discrete one, while the enumeration does.
 """
 
 from decimal import Decimal
@@ -57,7 +57,7 @@ def test_the_same_tests_reject_a_rounded_continuous_gaussian(variance: str) -> N
 
 @pytest.mark.parametrize("variance", deep_but(QUICK, VARIANCES[:-1]))
 def test_the_same_tests_reject_a_table_that_is_one_off(variance: str) -> None:
-    """Up to σ² = 92416, where a mean of 1 is 10 standard errors."""
+    """The variances go up to σ² = 92416, at which a mean of 1 is 10 standard errors."""
     noise = DiscreteGaussian(Fraction(variance))
     assert "mean" in alarms(noise.sample(DRAWS, RandomStream(KEY, "gaussian")) + 1, noise)
 
@@ -112,7 +112,7 @@ def test_no_draws_are_an_empty_array_and_fewer_an_error() -> None:
         noise.sample(-1, RandomStream(KEY, "none"))
 
 
-def test_a_table_is_used_up_to_the_limit_and_rejection_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_is_used_up_to_the_limit_and_rejection_above(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inversion, "sample", lambda *arguments: "table")
     monkeypatch.setattr(rejection, "sample", lambda *arguments: "rejection")
     limit = Fraction(LARGEST_TABULATED_VARIANCE)
@@ -131,5 +131,5 @@ def test_the_largest_table_has_fewer_than_2_to_the_22_entries() -> None:
 
 
 @pytest.mark.parametrize("variance", PINNED)
-def test_first_draws_are_the_same_today_as_when_this_was_written(variance: str) -> None:
+def test_first_draws_have_not_changed(variance: str) -> None:
     assert DiscreteGaussian(Fraction(variance)).sample(8, RandomStream(KEY, "pinned")).tolist() == PINNED[variance]

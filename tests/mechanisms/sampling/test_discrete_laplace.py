@@ -1,4 +1,4 @@
-"""Draws from the discrete Laplace, and its exact moments; exactness word by word is shown in `test_inversion`."""
+"""Draws from the discrete Laplace, and its exact moments. `test_inversion` shows exactness word by word."""
 
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -96,7 +96,7 @@ def test_a_scale_that_is_not_exact_is_refused(scale: object) -> None:
         DiscreteLaplace(scale)  # type: ignore[arg-type]
 
 
-def test_a_table_is_used_up_to_the_limit_and_rejection_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_is_used_up_to_the_limit_and_rejection_above(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inversion, "sample", lambda *arguments: "table")
     monkeypatch.setattr(rejection, "sample", lambda *arguments: "rejection")
     limit = Fraction(LARGEST_TABULATED_SCALE)
@@ -111,5 +111,5 @@ def test_the_largest_table_has_fewer_than_2_to_the_22_entries() -> None:
 
 
 @pytest.mark.parametrize("scale", PINNED)
-def test_first_draws_are_the_same_today_as_when_this_was_written(scale: str) -> None:
+def test_first_draws_have_not_changed(scale: str) -> None:
     assert DiscreteLaplace(Fraction(scale)).sample(8, RandomStream(KEY, "pinned")).tolist() == PINNED[scale]

@@ -1,4 +1,4 @@
-"""Bounds hold and are close, at any precision."""
+"""Bounds are valid and tight at any precision."""
 
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
@@ -32,7 +32,7 @@ def test_an_exponential_at_the_ends_of_its_range(exponent: Fraction) -> None:
 
 
 @given(st.integers(-(10**6), 10**6), st.integers(1, 1000), st.integers(0, 12))
-def test_upward_is_upward(number: int, divisor: int, places: int) -> None:
+def test_rounding_up_rounds_up(number: int, divisor: int, places: int) -> None:
     assert divide_up(number, divisor) - 1 < Fraction(number, divisor) <= divide_up(number, divisor)
     assert shift_up(number, places) == divide_up(number, 1 << places)
 

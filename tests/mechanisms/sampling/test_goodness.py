@@ -18,14 +18,14 @@ STREAM = RandomStream(bytes(32), "goodness")
 
 @pytest.mark.parametrize("count", [5, 60, 3_000, 200_000])
 def test_exact_draws_of_several_distributions_pass(count: int) -> None:
-    """Each run of the test could fail once in a billion times."""
+    """The test fails by chance at most once in a billion runs."""
     drawn = [binned(noise.sample(count, STREAM), noise) for noise in (*GAUSSIANS, *LAPLACES)]
     assert not fit(drawn).alarm
 
 
 @pytest.mark.parametrize("wrong", ["no noise", "one sign", "half the scale", "shifted", "another distribution"])
 def test_wrong_noise_is_stopped(wrong: str) -> None:
-    """612 counts, as a release of two states has; the chance that one passes is below 1e-6 in each case."""
+    """612 counts, as in a release of two states. The probability that wrong noise passes is below 1e-6 in each case."""
     noise = DiscreteGaussian(Fraction(92_402))
     exact = noise.sample(612, STREAM)
     drawn = {
@@ -38,8 +38,8 @@ def test_wrong_noise_is_stopped(wrong: str) -> None:
     assert fit([binned(drawn, noise)]).alarm
 
 
-def test_one_level_without_noise_is_told_among_many_with() -> None:
-    """42 counts of 612; pooled with the others its statistic stays below the threshold."""
+def test_one_level_without_noise_is_found_among_many_with_noise() -> None:
+    """42 counts of 612. Pooled with the others, its statistic stays below the threshold."""
     drawn = {
         f"level {place}": binned(noise.sample(57, STREAM), noise)
         for place, noise in enumerate([*GAUSSIANS, *LAPLACES] * 2)
@@ -51,7 +51,7 @@ def test_one_level_without_noise_is_told_among_many_with() -> None:
 
 @pytest.mark.parametrize("variance", [Fraction(1, 25), Fraction(1, 20), Fraction(1, 16), Fraction(1, 4)])
 def test_noise_that_is_nearly_always_0_raises_no_false_alarm(variance: Fraction) -> None:
-    """Bins that expect hardly a draw are no bins: 2,000 repetitions would alarm dozens of times if they were."""
+    """Bins that expect almost no draws are merged. Without this, 2,000 repetitions would raise dozens of alarms."""
     noise = DiscreteGaussian(variance)
     draws = noise.sample(2_000 * 200, STREAM).reshape(2_000, 200)
     assert not any(fit([binned(row, noise)]).alarm for row in draws)
@@ -65,5 +65,5 @@ def test_the_threshold_is_at_or_above_the_quantile_of_its_false_alarm_rate() -> 
         assert quantile <= found.threshold <= 1.6 * quantile
 
 
-def test_too_few_draws_are_not_judged() -> None:
+def test_too_few_draws_are_not_tested() -> None:
     assert fit([binned(np.array([10**6]), GAUSSIANS[0])]) == Fit(0.0, 0.0, 0)

@@ -1,7 +1,7 @@
 """Bounded integers and coins are exact: every word of a toy size is tried, and every bound and bias.
 
-Which wrong program would still pass? One with another bias at 64 bits than at 3 to 10: the arithmetic is the
-same there, and the coin's two constants are compared as whole numbers.
+Only a program with a different bias at 64 bits than at 3 to 10 bits could pass wrongly. The arithmetic is the same at
+all sizes, and the coin's two 64-bit constants are compared as integers.
 """
 
 from fractions import Fraction
@@ -28,14 +28,14 @@ def accepted_by_remainder(bound, top):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("bits", range(3, 11))
-def test_every_remainder_is_accepted_for_equally_many_words_and_for_as_many_as_there_can_be(bits: int) -> None:
+def test_every_remainder_is_accepted_for_the_same_greatest_number_of_words(bits: int) -> None:
     words = 2**bits
     for bound in range(1, words):
         assert set(accepted_by_remainder(bound, words - 1).tolist()) == {words // bound}
 
 
 @pytest.mark.parametrize("bits", range(3, 11))
-def test_the_same_check_tells_a_plain_modulo_apart(bits: int) -> None:
+def test_the_same_check_rejects_a_plain_modulo(bits: int) -> None:
     words = 2**bits
     for bound in range(3, words):
         plain = np.bincount(np.arange(words) % bound)
@@ -43,7 +43,7 @@ def test_the_same_check_tells_a_plain_modulo_apart(bits: int) -> None:
 
 
 @given(bound=st.integers(1, WORDS - 1), data=st.data())
-def test_at_64_bits_a_word_is_refused_exactly_where_its_run_is_cut_short(bound: int, data: st.DataObject) -> None:
+def test_at_64_bits_a_word_is_rejected_exactly_if_its_run_is_cut_short(bound: int, data: st.DataObject) -> None:
     whole_runs = WORDS // bound * bound
     near = st.integers(max(0, whole_runs - 3), min(WORDS - 1, whole_runs + 3))
     word = data.draw(st.one_of(near, st.integers(0, WORDS - 1)))

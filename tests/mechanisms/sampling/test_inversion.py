@@ -1,9 +1,9 @@
-"""Lazy inversion gives every value with exactly its probability, and reads no word too many.
+"""Lazy inversion gives every value with exactly its probability, and reads no more words than it needs.
 
-With words of 2 to 8 bits every sequence is tried, down to a depth where almost none is undecided; with 64 bits the
-same code is led to its undecided branch by hand. Which wrong program would still pass? One that goes astray only
-with 64-bit tables: their floors are compared one by one with another computation, and the look-up is tried on
-each side of every floor.
+With words of 2 to 8 bits, every sequence is tried, down to a depth at which almost none is undecided. With 64 bits,
+chosen words lead the same code to its undecided branch. Only a program that is wrong for 64-bit tables alone could pass
+this. So their floors are compared one by one with another computation, and the look-up is tried on each side of every
+floor.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +38,7 @@ WIDE: list[Noise] = [
 
 
 def step(noise: Noise, word_bits: int):  # type: ignore[no-untyped-def]
-    """One draw, as a walk over sequences of words; far longer than it needs, it is given up."""
+    """One draw, as a walk over sequences of words. It is abandoned when it takes far more words than it needs."""
     tries = count()
 
     def one_more(words: tuple[int, ...], word: int) -> tuple[int, ...] | Finished:
@@ -52,7 +52,7 @@ def step(noise: Noise, word_bits: int):  # type: ignore[no-untyped-def]
 
 
 def is_exact(noise: Noise, word_bits: int, width: Fraction = Fraction(1, 10**5)) -> bool:
-    """Whether every value's probability lies within what all sequences of words give it, at most `width` apart."""
+    """Whether the bounds from all sequences of words, at most `width` apart, contain every value's probability."""
     found = bracket(step(noise, word_bits), (), 1 << word_bits, width)
     exact = reference(noise)
     return all(low <= Fraction(exact.probability(value)) <= high for value, (low, high) in found.items()) and all(
@@ -71,7 +71,7 @@ def test_over_all_sequences_of_toy_words_every_value_has_its_probability(noise: 
 
 
 def mended(change):  # type: ignore[no-untyped-def]
-    """The table with a fault in it."""
+    """A function that makes the table with a fault."""
     return lambda noise, word_bits=64: change(tabulate(noise, word_bits))
 
 
@@ -103,7 +103,7 @@ def test_the_enumeration_finds_a_faulty_table(monkeypatch: pytest.MonkeyPatch, f
 def test_the_enumeration_finds_an_undecided_word_decided_without_further_words(
     monkeypatch: pytest.MonkeyPatch, decision: int
 ) -> None:
-    """Wrong by less than 2^−64 at full size, which nothing but an enumeration shows."""
+    """Wrong by less than 2^−64 at full size, which only an enumeration reveals."""
     noise = DiscreteGaussian(Fraction(2))
 
     def rashly(noise: Noise, words: reader.WordReader, word_bits: int) -> int:
@@ -118,7 +118,7 @@ def test_the_enumeration_finds_an_undecided_word_decided_without_further_words(
 @pytest.mark.parametrize("precision", [24, 40, 70])
 @pytest.mark.parametrize("noise", NARROW, ids=str)
 def test_bounds_of_the_cumulative_distribution_hold_and_are_close(noise: Noise, precision: int) -> None:
-    """At so low a precision a bound rounded the wrong way, or a tail left out, is soon on the wrong side."""
+    """At such a low precision, a bound rounded in the wrong direction, or an omitted tail, soon shows."""
     exact = reference(noise)
     for value, (low, high) in zip(range(exact.reach), noise.cumulative(precision), strict=False):
         with localcontext(Context(prec=DIGITS)):
@@ -141,7 +141,7 @@ def test_every_floor_is_that_of_another_computation(noise: Noise, word_bits: int
 
 
 @pytest.mark.parametrize("noise", [*NARROW, *WIDE], ids=str)
-def test_at_64_bits_a_word_beside_a_floor_decides_and_a_word_on_it_asks_for_another(noise: Noise) -> None:
+def test_at_64_bits_a_word_next_to_a_floor_decides_and_a_word_on_it_does_not(noise: Noise) -> None:
     exact, half = reference(noise), int(tabulate(noise).half)
     every = range(-half - 2, half + 2)
     chosen = {value for value in (*every[:: max(1, half // 50)], *every[:4], *every[-4:]) if abs(value) < exact.reach}
@@ -165,7 +165,7 @@ def test_at_64_bits_a_word_beside_a_floor_decides_and_a_word_on_it_asks_for_anot
     seed=st.integers(0, 2**32 - 1),
     cut=st.integers(0, 60),
 )
-def test_many_draws_are_the_quantiles_one_after_the_other_for_any_size_of_block(
+def test_many_draws_are_the_successive_quantiles_for_any_block_size(
     noise: Noise, word_bits: int, block: int, seed: int, cut: int
 ) -> None:
     words = np.random.default_rng(seed).integers(0, 1 << word_bits, 60).tolist()

@@ -1,7 +1,7 @@
-"""The rejection samplers are exact: their two choices over all toy words, and everything above over all choices.
+"""The rejection samplers are exact: their two choices over all toy words, and the samplers over all choices.
 
-Which wrong program would still pass? One whose numbers overflow for a wide distribution: they are Python's, which do
-not, and the chi-square test is also made at σ² = 2^40.
+Only a program whose numbers overflow for wide distributions could pass wrongly. Python's integers do not overflow, and
+the chi-square test is also made at σ² = 2^40.
 """
 
 import math
@@ -31,7 +31,7 @@ from tests.mechanisms.sampling.word_tree import Finished, bracket
 KEY = b"\x05" * 32
 DRAWS = 40_000
 ROUNDING = Fraction(1, 10**50)
-"""More than what is lost where a script's probabilities are given with 60 digits."""
+"""More than the error of scripts whose probabilities are given with 60 digits."""
 
 
 @pytest.mark.parametrize("word_bits", [1, 2, 3])
@@ -50,7 +50,7 @@ def test_over_all_toy_words_an_integer_below_a_bound_is_uniform(bound: int, word
     assert all(low <= Fraction(1, bound) <= high for low, high in found.values())
 
 
-def test_wide_bounds_take_as_few_words_as_hold_them() -> None:
+def test_wide_bounds_use_as_few_words_as_possible() -> None:
     for bound, words in ((1, 0), (2, 1), (2**64, 1), (2**64 + 1, 2), (2**128, 2), (3**200, 5)):
         stream = ToyStream([0] * 8)
         assert WordChoices(WordReader(stream)).below(bound) == 0
@@ -63,18 +63,18 @@ class _ForkError(Exception):
 
 
 class _AgainError(Exception):
-    """An attempt was refused: the sampler begins anew, with nothing kept of what went before."""
+    """An attempt was rejected: the sampler starts again and keeps nothing."""
 
 
 class Scripted:
-    """Choices by a script; where it ends, the branches with their probabilities are told."""
+    """Choices that follow a script. Where it ends, `_ForkError` gives the branches with their probabilities."""
 
     def __init__(self, script: tuple[Any, ...]) -> None:
         self._script = iter(script)
         self._begun = False
 
     def begin(self) -> None:
-        """To be told by the first choice of every attempt."""
+        """To be called by the first choice of every attempt."""
         if self._begun:
             raise _AgainError
         self._begun = True
@@ -94,10 +94,10 @@ class Scripted:
 
 
 def enumerated(draw: Callable[[Choices], Any]) -> dict[Any, tuple[Fraction, Fraction]]:
-    """Two rationals for every outcome between which its probability lies, by trying every script.
+    """For every outcome, two rational numbers that enclose its probability, by trying every script.
 
-    Scripts of probability below 10^-20 are left undecided. Attempts are alike, so that an outcome's probability is
-    its share in those that are not refused.
+    Scripts of probability below 10^-20 are left undecided. All attempts have the same distribution, so an outcome's
+    probability is its share of those that are not rejected.
     """
     found: Counter[Any] = Counter()
     undecided = refused = Fraction(0)
@@ -145,7 +145,7 @@ def test_a_bernoulli_trial_succeeds_with_probability_exp_of_minus_the_ratio(rati
 
 @pytest.fixture
 def exponential_coin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bernoulli(exp(−γ)) as one choice: shown exact above, it need not be taken apart again."""
+    """Bernoulli(exp(−γ)) as one choice, as the test above shows that it is exact."""
 
     def one_choice(numerator: int, denominator: int, choices: Scripted) -> bool:
         heads = exponential(Fraction(numerator, denominator))
@@ -262,7 +262,7 @@ def below_laplace(edge: float) -> float:
 
 
 def test_wide_distributions_have_their_shape() -> None:
-    """In units of σ and t they are continuous to six places, which 40,000 draws cannot tell from exact."""
+    """In units of σ and t they are continuous to six decimals, which 40,000 draws cannot distinguish from exact."""
     gaussian_values = DiscreteGaussian(WIDE_VARIANCE).sample(DRAWS, RandomStream(KEY, "wide"))
     laplace_values = DiscreteLaplace(WIDE_SCALE).sample(DRAWS, RandomStream(KEY, "wide"))
     normal = chances(norm.cdf)
@@ -280,8 +280,8 @@ def test_one_key_gives_the_same_draws_in_any_pieces(monkeypatch: pytest.MonkeyPa
     assert np.array_equal(np.concatenate([noise.sample(count, stream) for count in (1, 0, 99, 900)]), whole)
 
 
-def test_no_word_is_read_in_vain() -> None:
-    """With t = 1 a draw takes as little as two words, so that one word too many would soon be missed."""
+def test_no_word_is_read_unnecessarily() -> None:
+    """With t = 1, a draw can take only two words, so one word too many would soon show."""
     one_by_one = RandomStream(KEY, "few words")
     singles = [rejection.sample(lambda choices: laplace(Fraction(1), choices), 1, one_by_one)[0] for _ in range(500)]
     stream = RandomStream(KEY, "few words")

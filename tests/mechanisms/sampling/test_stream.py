@@ -34,12 +34,12 @@ def test_words_are_the_little_endian_keystream_of_aes_256_in_counter_mode() -> N
     assert int(stream().words(1)[0]) == int.from_bytes(expected[:8], "little")
 
 
-def test_first_words_are_the_same_today_as_when_this_was_written() -> None:
+def test_first_words_have_not_changed() -> None:
     assert [f"{word:016x}" for word in stream("permutation swapping").words(3).tolist()] == PINNED
 
 
 @given(st.lists(st.integers(0, 70), max_size=12))
-def test_how_many_words_are_asked_for_at_a_time_does_not_matter(counts: list[int]) -> None:
+def test_the_number_of_words_requested_at_a_time_does_not_matter(counts: list[int]) -> None:
     pieces = stream()
     joined = np.concatenate([pieces.words(count) for count in counts] or [np.empty(0, dtype=np.uint64)])
     assert np.array_equal(joined, stream().words(sum(counts)))

@@ -1,8 +1,8 @@
-"""The tree of word sequences: what a sampler makes of every sequence, with exact weights.
+"""The tree of word sequences: the outcome of a sampler for every sequence, with exact weights.
 
-A sampler that goes on word by word is a walk whose next state depends on its state and one word alone.
-Sequences that led to the same state are kept as one number, so that a tree of 8^200 sequences is walked in
-a moment and nothing is approximated. Here belongs the walk; what the states are belongs to the tests.
+A sampler that reads word by word is a walk whose next state depends only on its state and one word. Sequences that lead
+to the same state are counted together, so a tree of 8^200 sequences takes a moment and nothing is approximated. This
+module does the walk; the tests define the states.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ State = Hashable
 
 @dataclass(frozen=True)
 class Finished:
-    """What a sampler made of a sequence of words, once it needs no more."""
+    """The outcome of a sequence of words, once the sampler needs no more."""
 
     outcome: Any
 
@@ -26,10 +26,10 @@ Step = Callable[[Any, int], State | Finished]
 
 
 def walk(step: Step, start: State, words: int) -> Iterator[tuple[Counter[Any], int, int]]:
-    """For depth 1, 2, …: sequences of that many words by outcome; how many go on; how many there are.
+    """For depth 1, 2, …: the number of sequences of that length by outcome, of those that continue, and of all.
 
     Args:
-        step: the state, or the outcome, that one more word leads to from a state.
+        step: gives the state, or the outcome, to which one more word leads from a state.
         start: the state before the first word.
         words: words are 0 .. words - 1, equally likely.
     """
@@ -53,7 +53,7 @@ def walk(step: Step, start: State, words: int) -> Iterator[tuple[Counter[Any], i
 
 
 def bracket(step: Step, start: State, words: int, width: Fraction) -> dict[Any, tuple[Fraction, Fraction]]:
-    """For every outcome two rationals, less than `width` apart, between which its probability lies."""
+    """For every outcome, two rational numbers, less than `width` apart, that enclose its probability."""
     for finished, going, every in walk(step, start, words):
         if going < width * every:
             return {

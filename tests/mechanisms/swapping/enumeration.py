@@ -1,10 +1,10 @@
-"""Permutation swapping by enumeration: exact output distributions, of the algorithm and of wrong ones.
+"""Permutation swapping by enumeration: exact output distributions of the algorithm and of wrong ones.
 
-Here belongs what several tests compare the code with. Nothing here calls the code under test: probabilities
-are written down from Bailie, Gong and Meng, Algorithm 1, and every permutation and every contingency table is tried.
+Several tests compare the code with this module, which never calls the code under test. The probabilities follow from
+Bailie, Gong and Meng, Algorithm 1, and every permutation and every contingency table is tried.
 
-A mechanism is the probability of a permutation, as a function of the lengths of its cycles (fixed points are
-cycles of length 1) and of the swap rate p: all that the mechanisms compared here depend on.
+A mechanism is the probability of a permutation as a function of the lengths of its cycles (fixed points are cycles of
+length 1) and of the swap rate p. The mechanisms compared here depend on nothing else.
 """
 
 import math
@@ -28,7 +28,7 @@ def derangement_number(size: int) -> int:
 
 
 def moved(cycles: Cycles) -> int:
-    """How many records a permutation moves: those that were selected, if it came from a derangement."""
+    """How many records a permutation moves: the selected ones, if the permutation came from a derangement."""
     return sum(length for length in cycles if length > 1)
 
 
@@ -50,7 +50,7 @@ def algorithm_1(cycles: Cycles, swap_rate: Fraction) -> Fraction:
 
 
 def shuffled(cycles: Cycles, swap_rate: Fraction) -> Fraction:
-    """Wrong: the selected records are shuffled, fixed positions and all; one record alone is not drawn anew."""
+    """Wrong: the selected records are shuffled, and may be fixed; if one alone is selected, there is no new draw."""
     records, chosen = sum(cycles), moved(cycles)
     return sum(
         (
@@ -64,28 +64,28 @@ def shuffled(cycles: Cycles, swap_rate: Fraction) -> Fraction:
 
 
 def shuffled_anew(cycles: Cycles, swap_rate: Fraction) -> Fraction:
-    """Wrong: as `shuffled`, but anew if exactly one record was selected."""
+    """Wrong: as `shuffled`, but with a new draw if exactly one record was selected."""
     records, single = sum(cycles), selected_one(sum(cycles), swap_rate)
     unchanged = single if moved(cycles) == 0 else 0
     return (shuffled(cycles, swap_rate) - unchanged) / (1 - single) if records > 1 else Fraction(1)
 
 
 def capped(cycles: Cycles, swap_rate: Fraction) -> Fraction:
-    """Wrong: one swap of two records at most; anew if more were selected."""
+    """Wrong: at most one swap of two records; if more were selected, there is a new draw."""
     records, chosen = sum(cycles), moved(cycles)
     kept = sum(math.comb(records, few) * selected_exactly(few, records, swap_rate) for few in (0, 2))
     return selected_exactly(chosen, records, swap_rate) / kept if chosen <= 2 else Fraction(0)
 
 
 def single_released(cycles: Cycles, swap_rate: Fraction) -> Fraction:
-    """Wrong: if exactly one record was selected, nothing is drawn anew and that record is released as it is."""
+    """Wrong: if exactly one record was selected, there is no new draw and the record is released unchanged."""
     records, chosen = sum(cycles), moved(cycles)
     selection = selected_exactly(chosen, records, swap_rate) + (selected_one(records, swap_rate) if not chosen else 0)
     return selection / derangement_number(chosen)
 
 
 def cyclic(cycles: Cycles, swap_rate: Fraction) -> Fraction:
-    """Wrong: the selected records are permuted by one cycle (Sattolo's shuffle), not by any derangement."""
+    """Wrong: the selected records are permuted by a single cycle (Sattolo's shuffle), not by any derangement."""
     chosen = moved(cycles)
     if chosen not in (0, max(cycles)):
         return Fraction(0)
@@ -94,7 +94,7 @@ def cyclic(cycles: Cycles, swap_rate: Fraction) -> Fraction:
 
 @cache
 def permutations_by_cycles(records: int) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[Cycles, ...]]:
-    """Every permutation, shape (records!, records); the number of its cycle type; the cycle types."""
+    """Every permutation, shape (records!, records); the index of its cycle type; the cycle types."""
     every = list(permutations(range(records)))
     types = [cycle_type(permutation) for permutation in every]
     distinct = tuple(sorted(set(types)))
@@ -115,7 +115,7 @@ def cycle_type(permutation: tuple[int, ...]) -> Cycles:
 
 @dataclass(frozen=True)
 class Stratum:
-    """The two margins of a stratum, records by holding value and by swap value, which all its tables share."""
+    """The two margins of a stratum, records by holding value and by swap value. All its tables share them."""
 
     holding: tuple[int, ...]
     swap: tuple[int, ...]
@@ -207,7 +207,7 @@ class Universe:
 
 
 def bound_holds(universe: Universe, mechanism: Mechanism, swap_rate: Fraction, exponential: Fraction) -> bool:
-    """Whether P_x(c) <= exponential^d(x, x') P_x'(c) for every pair x, x' and output c, decided without rounding.
+    """Whether P_x(c) <= exponential^d(x, x') P_x'(c) for every pair x, x' and output c, without rounding.
 
     Args:
         exponential: e^ε.
@@ -222,7 +222,7 @@ def bound_holds(universe: Universe, mechanism: Mechanism, swap_rate: Fraction, e
 
 
 def attained_loss(universe: Universe, mechanism: Mechanism, swap_rate: Fraction) -> float:
-    """The smallest ε that holds: max of |ln P_x(c) - ln P_x'(c)| / d(x, x'); infinite where supports differ."""
+    """The smallest valid ε: max of |ln P_x(c) - ln P_x'(c)| / d(x, x'); infinite if supports differ."""
     weights, distances = universe.distributions(mechanism, swap_rate), universe.distances()
     possible = weights > 0
     if np.any(possible != possible[0]):
@@ -238,7 +238,7 @@ def attained_loss(universe: Universe, mechanism: Mechanism, swap_rate: Fraction)
 
 
 def margins(records: int, fewest: int, most: int) -> list[tuple[int, ...]]:
-    """Every way to spread records over `fewest` to `most` values, each value used, up to the values' names."""
+    """Every way to divide records among `fewest` to `most` values, all of them used, up to the values' names."""
     return [
         parts
         for values in range(fewest, most + 1)

@@ -1,4 +1,4 @@
-"""A swapping design either can be carried out, or says what is wrong; its specification says what is promised."""
+"""A swapping design is either valid or rejected with the reason, and its specification states the guarantee."""
 
 import json
 from fractions import Fraction
@@ -40,13 +40,13 @@ def design(**changes: Any) -> SwappingDesign:
         ({"swap_rate": Fraction(-1, 5)}, "swap_rate: .*not -1/5"),
     ],
 )
-def test_a_design_that_no_mechanism_can_carry_out_is_refused(changes: dict[str, Any], complaint: str) -> None:
+def test_a_design_that_cannot_be_carried_out_is_refused(changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(DesignError, match=complaint):
         design(**changes)
 
 
 @pytest.mark.parametrize("changes", [{"match": ()}, {"held": ()}, {"swap": ("county", "tract")}])
-def test_a_design_needs_no_swap_key_and_may_hold_nothing_but_it(changes: dict[str, Any]) -> None:
+def test_a_design_may_have_no_swap_key_or_hold_only_the_swap_key(changes: dict[str, Any]) -> None:
     assert design(**changes)
 
 
@@ -61,7 +61,7 @@ def test_without_a_swap_key_the_margins_are_those_of_the_whole_file() -> None:
     assert design(match=()).invariants == ("the number of households by tenure", "the number of households by county")
 
 
-def test_where_persons_follow_their_unit_they_are_held_with_it() -> None:
+def test_persons_who_follow_their_unit_are_held_with_it() -> None:
     held, moved = design(persons=True).invariants
     assert (
         held == "the number of households by state × persons × tenure × all characteristics of the household's persons"

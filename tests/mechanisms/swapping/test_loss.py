@@ -1,8 +1,8 @@
-"""The loss of swapping is Theorem 1's, exactly, and gives every figure that was published for it.
+"""The loss of swapping is exactly that of Theorem 1, and reproduces every published figure.
 
-Which wrong program would still pass the published figures? One with ln b for ln(b + 1), wherever b is large:
-so Theorem 1 is also compared as a rational with its own three branches, down to b = 2. The figures are those
-of Bailie, Gong and Meng: Table 2, Table 5, and Sections 3.5 and 3.6.
+A program with ln b for ln(b + 1) would still reproduce the figures with large b. So Theorem 1 is also compared, as a
+rational number, with its three branches, down to b = 2. The figures are those of Bailie, Gong and Meng: Table 2,
+Table 5, and Sections 3.5 and 3.6.
 """
 
 import math
@@ -42,7 +42,7 @@ def test_losses_of_massachusetts_1940_are_those_of_table_2(swap_rate: str, epsil
         ("block group x household size", 4_549, "11.37", "8.42"),
     ],
 )
-def test_losses_had_the_2020_census_been_swapped_are_those_of_table_5(
+def test_losses_of_a_swapped_2020_census_are_those_of_table_5(
     match: str, largest_stratum: int, at_5_percent: str, at_50_percent: str
 ) -> None:
     assert rounded(theorem_1(largest_stratum, Fraction("0.05"))) == at_5_percent
@@ -64,14 +64,14 @@ def test_the_smallest_attainable_losses_are_those_of_section_3_6(
 
 
 def test_two_swap_rates_give_a_loss_of_3_in_section_3_6() -> None:
-    """Printed there as 35.4% and 95.2%; the second is 95.257…%, so the paper has cut it off, not rounded it."""
+    """The paper prints 35.4% and 95.2%. The second is 95.257…%, so the paper truncates it instead of rounding."""
     low, high = swap_rates_for(3, 10)
     assert (f"{low:.3f}", f"{high:.5f}") == ("0.354", "0.95257")
     assert math.floor(1000 * high) == 952
 
 
 @given(strata, swap_rates)
-def test_theorem_1_is_the_logarithm_of_the_rational_that_its_branch_says(b: int, swap_rate: Fraction) -> None:
+def test_theorem_1_is_the_logarithm_of_the_rational_of_its_branch(b: int, swap_rate: Fraction) -> None:
     o = swap_rate / (1 - swap_rate)
     below_the_switch = o**2 <= b + 1
     assert theorem_1(b, swap_rate) == PureLoss(Fraction(0), (b + 1) / o if below_the_switch else o)
@@ -92,7 +92,7 @@ def test_a_swap_rate_of_infinite_loss_is_refused(b: int, swap_rate: Fraction) ->
 
 
 @given(strata, swap_rates)
-def test_no_swap_rate_loses_less_than_the_smallest_attainable(b: int, swap_rate: Fraction) -> None:
+def test_no_swap_rate_has_a_loss_below_the_smallest_attainable(b: int, swap_rate: Fraction) -> None:
     smallest, best = smallest_attainable(b)
     assert float(theorem_1(b, swap_rate)) >= smallest * (1 - 1e-12)
     assert float(theorem_1(b, Fraction(best))) == pytest.approx(smallest, rel=1e-6)
@@ -108,7 +108,7 @@ def test_both_swap_rates_for_a_loss_give_it(b: int, multiple: float) -> None:
             assert float(theorem_1(b, Fraction(swap_rate))) == pytest.approx(epsilon, rel=1e-5)
 
 
-def test_a_loss_below_the_smallest_attainable_is_refused_with_that_one() -> None:
+def test_a_loss_below_the_smallest_attainable_is_refused_naming_the_smallest() -> None:
     with pytest.raises(ValueError, match=r"the smallest is 1\.1989"):
         swap_rates_for(1.19, 10)
 
@@ -152,7 +152,7 @@ def test_the_evaluated_loss_is_the_maximum_over_every_case_for_every_stratum_up_
 
 @given(st.one_of(st.integers(2, 80), strata), swap_rates)
 def test_the_evaluated_loss_lies_between_theorem_3_and_theorem_1(b: int, swap_rate: Fraction) -> None:
-    """Theorem 3(C) needs d(b - 2) > 0: it says nothing for b = 3."""
+    """Theorem 3(C) requires d(b - 2) > 0, so it does not apply to b = 3."""
     loss, charged = evaluated(b, swap_rate), float(theorem_1(b, swap_rate))
     log_odds = math.log(swap_rate / (1 - swap_rate))
     assert loss <= charged * (1 + 1e-12)
@@ -163,14 +163,14 @@ def test_the_evaluated_loss_lies_between_theorem_3_and_theorem_1(b: int, swap_ra
 
 @given(st.one_of(st.integers(2, 80), strata).filter(lambda b: b != 3), swap_rates)
 def test_the_gap_to_the_evaluated_loss_is_at_most_that_of_theorem_4(b: int, swap_rate: Fraction) -> None:
-    """Theorem 4 follows from Theorem 3(C), so it is silent on b = 3 too."""
+    """Theorem 4 follows from Theorem 3(C), so it does not apply to b = 3 either."""
     gap = float(theorem_1(b, swap_rate)) - evaluated(b, swap_rate)
     below_the_switch = (swap_rate / (1 - swap_rate)) ** 2 < b + 1
     assert -1e-9 <= gap <= (f(b) if below_the_switch else 0) + 1e-9
 
 
 def test_three_records_leave_a_wider_gap_than_the_formula_of_theorem_4() -> None:
-    """As p goes to 0 the worst case moves all three records: ε = ln(2) / 3 - ln o, which enumeration attains."""
+    """As p goes to 0, the worst case moves all three records: ε = ln(2) / 3 - ln o, which enumeration attains."""
     swap_rate = Fraction(1, 10**6)
     gap = float(theorem_1(3, swap_rate)) - evaluated(3, swap_rate)
     assert gap == pytest.approx(math.log(4) - math.log(2) / 3)
@@ -178,7 +178,7 @@ def test_three_records_leave_a_wider_gap_than_the_formula_of_theorem_4() -> None
 
 
 def test_theorem_4_bounds_the_gap_by_0_148_from_ten_records_on() -> None:
-    """To the three decimals the paper gives: f(10) is 0.148007…"""
+    """The bound has the three decimals of the paper: f(10) is 0.148007…"""
     gaps = [f(b) for b in range(2, 200)]
     assert gaps == sorted(gaps, reverse=True)
     assert f"{f(10):.6f}" == "0.148007"
@@ -196,7 +196,7 @@ def f(b: int) -> float:
 
 
 def log_of_derangement_ratio(b: int) -> float:
-    """ln[d(b) / d(b - 2)]; beyond 80 records d(b) = b!/e to within a float."""
+    """ln[d(b) / d(b - 2)]; above 80 records, d(b) = b!/e to the precision of a float."""
     if b <= 80:
         return math.log(Fraction(derangement_number(b), derangement_number(b - 2)))
     return math.log(b) + math.log(b - 1)

@@ -1,8 +1,8 @@
-"""Permutation swapping keeps both margins, mixes no strata, and has exactly the distribution of Algorithm 1.
+"""Permutation swapping preserves both margins, never mixes strata, and has exactly the distribution of Algorithm 1.
 
-Which wrong program would still pass? For the margins alone, many: so the compiled mechanism is walked over
-every sequence of toy words and every permutation's probability compared with the paper's, and drawn from on
-the real stream, with five wrong mechanisms told apart by both.
+Many wrong programs would preserve the margins. So the compiled mechanism is run on every sequence of toy words, and
+every permutation's probability is compared with the paper's. It also draws from the real stream. Both tests reject five
+wrong mechanisms.
 """
 
 from collections import Counter
@@ -51,7 +51,7 @@ def stream(label: str = "test") -> RandomStream:
 
 
 def contingency(records: Sequence[Record]) -> Contingency:
-    """Count records (stratum, holding value within it, swap value); holding codes ascend with the stratum."""
+    """Count records (stratum, holding value within it, swap value). Holding codes ascend with the stratum."""
     holding = {pair: code for code, pair in enumerate(sorted({record[:2] for record in records}))}
     cells = sorted(Counter((stratum, holding[stratum, held], swap) for stratum, held, swap in records).items())
     return columns([(*cell, count) for cell, count in cells])
@@ -91,7 +91,7 @@ def test_swapping_preserves_both_margins_exactly(records: list[Record], rate: Fr
 
 
 @given(records, rates, st.randoms(use_true_random=False))
-def test_a_draw_depends_on_key_label_and_content_alone(records: list[Record], rate: Fraction, shuffler: object) -> None:
+def test_a_draw_depends_only_on_key_label_and_content(records: list[Record], rate: Fraction, shuffler: object) -> None:
     table = contingency(records)
     shuffler.shuffle(records)  # type: ignore[attr-defined]
     before = cells(table)
@@ -107,12 +107,12 @@ def test_strata_never_mix(records: list[Record], rate: Fraction) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=30), rates)
-def test_a_record_alone_in_its_stratum_stays_as_it_is(values: list[tuple[int, int]], rate: Fraction) -> None:
+def test_a_record_alone_in_its_stratum_is_not_swapped(values: list[tuple[int, int]], rate: Fraction) -> None:
     table = contingency([(stratum, held, swap) for stratum, (held, swap) in enumerate(values)])
     assert cells(permute(table, rate, stream())) == cells(table)
 
 
-def test_draws_of_other_labels_and_keys_differ() -> None:
+def test_draws_with_other_labels_and_keys_differ() -> None:
     table = contingency([(0, record % 2, record) for record in range(200)])
     draws = [permute(table, HALF, stream(label)) for label in ("a", "b")]
     draws.append(permute(table, HALF, RandomStream(bytes(32), "a")))
@@ -120,7 +120,7 @@ def test_draws_of_other_labels_and_keys_differ() -> None:
 
 
 @pytest.mark.parametrize("words_at_a_time", [1, 2, 3, 5, 64, 1000])
-def test_how_many_words_are_read_at_a_time_does_not_matter(
+def test_the_number_of_words_read_at_a_time_does_not_matter(
     words_at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = [1, 2, 1, 3, 17, 1, 40, 2, 2, 1]
@@ -130,15 +130,15 @@ def test_how_many_words_are_read_at_a_time_does_not_matter(
     assert cells(permute(table, Fraction(2, 3), stream())) == expected
 
 
-def test_a_fixed_key_gives_the_same_draw_today_as_when_this_was_written() -> None:
-    """Distinct records in two strata: the swap codes are the permutation. If this changes, `VERSION` must rise."""
+def test_the_draw_of_a_fixed_key_has_not_changed() -> None:
+    """Distinct records in two strata: the swap codes are the permutation. If this changes, increase `VERSION`."""
     table = contingency([(int(record >= 6), record, record) for record in range(16)])
     assert permutation.VERSION == 1
     assert permute(table, Fraction(2, 3), stream("pinned")).swap.tolist() == PINNED
 
 
 @pytest.mark.parametrize("rate", [Fraction(0), Fraction(1), Fraction(6, 5), Fraction(-1, 2)])
-def test_a_swap_rate_that_protects_nothing_is_refused(rate: Fraction) -> None:
+def test_a_swap_rate_without_protection_is_refused(rate: Fraction) -> None:
     with pytest.raises(ValueError, match="strictly between 0 and 1"):
         permute(contingency([(0, 0, 0), (0, 1, 1)]), rate, stream())
 
@@ -172,10 +172,10 @@ def test_columns_of_different_lengths_are_refused() -> None:
 
 
 def one_word_on(sizes: tuple[int, ...], rate: Fraction, top: int):  # type: ignore[no-untyped-def]
-    """The compiled mechanism as a walk over words; its outcome is the permutation it made of 0, 1, 2, …
+    """The compiled mechanism as a walk over words. Its outcome is its permutation of 0, 1, 2, …
 
-    What it keeps between two words: where it stands, the records selected in the stratum, the shuffle of
-    them, and the values permuted so far.
+    Its state between two words is its position, the records selected in the stratum, their shuffle, and the values
+    permuted so far.
     """
     starts, coin = np.cumsum([0, *sizes]), Coin.of(rate, top)
     phases = permutation._SELECTING, permutation._DERANGING
@@ -248,7 +248,7 @@ def test_over_all_words_the_mechanism_permutes_with_the_probabilities_of_algorit
 
 
 def copies(stratum: Stratum, times: int) -> Contingency:
-    """One table of a universe in `times` strata of the same design, each drawn from independently."""
+    """One table of a universe in `times` strata of the same design, with independent draws."""
     table = stratum.tables[0]
     cell = np.flatnonzero(table)
     held, swap = np.divmod(cell, len(stratum.swap))
@@ -297,7 +297,7 @@ def test_the_same_chi_square_at_the_same_size_rejects(wrong: Mechanism, rate: Fr
 
 
 def numbers_selected(size: int, rate: Fraction, *, anew: bool) -> dict[int, Fraction]:
-    """Binomial, but never 1: drawn anew, or (wrongly) counted as none."""
+    """The binomial distribution without 1, which is drawn again, or (wrongly) counted as 0."""
     binomial = {chosen: comb(size, chosen) * selected_exactly(chosen, size, rate) for chosen in range(size + 1)}
     single = binomial.pop(1)
     assert single == selected_one(size, rate)
@@ -323,7 +323,7 @@ def test_the_number_selected_is_binomial_but_never_one(size: int, rate: Fraction
 @settings(max_examples=examples(20))
 @given(st.integers(0, 10**6))
 def test_each_record_is_swapped_with_equal_probability(label: int) -> None:
-    """The share moved of each of ten places, over 20,000 strata, is within six standard deviations of the mean."""
+    """At each of ten positions, the share moved over 20,000 strata is within six standard deviations of the mean."""
     size, strata = 10, 20_000
     values = np.arange(size * strata, dtype=np.int32)
     permute_strata(np.arange(0, size * strata + 1, size, dtype=np.int64), values, HALF, stream(str(label)))

@@ -1,13 +1,12 @@
 """Theorem 1 by enumeration: every permutation, every pair of data sets, every output, and no rounding.
 
-Which wrong program would still pass? One that charges too much: so universes are shown in which the loss is
-attained, and understated losses are refused there. And one whose mechanism is not the algorithm: wrong
-mechanisms are told apart below, and `test_permutation` ties the code to the probabilities used here.
+A program that charges too much would satisfy the bound. So there are universes in which the loss is attained, and
+understated losses are rejected there. A mechanism other than the algorithm might satisfy it too. So wrong mechanisms
+are rejected below, and `test_permutation` shows that the code has the probabilities used here.
 
-In these universes the *evaluated* bound is attained at every swap rate by records that differ in both values,
-and Theorem 1 itself is attained above the rate at which its two branches meet. Below that rate Theorem 1 is
-not tight: ln b in the place of ln(b + 1) would hold too, so no enumeration could find that mistake; the
-exact values in `test_loss` do.
+In these universes, records that differ in both values attain the *evaluated* bound at every swap rate. Theorem 1 itself
+is attained above the rate at which its two branches meet. Below that rate it is not tight: ln b in place of ln(b + 1)
+would hold too, so no enumeration could find that mistake. The exact values in `test_loss` do.
 """
 
 import math
@@ -45,12 +44,12 @@ def one_stratum(*margins_of: tuple[int, ...]) -> Universe:
 
 
 def all_distinct(records: int) -> Universe:
-    """Records that share neither a holding value nor a swap value with another."""
+    """Records of which no two share a holding value or a swap value."""
     return one_stratum((1,) * records, (1,) * records)
 
 
 def universes(records: int, values: int) -> list[Universe]:
-    """Every universe of one stratum with so many records over at most `values` holding and swap values."""
+    """Every universe of one stratum with `records` records over at most `values` holding and swap values."""
     every = margins(records, 1, values)
     return [one_stratum(holding, swap) for holding in every for swap in every]
 
@@ -72,7 +71,7 @@ def rates(largest_stratum: int) -> list[Fraction]:
 
 
 def holds(universe: Universe, mechanism: Mechanism, swap_rate: Fraction) -> bool:
-    """Whether a mechanism keeps to the loss that Theorem 1 states for the universe."""
+    """Whether a mechanism satisfies the loss of Theorem 1 for the universe."""
     loss = theorem_1(universe.largest_stratum, swap_rate)
     assert loss.rational == 0
     return bound_holds(universe, mechanism, swap_rate, loss.argument)
@@ -155,7 +154,7 @@ def test_the_evaluated_loss_is_attained_where_all_records_are_distinct(universe:
 
 @pytest.mark.parametrize("universe", [*map(all_distinct, range(2, 6))])
 def test_theorem_1_is_attained_above_the_switch(universe: Universe) -> None:
-    """Theorem 3(B): ln o, exactly, by members two records apart."""
+    """Theorem 3(B): members two records apart attain exactly ln o."""
     _, above = around_the_switch(universe.largest_stratum)
     for swap_rate in (above, Fraction(9, 10), Fraction(99, 100)):
         charged = theorem_1(universe.largest_stratum, swap_rate).argument
@@ -165,7 +164,7 @@ def test_theorem_1_is_attained_above_the_switch(universe: Universe) -> None:
 
 @pytest.mark.parametrize("universe", [all_distinct(2), all_distinct(4), PROPOSITION_9])
 def test_theorem_3_c_is_attained(universe: Universe) -> None:
-    """½ ln[d(b) / d(b - 2)] - ln o, exactly, by members two records apart."""
+    """Members two records apart attain exactly ½ ln[d(b) / d(b - 2)] - ln o."""
     b = universe.largest_stratum
     for swap_rate in (Fraction(1, 1000), Fraction(1, 10), Fraction(1, 2)):
         odds = swap_rate / (1 - swap_rate)
@@ -175,7 +174,7 @@ def test_theorem_3_c_is_attained(universe: Universe) -> None:
 
 
 def largest_ratio(universe: Universe, swap_rate: Fraction) -> Fraction:
-    """The largest P_x(c) / P_x'(c) of members two records apart."""
+    """The largest P_x(c) / P_x'(c) over members two records apart."""
     weights, distances = universe.distributions(algorithm_1, swap_rate), universe.distances()
     return max(
         Fraction(mine, theirs)
@@ -221,7 +220,7 @@ def test_an_understated_loss_is_refused(understated: Charge, swap_rate: Fraction
     "swap_rate", [Fraction(1, 10**12), around_the_switch(5)[1], Fraction(9, 10), Fraction(99, 100)]
 )
 def test_one_hundredth_less_than_theorem_1_is_refused(swap_rate: Fraction) -> None:
-    """Where the loss is attained or all but attained: above the switch, and as p goes to 0."""
+    """The loss is attained, or almost attained, above the switch and as p goes to 0."""
     universe = all_distinct(5)
     assert holds(universe, algorithm_1, swap_rate)
     assert attained_loss(universe, algorithm_1, swap_rate) > 0.99 * float(theorem_1(5, swap_rate)) + ROUNDING
@@ -261,18 +260,18 @@ def test_a_wrong_mechanism_breaks_the_bound(mechanism: Mechanism, universe: Univ
     ],
 )
 @pytest.mark.parametrize("swap_rate", [Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)])
-def test_a_wrong_mechanism_that_cannot_reach_every_output_loses_everything(
+def test_a_wrong_mechanism_that_cannot_reach_every_output_has_infinite_loss(
     mechanism: Mechanism, universe: Universe, swap_rate: Fraction
 ) -> None:
     assert attained_loss(universe, mechanism, swap_rate) == math.inf
     assert not holds(universe, mechanism, swap_rate)
 
 
-def test_releasing_a_single_selected_record_keeps_within_the_charge_yet_is_told_apart() -> None:
-    """Identity gains n·o times its weight: (1 + n·o) / o² at most for members two apart, below ((n + 1) / o)².
+def test_releasing_a_single_selected_record_satisfies_theorem_1_but_is_rejected() -> None:
+    """Identity gains n·o times its weight: at most (1 + n·o) / o² for members two apart, below ((n + 1) / o)².
 
-    So Theorem 1 happens to bound this wrong mechanism too, in every universe here. It is told apart by
-    the evaluated loss, which the algorithm keeps to and this does not, and by its output distribution.
+    So Theorem 1 also bounds this wrong mechanism in every universe here. The evaluated loss, which the algorithm
+    satisfies and this mechanism does not, and the output distribution reveal it.
     """
     pair = all_distinct(2)
     for swap_rate in (Fraction(1, 1000), Fraction(1, 10), Fraction(1, 2)):
