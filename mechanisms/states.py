@@ -1,7 +1,7 @@
-"""The states and their equivalents, by FIPS code: what census files and population groups both name."""
+"""The states and their equivalents by FIPS code, as used in census files and population groups."""
 
 PUERTO_RICO = "72"
-"""FIPS code of Puerto Rico, which is released by itself and has no nation level (Section 6.6)."""
+"""FIPS code of Puerto Rico, which PHSafe releases separately, without nation levels (Sexton et al., Section 6.6)."""
 
 
 STATES = {

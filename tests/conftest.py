@@ -1,7 +1,7 @@
-"""How the tests are run: which examples Hypothesis tries, and which files come first.
+"""How the tests run: which examples Hypothesis tries, and the order of files.
 
-The examples are the same every time, and there is no deadline, because the first one may wait for numba. `make test`
-tries a fifth of them, and `make test-deep` all of them, so that there every test by Hypothesis is a deep one.
+The examples are the same every time, and have no deadline, as the first one may wait for Numba. `make test` tries a
+fifth of them and `make test-deep` tries all, so every Hypothesis test is marked as deep there.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ settings.register_profile("whole", deadline=None, derandomize=True, max_examples
 settings.register_profile("quick", settings.get_profile("whole"), max_examples=QUICK)
 
 LONGEST_FIRST = ("browser", "test_compilation.py", "contract", "assets", "orchestration", "resources")
-"""Folders and files in the order in which they are begun, so that no long file is left to one process at the end."""
+"""The folders and files that start first, in this order, so that no long file runs alone in one process at the end."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,7 +1,7 @@
 """A small deployment with an S-DHC release by PHSafe, on a census in the production layout.
 
-The components build the graph from their declarations, so that tests run what a deployment runs. `deployments` has what
-the tests of all mechanisms share.
+The components build the graph from their declarations, so that tests run the same graph as a deployment. `deployments`
+holds what the tests of all mechanisms share.
 """
 
 import csv

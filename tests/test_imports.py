@@ -41,7 +41,7 @@ PRIVATE = re.compile(r"(^|\.)_(?!_|exit$)")
 """A leading underscore in a dotted name, except in names like `__name__` and the documented `os._exit`."""
 
 MECHANISMS = {path.parent.name for path in (ROOT / "assets").glob("*/method.py")} - {"release", "measurement"}
-"""The packages that are one mechanism's own: those that fill in the interface `assets/release/method.py`."""
+"""The packages of single mechanisms: those that implement the interface `assets/release/method.py`."""
 
 SHARED_MODULES = {
     Path("orchestration/automation.py"),
@@ -89,7 +89,7 @@ def imports_point_one_way(path: Path, tree: ast.Module) -> Iterator[str]:
 
 
 def packages_of_assets_know_only_what_is_below(path: Path, tree: ast.Module) -> Iterator[str]:
-    """Mechanisms' packages import shared stages, these `assets.release`, and that only modules of `assets` itself.
+    """Mechanisms' packages may import shared stages, these `assets.release`, and that only modules of `assets` itself.
 
     No mechanism's package imports another's, and a shared one imports no mechanism, not even its mathematics.
     """
@@ -105,7 +105,7 @@ def packages_of_assets_know_only_what_is_below(path: Path, tree: ast.Module) -> 
 
 
 def shared_components_know_no_mechanism(path: Path, tree: ast.Module) -> Iterator[str]:
-    """The base of all releases' components, and what builds jobs, work for mechanisms that do not exist yet."""
+    """The base of all releases' components and the code that builds jobs also work for mechanisms to come."""
     if path in SHARED_MODULES:
         yield from (f"imports {name}" for name in imported(tree) if set(name.split(".")) & MECHANISMS)
 
@@ -186,8 +186,8 @@ def test_the_project_keeps_the_rule(rule: Rule) -> None:
     assert broken(rule) == []
 
 
-def test_the_packages_of_mechanisms_are_these() -> None:
-    """A further mechanism is recognized by its method, so that the rules hold for it too."""
+def test_exactly_these_packages_are_mechanisms() -> None:
+    """A new mechanism is recognized by its `method.py`, so the rules apply to it too."""
     assert {"phsafe", "swapping", "topdown"} == MECHANISMS
 
 

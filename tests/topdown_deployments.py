@@ -1,6 +1,6 @@
 """A deployment of a redistricting release by TopDown on a small census, in separate files, run through Dagster.
 
-`tests.deployments` has what all kinds of release share, `tests.phsafe_deployments` the made-up census.
+`tests.deployments` holds what all kinds of release share; `tests.phsafe_deployments` makes the census.
 """
 
 from collections.abc import Mapping, Sequence

@@ -152,7 +152,7 @@ def test_nothing_leaks_in_this_deployment() -> None:
         assert leaks(nodes, dg.AssetKey.from_user_string(key)) == []
 
 
-def test_every_asset_of_this_deployment_states_its_zone_and_kind_of_stage() -> None:
+def test_every_asset_of_this_deployment_states_its_zone_and_its_kind_of_stage() -> None:
     for found in nodes_of(defs().resolve_all_asset_specs()).values():
         assert found.tags["zone"] in {"confidential", "public"}
         assert found.tags["stage_kind"]

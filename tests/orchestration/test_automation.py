@@ -193,14 +193,14 @@ def test_cursor_and_run_key_reveal_neither_size_nor_time(watch: Watch, tmp_path:
 
 
 def deployment_of(root: Path) -> Deployment[Any]:
-    """Two releases of one dataset; the first has a schedule, and its source is watched."""
+    """Two releases of one dataset. The first has a schedule and a sensor for its source."""
     write_csv(root / "units.csv", households(20))
     dataset = small_dataset(root)
     watched = small_release(dataset, schedule="30 4 * * 1", watch_source=True)
     return deploy(root, dataset, watched, small_release(dataset, name="again"))
 
 
-def test_a_release_job_makes_its_release_and_what_it_shares_and_no_other_release(tmp_path: Path) -> None:
+def test_a_release_job_makes_its_release_with_shared_assets_and_no_other_release(tmp_path: Path) -> None:
     deployment = deployment_of(tmp_path)
     layer = deployment.definitions.resolve_job_def("village__counties").asset_layer
     stages = ("invariants", "charge", "swapped", "tables", "utility", "publication")
@@ -208,7 +208,7 @@ def test_a_release_job_makes_its_release_and_what_it_shares_and_no_other_release
     assert layer.executable_asset_keys == {deployment.release.key(stage) for stage in stages} | shared
 
 
-def test_the_job_carries_every_check_of_its_assets_and_none_of_another_release(tmp_path: Path) -> None:
+def test_the_job_has_every_check_of_its_assets_and_none_of_another_release(tmp_path: Path) -> None:
     deployment = deployment_of(tmp_path)
     checks = {f"{gate.stage}_{gate.name}" for gate in all_gates(deployment.context.method)}
     steps = {node.name for node in deployment.definitions.resolve_job_def("village__counties").nodes}
@@ -217,7 +217,7 @@ def test_the_job_carries_every_check_of_its_assets_and_none_of_another_release(t
     assert not any("again" in step for step in steps)
 
 
-def test_the_schedule_is_on_with_its_cron_expression_and_launches_the_job(tmp_path: Path) -> None:
+def test_the_schedule_runs_with_its_cron_expression_and_launches_the_job(tmp_path: Path) -> None:
     definitions = deployment_of(tmp_path).definitions
     schedule = definitions.resolve_schedule_def("village__counties__schedule")
     assert schedule.cron_schedule == "30 4 * * 1"
@@ -225,7 +225,7 @@ def test_the_schedule_is_on_with_its_cron_expression_and_launches_the_job(tmp_pa
     assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
 
 
-def test_the_sensor_is_on_and_launches_the_job(tmp_path: Path) -> None:
+def test_the_sensor_runs_and_launches_the_job(tmp_path: Path) -> None:
     definitions = deployment_of(tmp_path).definitions
     sensor = definitions.resolve_sensor_def("village__counties__source")
     assert sensor.job_name == "village__counties"

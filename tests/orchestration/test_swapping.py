@@ -351,7 +351,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def changed_project(project: Path, folder: Path, **changes: Any) -> Path:
-    """A copy of the project in which nothing has run, with one release more, like the other but for some changes."""
+    """A copy of the project in which nothing has run, with a second release that differs in some attributes."""
     shutil.copytree(project, folder, dirs_exist_ok=True)
     for name in ("kept", "shown"):
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -363,8 +363,8 @@ def left_behind(project: Path) -> set[str]:
     return {"kept", "shown", "var", "published"} & {path.name for path in project.iterdir()}
 
 
-def test_two_short_files_are_a_release_that_is_launched_and_published(project: Path) -> None:
-    """From the files to `<published>/<dataset>/<release>`, with the tools a user has, and nowhere else."""
+def test_two_short_files_make_a_release_that_is_launched_and_published(project: Path) -> None:
+    """With a user's tools, from the files to `<published>/<dataset>/<release>` and to no other folder."""
     status, said = dg_command(project, "launch", "--job", "village__counties")
     assert status == 0, said[-4000:]
     published = project / "shown" / "village" / "counties"
@@ -376,7 +376,7 @@ def test_two_short_files_are_a_release_that_is_launched_and_published(project: P
     assert left_behind(project) == {"kept", "shown"}
 
 
-def test_a_bad_file_is_named_with_field_and_rule_and_no_sound_one(project: Path, tmp_path: Path) -> None:
+def test_only_bad_files_are_named_with_field_and_rule(project: Path, tmp_path: Path) -> None:
     bad = changed_project(project, tmp_path, name="half", swap_rate="half")
     status, said = dg_command(bad, "check", "yaml")
     assert status != 0
@@ -388,13 +388,13 @@ def test_a_bad_file_is_named_with_field_and_rule_and_no_sound_one(project: Path,
 
 
 @pytest.mark.deep
-def test_sound_files_pass_the_check_of_yaml(project: Path) -> None:
+def test_valid_files_pass_the_check_of_yaml(project: Path) -> None:
     status, said = dg_command(project, "check", "yaml")
     assert status == 0, said
 
 
 @pytest.mark.deep
-def test_a_release_that_cannot_be_carried_out_is_named_and_nothing_is_run(project: Path, tmp_path: Path) -> None:
+def test_a_release_that_cannot_be_carried_out_is_named_and_nothing_runs(project: Path, tmp_path: Path) -> None:
     bad = changed_project(project, tmp_path, name="roles", swap=["county", "size"])
     status, said = dg_command(bad, "launch", "--job", "village__counties")
     assert status != 0, "a deployment with a release that cannot be carried out is not run in part"

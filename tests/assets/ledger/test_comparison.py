@@ -1,5 +1,5 @@
-"""A dataset's releases side by side: every charge in its place, no sum of what does not compose, and one picture of it
-all that can be read.
+"""A dataset's releases side by side: every charge appears, only losses that compose are added, and the picture is
+readable.
 """
 
 import struct
@@ -462,14 +462,14 @@ def test_the_same_comparison_gives_the_same_png_1080_pixels_wide() -> None:
         ("one two", 5.0, ["one two"]),
     ],
 )
-def test_lines_are_broken_at_spaces_then_after_underscores(text: str, width: float, lines: Sequence[str]) -> None:
-    assert Sheet().broken(text, 9.5, width) == lines
+def test_lines_wrap_at_spaces_then_after_underscores(text: str, width: float, lines: Sequence[str]) -> None:
+    assert Sheet().wrapped(text, 9.5, width) == lines
 
 
 def test_wrapping_loses_no_letter() -> None:
     sheet = Sheet()
     for width in (0.05, 0.3, 0.9, 2.0):
         for text in (LONG, *SWAPPED.flavor.multiverse):
-            lines = sheet.broken(text, 8.5, width)
+            lines = sheet.wrapped(text, 8.5, width)
             assert "".join(lines).replace(" ", "") == text.replace(" ", "")
             assert all(sheet.width(line, 8.5) <= width or len(line) == 1 for line in lines)

@@ -222,10 +222,8 @@ def imitated(root: Path, key: str | None, exchanged: bool, custody: Path | None 
 
 
 @pytest.mark.deep
-def test_who_runs_the_deployment_under_guessed_keys_cannot_tell_candidates_of_one_universe_apart(
-    victim: Deployment, tmp_path: Path
-) -> None:
-    """What his runs and the victim's have in common is the same for both: the invariants, and nothing else."""
+def test_guessed_keys_do_not_distinguish_candidates_of_one_universe(victim: Deployment, tmp_path: Path) -> None:
+    """His runs share the same hashes with the victim's for both candidates: those of the invariants only."""
     shown = hashes_shown(victim)
     common = [shown & imitated(tmp_path / str(exchanged), "00" * 32, exchanged) for exchanged in (False, True)]
     assert len(common[0]) > 1, "the invariants' versions at least are the same everywhere"
@@ -233,7 +231,7 @@ def test_who_runs_the_deployment_under_guessed_keys_cannot_tell_candidates_of_on
 
 
 @pytest.mark.deep
-def test_with_the_custody_itself_he_tells_them_apart(victim: Deployment, tmp_path: Path) -> None:
+def test_the_custody_itself_distinguishes_them(victim: Deployment, tmp_path: Path) -> None:
     shown, custody = hashes_shown(victim), victim.root / "custody"
     draws = {entry.draw_id for entry in victim.ledger} | {entry.commitment for entry in victim.ledger}
     assert draws <= imitated(tmp_path / "true", None, False, custody) & shown

@@ -36,7 +36,7 @@ def test_the_refusal_names_dataset_release_request_charges_and_cap(tmp_path: Pat
 
 
 @pytest.mark.deep
-def test_a_second_release_that_does_not_fit_leaves_the_first_as_it_is(tmp_path: Path) -> None:
+def test_a_second_release_that_does_not_fit_leaves_the_first_unchanged(tmp_path: Path) -> None:
     first = small_deployment(tmp_path, dataset={"cap": "8"})
     first.run(*TO_PUBLICATION)
     files, ledger = first.published(), first.ledger
@@ -71,8 +71,8 @@ def test_a_charge_that_meets_the_cap_exactly_fits(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-def test_without_distinct_records_in_a_stratum_nothing_is_lost_and_nothing_charged(tmp_path: Path) -> None:
-    """b = 0, ε = 0: every stratum holds equal records only, and swapping them changes nothing."""
+def test_without_distinct_records_in_a_stratum_nothing_is_charged(tmp_path: Path) -> None:
+    """b = 0 and ε = 0: every stratum holds only equal records, and swapping them changes nothing."""
     units = [
         {"serial": number, "region": "N", "county": "Avon", "size": 1 + number % 2, "tenure": "own"}
         for number in range(40)

@@ -62,7 +62,7 @@ def published(request: pytest.FixtureRequest) -> Published:
 
 
 @pytest.mark.deep
-def test_unchanged_it_has_the_same_bytes_and_the_same_versions_and_costs_nothing(
+def test_without_changes_bytes_and_versions_are_the_same_and_nothing_is_charged(
     published: Published, tmp_path: Path
 ) -> None:
     again = published.taken_on(tmp_path)
@@ -74,8 +74,8 @@ def test_unchanged_it_has_the_same_bytes_and_the_same_versions_and_costs_nothing
 
 
 @pytest.mark.deep
-def test_a_single_stage_made_again_has_the_version_it_had(escrowed: Published, tmp_path: Path) -> None:
-    """Also the last stage by itself, in whatever order, as from the UI."""
+def test_a_single_stage_made_again_keeps_its_version(escrowed: Published, tmp_path: Path) -> None:
+    """This also holds for the last stage alone, in any order, as from the UI."""
     again = escrowed.taken_on(tmp_path)
     for stage in ("publication", "swapped", "charge", "utility", "tables", "invariants"):
         again.run(stage)
@@ -96,7 +96,7 @@ def test_the_order_of_the_sources_rows_changes_nothing(escrowed: Published, tmp_
 
 
 @pytest.mark.deep
-def test_other_keys_for_the_same_records_change_nothing_that_is_public(escrowed: Published, tmp_path: Path) -> None:
+def test_other_keys_for_the_same_records_change_nothing_public(escrowed: Published, tmp_path: Path) -> None:
     units = [unit | {"serial": 10_000 - 7 * unit["serial"]} for unit in UNITS]
     persons = [person | {"household": 10_000 - 7 * person["household"]} for person in PERSONS]
     again = escrowed.taken_on(tmp_path, units, persons)
@@ -169,8 +169,8 @@ def test_the_same_noise_never_serves_two_versions_of_the_records(escrowed: Publi
 
 
 @pytest.mark.deep
-def test_back_at_the_old_records_the_old_draw_serves_again(escrowed: Published, tmp_path: Path) -> None:
-    """Two charges for two versions of the records, whichever way and however often one changes into the other."""
+def test_with_the_old_records_the_old_draw_is_used_again(escrowed: Published, tmp_path: Path) -> None:
+    """Two versions of the records have two charges, however often one replaces the other."""
     escrowed.taken_on(tmp_path, *changed_unit()).run(*TO_DRAW)
     back = small_deployment(tmp_path, units=UNITS, persons=PERSONS)
     back.run(*TO_PUBLICATION)
@@ -272,7 +272,7 @@ def test_swapped_data_lost_under_ephemeral_custody_stay_lost(ephemeral: Publishe
 
 
 @pytest.mark.deep
-def test_swapped_data_lost_under_escrowed_custody_are_drawn_again_the_same(escrowed: Published, tmp_path: Path) -> None:
+def test_swapped_data_lost_under_escrowed_custody_are_redrawn_identically(escrowed: Published, tmp_path: Path) -> None:
     again = escrowed.taken_on(tmp_path)
     with again.opened() as connection:
         connection.execute("DROP VIEW swapped")

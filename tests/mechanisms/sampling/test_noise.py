@@ -1,4 +1,4 @@
-"""A key gives the same noise for ever, and every query of a mechanism has noise of its own."""
+"""A key always gives the same noise, and every query of a mechanism has independent noise."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ TOPDOWN = topdown.TopDownDesign(LEVELS, {"persons": PERSON_ALLOCATION, "units": 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A mechanism's noise as its production design has it.
+    """The noise of a mechanism's production design.
 
     Attributes:
         name: of the mechanism.
-        version: what has to be raised if the noise of a key changes.
+        version: must increase if the noise of a key changes.
         distributions: by query, in the order of the draw.
         counts: by query, how many counts a small release has.
         digest: SHA-256 of these counts' noise under `KEY`.
@@ -41,13 +41,13 @@ class Mechanism:
     digest: str
 
     def drawn(self, key: bytes, times: int = 1) -> dict[str, NDArray[np.int64]]:
-        """The noise by query, of so many times the small release's counts."""
+        """The noise by query, for `times` times as many counts as in the small release."""
         noise = Noise(self.name, self.distributions, key)
         return {query: noise.of_next(query, times * count) for query, count in self.counts.items()}
 
 
 def by_phsafe(noise: margins.Noise, digest: str) -> Mechanism:
-    """Of two states."""
+    """PHSafe's noise for two states."""
     design = phsafe.production(("10", "44"), noise)
     return Mechanism(
         phsafe.MECHANISM,
@@ -73,7 +73,7 @@ MECHANISMS = {
         "6e4ac998b76ba85b135aedf034e64cc828005026c9a8c0101f0cb9092a48825b",
     ),
 }
-"""PHSafe's for two states, and TopDown's for three places of each level."""
+"""The noise of PHSafe for two states, and of TopDown for three places of each level."""
 
 
 @pytest.fixture(params=MECHANISMS)
@@ -81,16 +81,16 @@ def mechanism(request: pytest.FixtureRequest) -> Mechanism:
     return MECHANISMS[request.param]
 
 
-def test_a_key_gives_the_noise_that_it_always_gave(mechanism: Mechanism) -> None:
-    """If a digest changes, the version has to be raised with it: a charged draw could not be made again."""
+def test_the_noise_of_a_key_has_not_changed(mechanism: Mechanism) -> None:
+    """If a digest changes, the version must increase too, as a charged draw cannot be repeated."""
     digest = sha256()
     for values in mechanism.drawn(KEY).values():
         digest.update(values.astype("<i8").tobytes())
     assert (mechanism.version, digest.hexdigest()) == (2, mechanism.digest)
 
 
-def test_every_query_has_noise_of_its_own(mechanism: Mechanism) -> None:
-    """Queries that share a stream have noise that is equal, of one size, or of one sign, as their variances differ."""
+def test_every_query_has_independent_noise(mechanism: Mechanism) -> None:
+    """If queries shared a stream, their noise would be equal or, where variances differ, of like size or like sign."""
     every = mechanism.drawn(KEY, times=13)
     assert len(every) == {"PHSafe": 46, "TopDown": 71}[mechanism.name]
     for one, other in combinations(every.values(), 2):
@@ -111,7 +111,7 @@ def test_another_key_gives_other_noise(mechanism: Mechanism) -> None:
     st.lists(st.integers(0, 500), min_size=1, max_size=4),
     st.sampled_from([(mechanism, query) for mechanism in MECHANISMS.values() for query in mechanism.counts]),
 )
-def test_how_many_counts_are_read_at_a_time_makes_no_difference(parts: list[int], at: tuple[Mechanism, str]) -> None:
+def test_the_number_of_counts_read_at_a_time_does_not_matter(parts: list[int], at: tuple[Mechanism, str]) -> None:
     mechanism, query = at
     at_once = Noise(mechanism.name, mechanism.distributions, KEY).of_next(query, sum(parts))
     noise = Noise(mechanism.name, mechanism.distributions, KEY)
@@ -119,14 +119,14 @@ def test_how_many_counts_are_read_at_a_time_makes_no_difference(parts: list[int]
 
 
 def test_noise_has_the_declared_distribution(mechanism: Mechanism) -> None:
-    """With a fixed key; were it free, the test would fail once in a billion times."""
+    """The key is fixed. With random keys, the test would fail once in a billion times."""
     drawn = mechanism.drawn(KEY, times=100)
     assert misfits({query: binned(values, mechanism.distributions[query]) for query, values in drawn.items()}) == []
 
 
 @pytest.mark.parametrize(("level", "wrong"), [("Block", "Tract"), ("Block_Group", "Block"), ("Tract", "Block_Group")])
-def test_noise_of_another_level_is_told_apart(level: str, wrong: str) -> None:
-    """Of TopDown's finest queries, whose σ² differ by a factor of 2 or more between these levels."""
+def test_noise_of_another_level_is_found(level: str, wrong: str) -> None:
+    """TopDown's finest queries, whose σ² differ by a factor of 2 or more between these levels."""
     distributions = MECHANISMS["TopDown"].distributions
     size = MECHANISMS["TopDown"].counts[f"persons {wrong} detailed"] // 3
     values = Noise("TopDown", distributions, KEY).of_next(f"persons {wrong} detailed", 100 * size)

@@ -206,7 +206,7 @@ def one_word_on(sizes: tuple[int, ...], rate: Fraction, top: int):  # type: igno
 
 
 def probability(values: tuple[int, ...], sizes: tuple[int, ...], mechanism: Mechanism, rate: Fraction) -> Fraction:
-    """The probability of a permutation of all records, stratum by stratum; 0 if it mixes strata."""
+    """The probability of a permutation of all records, over all strata; 0 if it mixes strata."""
     chance, first = Fraction(1), 0
     for size in sizes:
         within = tuple(value - first for value in values[first : first + size])

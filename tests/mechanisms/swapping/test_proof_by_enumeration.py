@@ -103,7 +103,7 @@ def test_theorem_1_bounds_every_pair_of_every_universe(records: int) -> None:
 @pytest.mark.parametrize(
     "universe", [all_distinct(4), pytest.param(all_distinct(5), marks=pytest.mark.deep), PROPOSITION_9]
 )
-def test_theorem_1_bounds_every_pair_where_it_is_hardest(universe: Universe) -> None:
+def test_theorem_1_bounds_every_pair_of_the_hardest_universes(universe: Universe) -> None:
     assert_theorem_1(universe)
 
 
@@ -138,7 +138,7 @@ def test_a_stratum_of_equal_records_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("swap_rate", [Fraction(1, 2), pytest.param(Fraction(1, 1000), marks=pytest.mark.deep)])
-def test_the_smaller_stratum_in_the_place_of_the_largest_is_too_little(swap_rate: Fraction) -> None:
+def test_the_loss_of_the_smaller_stratum_is_too_small(swap_rate: Fraction) -> None:
     universe = Universe((Stratum((1, 1), (1, 1)), Stratum((1,) * 5, (1,) * 5)))
     assert universe.largest_stratum == 5
     assert bound_holds(universe, algorithm_1, swap_rate, theorem_1(5, swap_rate).argument)
