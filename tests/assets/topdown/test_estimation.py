@@ -457,6 +457,7 @@ def endless() -> None:
             print(*(process.pid for process in multiprocessing.active_children()), flush=True)
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
 def test_the_processes_end_with_the_one_that_was_killed() -> None:
     code = "from tests.assets.topdown.test_estimation import endless; endless()"

@@ -384,7 +384,10 @@ LESS = TWO_LEVELS["persons"] | {"rho": 1}
     [
         pytest.param({"dataset": {"cap": {"rho": 1}}}, {"within_cap"}, id="cap", marks=pytest.mark.deep),
         pytest.param(
-            {"persons": LESS}, {*PLACES, "estimates_as_made", "noise_as_declared", "tables_as_made"}, id="budget"
+            {"persons": LESS},
+            {*PLACES, "estimates_as_made", "noise_as_declared", "tables_as_made"},
+            id="budget",
+            marks=pytest.mark.deep,
         ),
         pytest.param(
             {"invariants": FEWER, "products": FEWER_PRODUCTS[:-1]},
