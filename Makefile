@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 export DAGSTER_HOME ?= $(CURDIR)/var/dagster
 
-.PHONY: demo test test-deep ui unblock bench lint lock clean
+.PHONY: demo test test-deep ui unblock bench pictures lint lock clean
 
 demo: $(READY)      ## publish the built-in 1940 Massachusetts release and show what came out
 	@$(BIN)/python -m orchestration.demo
@@ -29,6 +29,9 @@ test-deep: $(READY) ## all other cases: exhaustive grids, many draws, more walks
 bench: $(READY)     ## ratios against peers and limits, written to benchmarks/results.json
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-bench.lock
 	@$(BIN)/python -m benchmarks
+
+pictures: $(READY)  ## the pictures in docs/ that follow from imports and asset graph; a test finds stale ones
+	@$(BIN)/python -W ignore -m docs.pictures
 
 lint: $(READY)
 	@$(BIN)/ruff check .

@@ -1,0 +1,39 @@
+"""`make pictures`: draw the pictures that do not show the code as it is."""
+
+from pathlib import Path
+
+from docs.pictures.layers import layers_drawing
+from docs.pictures.lineage import definitions, lineage_drawing, stages
+from docs.pictures.shapes import Drawing, save, saved
+
+FOLDER = Path(__file__).resolve().parents[1]
+
+RELEASES = {
+    "swapping": ("ma1940", "tenure_by_county"),
+    "phsafe": ("two_states", "s_dhc"),
+    "topdown": ("two_states", "redistricting"),
+}
+"""The release that the page of each mechanism shows."""
+
+
+def drawings() -> dict[str, Drawing]:
+    """Every picture by the name of its file."""
+    defined = definitions()
+    found = {"layers.png": layers_drawing()}
+    for mechanism, (dataset, release) in RELEASES.items():
+        title = f"How a release flows: {dataset}/{release}"
+        found[f"{mechanism}-lineage.png"] = lineage_drawing(title, stages(defined, dataset, release))
+    return found
+
+
+def main() -> None:
+    """Draw what is missing or stale, and say which files these are."""
+    for name, drawing in drawings().items():
+        path = FOLDER / name
+        if not path.exists() or saved(path) != drawing.text():
+            save(drawing, path)
+            print(f"docs/{name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Which part of the code imports which, from the parsed modules, and the picture of it."""
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from assets.pictures import BLUE, INK, PALE_BLUE, QUIET, VERMILION
+from docs.pictures.shapes import WHITE, Arrow, Box, Drawing, Text
+
+ROOT = Path(__file__).resolve().parents[2]
+
+LAYERS = {
+    "orchestration": "what Dagster loads: components, automation, and which releases this deployment has",
+    "assets: mechanisms": "stages that one mechanism alone has",
+    "assets: shared stages": "stages that all mechanisms share",
+    "assets: release": "the interface that a mechanism fills in, the values that stages exchange, and conventions",
+    "resources": "what holds state: warehouse, custody of keys, ledger",
+    "mechanisms": "the mathematics, without Dagster, DuckDB or files",
+}
+"""The layers from top to bottom, and what is in them."""
+
+FOLDERS = frozenset(name.partition(":")[0] for name in LAYERS)
+"""The folders that the layers are in."""
+
+PALE_GREY = "#f3f5f8"
+TRUNKS = (BLUE, VERMILION, "#00795a", "#7b3f8c", QUIET)
+"""Colors of the arrows by the layer that they start in."""
+
+
+def modules(root: Path = ROOT) -> list[str]:
+    """Every module of the layers, as a path such as `assets/gates/shared`."""
+    paths = [path for folder in sorted(FOLDERS) for path in sorted((root / folder).rglob("*.py"))]
+    return [path.relative_to(root).with_suffix("").as_posix() for path in paths]
+
+
+def module_imports(root: Path = ROOT) -> Iterator[tuple[str, str]]:
+    """Every module of the layers with each name of theirs that it imports."""
+    for module in modules(root):
+        for node in ast.walk(ast.parse((root / f"{module}.py").read_text("utf-8"))):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                # What is imported from a package may be a module of it.
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from ((module, name.replace(".", "/")) for name in names if name.split(".")[0] in FOLDERS)
+
+
+def part(module: str) -> str:
+    """The part of the code that a module belongs to, such as `assets/gates` or `resources/ledger`."""
+    return "/".join(module.split("/")[:2])
+
+
+def layer(name: str, root: Path = ROOT) -> str:
+    """The layer that a part of the code is in."""
+    top, _, rest = name.partition("/")
+    if top != "assets":
+        return top
+    if (root / "mechanisms" / rest).is_dir():
+        return "assets: mechanisms"
+    shared = (root / name).is_dir() and rest != "release"
+    return "assets: shared stages" if shared else "assets: release"
+
+
+def imports(root: Path = ROOT) -> set[tuple[str, str]]:
+    """Which part of the code imports which other."""
+    return {(part(one), part(other)) for one, other in module_imports(root) if part(one) != part(other)}
+
+
+def layer_arrows(root: Path = ROOT) -> set[tuple[str, str]]:
+    """The arrows of the picture: between layers, and between the parts of one layer of `assets`."""
+    arrows = set()
+    for one, other in imports(root):
+        above, below = layer(one, root), layer(other, root)
+        if above != below:
+            arrows.add((above, below))
+        elif above.startswith("assets"):
+            arrows.add((one, other))
+    return arrows
+
+
+def rows_of(parts: Iterable[str], arrows: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """Parts in rows, so that every arrow between them points to a row further down."""
+    inner = {name: {target for source, target in arrows if source == name} for name in parts}
+    rows: list[list[str]] = []
+    while inner:
+        # The lowest rows first: what imports nothing that is left.
+        row = sorted(name for name, targets in inner.items() if not targets & inner.keys())
+        if not row:
+            raise ValueError(f"imports go round in a circle: {', '.join(sorted(inner))}")
+        rows.insert(0, row)
+        inner = {name: targets for name, targets in inner.items() if name not in row}
+    return rows
+
+
+def layers_drawing(root: Path = ROOT) -> Drawing:
+    """Which layer imports which."""
+    arrows = layer_arrows(root)
+    parts: dict[str, set[str]] = {name: set() for name in LAYERS}
+    for name in map(part, modules(root)):
+        if not name.endswith("__init__"):
+            parts[layer(name, root)].add(name)
+    drawing, boxes = Drawing(), dict[str, Box]()
+    top, left, width = 64.0, 20.0, 710.0
+    drawing.add(
+        Text(20, 20, "The layers, and which imports which", 16, bold=True),
+        Text(20, 42, "An arrow points from what imports to what is imported. Every arrow points down.", 12, QUIET),
+    )
+    for name, words in LAYERS.items():
+        fill = PALE_BLUE if name.startswith("assets") else PALE_GREY
+        rows = rows_of(parts[name], arrows)
+        height = 34 + 44.0 * len(rows)
+        boxes[name] = Box(left, top, width, height, fill, QUIET)
+        drawing.add(
+            boxes[name],
+            Text(left + 12, top + 17, name, 13, background=fill, bold=True),
+            Text(left + 196, top + 17, words, 11, background=fill),
+        )
+        chips: dict[str, Box] = {}
+        for number, row in enumerate(rows):
+            share = min((width - 24) / len(row), 150)
+            start_of_row = left + width / 2 - share * len(row) / 2
+            for place, each in enumerate(row):
+                wide = min(share - 8, 24 + 8.2 * len(each.partition("/")[2]))
+                center = start_of_row + share * (place + 0.5)
+                chips[each] = Box(center - wide / 2, top + 36 + 44 * number, wide, 26, WHITE, QUIET)
+        for one, other in sorted(arrows):
+            if one in chips and other in chips:
+                start, end = chips[one], chips[other]
+                points = ((start.middle[0], start.top + start.height), (end.middle[0], end.top))
+                drawing.add(Arrow(one, other, points, INK))
+        for each, box in chips.items():
+            drawing.add(box, Text(*box.middle, each.partition("/")[2], 12, align="center"))
+        top += height + 16
+    for number, source in enumerate(LAYERS):
+        targets = [name for name in LAYERS if (source, name) in arrows]
+        trunk, start = left + width + 32 + 26 * number, boxes[source]
+        leaves = start.top + start.height - 10
+        for target in targets:
+            end = boxes[target]
+            enters = end.top + 12 + (end.height - 24) * number / len(LAYERS)
+            edge = left + width
+            drawing.add(
+                Arrow(
+                    source,
+                    target,
+                    ((edge, leaves), (trunk, leaves), (trunk, enters), (edge, enters)),
+                    TRUNKS[number % len(TRUNKS)],
+                )
+            )
+    drawing.height = top + 4
+    return drawing

@@ -1,0 +1,172 @@
+"""How the data of a release flow, from the project's asset graph, and the picture of it."""
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from assets.conventions import CROSSING, STAGE_KIND, ZONE, StageKind
+from assets.pictures import BLUE, INK, PALE_BLUE, QUIET, VERMILION
+from docs.pictures.shapes import Arrow, Box, Diamond, Drawing, Line, Point, Text
+from orchestration.definitions import defs
+from resources.statements import Zone
+
+FILLS = {Zone.CONFIDENTIAL.value: "#fbe6d8", Zone.PUBLIC.value: PALE_BLUE}
+EDGES = {Zone.CONFIDENTIAL.value: VERMILION, Zone.PUBLIC.value: BLUE}
+LANES = {Zone.CONFIDENTIAL.value: (32.0, 210.0), Zone.PUBLIC.value: (500.0, 226.0)}
+"""By zone, where its boxes begin and how wide they are."""
+BORDER = 385.0
+"""Where one zone ends and the other begins."""
+BETWEEN, BEYOND, TRACK = 262.0, 744.0, 20.0
+"""Where the first vertical lines are, between the lanes and to the right of them, and how far apart such lines are."""
+FIRST, PITCH, HEIGHT = 112.0, 46.0, 30.0
+"""The top of the first box, the distance to the next, and a box's height."""
+CROSSINGS = {"invariant": "invariant", "draw": "charged draw", "keyed-version": "keyed version"}
+"""The crossing tag in words."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """An asset of a release as the picture shows it.
+
+    Attributes:
+        name: the asset's key without dataset and release.
+        zone: where its data may be seen.
+        kind: of the stage.
+        crossing: why it may be made from confidential data, if it may.
+        parents: the names of the stages it is made from.
+        checks: how many blocking checks it has.
+    """
+
+    name: str
+    zone: str
+    kind: str
+    crossing: str | None
+    parents: tuple[str, ...]
+    checks: int
+
+
+def definitions() -> dg.Definitions:
+    """What the project defines; what Dagster says of its own changes meanwhile is left out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return defs()
+
+
+def stages(defined: dg.Definitions, dataset: str, release: str) -> list[Stage]:
+    """The stages of a release, each after those it is made from, with the dataset's and the ledger."""
+    specs = {spec.key.to_user_string(): spec for spec in defined.resolve_all_asset_specs()}
+    own = {key for key, spec in specs.items() if list(spec.key.path[:-1]) in ([dataset, release], [dataset], [])}
+    checks = Counter(
+        spec.asset_key.to_user_string()
+        for check in defined.asset_checks or ()
+        if isinstance(check, dg.AssetsDefinition)
+        for spec in check.check_specs
+    )
+    found = {
+        key: Stage(
+            name=spec.key.path[-1],
+            zone=spec.tags[ZONE],
+            kind=spec.tags[STAGE_KIND],
+            crossing=spec.tags.get(CROSSING),
+            parents=tuple(sorted(dep.asset_key.path[-1] for dep in spec.deps if dep.asset_key.to_user_string() in own)),
+            checks=checks[key],
+        )
+        for key, spec in specs.items()
+        if key in own
+    }
+    return in_order(found.values())
+
+
+def in_order(given: Iterable[Stage]) -> list[Stage]:
+    """Stages so that each comes after those it is made from, and otherwise by their kind."""
+    kinds = list(StageKind)
+    left = sorted(given, key=lambda stage: (kinds.index(StageKind(stage.kind)), stage.name))
+    ordered: list[Stage] = []
+    while left:
+        known = {stage.name for stage in ordered}
+        following = next(stage for stage in left if known.issuperset(stage.parents))
+        left.remove(following)
+        ordered.append(following)
+    return ordered
+
+
+def lineage_drawing(title: str, flow: Sequence[Stage]) -> Drawing:
+    """How the data of a release flow: a lane for each zone, and marks where data leave the confidential one."""
+    end = FIRST + PITCH * len(flow)
+    words = "From top to bottom in the order of a run. An arrow points at what is made from its start."
+    drawing = Drawing(end + 56)
+    drawing.add(
+        Text(20, 20, title, 16, bold=True),
+        Text(20, 42, words, 12, QUIET),
+        Line(((BORDER, 66), (BORDER, end - 4)), QUIET),
+        Text(20, 84, "Confidential zone", 13, "#8f3f00", bold=True),
+        Text(BORDER + 14, 84, "Public zone", 13, "#00527f", bold=True),
+    )
+    boxes = {stage.name: _box(stage, FIRST + PITCH * number) for number, stage in enumerate(flow)}
+    zones = {stage.name: stage.zone for stage in flow}
+    arrows = _arrows(flow, boxes)
+    drawing.add(*arrows)
+    for stage in flow:
+        drawing.add(boxes[stage.name], *_words(stage, boxes[stage.name]))
+    crossings = {stage.name: stage.crossing for stage in flow}
+    for arrow in arrows:
+        if zones[arrow.source] == Zone.CONFIDENTIAL and zones[arrow.target] == Zone.PUBLIC:
+            _, y = arrow.points[-1]
+            reason = CROSSINGS[crossings[arrow.target] or ""]
+            drawing.add(Diamond(BORDER, y, INK), Text(BORDER + 12, y - 9, reason, 11))
+    drawing.add(
+        Diamond(28, end + 12, INK),
+        Text(42, end + 12, "The only ways out of the confidential zone, and why each is allowed.", 12),
+        Box(20, end + 26, 16, 16, FILLS[Zone.PUBLIC.value], INK, 2.5),
+        Text(42, end + 34, "The charge: the ledger reserves the loss before anything is drawn.", 12),
+    )
+    return drawing
+
+
+def _box(stage: Stage, top: float) -> Box:
+    left, width = LANES[stage.zone]
+    if stage.kind == StageKind.CHARGE:
+        return Box(left, top, width, HEIGHT, FILLS[stage.zone], INK, 2.5)
+    return Box(left, top, width, HEIGHT, FILLS[stage.zone], EDGES[stage.zone])
+
+
+def _words(stage: Stage, box: Box) -> list[Text]:
+    _, y = box.middle
+    words = [Text(box.left + 10, y, stage.name, 12.5, background=box.fill, bold=stage.kind == StageKind.CHARGE)]
+    if stage.checks:
+        number = f"{stage.checks} check{'s' * (stage.checks > 1)}"
+        words.append(Text(box.left + box.width - 10, y, number, 11, background=box.fill, align="right"))
+    return words
+
+
+def _arrows(flow: Sequence[Stage], boxes: dict[str, Box]) -> list[Arrow]:
+    """Straight down to the next box of the same lane; else by a vertical line that the source has for itself."""
+    arrows = []
+    entered: Counter[tuple[str, bool]] = Counter()
+    between, beyond = BETWEEN, BEYOND
+    for number, stage in enumerate(flow):
+        box = boxes[stage.name]
+        right, leaves = box.left + box.width, box.top + HEIGHT - 8
+        following = next((other.name for other in flow[number + 1 :] if other.zone == stage.zone), None)
+        used = set()
+        for child in (other for other in flow if stage.name in other.parents):
+            end = boxes[child.name]
+            outside = child.zone == stage.zone == Zone.PUBLIC
+            points: tuple[Point, ...]
+            if child.name == following:
+                points = ((box.middle[0], box.top + HEIGHT), (box.middle[0], end.top))
+            else:
+                used.add(outside)
+                entered[child.name, outside] += 1
+                enters = end.top + 3 + 5 * entered[child.name, outside]
+                track = beyond if outside else between
+                start = right if outside or stage.zone == Zone.CONFIDENTIAL else box.left
+                stop = end.left + end.width if outside or child.zone == Zone.CONFIDENTIAL else end.left
+                points = ((start, leaves), (track, leaves), (track, enters), (stop, enters))
+            arrows.append(Arrow(stage.name, child.name, points, EDGES[stage.zone]))
+        between += TRACK * (False in used)
+        beyond += TRACK * (True in used)
+    return arrows
