@@ -1,6 +1,6 @@
 """How often the 90% intervals of post-processing cover the truth: `python -m benchmarks.coverage`, some six minutes.
 
-Here belong the coverage over repeated draws at a given truth, its charts and its figures for `docs/post-processing.md`.
+Coverage over repeated draws at a given truth, with its charts and its figures for `docs/phsafe-post-processing.md`.
 Nothing is simulated. For counts, every value of the noise is tried, with its probability. For averages, the noise of
 numerator and denominator is divided into equally likely parts, each represented by its median, and all pairs are tried.
 """
@@ -271,9 +271,9 @@ def main() -> None:
     """Print the figures and draw the charts in `docs`."""
     for noise in Noise:
         _counts(noise)
-    (DOCS / "coverage-counts.png").write_bytes(_chart_of_counts())
+    (DOCS / "phsafe-coverage-counts.png").write_bytes(_chart_of_counts())
     curves = {noise: _averages(noise) for noise in Noise}
-    (DOCS / "coverage-averages.png").write_bytes(_chart_of_averages(curves[Noise.GAUSSIAN], _credible()))
+    (DOCS / "phsafe-coverage-averages.png").write_bytes(_chart_of_averages(curves[Noise.GAUSSIAN], _credible()))
 
 
 if __name__ == "__main__":
