@@ -1,0 +1,140 @@
+"""The pages of the documentation agree with each other and with the code."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from docs.pictures.__main__ import FOLDER, RELEASES
+from docs.pictures.lineage import definitions
+from orchestration.components import CensusDataset, Dataset, PermutationSwapping, PHSafe, SyntheticCensus, TopDown
+
+ROOT = FOLDER.parent
+PAGES = [ROOT / "README.md", *sorted(FOLDER.glob("*.md"))]
+COMPONENTS = {
+    f"orchestration.components.{component.__name__}": component
+    for component in (CensusDataset, Dataset, PermutationSwapping, PHSafe, SyntheticCensus, TopDown)
+}
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+PATH = re.compile(r"`((?:assets|benchmarks|docs|mechanisms|orchestration|resources|sql|tests)/[\w./]*)`")
+
+
+def fenced(page: Path, language: str) -> list[str]:
+    """The blocks of code in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken(page: Path) -> Iterator[str]:
+    """Links of a page to what is not there."""
+    for link in LINK.findall(page.read_text("utf-8")):
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        if not link.startswith(("http://", "https://")) and (
+            not target.exists() or (anchor and anchor not in anchors(target))
+        ):
+            yield link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert list(broken(page)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_path_that_a_page_names_is_there(page: Path) -> None:
+    assert [path for path in PATH.findall(page.read_text("utf-8")) if not (ROOT / path).exists()] == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A head, line\n[a](page.md#a-head-line) [b](#a-head) [c](other.md) [d](https://example.org)", "utf-8"
+    )
+    assert list(broken(page)) == ["#a-head", "other.md"]
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    reached, following = set(), {ROOT / "README.md"}
+    while following:
+        page = following.pop()
+        reached.add(page)
+        links = {(page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(page.read_text("utf-8"))}
+        following |= {link for link in links if link in PAGES} - reached
+    assert reached == set(PAGES)
+
+
+def test_every_picture_is_shown() -> None:
+    shown = {(page.parent / link).resolve() for page in PAGES for link in LINK.findall(page.read_text("utf-8"))}
+    assert set(FOLDER.glob("*.png")) <= shown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_declaration_can_be_made(page: Path) -> None:
+    for block in fenced(page, "yaml"):
+        declared = yaml.safe_load(block)
+        if "type" in declared:
+            model = COMPONENTS[declared["type"]].get_model_cls()
+            assert model is not None
+            model.model_validate(declared["attributes"])
+
+
+@pytest.fixture(scope="module")
+def checks() -> dict[str, set[str]]:
+    """The names of all checks by mechanism."""
+    found: dict[str, set[str]] = {mechanism: set() for mechanism in RELEASES}
+    for definition in definitions().asset_checks or ():
+        assert isinstance(definition, dg.AssetsDefinition)
+        for spec in definition.check_specs:
+            for mechanism, (dataset, release) in RELEASES.items():
+                if list(spec.asset_key.path[:-1]) in ([dataset, release], [dataset]):
+                    found[mechanism].add(spec.name)
+    return found
+
+
+@pytest.mark.parametrize("mechanism", RELEASES)
+def test_the_pages_name_every_gate(mechanism: str, checks: dict[str, set[str]]) -> None:
+    pages = "".join((FOLDER / f"{name}.md").read_text("utf-8") for name in ("releases", mechanism))
+    assert checks[mechanism]
+    assert {name for name in checks[mechanism] if f"`{name}`" not in pages} == set()
+
+
+def test_the_pages_name_no_gate_that_is_gone(checks: dict[str, set[str]]) -> None:
+    # No release of the project has ephemeral custody.
+    known = {"key_gone"}.union(*checks.values())
+    for name in ("releases", *RELEASES):
+        text = (FOLDER / f"{name}.md").read_text("utf-8")
+        section = re.search(r"^## Gates$(.*?)^## ", text, re.DOTALL | re.MULTILINE)
+        assert section is not None
+        named = set(re.findall(r"^\|[^|]*\| `(\w+)` \|", section[1], re.MULTILINE))
+        assert named
+        assert named <= known
+
+
+def test_the_readme_lists_the_folders() -> None:
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} | {"docs", "tests"}
+    listed = re.findall(r"^\| `(\w+)/` \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(packages)
+
+
+@pytest.mark.parametrize("mechanism", RELEASES)
+def test_a_mechanism_has_one_name_everywhere(mechanism: str) -> None:
+    places = [
+        *(f"{folder}/{mechanism}" for folder in ("assets", "mechanisms", "sql", "tests/assets", "tests/mechanisms")),
+        f"orchestration/components/{mechanism}.py",
+        f"docs/{mechanism}.md",
+    ]
+    assert [place for place in places if not (ROOT / place).exists()] == []
+
+
+def test_every_mechanism_has_a_page() -> None:
+    methods = {path.parent.name for path in (ROOT / "assets").glob("*/method.py")} - {"release", "measurement"}
+    assert methods == set(RELEASES)
