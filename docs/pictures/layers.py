@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 LAYERS = {
     "orchestration": "what Dagster loads: components, automation, and which releases this deployment has",
-    "assets: mechanisms": "stages that one mechanism alone has",
-    "assets: shared stages": "stages that all mechanisms share",
+    "assets: mechanisms": "a package of stages for each mechanism",
+    "assets: shared stages": "stages that all mechanisms use",
     "assets: release": "the interface that a mechanism fills in, the values that stages exchange, and conventions",
     "resources": "what holds state: warehouse, custody of keys, ledger",
     "mechanisms": "the mathematics, without Dagster, DuckDB or files",

@@ -96,7 +96,7 @@ def in_order(given: Iterable[Stage]) -> list[Stage]:
 def lineage_drawing(title: str, flow: Sequence[Stage]) -> Drawing:
     """How the data of a release flow: a lane for each zone, and marks where data leave the confidential one."""
     end = FIRST + PITCH * len(flow)
-    words = "From top to bottom in the order of a run. An arrow points at what is made from its start."
+    words = "From top to bottom in the order of a run. An arrow leads from a stage to what is computed from it."
     drawing = Drawing(end + 56)
     drawing.add(
         Text(20, 20, title, 16, bold=True),
