@@ -230,8 +230,8 @@ def test_no_noise_makes_a_count_negative_or_puts_it_outside_its_interval(
     counts = np.clip([*noisy, *own, *(-value for value in own), *EXTREMES], -LARGEST_COUNT, LARGEST_COUNT)
     with np.errstate(divide="raise", over="raise", invalid="raise"):
         found = estimate_counts(counts.astype(np.int64), variance, cells, noise, interval)
-    room = np.minimum(found.estimate - found.lower, found.upper - found.estimate)
-    target(-float(np.log1p(room.clip(0)).min()), label="nearness of an estimate to its limit")
+    slack = np.minimum(found.estimate - found.lower, found.upper - found.estimate)
+    target(-float(np.log1p(slack.clip(0)).min()), label="nearness of an estimate to its limit")
     ordered(found)
 
 
