@@ -40,15 +40,17 @@ SHIPPED = (*LAYERS, "benchmarks")
 PRIVATE = re.compile(r"(^|\.)_(?!_|exit$)")
 """A leading underscore in a dotted name, except in names like `__name__` and the documented `os._exit`."""
 
-MECHANISMS = {path.parent.name for path in (ROOT / "assets").glob("*/method.py")} - {"release", "measurement"}
-"""The packages of single mechanisms: those that implement the interface `assets/release/method.py`."""
-
-SHARED_MODULES = {
-    Path("orchestration/automation.py"),
-    Path("orchestration/definitions.py"),
-    Path("orchestration/components/release.py"),
-    Path("orchestration/components/dataset.py"),
+MECHANISMS = {path.name for path in (ROOT / "mechanisms").iterdir() if (path / "__init__.py").exists()} - {
+    "accounting",
+    "sampling",
 }
+"""The mechanisms. Each has a package of its name in `mechanisms` and in `assets`, and a component."""
+
+LISTS_MECHANISMS = {
+    Path("mechanisms/compilation.py"),
+    Path("orchestration/components/__init__.py"),
+}
+"""The modules that name every mechanism: what the set-up compiles, and what can be declared in YAML."""
 
 Rule = Callable[[Path, ast.Module], Iterator[str]]
 
@@ -89,25 +91,24 @@ def imports_point_one_way(path: Path, tree: ast.Module) -> Iterator[str]:
 
 
 def packages_of_assets_know_only_what_is_below(path: Path, tree: ast.Module) -> Iterator[str]:
-    """Mechanisms' packages may import shared stages, these `assets.release`, and that only modules of `assets` itself.
-
-    No mechanism's package imports another's, and a shared one imports no mechanism, not even its mathematics.
-    """
+    """Mechanisms import shared stages, these `assets.release`, and that only modules of `assets` itself."""
     if path.parts[0] != "assets":
         return
     own = path.parts[1] if len(path.parts) > 2 else ""
     for name in [*imported(tree), *imported_packages(tree)]:
         layer, _, rest = name.partition(".")
-        package = rest.split(".")[0]
-        foreign = layer in ("assets", "mechanisms") and package in MECHANISMS and package != own
-        if foreign or (layer == "assets" and _level(package) > _level(own)):
+        if layer == "assets" and _level(rest.split(".")[0]) > _level(own):
             yield f"imports {name}"
 
 
-def shared_components_know_no_mechanism(path: Path, tree: ast.Module) -> Iterator[str]:
-    """The base of all releases' components and the code that builds jobs also work for mechanisms to come."""
-    if path in SHARED_MODULES:
-        yield from (f"imports {name}" for name in imported(tree) if set(name.split(".")) & MECHANISMS)
+def mechanisms_stay_apart(path: Path, tree: ast.Module) -> Iterator[str]:
+    """A module of one mechanism imports no other mechanism, and a shared module imports none."""
+    if path in LISTS_MECHANISMS or path.parts[0] not in LAYERS:
+        return
+    own = {name for part in path.with_suffix("").parts for name in MECHANISMS if part.split("_")[0] == name}
+    for name in [*imported(tree), *imported_packages(tree)]:
+        if any(part.split("_")[0] in MECHANISMS - own for part in name.split(".")):
+            yield f"imports {name}"
 
 
 def _level(package: str) -> int:
@@ -172,7 +173,7 @@ def private_parts_stay_private(path: Path, tree: ast.Module) -> Iterator[str]:
 RULES: dict[Rule, Sequence[str]] = {
     imports_point_one_way: LAYERS,
     packages_of_assets_know_only_what_is_below: LAYERS,
-    shared_components_know_no_mechanism: LAYERS,
+    mechanisms_stay_apart: LAYERS,
     mechanisms_touch_only_numbers: LAYERS,
     modules_open_with_a_docstring: LAYERS,
     sql_lies_in_its_own_files: LAYERS,
@@ -186,9 +187,13 @@ def test_the_project_keeps_the_rule(rule: Rule) -> None:
     assert broken(rule) == []
 
 
-def test_exactly_these_packages_are_mechanisms() -> None:
-    """A new mechanism is recognized by its `method.py`, so the rules apply to it too."""
+def test_every_mechanism_has_its_package_component_and_page() -> None:
     assert {"phsafe", "swapping", "topdown"} == MECHANISMS
+    for name in MECHANISMS:
+        for place in (f"assets/{name}/method.py", f"sql/{name}", f"orchestration/components/{name}.py"):
+            assert (ROOT / place).exists(), place
+        for place in (f"docs/{name}.md", f"tests/assets/{name}", f"tests/mechanisms/{name}"):
+            assert (ROOT / place).exists(), place
 
 
 def test_no_two_packages_of_assets_import_each_other() -> None:
@@ -220,14 +225,21 @@ def test_there_are_modules_in_every_layer() -> None:
         (imports_point_one_way, "assets/a.py", "def late():\n    from orchestration.definitions import defs"),
         (packages_of_assets_know_only_what_is_below, "assets/charge/a.py", "from assets.swapping.cells import SWAPPED"),
         (packages_of_assets_know_only_what_is_below, "assets/measurement/a.py", "import assets.phsafe.grid"),
-        (packages_of_assets_know_only_what_is_below, "assets/gates/a.py", "from mechanisms.topdown import design"),
-        (packages_of_assets_know_only_what_is_below, "assets/swapping/a.py", "from assets.phsafe.grid import grid"),
-        (packages_of_assets_know_only_what_is_below, "assets/phsafe/a.py", "from mechanisms.topdown import design"),
+        (mechanisms_stay_apart, "assets/gates/a.py", "from mechanisms.topdown import design"),
+        (mechanisms_stay_apart, "assets/swapping/a.py", "from assets.phsafe.grid import grid"),
+        (mechanisms_stay_apart, "assets/phsafe/a.py", "from mechanisms.topdown import design"),
         (packages_of_assets_know_only_what_is_below, "assets/release/a.py", "from assets.cef.asset import build_cef"),
         (packages_of_assets_know_only_what_is_below, "assets/release/a.py", "from assets import charge"),
         (packages_of_assets_know_only_what_is_below, "assets/conventions.py", "from assets.release import columns"),
-        (shared_components_know_no_mechanism, "orchestration/components/release.py", "import assets.swapping.method"),
-        (shared_components_know_no_mechanism, "orchestration/automation.py", "from mechanisms.phsafe import runs"),
+        (mechanisms_stay_apart, "orchestration/components/release.py", "import assets.swapping.method"),
+        (
+            mechanisms_stay_apart,
+            "orchestration/components/phsafe.py",
+            "from assets.topdown.method import TopDownMethod",
+        ),
+        (mechanisms_stay_apart, "orchestration/automation.py", "from mechanisms.phsafe import runs"),
+        (mechanisms_stay_apart, "mechanisms/sampling/a.py", "from mechanisms.swapping import loss"),
+        (mechanisms_stay_apart, "mechanisms/phsafe/a.py", "from mechanisms import topdown"),
         (mechanisms_touch_only_numbers, "mechanisms/a.py", "import duckdb"),
         (mechanisms_touch_only_numbers, "mechanisms/a.py", "def late():\n    import pandas as pd"),
         (mechanisms_touch_only_numbers, "mechanisms/a.py", "from dagster import asset"),
@@ -274,7 +286,7 @@ def test_only_one_module_of_the_tests_imports_a_private_part() -> None:
 @pytest.mark.parametrize(
     ("module", "text"),
     [
-        ("orchestration/a.py", '"""A shell."""\nfrom assets import x\nfrom mechanisms.swapping import loss'),
+        ("orchestration/a.py", '"""A shell."""\nfrom assets import x\nfrom mechanisms.accounting import loss'),
         ("resources/a.py", '"""CREATE and SELECT are spoken of here only."""\nimport duckdb\nfrom mechanisms import x'),
         ("resources/a.py", '"""A process."""\nimport os\nclass A:\n    def end(self): os._exit(self._status)'),
         ("mechanisms/a.py", '"""Numbers."""\nimport math\nimport numpy as np\nfrom mechanisms.sampling import x'),
