@@ -1,6 +1,6 @@
-"""The stages of a release as Dagster assets, one room a stage.
+"""The stages of releases as Dagster assets.
 
-A room is thin: it reads tables, calls a mechanism, writes tables, and attaches metadata and checks. The
-mathematics belongs in `mechanisms`, what holds state in `resources`, and which releases exist in
-`orchestration`.
+Stages are thin: they read tables, call a mechanism, write tables, and attach metadata and checks. Stages that all
+mechanisms share have packages of their own; the other stages are in the package of their mechanism. The mathematics is
+in `mechanisms`, the resources are in `resources`, and the deployment's releases are declared in `orchestration`.
 """

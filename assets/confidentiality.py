@@ -1,7 +1,7 @@
-"""The walk over the asset graph that shows where confidential data can go.
+"""The check of the asset graph for paths by which confidential data could be published.
 
-Here belongs the rule that every path from a confidential asset to a publication passes through a charged
-mechanism's draw or a declared invariant. What zone an asset is in, the asset itself says with a tag.
+The rule: every path from a confidential asset to a publication passes through a charged draw or a declared invariant.
+Each asset states its zone with a tag.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -15,11 +15,11 @@ from resources.statements import Zone
 
 @dataclass(frozen=True)
 class Node:
-    """An asset as the walk sees it.
+    """An asset of the graph.
 
     Attributes:
-        tags: the asset's tags; zone, kind of stage and crossing are read.
-        parents: the keys it is made from, as text.
+        tags: the asset's tags, of which zone, kind of stage and crossing are used.
+        parents: the keys of the assets it depends on, as text.
     """
 
     tags: Mapping[str, str]
@@ -30,15 +30,15 @@ def deployed_nodes(context: dg.AssetExecutionContext | dg.AssetCheckExecutionCon
     """The assets of the deployment that a run belongs to, by their keys as text.
 
     Raises:
-        dagster.Failure: if the run belongs to none. A job that runs by itself knows its own assets and no others, so
-            nothing can be said of the paths between them.
+        dagster.Failure: if the run belongs to no deployment. A job that runs on its own knows only its own assets, so
+            the paths between all assets cannot be checked.
     """
     try:
         repository = context.repository_def
     except Exception as error:  # Dagster has no public name for what it raises here.
         raise dg.Failure(
-            "This run belongs to no deployment, so its asset graph is not the whole one and nothing is vouched for. "
-            "Launch the job with `dg launch` or from the UI."
+            "This run belongs to no deployment, so its asset graph is incomplete and cannot be checked. Launch the job "
+            "with `dg launch` or from the UI."
         ) from error
     return nodes_of(definition.get_asset_spec(key) for key, definition in repository.assets_defs_by_key.items())
 
@@ -54,13 +54,12 @@ def nodes_of(specs: Iterable[dg.AssetSpec]) -> dict[str, Node]:
 
 
 def leaks(nodes: Mapping[str, Node], publication: dg.AssetKey) -> list[str]:
-    """What is wrong with the paths that end in a publication; empty if nothing is.
+    """The problems of the paths that end in a publication; empty if there are none.
 
-    Every ancestor must state its zone. No path may lead from a confidential asset to the publication but
-    through an asset that crosses as an invariant, as a draw or with a keyed version. A draw must have a charge
-    among its parents, and nothing but a charge crosses with a keyed version. A publication without any
-    confidential ancestor beyond a draw or an invariant is not vouched for either: then the graph is not the whole
-    one.
+    Every ancestor must state its zone. A path from a confidential asset to the publication must pass through an asset
+    that crosses as an invariant, as a draw or with a keyed version. A draw must have a charge among its parents, and
+    only a charge may cross with a keyed version. If no path passes through a draw or an invariant, the graph is
+    incomplete, which is a problem too.
     """
     problems = []
     crossed = False
@@ -80,7 +79,7 @@ def leaks(nodes: Mapping[str, Node], publication: dg.AssetKey) -> list[str]:
         if zone not in {member.value for member in Zone}:
             problems.append(f"{key} states no zone")
         elif zone == Zone.CONFIDENTIAL:
-            problems.append(f"a path without draw or invariant: {' ← '.join(path)}")
+            problems.append(f"a path without a draw or an invariant: {' ← '.join(path)}")
         elif node.tags.get(CROSSING) in (DRAW, INVARIANT):
             crossed = True
             problems += _uncharged(key, node, nodes)
@@ -89,7 +88,7 @@ def leaks(nodes: Mapping[str, Node], publication: dg.AssetKey) -> list[str]:
         else:
             open_paths += [(*path, parent) for parent in node.parents]
     if not crossed:
-        problems.append(f"{publication.to_user_string()} descends from no draw: the graph is not whole")
+        problems.append(f"{publication.to_user_string()} descends from no draw: the graph is incomplete")
     return sorted(problems)
 
 
@@ -102,5 +101,5 @@ def _uncharged(key: str, node: Node, nodes: Mapping[str, Node]) -> list[str]:
 
 def _unlike_a_charge(key: str, node: Node) -> list[str]:
     if node.tags.get(STAGE_KIND) != StageKind.CHARGE:
-        return [f"{key} crosses with a keyed version and is no charge"]
+        return [f"{key} crosses with a keyed version but is not a charge"]
     return []

@@ -1,8 +1,4 @@
-"""What every asset of the house looks like in Dagster.
-
-Here belong owners, tags, the pool, and the metadata that all rooms attach in the same form. What an asset does
-belongs in its room.
-"""
+"""Conventions of all assets in Dagster: owners, tags, the pool, and metadata that stages attach in the same form."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -18,11 +14,12 @@ POOL = "warehouse"
 """Steps that write a database take turns in this pool, so that two runs queue instead of failing."""
 
 ZONE, STAGE_KIND, CROSSING = "zone", "stage_kind", "crossing"
-"""Tag keys: where an asset's data may be seen, what kind of stage it is, and why it may leave the confidential zone."""
+"""Tag keys: the zone of an asset's data, its kind of stage, and the reason why its data may leave the confidential
+zone."""
 
 
 class StageKind(StrEnum):
-    """What a stage does, whatever it is called."""
+    """The kind of a stage, whatever its name."""
 
     CEF = "cef"
     INVARIANTS = "invariants"
@@ -39,12 +36,12 @@ class StageKind(StrEnum):
 
 
 INVARIANT, DRAW, KEYED = "invariant", "draw", "keyed-version"
-"""Values of the crossing tag: a declared invariant, a mechanism's draw under a charge, and what takes in nothing of
-confidential data but a version that is keyed under the custody."""
+"""Values of the crossing tag: a declared invariant; a charged draw; and an asset that uses nothing of confidential data
+but a version that is keyed under the custody."""
 
 
 def attributes(stage_kind: StageKind, zone: Zone, kinds: set[str], crossing: str | None = None) -> dict[str, Any]:
-    """Keyword arguments of `dagster.asset` that follow from the kind of an asset's stage and from its zone."""
+    """Keyword arguments of `dagster.asset` that all assets need: owners, pool, tags and kinds."""
     tags = {ZONE: zone.value, STAGE_KIND: stage_kind.value} | ({CROSSING: crossing} if crossing else {})
     return {"owners": OWNERS, "pool": POOL, "tags": tags, "kinds": kinds}
 
@@ -54,16 +51,18 @@ def table_schema(columns: Mapping[str, str], descriptions: Mapping[str, str] | N
 
     Args:
         columns: names and DuckDB types.
-        descriptions: what the columns say, by name; columns may be missing and others be there.
+        descriptions: descriptions of columns, by name. Some columns may have none, and extra names are ignored.
     """
-    said = descriptions or {}
+    described = descriptions or {}
     return dg.TableSchema(
-        columns=[dg.TableColumn(name, type=kind, description=said.get(name) or None) for name, kind in columns.items()]
+        columns=[
+            dg.TableColumn(name, type=kind, description=described.get(name) or None) for name, kind in columns.items()
+        ]
     )
 
 
 def lineage(sources: Mapping[str, Iterable[tuple[dg.AssetKey, str]]]) -> dg.TableColumnLineage:
-    """Which columns of other assets each column is made of."""
+    """The column lineage: for each column, the columns of other assets that it is made from."""
     return dg.TableColumnLineage(
         deps_by_column={
             column: [dg.TableColumnDep(asset_key=key, column_name=name) for key, name in deps]
@@ -79,12 +78,12 @@ def preview(header: Sequence[str], rows: Iterable[Sequence[object]]) -> dg.Markd
 
 
 def public_table_metadata(session: Session, table: Table) -> dict[str, Any]:
-    """Name and row count of a table that anyone may see."""
+    """The name and the number of rows of a table that anyone may see."""
     return {"table": str(table), "dagster/row_count": session.count(table)}
 
 
 def check_result(problems: Sequence[str]) -> dg.AssetCheckResult:
-    """A check's result from what it found wrong, in words without values."""
+    """The result of a check, from its problems in words without values."""
     return dg.AssetCheckResult(
         passed=not problems,
         description="\n".join(problems) or None,

@@ -1,8 +1,8 @@
-"""How charts look, and how they get into an asset's metadata.
+"""The style of all charts, and their conversion to an asset's metadata.
 
-Here belongs what all charts of the house share. What a chart shows belongs in its room. Pictures are made with
-matplotlib's objects and without its global state, so that several threads may draw, and the same figures give the same
-bytes. They are drawn for a width of 720 pixels, at one and a half times as many.
+The content of a chart is in the package of its stage. Pictures are made with matplotlib's objects and without its
+global state, so that several threads can draw, and equal figures give equal bytes. They are meant to be shown 720
+pixels wide, and are drawn at 1.5 times that resolution.
 """
 
 from base64 import b64encode
@@ -27,12 +27,12 @@ GRID = "#e3e7ec"
 
 
 def blank(title: str, remark: str, height: float) -> tuple[Figure, Axes]:
-    """An empty chart with a title and a remark under it.
+    """An empty chart with a title and a remark below it.
 
     Args:
-        title: in bold; broken into lines where it is long.
-        remark: in small letters.
-        height: of the whole, in inches, for a title of one line.
+        title: the title, in bold; a long title is wrapped.
+        remark: the remark, in small type.
+        height: the height of the whole chart in inches, for a title of one line.
     """
     title = fill(title, TITLE_LETTERS)
     height += TITLE_LINE * title.count("\n")
@@ -40,7 +40,7 @@ def blank(title: str, remark: str, height: float) -> tuple[Figure, Axes]:
     figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    # A dataset's own words are no formula, whatever dollar signs they hold.
+    # Titles of datasets are not formulas, even if they contain dollar signs.
     lines = remark.count("\n") + 1
     axes.set_title(
         title,
@@ -71,12 +71,12 @@ def blank(title: str, remark: str, height: float) -> tuple[Figure, Axes]:
 
 
 def png(figure: Figure) -> bytes:
-    """A figure as PNG bytes, the same for the same figure."""
+    """A figure as PNG bytes; equal figures give equal bytes."""
     content = BytesIO()
     figure.savefig(content, format="png", metadata={"Software": None}, pil_kwargs={"optimize": True})
     return content.getvalue()
 
 
 def picture(content: bytes) -> dg.MarkdownMetadataValue:
-    """PNG bytes as metadata that the UI shows as a picture."""
+    """PNG bytes as metadata that the UI renders as a picture."""
     return dg.MetadataValue.md(f"![chart](data:image/png;base64,{b64encode(content).decode()})")

@@ -1,4 +1,4 @@
-"""Speed and memory, as ratios within one run.
+"""Speed and memory, measured against peers and limits as ratios within one run.
 
-Here belong measurements against peers and limits. Whether something is right belongs in `tests`.
+Correctness is tested in `tests`.
 """

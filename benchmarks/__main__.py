@@ -1,7 +1,7 @@
 """`make bench`: every measurement, as a table and in `results.json`.
 
-Here belongs running and reporting. What is measured belongs in the modules beside this one, each with a function
-`measure` that gives results.
+This module runs the measurements and reports them. Each of the other modules has a function `measure` that returns
+results.
 """
 
 import json
@@ -38,7 +38,7 @@ MODULES = (
 
 
 def main() -> int:
-    """Measure, print and write; returns 1 if a limit is exceeded."""
+    """Measure, print and write; return 1 if a limit is exceeded."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     results: list[Result] = []
     for module in MODULES:

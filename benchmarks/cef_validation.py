@@ -1,6 +1,6 @@
-"""Validation of ten million rows, every one through pandera, against its memory limit.
+"""Validation of ten million rows, each checked by pandera, against limits on memory and time.
 
-Here belongs the measurement: from a CSV file to the CEF's table and its data version.
+The measurement covers everything from a CSV file to the table of the CEF and its data version.
 """
 
 import shutil
@@ -18,7 +18,7 @@ ROWS = 10_000_000
 
 
 def measure() -> list[Result]:
-    """Peak memory of the process that reads, validates and writes."""
+    """Peak memory and time of the process that reads, validates and writes."""
     home = Path(tempfile.mkdtemp(prefix="stirred-bench-"))
     try:
         measured(prepare, str(home))

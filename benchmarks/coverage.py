@@ -1,8 +1,9 @@
-"""How often the 90% intervals of post-processing cover the truth: `python -m benchmarks.coverage`, some six minutes.
+"""How often the 90% intervals of post-processing cover the truth: `python -m benchmarks.coverage`, about six minutes.
 
-Coverage over repeated draws at a given truth, with its charts and its figures for `docs/phsafe-post-processing.md`.
-Nothing is simulated. For counts, every value of the noise is tried, with its probability. For averages, the noise of
-numerator and denominator is divided into equally likely parts, each represented by its median, and all pairs are tried.
+This module computes the coverage over repeated draws at a given truth, and makes the charts and figures for
+`docs/phsafe-post-processing.md`. Nothing is simulated. For counts, it goes through every value of the noise, with its
+probability. For averages, it divides the noise of the numerator and of the denominator into equally likely parts, each
+represented by its median, and goes through all pairs.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,11 +35,11 @@ OneCell: TypeAlias = DiscreteGaussian | DiscreteLaplace
 NEGLIGIBLE = 1e-12
 PARTS = 200
 DEVIATIONS = 10
-"""Truths are compared from 0 to so many standard deviations of the noise."""
+"""True values range from 0 to this number of standard deviations of the noise."""
 
 
 class Draws:
-    """The distribution of the noise of a sum of basis cells, by convolution of the exact probabilities of one."""
+    """The distribution of the noise of a sum of basis cells: the convolution of one cell's exact probabilities."""
 
     def __init__(self, one: OneCell, cells: int) -> None:
         tail = 9 if isinstance(one, DiscreteGaussian) else 25
@@ -53,12 +54,12 @@ class Draws:
         self.variance = cells * float(one.exact_variance)
 
     def medians(self, parts: int) -> Integers:
-        """The medians of so many equally likely parts."""
+        """The medians of `parts` equally likely parts."""
         return self.values[np.searchsorted(self.chances.cumsum(), (np.arange(parts) + 0.5) / parts)]
 
 
 def of_counts(estimator: Callable[[Integers], Estimates], draws: Draws, truths: Integers) -> Floats:
-    """The probability that the interval covers, at each of some true counts; exact but for tails below 10⁻¹²."""
+    """The probability that the interval covers each of the true counts; exact except for tails below 10⁻¹²."""
     first = truths.min() + draws.values[0]
     found = estimator(np.arange(first, truths.max() + draws.values[-1] + 1))
 
@@ -76,7 +77,7 @@ def of_averages(
     truth: tuple[int, int],
     parts: int = PARTS,
 ) -> float:
-    """The probability that the interval covers, at a true numerator and denominator; good to about 0.2 points."""
+    """The probability that the interval covers the true average; accurate to about 0.2 percentage points."""
     above, below = (one.medians(parts) + true for one, true in zip(draws, truth, strict=True))
     found = estimator(*(pairs.ravel() for pairs in np.meshgrid(above, below)))
     average = truth[0] / truth[1]
@@ -88,10 +89,10 @@ class Quotient:
     """A kind of average in the finished tables.
 
     Attributes:
-        name: which ones they are.
-        cells: how many basis cells are added up in numerator and denominator.
+        name: a description of the averages.
+        cells: the numbers of basis cells that are summed in the numerator and in the denominator.
         least: the least plausible average.
-        averages: some true ones.
+        averages: examples of true averages.
     """
 
     name: str
@@ -100,19 +101,19 @@ class Quotient:
     averages: tuple[float, ...]
 
     def draws(self, one: OneCell) -> tuple[Draws, Draws]:
-        """The noise of numerator and denominator, if the noise of each basis cell is this."""
+        """The noise of the numerator and of the denominator, given the noise of one basis cell."""
         above, below = (Draws(one, cells) for cells in self.cells)
         return above, below
 
     def estimator(self, draws: tuple[Draws, Draws], noise: Noise) -> Callable[[Integers, Integers], Estimates]:
-        """What post-processing makes of a noisy numerator and denominator."""
+        """The post-processing of noisy numerators and denominators."""
         above, below = draws
         return lambda numerator, denominator: estimate_averages(
             numerator, above.variance, denominator, below.variance, self.least, noise=noise
         )
 
     def truths(self, average: float, deviations: Sequence[float], draws: tuple[Draws, Draws]) -> list[tuple[int, int]]:
-        """Numerators and denominators, of whole persons and households, near an average."""
+        """Integer numerators and denominators whose quotient is close to an average."""
         denominators = [max(1, round(each * draws[1].variance ** 0.5)) for each in deviations]
         return [(round(average * denominator), denominator) for denominator in denominators]
 
@@ -130,16 +131,16 @@ MARGINS = tuple(sorted({production_margin(run, level) for run in RUNS for level 
 """The margins of error that the 2020 Census was planned with."""
 
 SUMS = (1, 2, 3, 4, 7, 8, 16)
-"""How many basis cells the counts of the finished tables are the sum of."""
+"""The numbers of basis cells that are summed in the counts of the finished tables."""
 
 
 def noise_for(margin: int, noise: Noise = Noise.GAUSSIAN, stability: int = 22) -> OneCell:
-    """The noise of one basis cell that a margin of error takes."""
+    """The noise of one basis cell for a given margin of error."""
     return noise.distribution(stability, noise.budget(stability, Fraction(margin)))
 
 
 def true_counts(draws: Draws) -> Integers:
-    """The true counts that are compared: all of them, or a thousand evenly spaced."""
+    """The true counts to evaluate: all of them, or about a thousand evenly spaced ones."""
     return np.unique(np.linspace(0, DEVIATIONS * draws.variance**0.5, 1001).astype(np.int64))
 
 
@@ -189,7 +190,7 @@ def shortest_credible(
 ) -> Estimates:
     """The shortest 90% credible interval under a flat prior on plausible pairs, for comparison.
 
-    It begins at one of 801 averages, evenly spaced in the angle; what is estimated is the middle.
+    It starts at one of 801 averages, evenly spaced in the angle. The estimate is its midpoint.
     """
     stretch = (variances[1] / variances[0]) ** 0.5
     edges = np.linspace(np.arctan(least * stretch), np.arctan(most * stretch), 801)

@@ -1,4 +1,4 @@
-"""A job of as many assets as the `ma1940` release has, each of which does nothing: what Dagster itself takes."""
+"""A job with as many assets as the `ma1940` release, each of which does nothing: the time that Dagster itself takes."""
 
 import dagster as dg
 

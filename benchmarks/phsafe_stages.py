@@ -1,7 +1,7 @@
 """The stages of PHSafe from the CEF to settled noisy measurements, at four sizes of a synthetic census.
 
-The stages are those that the assets run, with the parameters of production: truncated join with its report, exact
-counts, charge and draw, the ledger included.
+The stages are those that the assets run, with the production parameters: the truncated join with its report, the exact
+counts, the charge and the draw, including the ledger.
 """
 
 import shutil
@@ -26,13 +26,14 @@ from resources.statements import Zone
 
 SMALL, LARGE = 64_000, 3_900_000
 SIZES = (SMALL, 400_000, 1_200_000, LARGE)
-"""Households: the smallest size has 165,119 persons in 71,234 units of four states, the largest 10,083,251 in all."""
+"""Households. The smallest size has 165,119 persons in 71,234 units of four states; the largest has 10,083,251 persons
+in all states."""
 
 RUNS = 3
 
 
 def measure() -> list[Result]:
-    """Seconds, the median of three runs, peak memory, and how time grows with the number of persons."""
+    """The median time of three runs in seconds, the peak memory, and the growth of time with the number of persons."""
     home = Path(tempfile.mkdtemp(prefix="stirred-bench-"))
     try:
         results, seconds, persons = [], {}, {}
@@ -47,7 +48,7 @@ def measure() -> list[Result]:
             peak = max(run[1] for run in runs)
             results.append(Result(f"PHSafe, CEF to measurements, {size}: peak memory (GiB)", peak, 6.0, 1.0))
             shutil.rmtree(place)
-        # Below the second size, what a release does once outweighs what it does for every person.
+        # Below the second size, the fixed cost of a release outweighs the cost of each person.
         first, last = SIZES[1], SIZES[-1]
         growth, expected = seconds[last] / seconds[first], persons[last] / persons[first]
         results.append(Result("PHSafe, CEF to measurements: growth of time, against persons", growth, expected, 1.25))
@@ -57,7 +58,7 @@ def measure() -> list[Result]:
 
 
 def prepare(home: str, households: int) -> int:
-    """Generate the CEF; returns how many persons there are."""
+    """Generate the CEF; return the number of persons."""
     dataset = _dataset(households)
     warehouse, _, _ = opened(home)
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
@@ -66,7 +67,7 @@ def prepare(home: str, households: int) -> int:
 
 
 def stages(home: str, households: int, run: int) -> None:
-    """The stages, of a release of its own each time, so that every run charges and draws."""
+    """Run the stages. Each run has a release of its own, so that every run charges and draws."""
     warehouse, custody, ledger = opened(home)
     dataset = _dataset(households)
     declaration = PHSafeDeclaration(

@@ -1,7 +1,4 @@
-"""Measuring whole processes.
-
-Here belongs running a step in a process of its own, so that its peak memory is its own.
-"""
+"""Measurements of whole processes: each step runs in a process of its own, so that peak memory is that of the step."""
 
 import json
 import multiprocessing
@@ -16,7 +13,7 @@ def measured(step: Callable[..., Any], *arguments: Any) -> tuple[float, float, A
     """Run a step in a fresh process.
 
     Returns:
-        Seconds that the step took, the process's peak memory in GiB, and what the step returned.
+        The step's duration in seconds, the process's peak memory in GiB, and the step's return value.
     """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)

@@ -1,7 +1,7 @@
-"""The whole `ma1940` release, against an empty Dagster job of as many assets.
+"""The whole `ma1940` release, against an empty Dagster job with as many assets.
 
-Here belongs the measurement: whole runs as `dg launch` starts them, imports included, each with a Dagster instance on
-disk of its own. Kernels are compiled before, as the set-up does, and one run that does not count goes first.
+Each run is started by `dg launch`, includes the imports, and has its own Dagster instance on disk. The set-up has
+compiled the kernels, and one run that does not count goes first.
 """
 
 import os
@@ -20,7 +20,7 @@ RELEASE, EMPTY = "orchestration.definitions", "benchmarks.empty_job"
 
 
 def measure() -> list[Result]:
-    """Seconds that a first publication takes beyond the empty job: the median of three runs in turn."""
+    """The seconds that a first publication takes beyond the empty job: the median of three alternating runs."""
     _seconds(RELEASE)
     more = [_seconds(RELEASE) - _seconds(EMPTY) for _ in range(RUNS)]
     return [Result(f"job {JOB}, beyond an empty job of as many assets (s)", statistics.median(more), 10.0, 1.0)]

@@ -1,7 +1,4 @@
-"""A deployment's resources in a folder of their own.
-
-Here belongs what the measurements of stages share.
-"""
+"""The resources of a deployment in a folder of their own, shared by the measurements of stages."""
 
 from pathlib import Path
 
@@ -12,7 +9,7 @@ from resources.warehouse import Warehouse
 
 
 def opened(home: str) -> tuple[Warehouse, Custody, Ledger]:
-    """Warehouse, custody and ledger below a folder."""
+    """The warehouse, custody and ledger of the deployment in a folder."""
     resources = deployment_resources(Path(home))
     warehouse, custody, ledger = resources["warehouse"], resources["custody"], resources["ledger"]
     assert isinstance(warehouse, Warehouse)

@@ -1,4 +1,4 @@
-"""What a measurement says."""
+"""The result of a measurement."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ class Result:
     """One measurement against a peer or a limit.
 
     Attributes:
-        name: what was measured, with the unit.
+        name: what was measured, with its unit.
         ours: Stirred's figure.
-        other: the peer's figure in the same run, or the limit itself.
-        limit: what ours / other may be at most.
+        other: the peer's figure in the same run, or an absolute limit.
+        limit: the upper limit of ours / other.
     """
 
     name: str
@@ -21,7 +21,7 @@ class Result:
 
     @property
     def ratio(self) -> float:
-        """Ours over the other's."""
+        """Our figure divided by the other."""
         return self.ours / self.other
 
     @property

@@ -1,7 +1,6 @@
-"""The exact samplers against the words they are made of, OpenDP's exact samplers, and numpy's own normal draws.
+"""The exact samplers against the keystream words they consume, OpenDP's exact samplers, and numpy's normal draws.
 
-Here belongs the measurement, in processor time of one core. Everything is asked for in the same batches, so that each
-rival fills arrays of one size.
+Times are processor time of one core. All samplers are called with batches of at most the same size.
 """
 
 import time
@@ -27,9 +26,9 @@ Draw: TypeAlias = Callable[[int, RandomStream], object]
 
 
 def measure() -> list[Result]:
-    """Nanoseconds a draw; the run with the median ratio of five in turn with the peer's, and seconds for a table.
+    """Nanoseconds per draw, from the run with the median ratio of five alternating runs; and seconds per table.
 
-    The peers' limits are what is allowed of ours for one of theirs: 1/500 of OpenDP's discrete Gaussian.
+    The limit is the largest ratio of our time to the peer's, such as 1/500 for OpenDP's discrete Gaussian.
     """
     results = []
     for noise, name in (

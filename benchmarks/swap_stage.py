@@ -1,7 +1,7 @@
-"""The swap stage on 20 million households, against DuckDB's own random order of the same table.
+"""The swap stage on 20 million households, against DuckDB's random order of the same table.
 
-The stage is the one that the asset `swapped` runs, from the CEF's table to the stored and settled swapped data,
-randomness and ledger included.
+The stage is the one that the asset `swapped` runs: from the table of the CEF to the stored and settled swapped data,
+including randomness and ledger.
 """
 
 import shutil
@@ -26,7 +26,7 @@ RUNS = 3
 
 
 def measure() -> list[Result]:
-    """Seconds and peak memory of the stage; three runs in turn with the peer's, the median ratio quoted."""
+    """Seconds and peak memory of the stage: the run with the median ratio of three runs alternating with the peer's."""
     home = Path(tempfile.mkdtemp(prefix="stirred-bench-"))
     try:
         measured(prepare, str(home))
@@ -40,7 +40,7 @@ def measure() -> list[Result]:
         size = f"{HOUSEHOLDS:,} households"
         return [
             Result(f"swap stage, {size} (s)", seconds, other, 2.0),
-            Result(f"swap stage, and its codes written out as values, {size} (s)", seconds + decoded, other, 3.0),
+            Result(f"swap stage, with its codes written out as values, {size} (s)", seconds + decoded, other, 3.0),
             Result(f"swap stage, {size}: peak memory (GiB)", peak, 4.0, 1.0),
         ]
     finally:
@@ -48,7 +48,7 @@ def measure() -> list[Result]:
 
 
 def prepare(home: str) -> None:
-    """Generate the CEF, and charge three draws under three release names."""
+    """Generate the CEF and charge three draws, each of a release of its own."""
     warehouse, custody, ledger = opened(home)
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         session.create(_release(home, 0).dataset.cef_tables()[0], "benchmarks/households", {"households": HOUSEHOLDS})
@@ -62,13 +62,13 @@ def prepare(home: str) -> None:
 
 
 def swap(home: str, run: int) -> None:
-    """The swap stage."""
+    """Run the swap stage."""
     warehouse, custody, ledger = opened(home)
     make_draw(Swapping(_release(home, run)), warehouse, custody, ledger)
 
 
 def decode(home: str, run: int) -> None:
-    """The swapped data as a table of values, for comparison: the stage itself keeps codes."""
+    """Write the swapped data as a table of values, for comparison: the stage itself stores codes."""
     warehouse, _, _ = opened(home)
     release = _release(home, run)
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
@@ -76,7 +76,7 @@ def decode(home: str, run: int) -> None:
 
 
 def shuffle(home: str) -> None:
-    """The peer: the same table in random order within strata."""
+    """Run the peer: write the same table in random order within strata."""
     warehouse, _, _ = opened(home)
     release = _release(home, 0)
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():

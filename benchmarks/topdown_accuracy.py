@@ -1,6 +1,6 @@
-"""What post-processing gains on the demonstration's redistricting release, level by level.
+"""How much post-processing improves the accuracy of the demonstration's redistricting release, level by level.
 
-The release is the declared one, made with fixed keys, so that every run finds the same.
+The release is made as declared, with fixed keys, so that every run gives the same result.
 """
 
 import os
@@ -34,7 +34,7 @@ _WORDS = {"race_by_hispanic": "race × Hispanic", "population": "population"}
 
 
 def measure() -> list[Result]:
-    """Mean absolute errors of estimates against those of raw measurements, both over all places and draws."""
+    """Mean absolute errors of the estimates against those of the raw measurements, both over all places and draws."""
     errors: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for number in range(DRAWS):
         home = tempfile.mkdtemp(prefix="stirred-bench-")

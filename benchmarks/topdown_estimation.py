@@ -1,4 +1,4 @@
-"""TopDown from the draw to the finest level's estimates, at three sizes of a synthetic census of two states.
+"""TopDown from the draw to the estimates of the finest level, at three sizes of a synthetic census of two states.
 
 The stages are those that the assets run, with the production spine, allocations and invariants. The charge is made but
 not measured.
@@ -31,7 +31,7 @@ from orchestration.components.topdown_declaration import TopDownDeclaration
 from resources.statements import Zone
 
 SIZES = (198_500, 397_000, 794_000)
-"""Households: the largest size has 2 million persons in 44,000 blocks."""
+"""Households. The largest size has 2 million persons in 44,000 blocks."""
 
 STATES = ["08", "09"]
 PROCESSES = 2
@@ -39,10 +39,10 @@ _SAMPLED = 0.2
 
 
 def measure() -> list[Result]:
-    """Seconds of draw and estimation, peak memory of all processes together, and seconds for each block by size.
+    """Seconds of draw and estimation, peak memory of all processes together, and the growth of the time per block.
 
-    Growth is that of the time of the whole estimation for each block from the smallest to the largest size: 1 if time
-    is linear in the number of blocks.
+    The growth is the ratio of the estimation time per block at the largest size to that at the smallest: 1 if time is
+    linear in the number of blocks.
     """
     home = Path(tempfile.mkdtemp(prefix="stirred-bench-"))
     try:
@@ -69,7 +69,7 @@ def measure() -> list[Result]:
 
 
 def prepare(home: str, households: int) -> tuple[int, int, int]:
-    """All stages up to the charge; returns how many blocks, persons and answers there are."""
+    """Run all stages up to the charge; return the numbers of blocks, persons and answers."""
     release = _release(home, households)
     persons, places = charge(home, release)
     answers = sum(places[each.level] * each.marginal.size for each in release.design.measured)
@@ -77,7 +77,7 @@ def prepare(home: str, households: int) -> tuple[int, int, int]:
 
 
 def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
-    """All stages up to the charge of a release on a synthetic census; returns persons, and places by level."""
+    """Run all stages up to the charge, on a synthetic census; return the number of persons, and of places by level."""
     warehouse, custody, ledger = opened(home)
     method = TopDownMethod(release)
     assert isinstance(release.dataset, SyntheticCensusDeclaration)
@@ -101,13 +101,13 @@ def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
 
 
 def draw(home: str, households: int) -> None:
-    """The draw, written, and settled in the ledger."""
+    """Make the draw: write it, and settle it in the ledger."""
     warehouse, custody, ledger = opened(home)
     make_draw(TopDownMethod(_release(home, households)), warehouse, custody, ledger)
 
 
 def estimate(home: str, households: int) -> tuple[float, float]:
-    """All levels; returns seconds, and the peak memory of all processes together in GiB."""
+    """Estimate all levels; return the seconds, and the peak memory of all processes together in GiB."""
     warehouse, _, _ = opened(home)
     release = _release(home, households)
     with _memory() as peak:
@@ -132,7 +132,7 @@ def _dataset(households: int) -> SyntheticCensusDeclaration:
 
 @contextmanager
 def _memory() -> Iterator[list[float]]:
-    """What this process and all below it hold in memory together, in GiB, sampled as long as the context lasts."""
+    """The memory of this process and all its descendants together, in GiB, sampled until the block ends."""
     samples = [0.0]
     over = threading.Event()
 
@@ -160,7 +160,7 @@ def _with_descendants(process: int) -> Iterator[int]:
 
 
 def _resident(process: int) -> int:
-    """Bytes, pages that processes share divided between them; 0 if the process has ended."""
+    """The process's memory in bytes, with shared pages divided among processes; 0 if the process has ended."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:

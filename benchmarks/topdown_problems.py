@@ -1,7 +1,7 @@
-"""Problems of TopDown's shape, and a general convex solver's answer to them.
+"""Problems of TopDown's shape, and their solution by a general convex solver.
 
-Benchmarks and tests share them: siblings with their true counts, noisy measurements and limits, at random and of
-production's shape, and Clarabel's solution of the real-valued step.
+The measurements and tests of TopDown share this module: random siblings of production's shape, with true counts, noisy
+measurements and limits, and Clarabel's solution of the real-valued step.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from mechanisms.topdown.schema import PERSONS, Schema
 
 @dataclass(frozen=True)
 class Siblings:
-    """A parent's children: what is measured of them, what is required of them, and the truth."""
+    """The children of one parent: their measurements, their limits, and the truth."""
 
     schema: Schema
     measurements: tuple[Measurement, ...]
@@ -31,11 +31,11 @@ class Siblings:
 
     @property
     def parent(self) -> NDArray[np.int64]:
-        """Their true sum."""
+        """The true sum of the children."""
         return self.truth.sum(axis=0)
 
     def problem(self) -> tuple[list[Query], Constraints]:
-        """The real-valued step with the true totals held, or free where they are, on the parent's support."""
+        """The real-valued step on the parent's support, with totals fixed or free as the limits say."""
         support = np.flatnonzero(self.parent)
         present, groups = np.unique(self.schema.groups.cells[support], return_inverse=True)
         totals = np.where(self.limits.totals == FREE, np.nan, self.limits.totals)
@@ -56,7 +56,7 @@ class Siblings:
 def measured(
     schema: Schema, truth: NDArray[np.int64], noises: dict[str, Fraction], random: np.random.Generator, scale: float = 1
 ) -> tuple[Measurement, ...]:
-    """Answers with rounded normal noise; a scale of 0 switches it off."""
+    """Answers with rounded normal noise; a scale of 0 switches the noise off."""
     found = []
     for query, variance in noises.items():
         answers = schema.marginal(query).answer(truth)
@@ -68,17 +68,17 @@ def measured(
 def of_production_shape(
     level: str, children: int, cells: int, kinds: int, population: int, *, seed: int, fixed: bool, scale: float = 1
 ) -> Siblings:
-    """Siblings of a level of production, with its queries and noise.
+    """Siblings at a level of production, with that level's queries and noise.
 
     Args:
-        level: whose measurements.
-        children: how many.
-        cells: that have people, at most; they are as unequal as races and blocks are.
-        kinds: of group quarters, households included.
-        population: of all children.
-        seed: of the random truth and noise.
-        fixed: whether totals are.
-        scale: of the noise.
+        level: the level whose measurements are used.
+        children: the number of children.
+        cells: the maximal number of cells with people; they are as unequal as races and blocks.
+        kinds: the number of types of group quarters, including households.
+        population: the population of all children together.
+        seed: the seed of the random truth and noise.
+        fixed: whether the totals of the children are fixed.
+        scale: the scale of the noise.
     """
     random = np.random.default_rng(seed)
     kept = np.concatenate(([0], random.choice(np.arange(1, 8), size=kinds - 1, replace=False)))
@@ -102,7 +102,7 @@ def of_production_shape(
 
 
 def objective(queries: Sequence[Query], x: NDArray[np.float64]) -> float:
-    """Σ_children Σ_queries ‖Q_q x_c − m_cq‖² / σ²_q, with matrices."""
+    """Σ_children Σ_queries ‖Q_q x_c − m_cq‖² / σ²_q, computed with matrices."""
     total = 0.0
     for query in queries:
         matrix = _matrix(query)
@@ -116,7 +116,7 @@ def _matrix(query: Query) -> sparse.csr_matrix:
 
 
 class ConvexProblem:
-    """The real-valued step as Clarabel takes it: residuals as variables of their own, which it is fastest with."""
+    """The real-valued step for Clarabel: the residuals are extra variables, which is the fastest form for it."""
 
     def __init__(self, queries: Sequence[Query], constraints: Constraints, *, tight: bool = False) -> None:
         self.children, self.cells = len(constraints.totals), int(constraints.starts[-1])
@@ -124,12 +124,12 @@ class ConvexProblem:
         each = sparse.identity(self.children, format="csr")
         answers = sparse.vstack([_matrix(query) for query in queries])
         precisions = np.concatenate([np.full(query.measured.shape[1], query.precision) for query in queries])
-        asked = np.concatenate([query.measured for query in queries], axis=1).ravel()
-        equal = [sparse.hstack([sparse.kron(each, answers), -sparse.identity(asked.size)])]
-        equal_to = [asked]
+        observed = np.concatenate([query.measured for query in queries], axis=1).ravel()
+        equal = [sparse.hstack([sparse.kron(each, answers), -sparse.identity(observed.size)])]
+        equal_to = [observed]
 
         def widened(matrix: sparse.spmatrix) -> sparse.spmatrix:
-            return sparse.hstack([matrix, sparse.csr_matrix((matrix.shape[0], asked.size))])
+            return sparse.hstack([matrix, sparse.csr_matrix((matrix.shape[0], observed.size))])
 
         if constraints.parent is not None:
             equal.append(widened(sparse.hstack([sparse.identity(self.cells)] * self.children)))
@@ -154,7 +154,7 @@ class ConvexProblem:
         settings.max_threads = 1
         if tight:
             settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
-        self.solver = clarabel.DefaultSolver(curvature, np.zeros(size + asked.size), rows, right, cones, settings)
+        self.solver = clarabel.DefaultSolver(curvature, np.zeros(size + observed.size), rows, right, cones, settings)
 
     def solve(self) -> NDArray[np.float64]:
         """Shape (children, cells): the minimizer."""

@@ -1,7 +1,7 @@
-"""TopDown's two steps for siblings: the real-valued one against Clarabel, and rounding in seconds.
+"""TopDown's steps for siblings: the real-valued step against Clarabel, and both passes with rounding in seconds.
 
-Both are measured in processor time of one core, on block groups of production's shape. `topdown_estimation` measures
-whole estimations.
+Times are processor time of one core, on block groups of production's shape. `topdown_estimation` measures whole
+estimations.
 """
 
 import time
@@ -21,9 +21,9 @@ FEWEST_CELLS = 30
 
 
 def measure() -> list[Result]:
-    """Seconds for a dozen block groups of 28 blocks and about 45 cells, totals held as in production's second pass.
+    """Seconds for a dozen block groups of 28 blocks and about 45 cells; totals are fixed as in production's last pass.
 
-    Clarabel is timed without the set-up of its problem. Both must have the same objective.
+    The set-up of Clarabel's problem is not timed. Both solutions must reach the same objective.
     """
     problems = _block_groups(fixed=True)
     solve(*problems[0].problem())
@@ -50,7 +50,7 @@ def measure() -> list[Result]:
 
 
 def _block_groups(*, fixed: bool) -> list[Siblings]:
-    """The dozen first of a sequence of random ones that have 30 cells at least: small ones would flatter neither."""
+    """The first dozen random block groups with at least 30 cells; smaller ones would not be representative."""
     found: list[Siblings] = []
     seed = 0
     while len(found) < PROBLEMS:

@@ -1,5 +1,4 @@
 """What Dagster loads: the only place that knows which datasets and releases exist.
 
-Here belong the one `Definitions` object, the components, and the automation. How a stage works belongs in
-`assets`.
+It holds the one `Definitions` object, the components and the automation. The stages themselves are in `assets`.
 """

@@ -1,7 +1,7 @@
 """How a release is run: by hand as a job, on a schedule, and when its source file changes.
 
-Here belong jobs, schedules and sensors. What a job carries out is the release's asset graph; a run that finds
-nothing changed draws nothing and charges nothing, so a release may be run as often as one likes.
+This module builds jobs, schedules and sensors. A job materializes the release's asset graph. A run that finds nothing
+changed draws nothing and charges nothing, so a release can be run any number of times.
 """
 
 import hmac
@@ -18,9 +18,9 @@ from resources.custody import Custody
 
 
 def release_job(release: Release) -> dg.Definitions:
-    """The job that makes a release from its source to its publication, `<dataset>__<release>`.
+    """The job `<dataset>__<release>`, which makes a release from its source to its publication.
 
-    Schedules and sensors name it as they do any job, by the release's schema.
+    Schedules and sensors refer to it by this name, the release's schema.
     """
     shared = [release.dataset_key("cef"), LEDGER_KEY, release.dataset_key("composition")]
     job = dg.define_asset_job(
@@ -32,25 +32,25 @@ def release_job(release: Release) -> dg.Definitions:
 
 
 def release_schedule(release: Release, cron: str) -> dg.ScheduleDefinition:
-    """Run the release's job on a cron expression (UTC); on from the start.
+    """Run the release's job on a cron expression (UTC). The schedule is on by default.
 
     Raises:
-        dagster.DagsterInvalidDefinitionError: if it is not a cron expression.
+        dagster.DagsterInvalidDefinitionError: if `cron` is not a cron expression.
     """
     return dg.ScheduleDefinition(
         name=f"{release.schema}__schedule",
         job_name=release.schema,
         cron_schedule=cron,
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Makes {release.title} again. With an unchanged source it draws and charges nothing.",
+        description=f"Makes {release.title} again. If the source is unchanged, it draws and charges nothing.",
     )
 
 
 def source_sensor(release: Release, root: Path) -> dg.SensorDefinition:
     """Launch the release's job once its source files have changed and then stayed the same for one tick.
 
-    A file still being copied is not read half-way. The files' sizes and times, which say something of what is
-    in them, are kept under a keyed hash.
+    Waiting for one tick avoids reading a file while it is still being copied. The files' sizes and modification times
+    reveal something about their contents, so the cursor holds only a keyed hash of them.
     """
     paths = source_paths(release.dataset, root)
 
@@ -75,7 +75,7 @@ def source_sensor(release: Release, root: Path) -> dg.SensorDefinition:
             return dg.SensorResult(
                 skip_reason="the source is changing", cursor=_cursor(before["launched"], seen, launches)
             )
-        # Numbered, so that a source which returns to an earlier state is launched again.
+        # The number makes the run key new when a source returns to an earlier state, so that the job is launched again.
         request = dg.RunRequest(run_key=f"{launches + 1}-{seen}")
         return dg.SensorResult(run_requests=[request], cursor=_cursor(seen, seen, launches + 1))
 

@@ -1,12 +1,12 @@
 """The one `Definitions` object of the deployment.
 
-Here belongs putting together what is declared under `defs/`, the ledger that all of it is charged to, and the
-resources. Where things lie can be set by environment variables:
+It combines everything declared under `defs/`, the ledger that all releases are charged to, and the resources. These
+environment variables configure the deployment:
 
-- `STIRRED_HOME`: the folder of databases and keys, `var` in the project if not set;
-- `STIRRED_PUBLISHED`: the folder of publications, `published` in the project if not set;
-- `STIRRED_MEMORY_LIMIT`, `STIRRED_THREADS`, `STIRRED_SPILL_FOLDER`: DuckDB's, for each session;
-- `STIRRED_MASTER_KEY`: the master key, where it is not to lie in a file.
+- `STIRRED_HOME`: the folder of databases and keys; `var` in the project by default;
+- `STIRRED_PUBLISHED`: the folder of publications; `published` in the project by default;
+- `STIRRED_MEMORY_LIMIT`, `STIRRED_THREADS`, `STIRRED_SPILL_FOLDER`: DuckDB's settings for each session;
+- `STIRRED_MASTER_KEY`: the master key, if it is not kept in a file.
 """
 
 import os
@@ -22,7 +22,7 @@ from resources.warehouse import Warehouse
 
 
 def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
-    """Warehouse, custody and ledger of the deployment that keeps its state in `home`."""
+    """The warehouse, custody and ledger of the deployment that keeps its state in `home`."""
     warehouse = Warehouse(
         folder=str(home / "warehouse"),
         memory_limit=os.environ.get("STIRRED_MEMORY_LIMIT", "2GiB"),
@@ -34,11 +34,11 @@ def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
 
 
 def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
-    """Everything a component tree declares, with the ledger and the resources.
+    """Everything that a component tree declares, with the ledger and the resources.
 
     Args:
         tree: the loaded `defs` folder.
-        home: where databases and keys lie.
+        home: the folder of databases and keys.
     """
     components = tree.get_all_components(ReleaseComponent)  # type: ignore[type-abstract]
     releases = [component for component in components if component.charges]

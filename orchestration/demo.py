@@ -1,7 +1,7 @@
 """`make demo`: run the built-in release and show what came out of it.
 
-Here belongs presentation for the terminal. The run itself is the one that `dg launch` starts; the original table
-is shown beside the published one because for 1940 Massachusetts both were published.
+`dg launch` starts the run; this module prints its results to the terminal. It shows the original table next to the
+swapped one, because the original counts of 1940 Massachusetts are public.
 """
 
 import csv

@@ -1,6 +1,6 @@
-"""`make unblock RUN=…`: end a run whose process was killed, and free the place it holds in the queue of writers.
+"""`make unblock RUN=…`: end a run whose process was killed, and free its slot in the queue of writers.
 
-Here belongs nothing else. Dagster cannot tell a killed process from a slow one, so that a person says which run it is.
+Dagster cannot tell a killed process from a slow one, so a person must name the run.
 """
 
 import sys
@@ -9,7 +9,7 @@ import dagster as dg
 
 
 def main(named: list[str]) -> int:
-    """End the named runs and free their places; without any, list the runs that hold one. Returns the exit status."""
+    """End the named runs and free their slots; if none is named, list the runs that hold one. Return an exit status."""
     with dg.DagsterInstance.get() as instance:
         storage = instance.event_log_storage
         holding = sorted(storage.get_concurrency_run_ids())
@@ -19,13 +19,12 @@ def main(named: list[str]) -> int:
                 print(f"there is no run {run_id}", file=sys.stderr)
                 return 1
             if not run.is_finished:
-                instance.report_run_canceled(run, message="Its process was killed; ended by hand.")
+                instance.report_run_canceled(run, message="The run's process was killed; the run was ended by hand.")
             storage.free_concurrency_slots_for_run(run_id)
-            print(f"{run_id}: ended, its place is free")
+            print(f"{run_id}: ended, its slot is free")
         if not named:
-            print(
-                "\n".join(["Runs that hold a place in the queue of writers:", *holding] if holding else ["None holds."])
-            )
+            heading = "Runs that hold a slot in the queue of writers:"
+            print("\n".join([heading, *holding] if holding else ["No run holds a slot in the queue of writers."]))
     return 0
 
 

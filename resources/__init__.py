@@ -1,5 +1,4 @@
-"""What holds state: the warehouse (DuckDB), the custody of keys, the budget ledger.
+"""Everything that keeps state between runs: the warehouse (DuckDB), the custody of keys, and the budget ledger.
 
-Here belongs everything that survives a run. What a mechanism computes belongs in `mechanisms`; what a
-stage of a release does with these belongs in `assets`.
+The mathematics is in `mechanisms`. The stages that use these resources are in `assets`.
 """

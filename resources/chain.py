@@ -1,7 +1,7 @@
-"""The chain of the budget ledger: what an entry holds, how it is tied to the one before, what breaks a chain.
+"""The chain of the budget ledger: what an entry contains, how entries are linked, and what breaks a chain.
 
-Here belong values and functions over them. Keeping entries on disk, and knowing whether the end of the chain
-was cut off, belong in `ledger`; what losses add up to belongs in `mechanisms.accounting`.
+This module holds values and pure functions. `ledger` stores the entries and detects a chain whose end was cut off.
+`mechanisms.accounting` composes the losses.
 """
 
 import json
@@ -20,19 +20,19 @@ SETTLE = "settle"
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the ledger. Every field is public, or keyed under the custody.
+    """One entry of the ledger. Every field is either public or keyed under the custody.
 
     Attributes:
         sequence: 1, 2, … without gaps.
-        kind: "reserve", before anything is drawn, or "settle", once the draw's output is kept.
-        dataset: whose budget is charged.
-        release: what for.
-        draw_id: the name of the draw, from `Custody.draw_id`.
+        kind: "reserve", written before anything is drawn, or "settle", written once the draw's output is stored.
+        dataset: the dataset whose budget is charged.
+        release: the release that the charge is for.
+        draw_id: the identifier of the draw, from `Custody.draw_id`.
         specification: the DP specification as canonical JSON; None in a settlement.
         commitment: SHA-256 of the draw's key, 64 hexadecimal digits.
-        output_version: the content hash of what was drawn; None in a reservation.
+        output_version: the content hash of the draw's output; None in a reservation.
         recorded_at: UTC, ISO 8601 to the second.
-        previous_hash: `hash` of the entry before; 64 zeros in the first.
+        previous_hash: `hash` of the previous entry; 64 zeros in the first.
         hash: SHA-256 of all other fields as canonical JSON, 64 hexadecimal digits.
     """
 
@@ -49,13 +49,13 @@ class Entry:
     hash: str = ""
 
     def declared(self) -> Specification:
-        """The DP specification that a reservation was made for."""
+        """The DP specification of a reservation. Raises ValueError for a settlement."""
         if self.specification is None:
             raise ValueError(f"entry {self.sequence} is a settlement and declares no specification")
         return Specification.from_record(json.loads(self.specification))
 
     def digest(self) -> str:
-        """What `hash` is if nobody altered the entry."""
+        """The value of `hash` in an unaltered entry."""
         fields = asdict(self)
         del fields["hash"]
         return sha256(canonical(fields)).hexdigest()
@@ -64,26 +64,26 @@ class Entry:
 def reservation(
     chain: Sequence[Entry], dataset: str, release: str, draw_id: str, specification: Specification, commitment: str
 ) -> Entry:
-    """The entry that charges a draw, to stand at the end of `chain`."""
+    """The entry that charges a draw, ready to be appended to `chain`."""
     text = canonical(specification.as_record()).decode()
     return _sealed(chain, Entry(0, RESERVE, dataset, release, draw_id, text, commitment, None, "", ""))
 
 
 def settlement(chain: Sequence[Entry], reserved: Entry, output_version: str) -> Entry:
-    """The entry that settles a reservation, to stand at the end of `chain`."""
+    """The entry that settles a reservation, ready to be appended to `chain`."""
     return _sealed(chain, replace(reserved, kind=SETTLE, specification=None, output_version=output_version))
 
 
 def find(chain: Sequence[Entry], kind: str, draw_id: str) -> Entry | None:
-    """The entry of one kind for one draw, if it is there."""
+    """The entry of this kind for this draw; None if there is none."""
     return next((entry for entry in chain if entry.kind == kind and entry.draw_id == draw_id), None)
 
 
 def breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
-    """What is wrong with a chain, in words that name the sequence number; empty if nothing is.
+    """The problems of a chain, each a sentence that names the sequence number; empty if the chain is intact.
 
-    Finds every edit, gap, repetition and change of order. That a chain was cut off at its end, or built anew
-    as a whole, does not show in it; the ledger's anchor shows that.
+    Detects every edit, gap, repetition and change of order. It cannot detect that the end of the chain was cut off or
+    that the whole chain was rebuilt; the ledger's anchor detects that.
     """
     problems = []
     previous = GENESIS
@@ -95,7 +95,7 @@ def breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
         if entry.previous_hash != previous:
             problems.append(f"{name} does not continue the entry before it")
         if entry.hash != entry.digest():
-            problems.append(f"{name} was altered: its hash does not fit its fields")
+            problems.append(f"{name} was altered: its hash does not match its fields")
         if (entry.kind, entry.draw_id) in seen:
             problems.append(f"{name} repeats the {entry.kind} of a draw")
         if entry.kind == SETTLE and (RESERVE, entry.draw_id) not in seen:
@@ -106,10 +106,10 @@ def breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
 
 
 def _sealed(chain: Sequence[Entry], entry: Entry) -> Entry:
-    placed = replace(
+    linked = replace(
         entry,
         sequence=len(chain) + 1,
         recorded_at=datetime.now(UTC).isoformat(timespec="seconds"),
         previous_hash=chain[-1].hash if chain else GENESIS,
     )
-    return replace(placed, hash=placed.digest())
+    return replace(linked, hash=linked.digest())

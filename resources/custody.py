@@ -1,8 +1,8 @@
 """The custody of keys: the master key of a deployment, and every key that is derived from it.
 
-Here belongs making, reading, deriving and throwing away key bytes. What a draw does with its key belongs in
-`mechanisms.sampling`; the public record that a draw took place belongs in `ledger`. A key is never a field of
-a resource, so that no configuration, representation or error message can show one.
+This module makes, reads, derives and destroys key bytes. `mechanisms.sampling` turns a draw's key into random numbers,
+and `ledger` keeps the public record of each draw. A key is never a field of a resource, so that no configuration,
+representation or error message can reveal one.
 """
 
 import hmac
@@ -26,11 +26,11 @@ KEY_BYTES = 32
 
 
 class CustodyError(Exception):
-    """A key is missing, exposed or malformed. The message never holds key material."""
+    """A key is missing, exposed or malformed. The message never contains key material."""
 
 
 class CustodyMode(StrEnum):
-    """What becomes of a draw's key once the draw is settled."""
+    """What happens to a draw's key once the draw is settled: it can be derived again, or it is destroyed."""
 
     ESCROWED = "escrowed"
     EPHEMERAL = "ephemeral"
@@ -40,9 +40,9 @@ class Custody(ConfigurableResource):
     """The keys of one deployment.
 
     Attributes:
-        folder: where key files lie; made with mode 0700 on first use.
-        variable: the environment variable that holds the master key as 64 hexadecimal digits; where it is
-            set, no master key file is read or made.
+        folder: the folder of key files; created with mode 0700 on first use.
+        variable: the environment variable that holds the master key as 64 hexadecimal digits. If it is set, no master
+            key file is read or created.
     """
 
     folder: str
@@ -52,33 +52,33 @@ class Custody(ConfigurableResource):
         """A key of 32 bytes for one purpose: HKDF-SHA256 (RFC 5869) of the master key, with `purpose` as info.
 
         Raises:
-            CustodyError: if the master key cannot be had as the rules demand.
+            CustodyError: if the master key is malformed, or its file is exposed or unreadable.
         """
         return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=purpose.encode()).derive(self._master_key())
 
     def version_key(self) -> bytes:
-        """The key of the data versions that depend on confidential content."""
+        """The key for data versions that depend on confidential content."""
         return self.derive("data version")
 
     def draw_id(self, parts: Mapping[str, Any]) -> str:
-        """The name of a draw: HMAC-SHA256, 64 hexadecimal digits, of everything the draw depends on.
+        """The identifier of a draw: the HMAC-SHA256 of everything the draw depends on, 64 hexadecimal digits.
 
         Args:
             parts: text, integers, booleans, None, and lists and mappings of these.
 
         Raises:
-            TypeError: if a part is anything else; a float has no single way to be written down.
+            TypeError: if a part is anything else; a float, for example, has no unique text form.
         """
         return hmac.new(self.derive("draw id"), canonical(dict(parts)), sha256).hexdigest()
 
     def draw_key(self, draw_id: str, mode: CustodyMode) -> bytes:
         """The key of a draw that is about to be charged or made, 32 bytes.
 
-        An escrowed key follows from the master key and the draw id. An ephemeral one is random, made by the
-        first call and kept on disk until `forget`, so that a draw killed half-way is taken up with the same key.
+        An escrowed key is derived from the master key and the draw id. An ephemeral key is random: the first call makes
+        it and stores it on disk until `forget`, so that a draw that was killed midway resumes with the same key.
 
         Raises:
-            CustodyError: if a key file breaks the rules.
+            CustodyError: if a key file is malformed or exposed.
         """
         if CustodyMode(mode) is CustodyMode.ESCROWED:
             return self.derive(f"draw {_name(draw_id)}")
@@ -86,40 +86,40 @@ class Custody(ConfigurableResource):
         return _read(path) or _make(path)
 
     def open_key(self, draw_id: str, mode: CustodyMode) -> bytes:
-        """The key of a draw that has been charged; never makes one.
+        """The key of a draw that has been charged. This method never makes a key.
 
         Raises:
-            CustodyError: if the key was ephemeral and is gone, or if a key file breaks the rules.
+            CustodyError: if the key was ephemeral and is gone, or if a key file is malformed or exposed.
         """
         if CustodyMode(mode) is CustodyMode.ESCROWED:
             return self.draw_key(draw_id, mode)
         key = _read(self._ephemeral(draw_id))
         if key is None:
             raise CustodyError(
-                f"draw {draw_id} cannot be replayed: its custody is ephemeral and its key was thrown away; "
+                f"draw {draw_id} cannot be replayed: its custody is ephemeral and its key was destroyed; "
                 "drawing again needs a release under a new name, with a new charge"
             )
         return key
 
     def forget(self, draw_id: str) -> None:
-        """Throw away a draw's ephemeral key, if there is one.
+        """Delete a draw's ephemeral key, if there is one.
 
-        The file is unlinked. Copies that a file system or a backup keeps are beyond this function: an
-        ephemeral custody's folder belongs on storage that keeps none.
+        The file is unlinked. Copies kept by a file system or a backup remain: put the folder of an ephemeral custody
+        on storage that keeps none.
         """
         path = self._ephemeral(draw_id)
         path.unlink(missing_ok=True)
         flush_folder(path.parent)
 
     def keeps(self, draw_id: str) -> bool:
-        """Whether a draw's ephemeral key is still there."""
+        """Whether a draw's ephemeral key still exists."""
         return self._ephemeral(draw_id).exists()
 
     def private_folder(self, name: str = "") -> Path:
-        """The custody's folder, or one inside it, made with mode 0700 if it is not there.
+        """The custody's folder, or a folder inside it, created with mode 0700 if it does not exist.
 
         Raises:
-            CustodyError: if others may write to it, and so take a key away or put another in its place.
+            CustodyError: if other users can write to it, and could therefore remove or replace a key.
         """
         folder = Path(self.folder)
         for step in (folder, folder / name) if name else (folder,):
@@ -147,22 +147,23 @@ class Custody(ConfigurableResource):
 
 
 def commitment(key: bytes) -> str:
-    """What binds a ledger entry to a draw's key and reveals nothing of it: its SHA-256, in hexadecimal digits."""
+    """The SHA-256 of a draw's key, in hexadecimal digits: it binds a ledger entry to the key without revealing it."""
     return sha256(key).hexdigest()
 
 
 def canonical(value: Any) -> bytes:
-    """The one way a value is written as JSON before it is hashed.
+    """The canonical JSON form of a value, for hashing.
 
     Raises:
-        TypeError: if the value holds anything but text, integers, booleans, None, lists, and mappings by text.
+        TypeError: if the value contains anything but text, integers, booleans, None, lists, and mappings with text
+            keys.
     """
     _refuse_ambiguous(value)
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def flush_folder(folder: Path) -> None:
-    """Make the names in a folder as durable as the files they name."""
+    """Flush a folder's directory entries to disk, so that file names are as durable as file contents."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -196,13 +197,13 @@ def _parse(text: str) -> bytes | None:
 def _read(path: Path) -> bytes | None:
     """The key in a file, or None if there is no file."""
     try:
-        # Neither a link is followed nor a pipe waited for: both are refused as no regular file.
+        # These flags keep `open` from following a link or waiting for a pipe; neither is a regular file, so both fail.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     except OSError as error:
-        broken = "must be a regular file" if path.is_symlink() else f"cannot be opened ({error.strerror})"
-        raise CustodyError(f"key file {path} {broken}") from None
+        problem = "must be a regular file" if path.is_symlink() else f"cannot be opened ({error.strerror})"
+        raise CustodyError(f"key file {path} {problem}") from None
     try:
         status = os.fstat(descriptor)
         mode = stat.S_IMODE(status.st_mode)
@@ -224,9 +225,10 @@ def _read(path: Path) -> bytes | None:
 
 
 def _make(path: Path) -> bytes:
-    """Make a key file, whole and at once; where another process was first, its key holds.
+    """Create a key file atomically. If another process was first, return that process's key.
 
-    A link to a finished file gives the name to one process only, and never to half a key.
+    The finished temporary file is linked to the final name. Only one process succeeds in linking, and the name never
+    refers to a partial key.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -242,5 +244,5 @@ def _make(path: Path) -> bytes:
     flush_folder(path.parent)
     key = _read(path)
     if key is None:
-        raise CustodyError(f"key file {path} was taken away while it was made")
+        raise CustodyError(f"key file {path} disappeared while it was being created")
     return key

@@ -1,17 +1,17 @@
 """The budget ledger: which draws were charged, under which DP specification, and which were settled.
 
-Here belong the append-only table, its anchor, and the cap. What one entry is and how entries are chained
-belongs in `chain`; keys belong in `custody`; how losses compose belongs in `mechanisms.accounting`.
+This module keeps the append-only table and its anchor, and enforces the cap. Entries and their chaining are in `chain`,
+keys in `custody`, and the composition of losses in `mechanisms.accounting`.
 
-The order is write-ahead: reserve, draw, settle. A reservation counts from the moment it is committed, drawn
-or not, so a run that is killed anywhere leaves either no reservation or one that counts.
+The order is write-ahead: reserve, draw, settle. A reservation counts from the moment it is committed, whether or not
+the draw follows. A run that is killed at any point therefore leaves either no reservation or one that counts.
 
-A chain of hashes cannot show that its last entries were cut off, that the file was replaced by an earlier
-copy, or that the whole was built anew. The anchor can: a small file outside the database, under an HMAC of the
-custody's. It holds the head of the chain, and, while an entry is being appended, also the hash of that entry,
-announced *before* it is committed. So at any moment the chain ends either at the anchor's head or at the
-one entry announced, and anything else is refused. What the anchor cannot show is its own return to an earlier
-state together with the database: whoever can write to both folders can turn time back.
+A chain of hashes cannot reveal that its last entries were cut off, that the file was replaced by an earlier copy, or
+that the whole chain was rebuilt. The anchor can. It is a small file outside the database, authenticated by an HMAC
+under a key of the custody. It holds the head of the chain and, while an entry is being appended, the hash of that
+entry, announced *before* the entry is committed. At any moment the chain must end either at the anchor's head or at
+the announced entry; the ledger refuses anything else. The anchor cannot reveal that it was itself restored to an
+earlier state together with the database: someone who can write to both folders can roll both back.
 """
 
 import hmac
@@ -44,10 +44,10 @@ _COLUMNS = {field.name: "BIGINT" if field.name == "sequence" else "VARCHAR" for 
 
 
 class LedgerError(Exception):
-    """The ledger refuses: it is not intact, or the entry asked for contradicts one that is there."""
+    """The ledger refuses a request: it is not intact, or the requested entry contradicts an existing one."""
 
 
-class CapExceeded(LedgerError):  # noqa: N818 - the word of the domain for this refusal
+class CapExceeded(LedgerError):  # noqa: N818 - the domain's term for this refusal
     """A charge does not fit under its dataset's cap; nothing was charged."""
 
 
@@ -56,9 +56,9 @@ class Anchor:
     """Where the chain ends.
 
     Attributes:
-        sequence: of the last entry known to be committed; 0 before the first.
-        hash: of that entry; 64 zeros before the first.
-        announced: the hash of the entry being appended, or None.
+        sequence: the number of the last entry known to be committed; 0 before the first.
+        hash: the hash of that entry; 64 zeros before the first.
+        announced: the hash of the entry that is being appended, or None.
     """
 
     sequence: int = 0
@@ -67,7 +67,7 @@ class Anchor:
 
 
 class Ledger(ConfigurableResource):
-    """The ledger of one deployment, in the warehouse's `ledger` zone and anchored in the custody's folder."""
+    """The ledger of one deployment: a table in the warehouse's `ledger` zone, its anchor in the custody's folder."""
 
     warehouse: ResourceDependency[Warehouse]
     custody: ResourceDependency[Custody]
@@ -81,22 +81,22 @@ class Ledger(ConfigurableResource):
         commitment: str,
         cap: Loss | None,
     ) -> Entry:
-        """Charge a draw to its dataset, before anything is drawn; charge it once, however often it is asked.
+        """Charge a draw to its dataset before anything is drawn. Repeated calls charge it only once.
 
         Args:
-            dataset: whose budget is charged.
-            release: what for.
+            dataset: the dataset whose budget is charged.
+            release: the release that the charge is for.
             draw_id: from `Custody.draw_id`.
             specification: what the draw will satisfy; its loss is the charge.
             commitment: `custody.commitment` of the draw's key.
-            cap: the most that all reservations of the dataset may add up to, in the cap's output premetric,
-                compared exactly; None for no cap. It does not bear on a draw that has been charged already.
+            cap: the upper bound on the composition of all reservations of the dataset, in the cap's output premetric,
+                compared exactly; None for no cap. It does not apply to a draw that has already been charged.
 
         Returns:
-            The reservation: the new one, or the one that this draw already has.
+            The reservation: a new one, or the one that this draw already has.
 
         Raises:
-            CapExceeded: if the charge does not fit under the cap, or is none in its output premetric.
+            CapExceeded: if the charge does not fit under the cap, or cannot be stated in the cap's output premetric.
             LedgerError: if the ledger is not intact, or the draw is reserved on other terms.
         """
         with self._appending() as (session, entries):
@@ -104,7 +104,7 @@ class Ledger(ConfigurableResource):
             found = chain.find(entries, RESERVE, draw_id)
             if found is None:
                 if cap is not None:
-                    _require_room(dataset, release, _charges(entries, dataset), specification.charge, cap)
+                    _require_fit(dataset, release, _charges(entries, dataset), specification.charge, cap)
                 self._append(session, new)
                 return new
             for term in ("dataset", "release", "commitment"):
@@ -115,11 +115,11 @@ class Ledger(ConfigurableResource):
             return found
 
     def settle(self, draw_id: str, output_version: str) -> Entry:
-        """Record that a reserved draw was made and what came of it; settling twice changes nothing.
+        """Record that a reserved draw was made, with the version of its output. Settling twice changes nothing.
 
         Raises:
-            LedgerError: if the ledger is not intact, the draw is not reserved, or it is settled with another
-                output version, which the same key and the same inputs cannot give.
+            LedgerError: if the ledger is not intact, the draw is not reserved, or it is already settled with another
+                output version, which the same key and the same inputs cannot produce.
         """
         with self._appending() as (session, entries):
             reserved = chain.find(entries, RESERVE, draw_id)
@@ -135,28 +135,28 @@ class Ledger(ConfigurableResource):
             return found
 
     def entries(self, dataset: str | None = None) -> tuple[Entry, ...]:
-        """All entries, or those of one dataset, in order, as they are found: `verify` says if they can be trusted."""
+        """All entries, or those of one dataset, in order and unverified: `verify` says whether they can be trusted."""
         entries, _ = self._read()
         return tuple(entry for entry in entries if dataset is None or entry.dataset == dataset)
 
     def reservation(self, draw_id: str) -> Entry | None:
-        """The charge of a draw, if there is one. Raises LedgerError if the ledger is not intact."""
+        """The reservation of a draw; None if there is none. Raises LedgerError if the ledger is not intact."""
         return chain.find(self._intact(), RESERVE, draw_id)
 
     def settlement(self, draw_id: str) -> Entry | None:
-        """The settlement of a draw, if there is one. Raises LedgerError if the ledger is not intact."""
+        """The settlement of a draw; None if there is none. Raises LedgerError if the ledger is not intact."""
         return chain.find(self._intact(), SETTLE, draw_id)
 
     def charged(self, dataset: str, like: Loss, through: int | None = None) -> Loss:
-        """The sum of a dataset's charges, settled or not: what the cap is compared with.
+        """The composition of a dataset's charges, settled or not, which is compared with the cap.
 
         Args:
-            dataset: whose.
-            like: in whose output premetric, and at whose δ if it has one: the cap.
-            through: count up to this sequence number only.
+            dataset: the dataset.
+            like: the cap; the result has its output premetric, and its δ if it has one.
+            through: the last sequence number that counts; None for all entries.
 
         Raises:
-            DoesNotCompose: if a charge is none in that output premetric.
+            DoesNotCompose: if a charge cannot be stated in that output premetric.
             LedgerError: if the ledger is not intact.
         """
         entries = self._intact()
@@ -167,7 +167,7 @@ class Ledger(ConfigurableResource):
         return compose(entry.declared() for entry in _reservations(self._intact(), dataset))
 
     def verify(self) -> tuple[str, ...]:
-        """What is wrong with the ledger, in words that name the sequence number; empty if it is intact."""
+        """The problems of the ledger, each a sentence that names the sequence number; empty if it is intact."""
         _, problems = self._read()
         return problems
 
@@ -177,7 +177,8 @@ class Ledger(ConfigurableResource):
         return entries
 
     def _read(self) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
-        # The anchor is written after the database file is: read first, it cannot be ahead of it by chance.
+        # The anchor is created after the database file. Reading it first rules out an anchor without a database file
+        # just because another process wrote both in the meantime.
         problems = self._examine(())
         if not self.warehouse.path(Zone.LEDGER).exists():
             return (), problems
@@ -186,12 +187,12 @@ class Ledger(ConfigurableResource):
 
     @contextmanager
     def _appending(self) -> Iterator[tuple[Session, tuple[Entry, ...]]]:
-        """An intact ledger, held against every other process until the end of the block."""
+        """Open an intact ledger for writing, and keep every other process out until the end of the block."""
         with self.warehouse.session(writes=Zone.LEDGER) as session:
             entries, problems = self._load(session)
             _refuse(problems)
             if entries and self._anchor() != (head := Anchor(entries[-1].sequence, entries[-1].hash)):
-                # A run was killed between its commit and its anchor, or between announcement and commit.
+                # A run was killed after it announced an entry, before or after it committed it.
                 self._set_anchor(head)
             yield session, entries
 
@@ -225,7 +226,7 @@ class Ledger(ConfigurableResource):
         return Path(self.custody.folder) / "ledger.anchor"
 
     def _anchor(self) -> Anchor | str | None:
-        """The anchor; None if there is none, and in words what is wrong if it cannot be trusted."""
+        """The anchor; None if there is none; a description of the problem if it cannot be trusted."""
         path = self._anchor_path()
         try:
             record = json.loads(path.read_bytes())
@@ -255,12 +256,12 @@ class Ledger(ConfigurableResource):
 
 
 def _departures(entries: Sequence[Entry], anchor: Anchor) -> tuple[str, ...]:
-    """Where a chain ends otherwise than its anchor says."""
+    """The problem if a chain does not end where its anchor says; empty if it does."""
     known = entries[: anchor.sequence]
     if len(known) < anchor.sequence:
         return (f"entries from {len(known) + 1} to {anchor.sequence} are missing at the end",)
     if (known[-1].hash if known else GENESIS) != anchor.hash:
-        return (f"entry {anchor.sequence} is not the one that was anchored: the ledger was built anew or replaced",)
+        return (f"entry {anchor.sequence} is not the one that was anchored: the ledger was rebuilt or replaced",)
     later = [entry.hash for entry in entries[anchor.sequence :]]
     if later and later != [anchor.announced]:
         return (f"entry {anchor.sequence + 1} or one after it was not written by the ledger",)
@@ -281,22 +282,22 @@ def _charges(entries: Sequence[Entry], dataset: str) -> list[Loss]:
     return [entry.declared().charge for entry in _reservations(entries, dataset)]
 
 
-def _require_room(dataset: str, release: str, charges: Sequence[Loss], charge: Loss, cap: Loss) -> None:
-    asked = f"dataset {dataset}: release {release} would charge {stated(charge)}, "
+def _require_fit(dataset: str, release: str, charges: Sequence[Loss], charge: Loss, cap: Loss) -> None:
+    price = f"dataset {dataset}: release {release} would charge {stated(charge)}, "
     try:
         charged, total = total_like(cap, charges), total_like(cap, [*charges, charge])
     except DoesNotCompose as error:
-        raise CapExceeded(f"{asked}which does not count under the cap of {stated(cap)}: {error}") from None
+        raise CapExceeded(f"{price}which cannot be counted under the cap of {stated(cap)}: {error}") from None
     if not fits(total, cap):
         counted = "" if isinstance(charge, type(cap)) else f"counted as {stated(total_like(cap, [charge]))}, "
         raise CapExceeded(
-            f"{asked}{counted}which does not fit under the cap of {symbol(cap)} = {cap} ({cap.rounded_up()}): "
+            f"{price}{counted}which does not fit under the cap of {symbol(cap)} = {cap} ({cap.rounded_up()}): "
             f"{stated(charged)} is charged so far and {symbol(cap)} = {_left(charged, cap)} remains"
         )
 
 
 def _left(charged: Loss, cap: Loss) -> Decimal:
-    # What is spent is rounded up and what is left is rounded down, so that no figure promises too much.
+    # What is spent is rounded up and what is left is rounded down, so that no figure overstates what remains.
     if isinstance(charged, ConcentratedLoss) and isinstance(cap, ConcentratedLoss):
         return max(Decimal("0.00"), -ceiling(charged.rho - cap.rho, 2))
     one, limit = (loss.epsilon if isinstance(loss, ApproximateLoss) else loss for loss in (charged, cap))
@@ -310,4 +311,4 @@ def _left(charged: Loss, cap: Loss) -> Decimal:
 
 
 def _otherwise(found: Entry, term: str) -> str:
-    return f"draw {found.draw_id} is reserved in entry {found.sequence} with another {term} than is asked now"
+    return f"draw {found.draw_id} is reserved in entry {found.sequence} with another {term} than is requested now"

@@ -1,10 +1,10 @@
-"""Folders for what DuckDB spills: one a session, with the process's number in its name.
+"""Folders for what DuckDB spills: one for each session, with the process id in its name.
 
-Covers making them, removing them, and sweeping those of processes that were killed. What is spilled, and how it is
-encrypted, is the matter of `warehouse`.
+This module creates and removes the folders, including those of processes that were killed. `warehouse` sets up the
+encryption of what is spilled.
 
-DuckDB names its temporary files alike in every session, and two sessions that spill into one folder overwrite each
-other's files. So no two sessions share one, not even two threads of one process.
+DuckDB uses the same names for temporary files in every session, so two sessions that spill into one folder would
+overwrite each other's files. No two sessions share a folder, not even two threads of one process.
 """
 
 import fcntl
@@ -20,17 +20,18 @@ _PREFIX, _LOCK = "stirred-", ".lock"
 
 @contextmanager
 def spill_folder(base: Path) -> Iterator[Path]:
-    """A new folder inside `base`, with mode 0700, that is removed when the block ends, however it ends.
+    """Create a folder inside `base`, with mode 0700, and remove it when the block ends, however it ends.
 
-    Beside it lies a file of the same name that ends in `.lock`. The process holds a lock on it until the folder is
-    gone. The kernel releases the lock of a process that was killed, so a lock that can be had belongs to a folder
-    that nobody uses any more, whoever has the number of its process now. Entering removes such folders first.
+    Next to the folder is a file with the same name plus `.lock`. The process holds a lock on it until the folder is
+    gone. The kernel releases the lock when a process is killed. A lock that can be acquired therefore belongs to a
+    folder that is no longer in use, even if another process has the same process id by now. Entering removes such
+    folders first.
 
     Args:
-        base: where such folders lie; made with mode 0700 if it is not there. Others may write to it.
+        base: the parent of such folders; created with mode 0700 if it does not exist. Other users may write to it.
 
     Raises:
-        OSError: if the folder cannot be made.
+        OSError: if the folder cannot be created.
     """
     base.mkdir(parents=True, exist_ok=True, mode=0o700)
     _sweep(base)
@@ -49,7 +50,7 @@ def _sweep(base: Path) -> None:
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
         except OSError:
-            # It has just been removed, or it is another user's.
+            # Another process has just removed it, or it belongs to another user.
             continue
         try:
             if _held(descriptor):
@@ -59,18 +60,18 @@ def _sweep(base: Path) -> None:
 
 
 def _lock_in(base: Path) -> tuple[Path, int]:
-    """A new lock file, and the descriptor that holds its lock."""
+    """Create a lock file; return it with the descriptor that holds the lock."""
     while True:
         lock = base / f"{_PREFIX}{os.getpid()}-{token_hex(8)}{_LOCK}"
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         if _held(descriptor) and os.fstat(descriptor).st_nlink:
             return lock, descriptor
-        # Another process swept it before it was locked.
+        # Another process removed it before it was locked.
         os.close(descriptor)
 
 
 def _held(descriptor: int) -> bool:
-    """Take a lock if nobody has it."""
+    """Acquire a lock; False if it is taken."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -79,7 +80,7 @@ def _held(descriptor: int) -> bool:
 
 
 def _remove(lock: Path) -> None:
-    """Remove a folder, then its lock file: what cannot be removed now is left to the next sweep."""
+    """Remove a folder, then its lock file. What cannot be removed now is left to the next sweep."""
     folder = _of(lock)
     shutil.rmtree(folder, ignore_errors=True)
     if not folder.exists():

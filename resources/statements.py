@@ -1,7 +1,7 @@
 """SQL statements by name and the addresses of tables: the one place where text becomes SQL.
 
-Here belongs reading a statement from `sql/` and quoting the identifiers it is given. Values never pass
-through here: they are bound by DuckDB as `$name`. Running a statement belongs in `warehouse`.
+This module reads a statement from `sql/` and quotes the identifiers in it. Values never pass through here: DuckDB binds
+them as `$name`. `warehouse` runs the statements.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ SQL_FOLDER = Path(__file__).resolve().parent.parent / "sql"
 
 @dataclass(frozen=True)
 class Fragment:
-    """Text that is safe to stand in a statement: a quoted identifier, or what was made of some."""
+    """Text that is safe inside a statement: a quoted identifier or literal, or text made of these."""
 
     text: str
 
@@ -27,7 +27,7 @@ class Fragment:
 
 
 class Zone(StrEnum):
-    """The databases of the warehouse, by how far their contents may be seen."""
+    """The databases of the warehouse, which differ in who may see their contents."""
 
     CONFIDENTIAL = "confidential"
     PUBLIC = "public"
@@ -44,7 +44,7 @@ class Table:
 
     @property
     def text(self) -> str:
-        """The address as it stands in a statement."""
+        """The quoted address, as it is written in a statement."""
         return ".".join(identifier(part).text for part in (self.zone.value, self.schema, self.name))
 
     def __str__(self) -> str:
@@ -55,30 +55,30 @@ def identifier(name: object) -> Fragment:
     """Quote one identifier for DuckDB.
 
     Raises:
-        ValueError: if the name is empty or holds a NUL character.
+        ValueError: if the name is empty or contains a NUL character.
     """
     if isinstance(name, Fragment):
         return name
     text = str(name)
     if not text or "\x00" in text:
-        raise ValueError("an SQL identifier is not empty and holds no NUL character")
+        raise ValueError("an SQL identifier is not empty and contains no NUL character")
     return Fragment('"' + text.replace('"', '""') + '"')
 
 
 def identifiers(names: Iterable[object], prefix: str = "") -> Fragment:
-    """Quote a list of identifiers, separated by commas; `prefix` is a table alias of the statement."""
+    """Quote identifiers and join them with commas; `prefix` is a table alias of the statement."""
     dot = f"{identifier(prefix)}." if prefix else ""
     return Fragment(", ".join(f"{dot}{identifier(name)}" for name in names))
 
 
 def equalities(names: Iterable[object], left: str, right: str) -> Fragment:
-    """The condition that two tables agree on columns, NULL being equal to NULL; true for no columns."""
+    """The condition that two tables agree on columns, where NULL equals NULL; true for no columns."""
     pairs = ((f"{identifier(left)}.{identifier(name)}", f"{identifier(right)}.{identifier(name)}") for name in names)
     return Fragment(" AND ".join(f"{ours} IS NOT DISTINCT FROM {theirs}" for ours, theirs in pairs) or "true")
 
 
 def literal(value: object) -> Fragment:
-    """Quote a text as an SQL literal, for the few statements (ATTACH, COPY) in which DuckDB binds nothing."""
+    """Quote a value as an SQL text literal, for the few statements (ATTACH, COPY, LOAD) that take no bound values."""
     return Fragment("'" + str(value).replace("'", "''") + "'")
 
 
@@ -110,10 +110,10 @@ def statement(name: str, names: Mapping[str, Any] | None = None) -> str:
 
     Args:
         name: such as `swapping/contingency`.
-        names: what the statement's placeholders stand for: identifiers, lists of them, or `Fragment`s.
+        names: the values of the statement's placeholders: identifiers, lists of them, or `Fragment`s.
 
     Raises:
-        jinja2.UndefinedError: if a placeholder is left without a value.
+        jinja2.UndefinedError: if a placeholder has no value.
         TypeError: if a placeholder is filled with unquoted text.
     """
     return _environment().get_template(f"{name}.sql").render(**(names or {}))

@@ -1,13 +1,13 @@
 """The warehouse: DuckDB databases under the aliases `confidential`, `public` and `ledger`.
 
-Here belongs opening them, running named statements, writing tables whole or not at all, and the content
-hash of a table. What the tables mean belongs in `assets`; the SQL itself in `sql/`.
+This module opens them, runs named statements, writes tables atomically, and computes the content hash of a table. The
+stages that define the tables are in `assets`, and the SQL is in `sql/`.
 
-A session attaches only the zones it names, so that a stage which reads public tables only could not read
-confidential ones if it tried. DuckDB lets one process write a file at a time: a session waits for its turn.
+A session attaches only the zones it names, so that a stage which needs only public tables cannot read confidential
+ones. DuckDB lets only one process at a time write a file: a session waits for its turn.
 
-The folder and its files are closed to all but their owner, and what a session spills is encrypted under a key that
-DuckDB makes for the session and keeps in memory only.
+Only their owner can access the folder and its files. What a session spills is encrypted under a key that DuckDB
+generates for the session and keeps only in memory.
 """
 
 import hmac
@@ -33,18 +33,18 @@ from resources.statements import Fragment, Table, Zone, identifier, literal, sta
 
 _ISOLATED: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 _SETTINGS = {**_ISOLATED, "temp_file_encryption": True, "allow_unsigned_extensions": True}
-"""Every session's: extensions come from `_extension` alone, which has their signature checked."""
+"""The settings of every session. Extensions come from `_extension` alone, which checks their signature."""
 
 Recipe = tuple[str, Mapping[str, Any], Mapping[str, Any]]
-"""How a table is made: a statement's name, the values bound in it, and its identifiers."""
+"""How a table is made: the name of a statement, the values bound in it, and its identifiers."""
 
 
 class WarehouseError(Exception):
-    """A statement or a file of the warehouse failed. The message never holds confidential data."""
+    """A statement or a file of the warehouse failed. The message never contains confidential data."""
 
 
 class Session:
-    """One connection to the zones a stage named; open it with `Warehouse.session`."""
+    """A connection to the zones that a stage named. Open it with `Warehouse.session`."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, zones: Collection[Zone]) -> None:
         self._connection = connection
@@ -54,14 +54,14 @@ class Session:
         """Run `sql/<name>.sql` with its identifiers filled in and its values bound.
 
         Raises:
-            WarehouseError: if DuckDB refuses. Where the session sees confidential data the message names
-                the statement and the kind of failure only, because DuckDB's own words may quote a value.
+            WarehouseError: if the statement fails. If the session sees confidential data, the message contains only
+                the statement's name and the kind of failure, because DuckDB's message may quote a value.
         """
         self._execute(name, statement(name, names), values)
         return self
 
     def rows(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> list[tuple[Any, ...]]:
-        """All rows of a statement's result, for results known to be small."""
+        """All rows of a statement's result. Use it for results known to be small."""
         with self._guarded(name):
             return self._execute(name, statement(name, names), values).fetchall()
 
@@ -78,35 +78,35 @@ class Session:
     def batches(
         self, name: str, rows: int, values: Mapping[str, Any] | None = None, /, **names: Any
     ) -> Iterator[pa.RecordBatch]:
-        """A statement's result as record batches of about `rows` rows, never held whole."""
+        """A statement's result as record batches of about `rows` rows; the whole result is never in memory."""
         with self._guarded(name):
             yield from self._execute(name, statement(name, names), values).to_arrow_reader(rows)
 
     def create(self, table: Table, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> None:
-        """Replace `table` by a statement's result; if that fails, the table stays as it was."""
+        """Create or replace `table` with a statement's result. If that fails, the table stays as it was."""
         self.run("warehouse/create_schema", zone=identifier(table.zone.value), schema=identifier(table.schema))
         text = f"CREATE OR REPLACE TABLE {table.text} AS\n{statement(name, names)}"
         self._execute(name, text, values)
 
     def create_view(self, view: Table, name: str, /, **names: Any) -> None:
-        """Replace `view` by a statement that is run whenever it is read; it may name tables of its zone only."""
+        """Create or replace `view` with a statement, which may name only tables of the view's zone."""
         self._execute(name, f"CREATE OR REPLACE VIEW {view.text} AS\n{statement(name, names)}", None)
 
     def stage(self, temporary: str, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> Fragment:
-        """Keep a statement's result as a temporary table of this session; returns its quoted name."""
+        """Keep a statement's result as a temporary table of this session; return its quoted name."""
         address = identifier(temporary)
         text = f"CREATE OR REPLACE TEMPORARY TABLE {address} AS\n{statement(name, names)}"
         self._execute(name, text, values)
         return address
 
     def register(self, name: str, table: pa.Table) -> Fragment:
-        """Show an Arrow table to this session's statements under `name`; returns its quoted name."""
+        """Make an Arrow table available to this session's statements as `name`; return the quoted name."""
         self._connection.register(name, table)
         return identifier(name)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything written inside becomes visible together, or not at all."""
+        """Commit everything written inside the block together; if the block raises, roll it back."""
         self._connection.begin()
         try:
             yield
@@ -126,18 +126,19 @@ class Session:
         )
 
     def count(self, table: Table) -> int:
-        """Number of rows of a table."""
+        """The number of rows of a table."""
         return int(self.row("warehouse/count", table=table)[0])
 
     def content_version(self, tables: Sequence[Table], key: bytes | None = None) -> str:
         """A content hash of tables as multisets of rows: 64 hexadecimal digits.
 
-        The rows' SHA-256 digests are added up, 128 bits of each (a multiset hash), so neither the order of rows
-        nor how DuckDB stores them matters. With a `key` it is an HMAC, which nobody without the key can try
-        against guessed data: required for whatever depends on confidential content.
+        The hash adds up 128 bits of each row's SHA-256 digest (a multiset hash), so neither the order of rows nor
+        DuckDB's storage format matters. With a `key` the result is an HMAC, which cannot be tested against guessed
+        data without the key. Anything that depends on confidential content needs a key.
 
         Args:
-            tables: their names without zone and schema, columns, types and rows are hashed, in this order.
+            tables: the tables, in this order. Their names (without zone and schema), columns, types and rows are
+                hashed.
             key: at least 32 bytes, or None for tables that anyone may see.
         """
         content = []
@@ -171,11 +172,11 @@ class Warehouse(ConfigurableResource):
     """The DuckDB databases of one deployment.
 
     Attributes:
-        folder: where the database files lie.
-        memory_limit: of each session, in DuckDB's notation; beyond it DuckDB spills to disk.
-        threads: of each session; 0 for all cores.
-        spill_folder: where each session has a folder of its own to spill into; empty for `spill/` inside `folder`.
-        patience: seconds a session waits for a database that another process holds.
+        folder: the folder of the database files.
+        memory_limit: the memory limit of each session, in DuckDB's notation; beyond it DuckDB spills to disk.
+        threads: the number of threads of each session; 0 for all cores.
+        spill_folder: the parent of the folders that sessions spill into; empty for `spill/` inside `folder`.
+        patience: the number of seconds that a session waits for a database in use by another process.
     """
 
     folder: str
@@ -185,20 +186,20 @@ class Warehouse(ConfigurableResource):
     patience: float = 600.0
 
     def path(self, zone: Zone) -> Path:
-        """The file of a zone."""
+        """The database file of a zone."""
         return Path(self.folder) / f"{zone.value}.duckdb"
 
     @contextmanager
     def session(self, reads: Collection[Zone] = (), writes: Zone | None = None) -> Iterator[Session]:
-        """Open a connection that sees the named zones and no other. It narrows the umask of the process to 077.
+        """Open a connection to the named zones only. This sets the umask of the process to 077.
 
         Args:
-            reads: zones attached read-only; each must have been written before.
-            writes: the one zone that may be written (a DuckDB transaction writes one database).
+            reads: zones that are attached read-only; each must have been written before.
+            writes: the one zone that can be written (a DuckDB transaction writes only one database).
 
         Raises:
-            WarehouseError: if a zone to read is missing, if others can read, write or search the folder or a file
-                of a zone, or if another process keeps a zone for longer than `patience`.
+            WarehouseError: if a zone to read is missing; if users other than the owner have any access to the folder
+                or to a file of a zone; or if another process holds a zone for longer than `patience`.
         """
         _keep_private()
         folder = Path(self.folder)
@@ -213,7 +214,7 @@ class Warehouse(ConfigurableResource):
             for zone in readable:
                 self._attach(connection, zone, read_only=True)
             if writes:
-                self._found(writes)
+                self._create_file(writes)
                 self._attach(connection, writes, read_only=False)
             yield Session(connection, {*readable, *([writes] if writes else [])})
 
@@ -221,8 +222,8 @@ class Warehouse(ConfigurableResource):
         config = {**_SETTINGS, "memory_limit": self.memory_limit, "temp_directory": str(spilled)}
         return {**config, "threads": self.threads} if self.threads else config
 
-    def _found(self, zone: Zone) -> None:
-        """Give a zone its file, whole: a process killed while DuckDB makes one would leave what DuckDB never opens."""
+    def _create_file(self, zone: Zone) -> None:
+        """Create a zone's file atomically: DuckDB cannot open a file whose creation was interrupted."""
         path = self.path(zone)
         if path.exists():
             return
@@ -258,10 +259,10 @@ class Warehouse(ConfigurableResource):
 
 @cache
 def _extension() -> Fragment:
-    """The extension that holds the cipher for what is spilled, as a literal; DuckDB's own cipher only decrypts.
+    """The path of the extension with the cipher for spilled data, as a literal; DuckDB's built-in cipher only decrypts.
 
-    DuckDB checks its signature here, once in a process: that takes 50 ms, because it reads the whole file. Sessions
-    find the library in memory and do not check it again.
+    DuckDB checks the extension's signature here, once per process. That takes 50 ms, because it reads the whole file.
+    Sessions then find the library in memory and do not check it again.
     """
     folder = files("duckdb_extension_httpfs") / "extensions" / f"v{duckdb.__version__}"
     path = literal(folder / "httpfs.duckdb_extension")
@@ -271,12 +272,12 @@ def _extension() -> Fragment:
 
 
 def _keep_private() -> None:
-    """Create files for their owner alone from now on: sets the umask of this process to 077, for good.
+    """Set the umask of this process to 077 permanently, so that only their owner can access new files.
 
-    DuckDB itself creates databases, logs (`.wal`) and temporary files, whenever it wants to and from threads of its
-    own, so no caller can give them a mode. The umask belongs to the whole process: if a session put the old one back
-    at its end, a session of another thread would create its next files under that. As nothing widens it again,
-    threads cannot disturb each other. What others may read is given its mode file by file (`placement`).
+    DuckDB creates databases, logs (`.wal`) and temporary files at any time and from its own threads, so callers cannot
+    set their modes. The umask belongs to the whole process: if a session restored the old umask when it ended, a
+    session in another thread would create its next files with the old umask. Because nothing widens the umask again,
+    threads do not interfere with each other. Files for others to read get their mode one by one (`placement`).
     """
     os.umask(0o077)
 

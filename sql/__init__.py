@@ -1,6 +1,5 @@
-"""Every SQL statement of Stirred, a file each, in folders named like the rooms of `assets/`.
+"""Every SQL statement of Stirred, one per file, in folders named like the packages of `assets/`.
 
-Here belong statements only. They are read by name through `resources.statements`, which binds values
-and quotes identifiers. `resources.warehouse` puts CREATE before a statement whose result is kept; no other
-Python code assembles SQL.
+`resources.statements` reads statements by name and quotes their identifiers. `resources.warehouse` runs them with bound
+values, and puts CREATE in front of a statement whose result is kept. No other Python code assembles SQL.
 """

@@ -1,7 +1,6 @@
 """The CEF as a Dagster asset with its blocking checks.
 
-Here belongs what Dagster is told about the CEF. How it is made belongs in `ingestion`, what it must satisfy
-in `validation`.
+`ingestion` makes the CEF, and `validation` holds its rules.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,13 +20,14 @@ from resources.statements import Zone
 from resources.warehouse import Warehouse
 
 CODE_VERSION = "2"
-"""Raised when the same source would give another CEF."""
+"""Increased when the same source would give another CEF."""
 
 
 def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefinition | dg.AssetChecksDefinition]:
-    """The asset `[dataset, "cef"]`, its check `schema_and_keys`, and `structure` if its layout has rules of its own.
+    """The asset `[dataset, "cef"]`, its check `schema_and_keys`, and the check `structure` if the layout has rules.
 
     Args:
+        declaration: the dataset.
         root: the folder that relative source paths start from.
     """
     key = dg.AssetKey([declaration.name, "cef"])
@@ -45,7 +45,7 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
             try:
                 version = ingest(session, declaration, root, version_key)
             except SourceError as error:
-                # A failure that says what to mend, where a stack trace would say nothing more.
+                # The message says what to correct; a stack trace would add nothing.
                 raise dg.Failure(description=str(error), allow_retries=False) from None
             metadata: dict[str, dg.MetadataValue] = {
                 "dagster/column_schema": dg.MetadataValue.table_schema(column_schema(declaration)),
@@ -62,8 +62,8 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
         asset=key,
         name="schema_and_keys",
         description=(
-            "The stored tables have the declared columns and types, no null where none is allowed, every key "
-            "once, and every person's unit."
+            "The stored tables have the declared columns and types, no null where none is allowed, no repeated key, "
+            "and a unit for every person."
         ),
         blocking=True,
         pool=POOL,
@@ -79,12 +79,12 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
 
 
 def _build_structure(declaration: DatasetDeclaration, key: dg.AssetKey) -> dg.AssetChecksDefinition:
-    """The check of the rules that the records of the layout keep together."""
+    """The check of the rules across records of the layout."""
 
     @dg.asset_check(
         asset=key,
         name="structure",
-        description="The stored records keep the rules of their layout, each shown with its number of offenders.",
+        description="The stored records satisfy the rules of their layout; each rule is shown with its violations.",
         blocking=True,
         pool=POOL,
     )
@@ -105,20 +105,20 @@ def _check_result(findings: Sequence[Finding], counts: Mapping[str, int]) -> dg.
     return dg.AssetCheckResult(
         passed=not findings,
         description="\n".join(str(finding) for finding in findings) or None,
-        metadata={"broken rules": len(findings), **counts},
+        metadata={"violated rules": len(findings), **counts},
     )
 
 
 def describe(declaration: DatasetDeclaration) -> str:
-    """The dataset in Markdown, for the asset's page: what it is, and its columns."""
+    """The description of the dataset and its columns in Markdown, for the asset's page."""
     origin = (
-        "**Synthetic**: these records are made up or public; experiments may draw on them."
+        "**Synthetic**: these records are generated or public; experiments may draw on them."
         if declaration.synthetic
-        else "**Confidential**: these records are about real people; nothing here shows one of their values."
+        else "**Confidential**: these records are about real people; this page shows none of their values."
     )
     parts = [
-        f"The census edited file (CEF) of **{declaration.title}**: its validated microdata, one record a "
-        f"{declaration.record_name}{', and its persons' if declaration.persons else ''}.",
+        f"The census edited file (CEF) of **{declaration.title}**: validated microdata with one record for each "
+        f"{declaration.record_name}{' and each of its persons' if declaration.persons else ''}.",
         origin,
         declaration.description.strip(),
     ]
@@ -150,7 +150,7 @@ def _row(name: str, column: Column) -> str:
 
 
 def column_schema(declaration: DatasetDeclaration) -> dg.TableSchema:
-    """The columns as Dagster shows them; where there are persons, each is named with its table."""
+    """The columns for the UI; if there are persons, each column is prefixed with its table."""
     several = declaration.persons is not None
     return dg.TableSchema(
         columns=[

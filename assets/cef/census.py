@@ -1,10 +1,10 @@
 """The production layout of the decennial census: persons, units and their geography.
 
-Here belong its columns with their codes, and what persons and units must satisfy together. How the files are read
-belongs in `readers`, how a synthetic census in this layout is made up in `synthetic`.
+This module defines the columns with their codes, and the rules that persons and units must satisfy together. `readers`
+reads the files, and `synthetic` generates a synthetic census in this layout.
 
-A unit is a housing unit or group quarters. A housing unit without persons is vacant; one with persons is a
-household, one of whom is its householder.
+A unit is a housing unit or group quarters. A housing unit without persons is vacant. One with persons is a household,
+and one of the persons is its householder.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from mechanisms.races import RACE_COMBINATIONS, race_label
 from mechanisms.states import STATES
 
 RACES = {f"{number:02}": race_label(races) for number, races in enumerate(RACE_COMBINATIONS, 1)}
-"""The 63 race codes: six races, then their combinations, those of two first."""
+"""The 63 race codes: the six races alone, then their combinations, from two races up to six."""
 
 HISPANIC = {"1": "Not Hispanic or Latino", "2": "Hispanic or Latino"}
 
@@ -131,7 +131,7 @@ UNIT_COLUMNS = {
     "MAFID": _column("integer", "Identifier of the unit.", role="key"),
     "RTYPE": _codes({"2": "Housing unit", "4": "Group quarters"}, "Type of unit."),
     "FINAL_POP": _count(99999, "Persons in the unit."),
-    "NPF": _count(99999, "Persons in the householder's family, the householder among them; 0 without a family."),
+    "NPF": _count(99999, "Persons in the householder's family, including the householder; 0 without a family."),
     "HHSPAN": _codes({"0": NOWHERE, **HISPANIC}, "Hispanic origin of the householder."),
     "HHRACE": _codes({"00": NOWHERE, **RACES}, "Race of the householder."),
     "TEN": _codes({"0": NOWHERE, **_TENURES}, "Tenure."),
@@ -170,21 +170,24 @@ STRUCTURE = Structure(
             "persons", "PERSON_RTYPE", "3 in group quarters (RTYPE 4) or 5 in a housing unit (RTYPE 2)"
         ),
         "relationships_housed": Rule(
-            "persons", "RELSHIP", "37 or 38 in a housing unit (RTYPE 2) or another in group quarters (RTYPE 4)"
+            "persons", "RELSHIP", "37 or 38 in a housing unit (RTYPE 2) or another code in group quarters (RTYPE 4)"
         ),
         "population": Rule("units", "FINAL_POP", "not the number of the unit's persons"),
         "householder": Rule("units", "MAFID", "occupied housing unit without exactly one householder (RELSHIP 20)"),
         "couple": Rule("units", "MAFID", "more than one spouse or partner (RELSHIP 21 to 24)"),
         "family": Rule("units", "NPF", "not the number of persons in the householder's family"),
-        "hispanic": Rule("units", "HHSPAN", "not the householder's CENHISP, or not 0 where nobody is householder"),
-        "race": Rule("units", "HHRACE", "not the householder's CENRACE, or not 00 where nobody is householder"),
+        "hispanic": Rule("units", "HHSPAN", "not the householder's CENHISP, or not 0 without a householder"),
+        "race": Rule("units", "HHRACE", "not the householder's CENRACE, or not 00 without a householder"),
         "tenure": Rule("units", "TEN", "0 in an occupied housing unit, or not 0 in a vacant one or in group quarters"),
-        "household_type": Rule("units", "HHT", "not what FINAL_POP and the persons' RELSHIP make it"),
-        "household_type_2": Rule("units", "HHT2", "not what FINAL_POP and the persons' RELSHIP and QAGE make it"),
-        "couple_type": Rule("units", "CPLT", "not what FINAL_POP and the persons' RELSHIP make it"),
-        "sex": Rule("units", "HHT2", "another sex of the householder than in HHT"),
+        "household_type": Rule("units", "HHT", "inconsistent with FINAL_POP and the persons' RELSHIP"),
+        "household_type_2": Rule("units", "HHT2", "inconsistent with FINAL_POP and the persons' RELSHIP and QAGE"),
+        "couple_type": Rule("units", "CPLT", "inconsistent with FINAL_POP and the persons' RELSHIP"),
+        "sex": Rule("units", "HHT2", "sex of the householder differs from that in HHT"),
         "group_quarters_type": Rule(
-            "units", "GQTYPE", "0 in group quarters (RTYPE 4) or another in a housing unit (RTYPE 2)", needs="GQTYPE"
+            "units",
+            "GQTYPE",
+            "0 in group quarters (RTYPE 4) or another code in a housing unit (RTYPE 2)",
+            needs="GQTYPE",
         ),
         "institution": Rule(
             "persons",
@@ -195,15 +198,15 @@ STRUCTURE = Structure(
         "nursing_age": Rule("persons", "QAGE", "under 18 in a nursing facility (GQTYPE 3)", needs="GQTYPE"),
     },
 )
-"""The rules that persons and units keep together.
+"""The rules that persons and units must satisfy together.
 
-What codes follow from a household's persons is judged only where it has one householder and at most one spouse or
-partner: otherwise it is an offender already, and what would follow is not defined.
+The codes that follow from a household's persons are checked only if it has one householder and at most one spouse or
+partner. Otherwise the household already violates a rule, and the codes are not defined.
 """
 
 
 class CensusDeclaration(DatasetDeclaration):
-    """A dataset in the production layout, which is held to the layout's structure as well."""
+    """A dataset in the production layout, which must also satisfy the rules of the layout's structure."""
 
     structure: ClassVar[Structure | None] = STRUCTURE
 
@@ -211,15 +214,17 @@ class CensusDeclaration(DatasetDeclaration):
 def census_units(
     path: str | None = None, geography_path: str | None = None, group_quarters_types: bool = False
 ) -> RecordTable:
-    """The table of units, from its two files; from none for a built-in source.
+    """The table of units.
 
     Args:
-        group_quarters_types: whether the units tell the type of group quarters, GQTYPE.
+        path: the file of units; None for a built-in source.
+        geography_path: the geography file; None for a built-in source.
+        group_quarters_types: whether the units have the column GQTYPE, the type of group quarters.
     """
     columns = {name: column for name, column in UNIT_COLUMNS.items() if group_quarters_types or name != "GQTYPE"}
     return RecordTable(path=path, geography_path=geography_path, columns=columns)
 
 
 def census_persons(path: str | None = None) -> RecordTable:
-    """The table of persons, from its file; from none for a built-in source."""
+    """The table of persons, from the file `path`; None for a built-in source."""
     return RecordTable(path=path, geography_path=None, columns=PERSON_COLUMNS)

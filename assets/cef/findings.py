@@ -1,7 +1,6 @@
-"""What is wrong with a source or a table, said without showing any of it.
+"""Findings: what is wrong with a source or a table, stated without any of its values.
 
-Here belong the finding and the error that gathers findings. What is looked for belongs in `readers` and
-`validation`.
+This module defines the finding and the error that collects findings. The rules are in `readers` and `validation`.
 """
 
 from collections.abc import Sequence
@@ -10,13 +9,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """One broken rule.
+    """A violated rule.
 
     Attributes:
         place: the file, or the table of the CEF.
-        rule: what is wrong, in words that hold no value of any record.
-        column: where it is wrong; empty if it is the whole file or table.
-        rows: how many rows break the rule; None where rows are not what is counted.
+        rule: a description of the problem, without a value of any record.
+        column: the column; empty if the finding is about the whole file or table.
+        rows: the number of rows that violate the rule; None if the finding is not about rows.
     """
 
     place: str
@@ -36,7 +35,7 @@ class Finding:
 
 
 class SourceError(Exception):
-    """A source cannot become a CEF. The message names file, column, rule and count, and holds no value."""
+    """A source cannot become a CEF. The message names files, columns, rules and counts, and contains no value."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         self.findings = tuple(findings)

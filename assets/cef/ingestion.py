@@ -1,7 +1,6 @@
-"""From the source into the CEF's tables, whole or not at all.
+"""From the source into the tables of the CEF, in one transaction.
 
-Here belongs the order of the steps: open, read, write, judge, and keep or undo. What is a rule belongs in
-`validation`.
+The steps are: open, read, write, validate, and then commit or roll back. The rules are in `validation`.
 """
 
 from collections import Counter
@@ -28,11 +27,12 @@ from resources.warehouse import Session, WarehouseError
 
 @dataclass(frozen=True)
 class _Opened:
-    """A source that was read through once.
+    """A source that has been read once.
 
     Attributes:
-        state: of its file, before it was read.
-        ill_typed: per column, the values that are not of its type.
+        source: the source.
+        state: the state of its file before it was read.
+        ill_typed: by column, the number of values that are not of its type.
     """
 
     source: Source
@@ -40,23 +40,24 @@ class _Opened:
     ill_typed: Counter[str]
 
     def finding(self, column: str, rule: str, rows: int) -> Finding:
-        """A finding about a column, by its name in the source."""
+        """A finding about a column, under the column's name in the source."""
         return Finding(self.source.label, rule, in_source(column, self.source.columns[column]), rows)
 
 
 def ingest(session: Session, declaration: DatasetDeclaration, root: Path, version_key: bytes) -> str:
-    """Replace the CEF of a dataset by what its source holds.
+    """Replace the CEF of a dataset with the content of its source.
 
     Args:
-        session: one that writes the confidential zone.
+        session: a session that writes the confidential zone.
+        declaration: the dataset.
         root: the folder that relative paths start from.
-        version_key: what the data version is keyed with.
+        version_key: the key of the data version.
 
     Returns:
         The data version of the new CEF.
 
     Raises:
-        SourceError: with everything that is wrong with the source; the tables stay as they were.
+        SourceError: if the source violates any rules, with all of them; the tables stay as they were.
     """
     findings: list[Finding] = []
     sources: dict[str, list[_Opened]] = {}
@@ -105,7 +106,7 @@ def _types(columns: Mapping[str, Column]) -> dict[str, str]:
 
 
 def _read_through(session: Session, source: Source) -> _Opened:
-    """Count the values of each column that are not of its type; reads the whole source."""
+    """Read the whole source once, and count the values of each column that are not of its type."""
     state = source.state()
     try:
         records_in_source, *counts = session.row(
@@ -116,14 +117,14 @@ def _read_through(session: Session, source: Source) -> _Opened:
             raise
         raise SourceError([unreadable(source.label, source.kind)]) from None
     if not records_in_source:
-        raise SourceError([Finding(source.label, "holds no records")])
+        raise SourceError([Finding(source.label, "contains no records")])
     return _Opened(source, state, Counter(dict(zip(source.columns, counts, strict=True))))
 
 
 def _write(
     session: Session, table: Table, records: RecordTable, main: _Opened, geography: _Opened | None = None
 ) -> list[Finding]:
-    # What stands as NULL in the table for a reason that a finding of its own says.
+    # The NULLs in the table that another finding already explains.
     explained = Counter(main.ill_typed)
     findings: list[Finding] = []
     source = main.source
@@ -167,12 +168,12 @@ def _write(
 def _compare(
     session: Session, table: Table, key: str, main: _Opened, geography: _Opened, places: Fragment
 ) -> tuple[list[Finding], int]:
-    """Where a source and its geography file disagree, and how many records were given no place."""
+    """The disagreements between a source and its geography file, and the number of records without a place."""
     shared = [name for name in geography.source.columns if name in main.source.columns and name != key]
     unplaced, unnamed, unfilled, keyless, *differing = session.row(
         "cef/compare_places", records=table, places=places, key=key, shared=shared
     )
-    said = [
+    found = [
         main.finding(key, f"record without one in {geography.source.label}", unplaced),
         geography.finding(key, f"record without one in {main.source.label}", unfilled),
         geography.finding(key, NULL, keyless - geography.ill_typed[key]),
@@ -181,11 +182,11 @@ def _compare(
             for name, rows in zip(shared, differing, strict=True)
         ),
     ]
-    return [finding for finding in said if finding.rows], unplaced + unnamed
+    return [finding for finding in found if finding.rows], unplaced + unnamed
 
 
 def _at_source(finding: Finding, opened: list[_Opened]) -> Finding:
-    """A finding about a table of the CEF as one about the source that the table's column comes from."""
+    """Convert a finding about a table of the CEF to one about the source of the table's column."""
     for one in opened:
         if finding.column in one.source.columns:
             return replace(

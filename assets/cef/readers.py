@@ -1,9 +1,8 @@
-"""Where records come from: CSV and Parquet files, 1940 Massachusetts rebuilt from its published margins, and censuses
-that are made up.
+"""The sources of records: CSV and Parquet files, 1940 Massachusetts reconstructed from its published margins, and
+synthetic censuses.
 
-Here belongs opening a source as a relation of text columns; every reader ends there, so that types are read
-by one set of rules (`sql/cef/typed_column.sql`) whatever the source. Judging the rows belongs in
-`validation`.
+This module opens a source as a relation of text columns. Every reader ends there, so that one set of rules
+(`sql/cef/typed_column.sql`) converts the types of all sources. `validation` checks the rows.
 """
 
 import csv
@@ -40,12 +39,12 @@ MA1940_SIZES = {
     11: 7_000,
     12: 5_393,
 }
-"""Dwellings by persons per household. That two persons are the most frequent, with 264,331, is published;
-the other eleven totals are our own invention."""
+"""Dwellings by persons per household. The census published that two persons are the most frequent size, with 264,331
+dwellings. The other eleven totals are invented."""
 
 MA1940_STRIDE = 707_293
-"""Near the number of dwellings divided by the golden ratio and coprime to it: multiples of it, modulo the
-number of dwellings, visit every place once and spread evenly over any run of dwellings."""
+"""Close to the number of dwellings divided by the golden ratio, and coprime to that number. Its multiples modulo the
+number of dwellings therefore visit every dwelling once and spread evenly over any range of dwellings."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,11 @@ class Source:
     """An opened source.
 
     Attributes:
-        label: how messages and metadata name it: the file's name.
-        kind: what it must be to be read.
-        columns: the columns it has of the table, by their names in the CEF.
-        relation: a subquery of these columns, as text.
-        values: what is bound in the relation.
+        label: its name in messages and metadata: the file's name.
+        kind: the format that it must have.
+        columns: the columns of the table that it contains, by their names in the CEF.
+        relation: a subquery that gives these columns as text.
+        values: the values bound in the relation.
         path: the file, if there is one.
     """
 
@@ -69,7 +68,7 @@ class Source:
     path: Path | None = None
 
     def state(self) -> tuple[int, int] | None:
-        """Size and time of change of the file: if they differ afterwards, it was changed while it was read."""
+        """The file's size and modification time; if they differ after reading, the file was changed meanwhile."""
         if self.path is None:
             return None
         status = self.path.stat()
@@ -92,9 +91,10 @@ def source_paths(declaration: DatasetDeclaration, root: Path) -> list[Path]:
 
 
 def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
-    """Open the source of a table: of all its columns, but for those that its geography file has.
+    """Open the source of a table, for all columns except those that its geography file provides.
 
     Args:
+        declaration: the dataset.
         table: `units` or `persons`.
         root: the folder that relative paths start from.
 
@@ -112,10 +112,11 @@ def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Sour
 
 
 def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> Source:
-    """Open the geography file of a table: its key, its geography, and whatever else it tells again.
+    """Open the geography file of a table: its key, its geography, and any other declared columns that it repeats.
 
     Args:
-        table: one whose `geography_path` is declared.
+        declaration: the dataset.
+        table: a table whose `geography_path` is declared.
         root: the folder that relative paths start from.
 
     Raises:
@@ -137,7 +138,7 @@ def _open_file(
     except (OSError, UnicodeError, csv.Error, pa.ArrowException):
         raise SourceError([unreadable(path.name, kind)]) from None
     if any("\n" in name or "\r" in name for name in names):
-        # DuckDB would take the break in the name for the end of a row and lose rows without a word.
+        # DuckDB would take the line break for the end of a row and silently lose rows.
         raise SourceError([Finding(path.name, "line break in the name of a column")])
     columns = dict(required) | {
         name: column for name, column in (optional or {}).items() if in_source(name, column) in names
@@ -147,17 +148,17 @@ def _open_file(
 
 
 def in_source(name: str, column: Column) -> str:
-    """What a column is called in its source."""
+    """The name of a column in its source."""
     return column.source or name
 
 
 def unreadable(label: str, kind: str) -> Finding:
-    """The finding about a file that cannot be read as what it should be."""
+    """The finding about a file that cannot be read in its format."""
     return Finding(label, f"not a readable {kind}")
 
 
 def _require_columns(label: str, columns: Mapping[str, Column], names: Sequence[str]) -> dict[str, str]:
-    """What each column is called in the source, after a look that it is there, once."""
+    """The name of each column in the source. Raises SourceError unless each occurs exactly once."""
     sources = {name: in_source(name, column) for name, column in columns.items()}
     folded = Counter(name.casefold() for name in names)
     findings = [
@@ -171,7 +172,7 @@ def _require_columns(label: str, columns: Mapping[str, Column], names: Sequence[
 
 
 def _without_wildcards(path: Path) -> str:
-    """The path as a pattern that matches this file only: DuckDB takes `*`, `?` and `[` for wildcards."""
+    """The path as a pattern that matches only this file: DuckDB treats `*`, `?` and `[` as wildcards."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
 
 

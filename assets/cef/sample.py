@@ -1,7 +1,7 @@
 """A synthetic census as files in the production layout: persons, units and geo, as CSV or Parquet.
 
-Here belong writing the files and the command line, `python -m assets.cef.sample FOLDER --households 1000 --states 01`.
-How the census is made up belongs in `synthetic`.
+The command is `python -m assets.cef.sample FOLDER --households 1000 --states 01`. The census itself comes from
+`synthetic`.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from resources.warehouse import Warehouse
 
 
 def _fields(columns: dict[str, Column], first: Sequence[str]) -> dict[str, str]:
-    """What each column is called in a file, by its name in the CEF; `first` come before the others."""
+    """The name of each column in a file, by its name in the CEF; the columns `first` come before the others."""
     return {name: in_source(name, columns[name]) for name in dict.fromkeys([*first, *columns])}
 
 
@@ -37,17 +37,19 @@ _FILES = {
         _fields({name: UNIT_COLUMNS[name] for name in ("RTYPE", "MAFID", *_PLACES)}, ()),
     ),
 }
-"""The three files: the table of the CEF that each is cut from, and its columns."""
+"""The three files: the table of the CEF that each comes from, and its columns."""
 
 
 def write_sample(
     folder: Path, population: SyntheticPopulation, file_format: Literal["csv", "parquet"] = "csv"
 ) -> list[Path]:
-    """Write a synthetic census as `persons`, `units` and `geo`, rows in order, so that the same parameters give
-    the same files.
+    """Write a synthetic census as `persons`, `units` and `geo`. Rows are sorted, so the same parameters give the same
+    files.
 
     Args:
-        folder: where the files go; it is made if it is not there.
+        folder: the folder of the files; created if it does not exist.
+        population: the parameters of the census.
+        file_format: the format of the files.
 
     Returns:
         The three paths.
@@ -72,13 +74,15 @@ def write_sample(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write a sample as the command line says, or say what is wrong with it."""
+    """Write a sample as the command line says, or report what is wrong with the command line."""
     parser = argparse.ArgumentParser(prog="python -m assets.cef.sample", description=__doc__)
-    parser.add_argument("folder", type=Path, help="where persons, units and geo are written")
-    parser.add_argument("--households", type=int, default=1000, help="how many households (default: 1000)")
+    parser.add_argument("folder", type=Path, help="the folder for persons, units and geo")
+    parser.add_argument("--households", type=int, default=1000, help="the number of households (default: 1000)")
     parser.add_argument("--states", nargs="+", default=["01"], help="FIPS codes (default: 01)")
-    parser.add_argument("--seed", type=int, default=SEED, help=f"another seed, another census (default: {SEED})")
-    parser.add_argument("--format", choices=["csv", "parquet"], default="csv", help="of the files (default: csv)")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"each seed gives another census (default: {SEED})")
+    parser.add_argument(
+        "--format", choices=["csv", "parquet"], default="csv", help="the format of the files (default: csv)"
+    )
     given = parser.parse_args(arguments)
     try:
         population = SyntheticPopulation(seed=given.seed, households=given.households, states=given.states)

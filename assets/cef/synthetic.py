@@ -1,10 +1,10 @@
-"""A census that is made up: any number of households in any states, in the production layout.
+"""A synthetic census: any number of households in any states, in the production layout.
 
-Here belong its parameters, how many units of which kind each state has, and writing it. How a household is composed
-is said in `sql/cef/synthetic_plan.sql` and the two statements that include it. Everything follows from the parameters
-by MD5 and arithmetic, so that the same ones give the same records on any machine.
+This module defines the parameters, computes the number of units of each kind in each state, and writes the census.
+`sql/cef/synthetic_plan.sql`, and the two statements that include it, compose the households. Everything follows from
+the parameters by MD5 and arithmetic, so that the same parameters give the same records on any machine.
 
-The figures are plausible, and no more than that: nothing was fitted to a census but the sizes of the states.
+The figures are only plausible: nothing but the relative sizes of the states was fitted to a census.
 """
 
 import csv
@@ -25,38 +25,39 @@ from resources.statements import Fragment, statement
 from resources.warehouse import Session
 
 STATES_2020 = Path(__file__).with_name("states_2020.csv")
-"""Region, division and resident population of each state by the 2020 Census, from its apportionment and PL 94-171
+"""Region, division and resident population of each state in the 2020 Census, from its apportionment and P.L. 94-171
 tables."""
 
 SEED = 2020
 
 _VACANT_EVERY = 9
-"""Occupied housing units for each vacant one: a tenth of all housing units is vacant."""
+"""The number of occupied housing units for each vacant one: a tenth of all housing units is vacant."""
 _QUARTERS_EVERY = 520
-"""Households for each group quarters: with the sizes of `synthetic_plan.sql`, 2.5% of all persons live in one."""
+"""The number of households for each group quarters: with the sizes in `synthetic_plan.sql`, 2.5% of all persons live in
+group quarters."""
 _BLOCK_GROUP_UNITS = 500
-"""Housing units of a block group, on average: it has 25 blocks."""
+"""The average number of housing units in a block group, which has 25 blocks."""
 _TRACT_BLOCK_GROUPS = 3
 _COUNTY_TRACTS = 10
 _MOST_COUNTIES = 500
-"""County codes are the odd numbers of three digits."""
+"""County codes are the odd numbers of up to three digits."""
 
 
 class SyntheticPopulation(dg.Model):
-    """What a synthetic census is made from."""
+    """The parameters of a synthetic census."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    seed: int = Field(SEED, ge=0, lt=2**63, description="Another seed gives another census of the same size.")
+    seed: int = Field(SEED, ge=0, lt=2**63, description="The seed; each seed gives another census of the same size.")
     households: int = Field(
         ge=1,
         le=200_000_000,
-        description="How many households there are; vacant housing units and group quarters come on top.",
+        description="The number of households; vacant housing units and group quarters are added to it.",
     )
     states: Annotated[
         list[str],
         WithJsonSchema({"type": "array", "items": {"enum": list(STATES)}, "minItems": 1, "uniqueItems": True}),
-    ] = Field(description="FIPS codes of the states; households are divided by their population in 2020.")
+    ] = Field(description="FIPS codes of the states; households are divided among them by population in 2020.")
 
     @field_validator("states")
     @classmethod
@@ -73,7 +74,7 @@ class SyntheticPopulation(dg.Model):
     @model_validator(mode="after")
     def _check_households(self) -> Self:
         if self.households < len(self.states):
-            raise ValueError(f"households: {len(self.states)} states need a household each")
+            raise ValueError(f"households: {len(self.states)} states need at least one household each")
         return self
 
 
@@ -86,13 +87,13 @@ class SyntheticCensusDeclaration(CensusDeclaration):
     @classmethod
     def _check_reader(cls, reader: Reader) -> Reader:
         if reader is not Reader.SYNTHETIC_CENSUS:
-            raise ValueError("a synthetic census is read from nowhere")
+            raise ValueError(f"the reader of a synthetic census is {Reader.SYNTHETIC_CENSUS.value}")
         return reader
 
     @model_validator(mode="after")
     def _check_synthetic(self) -> Self:
         if not self.synthetic:
-            raise ValueError("a synthetic census is declared synthetic")
+            raise ValueError("a synthetic census must be declared synthetic")
         return self
 
 
@@ -100,16 +101,17 @@ def synthetic_census(population: SyntheticPopulation, **described: Any) -> Synth
     """The declaration of a synthetic census.
 
     Args:
-        described: what the dataset declares of itself: `name`, `cap`, and `title` or `description` if wanted.
+        population: the parameters of the census.
+        described: the other fields of the dataset: `name`, `cap`, and optionally `title` and `description`.
     """
     names = [STATES[state] for state in population.states]
     where = " and ".join(names) if len(names) <= 2 else f"{len(names)} states"
     described["title"] = described.get("title") or f"Synthetic census of {where}"
-    made_up = (
-        f"A made-up census of {population.households:,} households in {len(population.states)} "
+    origin = (
+        f"A synthetic census of {population.households:,} households in {len(population.states)} "
         f"state{'' if len(population.states) == 1 else 's'} (seed {population.seed}): no record is about a real person."
     )
-    described["description"] = "\n\n".join(text for text in (described.get("description"), made_up) if text)
+    described["description"] = "\n\n".join(text for text in (described.get("description"), origin) if text)
     return SyntheticCensusDeclaration(
         **described,
         synthetic=True,
@@ -122,7 +124,7 @@ def synthetic_census(population: SyntheticPopulation, **described: Any) -> Synth
 
 
 def _units_of(states: Sequence[str]) -> RecordTable:
-    """The table of units, with no other states in its domain."""
+    """The table of units, with only these states in its domain."""
     units = census_units(group_quarters_types=True)
     state = units.columns["TABBLKST"].model_copy(update={"values": {code: STATES[code] for code in sorted(states)}})
     return units.model_copy(update={"columns": {**units.columns, "TABBLKST": state}})
@@ -130,7 +132,7 @@ def _units_of(states: Sequence[str]) -> RecordTable:
 
 @dataclass(frozen=True)
 class _State:
-    """Numbers of units and places of one state; its units are numbered from `first`."""
+    """The numbers of units and places in one state. Its units are numbered from `first`."""
 
     fips: int
     region: int
@@ -140,7 +142,7 @@ class _State:
     vacant: int
     units: int
     stride: int
-    """Coprime to `units`: multiples of it, modulo `units`, number the units in another order."""
+    """Coprime to `units`: its multiples modulo `units` number the units in another order."""
     block_groups: int
     tracts: int
     counties: int
@@ -175,7 +177,7 @@ def _states(population: SyntheticPopulation) -> list[_State]:
 
 
 def _divided(total: int, weights: Sequence[int]) -> list[int]:
-    """Divide a total into positive whole numbers, one each and the rest by weight, largest remainders first."""
+    """Divide a total into positive integers: one each, and the rest by weight with the largest-remainder method."""
     rest = total - len(weights)
     shares = [rest * weight // sum(weights) for weight in weights]
     remainders = [rest * weight % sum(weights) for weight in weights]
@@ -185,24 +187,25 @@ def _divided(total: int, weights: Sequence[int]) -> list[int]:
 
 
 def synthetic_names(population: SyntheticPopulation) -> dict[str, Any]:
-    """What the placeholders of the statements `cef/synthetic_*` stand for, beside their columns."""
+    """The values of the placeholders of the statements `cef/synthetic_*`, except their columns."""
     states = _states(population)
     return {"states": [asdict(state) for state in states], "units": states[-1].first + states[-1].units}
 
 
 def synthetic_relation(declaration: SyntheticCensusDeclaration, table: str) -> tuple[Fragment, dict[str, Any]]:
-    """A table of the census as a subquery of its stored columns, and the values bound in it."""
+    """A subquery that gives the stored columns of a table of the census, and the values bound in it."""
     names = synthetic_names(declaration.population) | {"columns": list(declaration.tables[table].stored)}
     return Fragment(statement(f"cef/synthetic_{table}", names)), {"seed": declaration.population.seed}
 
 
 def write(session: Session, declaration: SyntheticCensusDeclaration) -> None:
-    """Write the tables of a synthetic census as they are made, without the pass through validation.
+    """Write the tables of a synthetic census without validation, for benchmarks and tests.
 
-    For benchmarks and tests; a dataset's asset validates what it writes (`ingestion`).
+    The asset of a dataset validates what it writes (`ingestion`).
 
     Args:
-        session: one that writes the confidential zone.
+        session: a session that writes the confidential zone.
+        declaration: the census.
     """
     for table, (name, records) in zip(declaration.cef_tables(), declaration.tables.items(), strict=True):
         session.create(

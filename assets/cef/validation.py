@@ -1,8 +1,8 @@
-"""Holding records to their declaration, and saying how many break which rule.
+"""The validation of records against their declaration: how many records violate which rule.
 
-Here belong the rules of rows (pandera, in batches), of keys, of a layout's structure and of stored tables (SQL).
-Every finding is a count; no value of a record leaves this module. Findings name tables and columns of the CEF; what
-is then done about them belongs in `ingestion` and `asset`.
+The rules are those of rows (pandera, in batches), and those of keys, of a layout's structure and of stored tables
+(SQL). Every finding is a count; no value of a record leaves this module. Findings name tables and columns of the CEF.
+`ingestion` and `asset` decide what follows from them.
 """
 
 from collections import Counter
@@ -23,14 +23,14 @@ from resources.statements import Table
 from resources.warehouse import Session
 
 BATCH_ROWS = 250_000
-"""Rows that are validated at a time: they bound the memory, whatever the size of the table."""
+"""The number of rows validated at a time, which bounds memory whatever the size of the table."""
 
 NULL = "null where none is allowed"
 REPEATED_KEY = "key that another row has"
 
 
 def row_schema(records: RecordTable) -> pandera.DataFrameSchema:
-    """What every row of a table must satisfy by itself, as a pandera schema over Arrow-backed columns."""
+    """The rules that every row of a table must satisfy by itself, as a pandera schema over Arrow-backed columns."""
     return pandera.DataFrameSchema(
         {
             name: pandera.Column(pd.ArrowDtype(ARROW[column.type]), _domain_checks(column), nullable=column.nullable)
@@ -42,23 +42,23 @@ def row_schema(records: RecordTable) -> pandera.DataFrameSchema:
 
 
 def _domain_checks(column: Column) -> list[pandera.Check]:
-    # One failure case is kept of each batch, as counts are all that is asked for.
-    said: dict[str, Any] = {"error": f"value outside its domain {column.domain_in_words}", "n_failure_cases": 1}
+    # Only counts are needed, so one failure case is kept for each batch.
+    options: dict[str, Any] = {"error": f"value outside its domain {column.domain_in_words}", "n_failure_cases": 1}
     lowest, highest = column.bounds
     if column.values is not None:
-        return [pandera.Check.isin(column.codes, **said)]
+        return [pandera.Check.isin(column.codes, **options)]
     if column.pattern is not None:
-        return [pandera.Check(_match(column.pattern), **said)]
+        return [pandera.Check(_match(column.pattern), **options)]
     if lowest is not None and highest is not None:
-        return [pandera.Check.in_range(lowest, highest, **said)]
+        return [pandera.Check.in_range(lowest, highest, **options)]
     if lowest is not None:
-        return [pandera.Check.ge(lowest, **said)]
-    return [pandera.Check.le(highest, **said)] if highest is not None else []
+        return [pandera.Check.ge(lowest, **options)]
+    return [pandera.Check.le(highest, **options)] if highest is not None else []
 
 
 def _match(pattern: str) -> Callable[[pd.Series], pd.Series]:
     def matches(texts: pd.Series) -> pd.Series:
-        # DuckDB's dialect, RE2, and not Python's: pandas would choose between the two by itself.
+        # Arrow uses RE2, DuckDB's dialect. pandas would choose between RE2 and Python's dialect by itself.
         found = pc.match_substring_regex(pa.array(texts.array), whole(pattern))
         return pd.Series(pd.array(found, dtype=pd.ArrowDtype(pa.bool_())), index=texts.index)
 
@@ -68,12 +68,15 @@ def _match(pattern: str) -> Callable[[pd.Series], pd.Series]:
 def row_findings(
     session: Session, table: Table, records: RecordTable, place: str, ill_typed: Counter[str]
 ) -> list[Finding]:
-    """How many rows of a typed table break which rule of their own.
+    """The rules that rows of a typed table violate by themselves, with the number of rows.
 
     Args:
-        place: how findings name the source.
-        ill_typed: per column, the values that could not be read and stand as NULL in the table; they are
-            not counted as nulls again.
+        session: a session that sees the table.
+        table: the typed table.
+        records: its declaration.
+        place: the name of the source in the findings.
+        ill_typed: by column, the number of values that are NULL in the table because they could not be converted; they
+            are not counted as nulls again.
     """
     schema, columns = row_schema(records), list(records.stored)
     offenders: Counter[tuple[str, str]] = Counter()
@@ -99,7 +102,7 @@ def _offenders(schema: pandera.DataFrameSchema, frame: pd.DataFrame) -> Counter[
 
 
 def key_findings(session: Session, table: Table, records: RecordTable, place: str) -> list[Finding]:
-    """Whether a table's key is unique."""
+    """The finding about repeated keys of a table; none if its key is unique."""
     if records.key is None:
         return []
     (repeated,) = session.row("cef/count_repeated_keys", key=records.key, table=table)
@@ -107,7 +110,7 @@ def key_findings(session: Session, table: Table, records: RecordTable, place: st
 
 
 def unit_findings(session: Session, declaration: DatasetDeclaration, place: str) -> list[Finding]:
-    """Whether every person's unit exists."""
+    """The finding about persons without a unit; none if every person's unit exists."""
     if declaration.persons is None:
         return []
     units, persons = declaration.cef_tables()
@@ -123,10 +126,11 @@ def unit_findings(session: Session, declaration: DatasetDeclaration, place: str)
 
 
 def structure_offenders(session: Session, declaration: DatasetDeclaration) -> dict[Rule, int]:
-    """How many records break each rule that the layout holds the dataset to; empty for a layout without rules.
+    """The number of records that violate each rule of the dataset's layout; empty for a layout without rules.
 
     Args:
-        session: one that sees both tables, with the declared columns.
+        session: a session that sees both tables, with the declared columns.
+        declaration: the dataset.
     """
     structure = declaration.structure
     if structure is None:
@@ -138,12 +142,12 @@ def structure_offenders(session: Session, declaration: DatasetDeclaration) -> di
 
 
 def structure_findings(offenders: Mapping[Rule, int]) -> list[Finding]:
-    """The rules of a structure that are broken."""
+    """The findings about violated rules of a structure."""
     return [Finding(rule.table, rule.offence, rule.column, rows) for rule, rows in offenders.items() if rows]
 
 
 def form_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
-    """The stored tables whose columns or types are not the declared ones."""
+    """The findings about stored tables whose columns or types are not as declared."""
     return [
         Finding(table.name, "columns or types are not as declared")
         for table, records in zip(declaration.cef_tables(), declaration.tables.values(), strict=True)
@@ -153,10 +157,11 @@ def form_findings(session: Session, declaration: DatasetDeclaration) -> list[Fin
 
 
 def cef_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
-    """What is wrong with the stored CEF: columns, types, nulls, keys, persons' units.
+    """The findings about the stored CEF: its columns, types, nulls, keys, and the units of persons.
 
     Args:
-        session: one that reads the confidential zone.
+        session: a session that reads the confidential zone.
+        declaration: the dataset.
     """
     findings = form_findings(session, declaration)
     malformed = {finding.place for finding in findings}
@@ -167,12 +172,12 @@ def cef_findings(session: Session, declaration: DatasetDeclaration) -> list[Find
         nulls = session.row("cef/count_nulls", columns=required, table=table) if required else ()
         findings += [Finding(table.name, NULL, name, rows) for name, rows in zip(required, nulls, strict=True) if rows]
         findings += key_findings(session, table, records, table.name)
-    # Persons can be looked for in their units only where both tables are what they should be.
+    # Persons can be matched with their units only if both tables have the declared columns.
     if not malformed:
         findings += unit_findings(session, declaration, "persons")
     return findings
 
 
 def cef_problems(session: Session, declaration: DatasetDeclaration) -> list[str]:
-    """What is wrong with the stored CEF, in words and counts; empty if nothing is."""
+    """The problems of the stored CEF, in words and counts; empty if there are none."""
     return [str(finding) for finding in cef_findings(session, declaration)]

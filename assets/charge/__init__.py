@@ -1,1 +1,1 @@
-"""The charge: what a release costs, reserved in the ledger before anything is drawn."""
+"""The charge and the draw: the loss of a release is reserved in the ledger before anything is drawn."""

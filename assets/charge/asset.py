@@ -1,7 +1,7 @@
 """The asset `charge`: reserve the release's loss in the ledger, and commit to its randomness.
 
-Here belongs the stage, for every kind of release. What is charged follows from public tables alone; over the dataset's
-cap the stage fails, and nothing downstream of it runs.
+All kinds of releases share this stage. The charge follows from public tables alone. If it exceeds the dataset's cap,
+the stage fails, and nothing downstream of it runs.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ from resources.warehouse import Warehouse
 CODE_VERSION = "1"
 
 _COLUMNS = {
-    "draw_id": "Name of the draw, an HMAC of all it depends on",
+    "draw_id": "Identifier of the draw: an HMAC of everything it depends on",
     "commitment": "SHA-256 of the draw's key",
     "ledger_entry": "Number of the reservation in the ledger",
     "ledger_hash": "Hash of the reservation",
@@ -71,10 +71,10 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
 
 
 def reserve(release: Release, draw: Draw[Inputs], custody: Custody, ledger: Ledger) -> Entry:
-    """Reserve a draw's loss, or find the reservation it already has.
+    """Reserve a draw's loss, or return the reservation that the draw already has.
 
     Raises:
-        CapExceeded: if the dataset's cap does not allow it; then no key is left behind either.
+        CapExceeded: if the charge does not fit under the dataset's cap; a key made for the draw is deleted again.
     """
     standing = ledger.reservation(draw.draw_id)
     committed = standing.commitment if standing else commitment(custody.draw_key(draw.draw_id, release.custody))
@@ -88,7 +88,7 @@ def reserve(release: Release, draw: Draw[Inputs], custody: Custody, ledger: Ledg
 
 
 def charge_facts(method: Method[Any, Any, Any], draw: Draw[Inputs], entry: Entry) -> dict[str, str | int | float]:
-    """The charge in a row, all of it public."""
+    """The row of the charge's table, all of it public."""
     return {
         "draw_id": draw.draw_id,
         "commitment": entry.commitment,
@@ -103,6 +103,6 @@ def _description(method: Method[Any, Any, Any]) -> str:
 
 {method.charge_description()}
 
-The draw is named by an HMAC of all it depends on, and its randomness is committed to by the SHA-256 of its key.
-Materializing again with nothing changed finds the same reservation and charges nothing. Over the dataset's cap of
-{stated(method.release.dataset.cap, 4)} this asset fails, and nothing is drawn."""
+The draw id is an HMAC of everything the draw depends on, and the SHA-256 of the draw's key commits to its randomness.
+Materializing this asset again with nothing changed finds the same reservation and charges nothing. If the charge would
+exceed the dataset's cap of {stated(method.release.dataset.cap, 4)}, this asset fails and nothing is drawn."""

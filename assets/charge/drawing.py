@@ -1,6 +1,6 @@
-"""Making a draw that was charged, whatever its mechanism: once, and again only to the same end.
+"""The draw of any mechanism: made only once it is charged, and repeated only with the same result.
 
-The order is: find the charge, draw, write, settle, throw the key away. What is drawn is the mechanism's to say.
+The steps are: find the charge, draw, write, settle, and delete an ephemeral key. The mechanism makes the output.
 """
 
 from typing import Any
@@ -21,11 +21,11 @@ CODE_VERSION = "1"
 
 
 class UnchargedDrawError(Exception):
-    """A draw was asked for that the ledger holds no charge for."""
+    """The ledger holds no charge for the requested draw."""
 
 
 class ReplayError(Exception):
-    """A draw made again did not give what it gave before."""
+    """A repeated draw did not give the same output as before."""
 
 
 def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
@@ -63,29 +63,29 @@ def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
 def make_draw(
     method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody, ledger: Ledger
 ) -> tuple[Draw[Inputs], Entry, str]:
-    """Draw, write and settle; or find that the draw was settled and its output is still there.
+    """Draw, write and settle; do nothing if the draw is settled and its output is still stored.
 
     Returns:
         The draw, its reservation, and the content hash of the output.
 
     Raises:
         UnchargedDrawError: if the ledger holds no reservation for exactly these inputs and parameters.
-        StaleInputError: if the confidential input is not the one that was charged.
-        CustodyError: if the draw's key is gone and its output too.
-        ReplayError: if a settled draw gives another output than before; then nothing is written.
+        StaleInputError: if the confidential input has changed since the charge.
+        CustodyError: if both the draw's key and its output are gone.
+        ReplayError: if a settled draw gives another output than before; nothing is written then.
     """
     with warehouse.session(reads=method.draws_from, writes=Zone.PUBLIC) as session:
         draw = method.describe(session, custody)
         entry, settled = require_charge(method, draw, ledger), ledger.settlement(draw.draw_id)
         version = method.stored_version(session, draw)
         if version is None or settled is None or settled.output_version != version:
-            output = make_again(method, session, draw, custody, ledger)
+            output = make_output(method, session, draw, custody, ledger)
             with session.transaction():
                 version = method.write(session, draw, output)
                 if settled and settled.output_version != version:
                     raise ReplayError(
-                        f"{method.release.schema}: draw {draw.draw_id} gives another output than the one it was "
-                        "settled with"
+                        f"{method.release.schema}: draw {draw.draw_id} gives another output than the one that was "
+                        "settled"
                     )
                 label_drawn(session, method.release, draw)
     ledger.settle(draw.draw_id, version)
@@ -108,14 +108,14 @@ def require_charge(method: Method[Any, Any, Any], draw: Draw[Inputs], ledger: Le
     return entry
 
 
-def make_again(
+def make_output(
     method: Method[Any, Any, Any], session: Session, draw: Draw[Inputs], custody: Custody, ledger: Ledger
 ) -> Any:
-    """The output of a draw that is charged, from the confidential input and the draw's key.
+    """The output of a charged draw, computed from the confidential input and the draw's key.
 
     Raises:
         UnchargedDrawError: if the ledger holds no reservation for exactly these inputs and parameters.
-        StaleInputError: if the confidential input is not the one that was charged.
+        StaleInputError: if the confidential input has changed since the charge.
         CustodyError: if the draw's key is gone.
     """
     require_charge(method, draw, ledger)
@@ -125,6 +125,6 @@ def make_again(
 def _description(method: Method[Any, Any, Any]) -> str:
     return f"""{method.draw_description()}
 
-The randomness is AES-256-CTR under a key derived for this draw alone, sampled exactly: no floating point decides a
-probability. Custody is {method.release.custody.value}. The stage refuses to run without the charge for exactly these
-inputs and parameters."""
+The random stream is AES-256-CTR under a key that serves this draw alone. Sampling is exact: no probability depends on
+floating-point arithmetic. Custody is {method.release.custody.value}. The stage refuses to run without the charge for
+exactly these inputs and parameters."""

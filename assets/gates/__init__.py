@@ -1,1 +1,1 @@
-"""The gates: the promises a release makes, each as a check that stands between it and its publication."""
+"""The gates of a release: checks that must all pass before it is published."""

@@ -1,4 +1,4 @@
-"""A release's gates as blocking Dagster checks; the gates themselves are in `shared` and in mechanisms' packages."""
+"""The gates of a release as blocking Dagster checks. `shared` and the mechanisms' packages define the gates."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from resources.warehouse import Warehouse
 
 
 def build_gates(method: Method[Any, Any, Any]) -> list[dg.AssetChecksDefinition]:
-    """A blocking check for every gate of a release but those that belong to its dataset."""
+    """A blocking check for every gate of a release, except those that belong to its dataset."""
     return [_check(method, gate) for gate in all_gates(method) if gate.stage not in DATASET_STAGES]
 
 

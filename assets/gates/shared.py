@@ -1,14 +1,14 @@
-"""The gates of every release, and how they are put together with those of its mechanism.
+"""The gates that all releases share, combined with those of a release's mechanism.
 
-A gate is evaluated on the tables as they are at that moment. The same functions serve the asset checks and the
-publication, which evaluates every gate again before it writes a file.
+A gate is evaluated on the tables as currently stored. The asset checks and the publication use the same gates: the
+publication evaluates all of them again before it writes a file.
 """
 
 from collections import Counter
 from typing import Any
 
 from assets.cef.validation import cef_problems, structure_findings, structure_offenders
-from assets.charge.drawing import make_again
+from assets.charge.drawing import make_output
 from assets.confidentiality import leaks
 from assets.ledger.asset import cap_problems
 from assets.release.dataset import DatasetDeclaration
@@ -18,14 +18,14 @@ from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Recipe, Session
 
 DATASET_STAGES = ("cef", "composition")
-"""Stages of the dataset: their checks are the dataset's, not a release's."""
+"""The stages of the dataset. Their checks belong to the dataset, not to a release."""
 
 
 def all_gates(method: Method[Any, Any, Any]) -> tuple[Gate[Any], ...]:
-    """All gates of a release in the order of its stages: the shared ones, and those its mechanism adds.
+    """All gates of a release in the order of its stages: the shared ones and those of its mechanism.
 
     Raises:
-        ValueError: if a gate belongs to no stage of the release, or two gates of a stage have one name.
+        ValueError: if a gate belongs to no stage of the release, or two gates of a stage have the same name.
     """
     shared = [*_cef_gates(method.release.dataset), *(_shared_gates(method) if method.charges else [])]
     stages = ["cef", *method.stages, "composition"]
@@ -42,7 +42,7 @@ def all_gates(method: Method[Any, Any, Any]) -> tuple[Gate[Any], ...]:
 def _cef_gates(dataset: DatasetDeclaration) -> list[Gate[Any]]:
     gates = [Gate("schema_and_keys", "cef", "The CEF has the declared columns, types and keys.", _cef)]
     if dataset.structure:
-        words = "What the records of the CEF say of one another is consistent."
+        words = "The persons and units of the CEF are consistent with each other."
         gates.append(Gate("structure", "cef", words, _structure))
     return gates
 
@@ -50,17 +50,18 @@ def _cef_gates(dataset: DatasetDeclaration) -> list[Gate[Any]]:
 def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
     stage, output = method.draw_stage, method.drawn_words
     if method.release.can_replay:
-        replay = Gate("replay", stage, f"Making the draw again gives the same {output}.", _replay)
+        replay = Gate("replay", stage, f"Repeating the draw gives the same {output}.", _replay)
     else:
-        replay = Gate("key_gone", stage, "The draw's key is no longer kept, so nobody can replay it.", _key_gone)
+        replay = Gate("key_gone", stage, "The draw's key no longer exists, so the draw cannot be replayed.", _key_gone)
     return [
         Gate("charge_present", CHARGE, "The ledger holds the charge for exactly this draw.", _charge),
-        Gate("settled", stage, f"The {output} are what the ledger settled this draw with.", _settled),
+        Gate("settled", stage, f"The stored {output} are those that the ledger settled.", _settled),
         replay,
         Gate(
             "confidentiality",
             method.closing_stage,
-            "Every path from confidential data to the publication passes a charged draw or a declared invariant.",
+            "Every path from confidential data to the publication passes through a charged draw or a declared "
+            "invariant.",
             _confidentiality,
         ),
         Gate("within_cap", "composition", "All charges to the dataset stay within its cap.", _cap),
@@ -69,7 +70,7 @@ def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
 
 
 def differing(session: Session, first: Table | Fragment, second: Table | Fragment, columns: list[str]) -> int:
-    """How many rows of two tables differ, as multisets over some columns."""
+    """The number of rows by which two tables differ, as multisets over some columns."""
     (rows,) = session.row("gates/differing_rows", first=first, second=second, columns=columns)
     return int(rows)
 
@@ -82,7 +83,7 @@ def unequal(
     totals: list[str] | None = None,
     total: str = "",
 ) -> int:
-    """How many combinations of values two tables do not count equally often, totals set aside."""
+    """The number of combinations of values whose counts differ between two tables, apart from totals."""
     (cells,) = session.row(
         "gates/differing_margins",
         {"total": total} if totals else None,
@@ -94,17 +95,17 @@ def unequal(
     return int(cells)
 
 
-def said(number: int, what: str) -> list[str]:
-    """A finding with its count; none if nothing was found."""
+def count_problem(number: int, what: str) -> list[str]:
+    """A problem with its count; none if the count is 0."""
     return [f"{what}: {number:,}"] if number else []
 
 
 def differing_table(session: Session, stored: Table, recipe: Recipe) -> list[str]:
-    """How many rows of a stored table differ from the same made again."""
+    """The problem if a stored table differs from the result of its recipe, with the number of differing rows."""
     name, values, names = recipe
     again = session.stage("again", name, values, **names)
     columns = list(session.columns(stored))
-    return said(differing(session, stored, again, columns), f"{stored}: differing rows")
+    return count_problem(differing(session, stored, again, columns), f"{stored}: differing rows")
 
 
 def _cef(context: ReleaseContext[Any]) -> list[str]:
@@ -139,7 +140,7 @@ def _settled(context: ReleaseContext[Any]) -> list[str]:
     if settled is None:
         return [f"draw {draw.draw_id} is not settled"]
     if version != settled.output_version:
-        return [f"what is stored is not what ledger entry {settled.sequence} settled"]
+        return [f"the stored output is not the one that ledger entry {settled.sequence} settled"]
     return []
 
 
@@ -148,15 +149,15 @@ def _replay(context: ReleaseContext[Any]) -> list[str]:
     with context.warehouse.session(reads=method.draws_from) as session:
         draw = method.describe(session, context.custody)
         if context.ledger.reservation(draw.draw_id) is None:
-            return [f"draw {draw.draw_id} is not charged, and so it is not made again"]
-        again = method.version_of(draw, make_again(method, session, draw, context.custody, context.ledger))
-        return [] if again == method.stored_version(session, draw) else ["the draw made again gives something else"]
+            return [f"draw {draw.draw_id} is not charged, so it cannot be repeated"]
+        again = method.version_of(draw, make_output(method, session, draw, context.custody, context.ledger))
+        return [] if again == method.stored_version(session, draw) else ["the repeated draw gives another output"]
 
 
 def _key_gone(context: ReleaseContext[Any]) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw_id = context.method.describe(session, context.custody).draw_id
-    return [f"the key of draw {draw_id} is still kept"] if context.custody.keeps(draw_id) else []
+    return [f"the key of draw {draw_id} still exists"] if context.custody.keeps(draw_id) else []
 
 
 def _cap(context: ReleaseContext[Any]) -> list[str]:

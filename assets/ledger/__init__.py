@@ -1,1 +1,1 @@
-"""The ledger and its totals as assets: what was charged, and what it comes to for each dataset."""
+"""The ledger and its totals as assets: all charges, and their composition for each dataset."""

@@ -1,8 +1,7 @@
 """The assets `ledger` and `composition`.
 
-Here belongs showing the ledger: its entries, and a dataset's releases side by side with what they add up to. What the
-comparison holds belongs in `comparison`; writing to the ledger belongs to charge and draw, and the ledger itself is
-`resources.ledger`.
+They show the ledger's entries, and a dataset's releases side by side with their composition. The comparison is computed
+in `comparison`. The charge and the draw write to the ledger, which is in `resources.ledger`.
 """
 
 from collections.abc import Sequence
@@ -40,9 +39,9 @@ def build_ledger(charges: Sequence[dg.AssetKey], draws: Sequence[dg.AssetKey]) -
         deps=[*charges, *draws],
         group_name="ledger",
         description=(
-            "Every charge to every dataset's budget: append-only, each entry chained to the one before by its "
-            "SHA-256. A reservation counts from before its draw on; a settlement says what was drawn. This asset "
-            "shows the ledger as it is, and fails if an entry was edited, removed or reordered."
+            "Every charge to the budget of every dataset. The ledger is append-only: each entry contains the SHA-256 "
+            "of the previous one. A reservation counts from before its draw; a settlement records the output of the "
+            "draw. This asset shows the current ledger, and fails if an entry was edited, removed or reordered."
         ),
         code_version=CODE_VERSION,
         **attributes(StageKind.LEDGER, Zone.PUBLIC, {"duckdb", "ledger"}),
@@ -83,14 +82,14 @@ def build_composition(dataset: DatasetDeclaration) -> dg.AssetsDefinition:
         key=[dataset.name, "composition"],
         deps=[LEDGER_KEY],
         group_name=dataset.name,
-        description=f"""All releases from {dataset.name} side by side, and what they lose together.
+        description=f"""All releases from {dataset.name} side by side, and their composition.
 
-One row a release with its DP specification, all five building blocks. Then one total a unit and output premetric,
-within the universes that share all invariants involved: pure ε adds up; zCDP adds up in ρ, and a pure ε counts as ε²/2
-in it; both count in (ε, δ). What a total leaves out it says, with the reason; totals that do not compose stand side by
-side. A guarantee for {dataset.record_name}s counts towards persons as often as a change of one person's characteristics
-changes a {dataset.record_name}. The cap of {stated(dataset.cap, 4)} is the one place where every charge is counted,
-whatever its unit: an upper bound.""",
+The first table has a row for each release, with all five building blocks of its DP specification. The second has a
+total for each unit and output premetric, within the universes that share all invariants involved: pure ε adds up; zCDP
+adds up in ρ, where a pure ε counts as ε²/2; both count in (ε, δ). Each total says what it leaves out and why; totals
+that do not compose stand side by side. A guarantee for one {dataset.record_name} extends to one person by group
+privacy, for the number of {dataset.record_name}s that a change of the person's characteristics can change. The cap of
+{stated(dataset.cap, 4)} bounds the sum of all charges, whatever their unit; this sum is an upper bound on the loss.""",
         code_version=COMPOSITION_VERSION,
         **attributes(StageKind.COMPOSITION, Zone.PUBLIC, {"duckdb", "ledger", "matplotlib"}),
     )
@@ -154,12 +153,12 @@ def build_composition_checks(dataset: DatasetDeclaration) -> list[dg.AssetChecks
 
 
 def cap_problems(dataset: DatasetDeclaration, ledger: Ledger) -> list[str]:
-    """What is wrong if the charges to a dataset exceed its cap."""
+    """The problem if the charges to a dataset exceed its cap; empty if they do not."""
     return _beyond(dataset.cap, _comparison(dataset, ledger))
 
 
 def _comparison(dataset: DatasetDeclaration, ledger: Ledger) -> Comparison:
-    """The dataset's releases as the ledger has them at one moment, if it is intact."""
+    """The comparison of the dataset's releases from the current ledger. Raises LedgerError if it is not intact."""
     problems = ledger.verify()
     if problems:
         raise LedgerError(f"the ledger is not intact: {'; '.join(problems)}")
@@ -170,5 +169,5 @@ def _beyond(cap: Loss, comparison: Comparison) -> list[str]:
     try:
         charged = comparison.counted(cap)
     except DoesNotCompose as error:
-        return [f"a charge does not count under the cap of {stated(cap, 4)}: {error}"]
+        return [f"a charge cannot be counted under the cap of {stated(cap, 4)}: {error}"]
     return [] if fits(charged, cap) else [f"charged {stated(charged, 4)} exceeds the cap of {stated(cap, 4)}"]

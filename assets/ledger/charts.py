@@ -1,8 +1,8 @@
-"""A dataset's releases side by side in one picture, as PNG bytes.
+"""A picture of a dataset's releases side by side, as PNG bytes.
 
-Here belongs drawing a comparison; what it holds belongs in `comparison`. One panel a total: a bar for each release
-that it counts, one after the other up to the sum, and under them the releases that it does not count, with the
-reason. Then every invariant with the releases that hold it, because a total holds within all of them only.
+`comparison` computes what is drawn here. Each total has a panel with a bar for each release that it counts, one after
+the other up to the sum, and below them the releases that it does not count, with the reason. After the panels follow
+all invariants with the releases that hold them, because a total holds only for data sets that agree on its invariants.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,16 +31,18 @@ from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.zcdp import ConcentratedLoss
 
 _COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d31", "#5e4fa2", "#a6bd35")
-"""Told apart by color-blind readers too; vermilion is the cap's. Names stand beside them in any case."""
+"""Colors that color-blind readers can distinguish; vermilion is reserved for the cap. Names stand beside the colors."""
 _EARLIER = 0.4
-"""How much of its color a bar of earlier charges keeps."""
+"""The opacity of the bars of earlier charges."""
 _ORDER = (PureLoss, ConcentratedLoss, ApproximateLoss)
 _ADDS = {
     PureLoss: "ε adds up.",
-    ConcentratedLoss: "ρ adds up. A pure ε counts as ε²/2 in it.",
-    ApproximateLoss: "ρ is added first and converted then; a pure ε is added to the result as it is.",
+    ConcentratedLoss: "ρ adds up; a pure ε counts as ε²/2.",
+    ApproximateLoss: "All ρ are added first, and their sum is converted to ε; each pure ε is added to the result.",
 }
-_ALL_CONVERTED = "ρ is added first and converted then; a pure ε takes part in it as ε²/2, which here gives less."
+_ALL_CONVERTED = (
+    "All ρ are added first, with each pure ε as ε²/2, and their sum is converted to ε; here this gives less."
+)
 
 _LABELS = 1.75
 _GAP = 0.12
@@ -49,23 +51,23 @@ _AXIS = 0.34
 _SMALL, _HEAD, _TITLE = 8.5, 10.5, 13.0
 _SMALL_LINE = LINE * _SMALL / TEXT
 _COLUMN, _COLUMNS, _HEADER = 0.42, 3.4, 2.4
-"""Of the invariants' part: the width of a column and of all columns at most, and the height of their headers."""
+"""In the part with the invariants: the maximal widths of a column and of all columns, and of a header's text."""
 _FIGURES = 1.45
-"""The width of the column of figures, beside the bars so that no bar and no line runs through them."""
+"""The width of the column of figures, which is next to the bars so that no bar or line crosses the figures."""
 _BEYOND = 1.04
-"""How far the axis goes beyond the longest bar."""
+"""The ratio of the axis to the longest bar or the cap."""
 
 
 @dataclass(frozen=True)
 class _Bar:
-    """A row of a panel: what one release counts in a total.
+    """A row of a panel: the contribution of one release to a total.
 
     Attributes:
-        release: its name.
-        own: its losses as they are stated, in its own output premetric.
-        earlier: what its superseded charges count.
-        latest: what its latest charge counts.
-        joint: whether it is converted together with the others that are, and has no part of its own.
+        release: the name of the release.
+        own: a description of its losses in its own output premetric.
+        earlier: the contributions of its superseded charges.
+        latest: the contribution of its latest charge.
+        joint: whether it is converted together with other releases and has no separate contribution.
     """
 
     release: str
@@ -77,13 +79,13 @@ class _Bar:
 
 @dataclass(frozen=True)
 class _Row:
-    """A bar's place in its panel.
+    """The position of a bar in its panel.
 
     Attributes:
-        bar: or None for the row of the sum.
-        name: its label in lines.
-        own: its losses, in lines.
-        down: how far below the panel's upper edge it begins, in inches.
+        bar: the bar; None for the row of the sum.
+        name: the lines of its label.
+        own: the lines that describe its losses.
+        down: the distance of its upper edge from the panel's upper edge, in inches.
     """
 
     bar: _Bar | None
@@ -105,11 +107,11 @@ class _Panel:
     """A total to draw.
 
     Attributes:
-        title: whose change it measures, and in what.
-        unit: whose change it measures; "" where units are counted as they come.
-        shares: of all charges.
-        total: their sum.
-        cap: to be drawn as a line, in the total's output premetric, or None.
+        title: the unit and the output premetric of the total, in words.
+        unit: the unit whose change it measures; "" if charges count whatever their unit.
+        shares: the shares of all charges.
+        total: the total loss.
+        cap: a cap to draw as a line, in the total's output premetric; or None.
     """
 
     title: str
@@ -124,7 +126,7 @@ class _Panel:
 
     @cached_property
     def bars(self) -> tuple[_Bar, ...]:
-        """One a release and kind of loss that counts, those that are converted together last."""
+        """One bar for each release and kind of loss that counts; those converted together come last."""
         counted = [share for share in self.shares if share.loss is not None]
         kinds = dict.fromkeys((share.charge.release, type(share.charge.specification.loss)) for share in counted)
         bars = [
@@ -152,14 +154,15 @@ class _Panel:
 
 
 def side_by_side(comparison: Comparison, title: str, cap: Loss) -> bytes:
-    """The releases of a dataset: what each counts in every total, what cannot be added and why, and the invariants.
+    """Draw the contribution of each release to every total, what cannot be added and why, and the invariants.
 
-    The cap is a line where a total is just what counts against it; where none is, that sum has a panel of its own.
+    The cap is a line in the panel whose total equals the sum that counts against the cap. If no total does, that sum
+    has a panel of its own.
 
     Args:
-        comparison: with at least one charge.
-        title: the dataset's, in words.
-        cap: of the dataset.
+        comparison: a comparison with at least one charge.
+        title: the title of the dataset.
+        cap: the cap of the dataset.
 
     Returns:
         PNG bytes, 1080 pixels wide.
@@ -174,8 +177,8 @@ def side_by_side(comparison: Comparison, title: str, cap: Loss) -> bytes:
     colors = {name: _COLORS[number % len(_COLORS)] for number, name in enumerate(names)}
     sheet.say(title, _TITLE, weight="bold")
     sheet.say(
-        "What its releases lose, each alone and together. A total adds only what composes, and holds among data sets "
-        "that agree on every invariant of all the releases it counts.",
+        "The privacy losses of its releases, each alone and in total. A total adds only losses that compose, and "
+        "compares only data sets that agree on every invariant of all the releases it counts.",
         TEXT,
         color=QUIET,
     )
@@ -212,7 +215,7 @@ def _draw(sheet: Sheet, panel: _Panel, colors: dict[str, str]) -> None:
     sheet.say(panel.title, _HEAD, weight="bold")
     sheet.say(panel.remark, _SMALL, color=QUIET)
     if any(bar.earlier and not bar.joint for bar in panel.bars):
-        sheet.say("Pale: earlier charges of the same release, which count all the same.", _SMALL, color=QUIET)
+        sheet.say("Pale: earlier charges of the same release, which also count.", _SMALL, color=QUIET)
     if panel.cap:
         sheet.say(f"Dashed: the cap, {stated(panel.cap)}.", _SMALL, color=VERMILION)
     _draw_bars(sheet, panel, colors)
@@ -224,7 +227,7 @@ def _draw(sheet: Sheet, panel: _Panel, colors: dict[str, str]) -> None:
 
 
 def _draw_bars(sheet: Sheet, panel: _Panel, colors: dict[str, str]) -> None:
-    """Each bar from where the one before ended, in the order of the rows; those converted together as one block."""
+    """Draw the bars in the order of the rows, each starting where the previous one ends; joint bars form one block."""
     rows = _rows(sheet, panel)
     left, width = MARGIN + _LABELS, WIDTH - 2 * MARGIN - _LABELS - _FIGURES
     tall = rows[-1].down + rows[-1].height
@@ -297,7 +300,7 @@ def _bar(axes: Axes, row: _Row, start: float, length: float, **look: Any) -> Non
 
 
 def _sum(losses: Iterable[Loss]) -> PureLoss | ConcentratedLoss:
-    """Of what one release counts in a total: of ρ, or else of ε."""
+    """The sum of one release's contributions to a total: of ρ, or else of ε."""
     every = list(losses)
     concentrated = [loss for loss in every if isinstance(loss, ConcentratedLoss)]
     if concentrated:
@@ -306,9 +309,12 @@ def _sum(losses: Iterable[Loss]) -> PureLoss | ConcentratedLoss:
 
 
 def _draw_invariants(sheet: Sheet, comparison: Comparison, names: Sequence[str], colors: dict[str, str]) -> None:
-    """A row an invariant, a column a release: a dot where it is held, a ring where only an earlier charge held it."""
+    """Draw a row for each invariant and a column for each release.
+
+    A dot marks an invariant that the release holds; a ring marks one that only an earlier charge of the release held.
+    """
     sheet.down += _GAP
-    sheet.say("Invariants: no loss speaks of data sets that differ in one of them", _HEAD, weight="bold")
+    sheet.say("Invariants: no loss covers data sets that differ in one of them", _HEAD, weight="bold")
     column = min(_COLUMN, _COLUMNS / len(names))
     left = WIDTH - MARGIN - column * len(names)
     headers = {name: sheet.wrapped(name, _SMALL, _HEADER) for name in names}

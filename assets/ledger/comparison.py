@@ -1,8 +1,8 @@
-"""A dataset's releases side by side: what was charged for each, and what of it counts in which total.
+"""A dataset's releases side by side: what was charged for each, and what each charge contributes to which total.
 
-Here belong values made of ledger entries. How losses add up belongs in `mechanisms.accounting`; what the comparison
-says in words belongs in `words`, how it is drawn in `charts`. The form is that of Bailie, Gong and Meng, Table 4:
-unlike flavors stand beside each other, and only what composes is added.
+This module computes values from ledger entries. `mechanisms.accounting` composes losses, `words` describes the
+comparison, and `charts` draws it. The form is that of Bailie, Gong and Meng, Table 4: different flavors stand side by
+side, and only what composes is added.
 """
 
 from collections.abc import Iterable
@@ -22,11 +22,11 @@ class Charge:
     """A reservation of the dataset's budget.
 
     Attributes:
-        entry: its number in the ledger.
-        release: what for.
-        specification: the DP specification it was made for.
-        settled: whether its draw was made.
-        latest: whether the release has no later one.
+        entry: the number of the reservation in the ledger.
+        release: the release that was charged.
+        specification: the DP specification that was charged.
+        settled: whether the draw was made.
+        latest: whether the release has no later charge.
     """
 
     entry: int
@@ -38,12 +38,13 @@ class Charge:
 
 @dataclass(frozen=True)
 class Share:
-    """What a charge counts in a total.
+    """The contribution of a charge to a total.
 
     Attributes:
-        charge: which.
-        loss: in the output premetric in which the total adds it: ρ where it adds ρ, ε where it adds ε, and either
-            under approximate DP, where ρ is added first and converted then; None if it does not count.
+        charge: the charge.
+        loss: its contribution, in the form in which the total adds it: ρ in a total of ρ, ε in a total of ε, and
+            either in a total under approximate DP, which adds all ρ and then converts their sum. None if the charge
+            does not count.
         reason: why it does not count; None if it does.
     """
 
@@ -54,11 +55,11 @@ class Share:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All charges of a dataset, and what they add up to.
+    """All charges of a dataset and their totals.
 
     Attributes:
-        charges: in the ledger's order.
-        totals: one a unit and output premetric.
+        charges: the charges in the order of the ledger.
+        totals: one total for each unit and output premetric.
     """
 
     charges: tuple[Charge, ...]
@@ -75,7 +76,7 @@ class Comparison:
 
     @cached_property
     def invariants(self) -> dict[str, tuple[str, ...]]:
-        """Every invariant in words, with the releases that were ever charged within universes that share it."""
+        """Every invariant in words, with all releases that held it in any of their charges."""
         found: dict[str, dict[str, None]] = {}
         for charge in self.charges:
             for words in charge.specification.flavor.multiverse:
@@ -83,27 +84,27 @@ class Comparison:
         return {words: tuple(releases) for words, releases in found.items()}
 
     def counted(self, cap: Loss) -> Loss:
-        """What all charges come to in the output premetric of a cap, whatever their units.
+        """The composition of all charges in the output premetric of a cap, whatever their units.
 
         Raises:
-            DoesNotCompose: if one of them is none in that premetric.
+            DoesNotCompose: if one of them cannot be stated in that premetric.
         """
         return total_like(cap, [charge.specification.charge for charge in self.charges])
 
     def shares(self, total: Total) -> tuple[Share, ...]:
-        """What each charge counts in one of the totals, or why it does not."""
+        """The contribution of each charge to one of the totals, or the reason why it does not count."""
         return tuple(_share(charge, total) for charge in self.charges)
 
     def shares_of_cap(self, cap: Loss) -> tuple[Share, ...]:
-        """What each charge counts against a cap that all of them count against."""
+        """The contribution of each charge to the sum that is compared with a cap; all of them must count."""
         return tuple(Share(charge, _in_premetric(charge.specification.charge, cap)) for charge in self.charges)
 
 
 def compare(entries: Iterable[Entry]) -> Comparison:
-    """The comparison of one dataset's releases.
+    """The comparison of a dataset's releases.
 
     Args:
-        entries: of the dataset, in the ledger's order, from a ledger that is intact.
+        entries: the dataset's entries of an intact ledger, in order.
     """
     listed = list(entries)
     reserved = [entry for entry in listed if entry.kind == RESERVE]
@@ -123,14 +124,14 @@ def compare(entries: Iterable[Entry]) -> Comparison:
 
 
 def converted(shares: Iterable[Share], total: Loss) -> Conversion | None:
-    """What a total in approximate DP converts from zCDP; None for a total that adds all it counts."""
+    """The part of a total in approximate DP that is converted from zCDP; None for totals in other premetrics."""
     if not isinstance(total, ApproximateLoss):
         return None
     return conversion([share.loss for share in shares if share.loss is not None], total.delta)
 
 
 def takes_part(loss: Loss, conversion: Conversion | None) -> bool:
-    """Whether a share is converted together with others, and has no part of the total of its own."""
+    """Whether a share is converted together with others, and so has no separate contribution to the total."""
     if conversion is None:
         return False
     return isinstance(loss, ConcentratedLoss) or (isinstance(loss, PureLoss) and conversion.takes_pure)

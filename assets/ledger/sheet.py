@@ -1,7 +1,7 @@
-"""A page of panels and text that is written from top to bottom, as high as it turns out to be.
+"""A page of panels and text that is written from top to bottom, with whatever height results.
 
-Here belongs layout: text broken to a width and measured, and places in inches. What is on the page belongs in `charts`;
-how charts of the house look, in `assets.pictures`.
+This module is about layout: it wraps and measures text, and positions everything in inches. `charts` fills the page,
+and `assets.pictures` defines the style.
 """
 
 import re
@@ -15,15 +15,15 @@ from assets.pictures import DOTS_PER_INCH, INK, WIDTH
 
 MARGIN = 0.18
 TEXT = 9.5
-"""Size of the text, for which lines are `LINE` high; others in proportion."""
+"""The font size of the text. Its lines are `LINE` high; those of other sizes are in proportion."""
 LINE = 0.165
 _PARTS = re.compile("[^_]*_+|[^_]+")
 
 
 class Sheet:
-    """A page that is written from top to bottom, with places in inches from its upper left corner.
+    """A page that is written from top to bottom; positions are in inches from its upper left corner.
 
-    What is drawn is kept until the height is known.
+    Everything is kept until the height of the page is known.
     """
 
     def __init__(self) -> None:
@@ -34,15 +34,16 @@ class Sheet:
         self.down = MARGIN
 
     def width(self, text: str, size: float, weight: str = "normal") -> float:
-        """Of a text, in inches."""
+        """The width of a text in inches."""
         font = FontProperties(size=size, weight=weight)
         wide, _, _ = self._canvas.get_renderer().get_text_width_height_descent(text, font, False)
         return float(wide) / DOTS_PER_INCH
 
     def wrapped(self, text: str, size: float, width: float, weight: str = "normal") -> list[str]:
-        """A text, wrapped into lines of at most `width` inches.
+        """Wrap a text into lines of at most `width` inches.
 
-        A word that is too wide for a line is divided, after an underscore if possible: names of releases have them.
+        A word that is too long for a line is broken too: after an underscore if possible, because the names of
+        releases contain underscores.
         """
         lines = [""]
 
@@ -65,25 +66,25 @@ class Sheet:
         return lines
 
     def write(self, right: float, down: float, text: str, size: float, **look: object) -> None:
-        """Put a text somewhere, by its upper left corner unless the look says otherwise."""
+        """Place a text by its upper left corner, unless `look` says otherwise."""
         self._texts.append((right, down, text, {"fontsize": size, "color": INK, "va": "top"} | look))
 
-    def say(self, text: str, size: float, width: float = WIDTH - 2 * MARGIN, **look: object) -> None:
-        """Write a paragraph over the whole width, and go on under it."""
+    def say(self, text: str, size: float, **look: object) -> None:
+        """Write a paragraph over the whole width, and continue below it."""
         height = LINE * size / TEXT
-        for line in self.wrapped(text, size, width, str(look.get("weight", "normal"))):
+        for line in self.wrapped(text, size, WIDTH - 2 * MARGIN, str(look.get("weight", "normal"))):
             self.write(MARGIN, self.down, line, size, **look)
             self.down += height
         self.down += 0.05
 
     def plot(self, right: float, width: float, height: float) -> Axes:
-        """Axes at the present height."""
+        """Axes at the current position."""
         axes = self._figure.add_axes((0, 0, 1, 1))
         self._axes.append((axes, right, self.down, width, height))
         return axes
 
     def finished(self) -> Figure:
-        """The page with everything on it, as high as it is."""
+        """The finished page."""
         height = self.down + MARGIN
         self._figure.set_size_inches(WIDTH, height)
         for axes, right, down, width, tall in self._axes:

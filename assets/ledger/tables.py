@@ -1,6 +1,6 @@
-"""The comparison of a dataset's releases as stored tables: exact, and rounded up to 4 decimals.
+"""The comparison of a dataset's releases as stored tables, with losses both exact and rounded up to 4 decimals.
 
-Here belong columns and rows. What they are made from belongs in `comparison`.
+This module builds columns and rows from a `comparison`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,32 +18,32 @@ PLACES = 4
 _EXACT = ("rational", "ln", "rho", "delta")
 
 COLUMNS = {
-    "release": "The release",
+    "release": "Name of the release",
     "entry": "Number of the charge in the ledger",
-    "latest": "Whether the release has no later charge; earlier ones count all the same",
+    "latest": "Whether the release has no later charge; earlier charges count too",
     "settled": "Whether the draw was made",
     "domain": "Who is eligible for protection",
-    "unit": "Whose change the loss is for",
-    "changes_per_person": "Units that a change of one person's characteristics changes at most",
+    "unit": "Unit whose change the loss bounds",
+    "changes_per_person": "Maximal number of units that a change of one person's characteristics changes",
     "neighbors": "bounded: a unit changes; unbounded: a unit is added or removed",
     "output_premetric": "How changes of the output's distribution are measured",
-    "invariants": "Data sets are compared only with those that agree on all of these",
+    "invariants": "Statistics on which all compared data sets agree",
     "loss": "ε or ρ, rounded up",
     "rational": "Rational part of ε, exact",
-    "ln": "What the logarithm in ε is taken of, exact",
+    "ln": "Argument of the logarithm in ε, exact",
     "rho": "ρ, exact",
     "delta": "δ, exact",
-    "epsilon": "ε of a ρ at δ = conversion_delta by Canonne, Kamath and Steinke, rounded up",
-    "epsilon_bun_steinke": "The same by Bun and Steinke",
-    "conversion_delta": "δ at which a ρ is converted",
-    "charges": "Charges that the total counts",
-    "left_out": "How many charges the total does not count, and why",
+    "epsilon": "ε of ρ at δ = conversion_delta by Canonne, Kamath and Steinke, rounded up",
+    "epsilon_bun_steinke": "ε of ρ at δ = conversion_delta by Bun and Steinke, rounded up",
+    "conversion_delta": "δ at which ρ is converted",
+    "charges": "Number of charges that the total counts",
+    "left_out": "Number of charges that the total does not count, with the reasons",
 }
-"""What the columns of both tables say."""
+"""Descriptions of the columns of both tables."""
 
 
 def totals_table(totals: Sequence[Total]) -> pa.Table:
-    """One row a total."""
+    """One row for each total."""
     schema = pa.schema(
         [
             ("unit", pa.string()),
@@ -68,7 +68,7 @@ def totals_table(totals: Sequence[Total]) -> pa.Table:
 
 
 def releases_table(charges: Iterable[Charge], delta: Fraction = DELTA) -> pa.Table:
-    """One row a charge, so that the totals can be added up again from it; `latest` marks one row a release."""
+    """One row for each charge, from which the totals can be recomputed; `latest` marks one row for each release."""
     schema = pa.schema(
         [
             ("release", pa.string()),

@@ -1,7 +1,6 @@
-"""The comparison of a dataset's releases in words: its tables as Markdown, and what adds up and what does not.
+"""The comparison of a dataset's releases in words: its tables in Markdown, and remarks on what adds up and what not.
 
-Here belong sentences that follow from specifications and totals, whatever the releases are. Their figures come from
-`comparison`; what was charged belongs in the ledger.
+All sentences follow from specifications and totals, whatever the releases are. The figures come from `comparison`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +22,7 @@ PLACES = 4
 
 
 def releases_in_markdown(comparison: Comparison, delta: Fraction = DELTA) -> dg.MarkdownMetadataValue:
-    """One row a release, by its latest charge, and under them the domains."""
+    """One row for each release, with its latest charge; below the table, the domains."""
     at = f"at δ = {decimal_text(delta)}"
     header = ["release", "unit", "output premetric", "loss", "exactly", f"ε {at}", f"ε {at} by Bun and Steinke"]
     header += ["invariants", "charges"]
@@ -45,7 +44,7 @@ def releases_in_markdown(comparison: Comparison, delta: Fraction = DELTA) -> dg.
 
 
 def domains_in_words(comparison: Comparison) -> str:
-    """The domain of each release, those that share it together."""
+    """The domains, each with the releases that share it."""
     domains: dict[str, list[str]] = {}
     for charge in comparison.latest:
         domains.setdefault(charge.specification.flavor.domain, []).append(charge.release)
@@ -53,7 +52,7 @@ def domains_in_words(comparison: Comparison) -> str:
 
 
 def totals_in_markdown(comparison: Comparison) -> dg.MarkdownMetadataValue:
-    """One row a total, with the releases that it counts, and those that it does not, with the reason."""
+    """One row for each total, with the releases it counts, and those it does not count, with the reason."""
     rows = []
     for total in comparison.totals:
         shares = comparison.shares(total)
@@ -75,14 +74,14 @@ def totals_in_markdown(comparison: Comparison) -> dg.MarkdownMetadataValue:
 def invariants_in_markdown(comparison: Comparison) -> dg.MarkdownMetadataValue:
     """Every invariant once, with the releases that hold it."""
     if not comparison.invariants:
-        return dg.MetadataValue.md("None of the releases holds anything exactly.")
+        return dg.MetadataValue.md("No release has invariants.")
     return dg.MetadataValue.md(
         "\n".join(f"- {words} ({listed(releases)})" for words, releases in comparison.invariants.items())
     )
 
 
 def remarks(comparison: Comparison) -> tuple[str, ...]:
-    """What adds up, what does not, and why: a sentence or two a fact that holds of these releases."""
+    """What adds up, what does not, and why: one or two sentences for each fact about these releases."""
     return (
         *_on_repeated_charges(comparison),
         *_on_pure_losses_in_zcdp(comparison),
@@ -93,7 +92,7 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
 
 
 def reasons(shares: Iterable[Share]) -> dict[str, list[str]]:
-    """The releases that a total leaves out, by the reason why."""
+    """The releases that a total leaves out, by reason."""
     found: dict[str, dict[str, None]] = {}
     for share in shares:
         if share.reason is not None:
@@ -102,19 +101,19 @@ def reasons(shares: Iterable[Share]) -> dict[str, list[str]]:
 
 
 def on_moves(shares: Iterable[Share], unit: str) -> list[str]:
-    """What a total for persons does not bound because it counts guarantees for other units; nothing for others."""
+    """What a total for persons does not bound because it counts guarantees for other units; empty for other totals."""
     flavors = [share.charge.specification.flavor for share in shares if share.loss is not None]
     others = dict.fromkeys(flavor.unit for flavor in flavors if unit == "person" != flavor.unit)
     return [f"It bounds a change of characteristics, not a move from one {other} to another." for other in others]
 
 
 def counted_releases(shares: Iterable[Share]) -> list[str]:
-    """The releases that a total counts a charge of."""
+    """The releases with a charge that a total counts."""
     return list(dict.fromkeys(share.charge.release for share in shares if share.loss is not None))
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as they stand in a sentence: `a, b and c`."""
+    """Names joined for a sentence: `a, b and c`."""
     return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
@@ -136,7 +135,7 @@ def _on_repeated_charges(comparison: Comparison) -> Iterator[str]:
         if len(entries) > 1:
             yield (
                 f"{charge.release} was charged {len(entries)} times (ledger entries {listed(entries)}). Every charge "
-                "counts in full; the table shows the last."
+                "counts in full; the table shows only the last."
             )
 
 
@@ -152,8 +151,8 @@ def _on_pure_losses_in_zcdp(comparison: Comparison) -> Iterator[str]:
         loss = charge.specification.charge
         if isinstance(loss, PureLoss) and charge.entry in counted:
             yield (
-                f"{stated(loss, PLACES)} of {charge.release} is not added to any ρ as it is: pure ε counts in zCDP as "
-                f"ε²/2, here {stated(ConcentratedLoss.of_pure(loss), PLACES)}."
+                f"{stated(loss, PLACES)} of {charge.release} cannot be added to ρ directly: in zCDP, a pure ε counts "
+                f"as ε²/2, here {stated(ConcentratedLoss.of_pure(loss), PLACES)}."
             )
 
 
@@ -174,15 +173,15 @@ def _on_conversions(comparison: Comparison) -> Iterator[str]:
                 for release, losses in of_release.items()
             ]
             yield (
-                f"For one {total.unit}, {listed(single)} at δ = {delta} do not add up as they are: each needs that δ "
-                "for itself. ρ is added first and converted then."
+                f"For one {total.unit}, {listed(single)} at δ = {delta} cannot be added directly: each uses up that δ "
+                "by itself. The ρ are added first, and their sum is converted."
             )
         pure = [share.charge.release for share in shares if isinstance(share.loss, PureLoss)]
         if pure:
-            how = "takes part in it as ε²/2, which gives less" if together.takes_pure else "is added to that as it is"
+            how = "is included in this ρ as ε²/2, which gives less" if together.takes_pure else "is added to that"
             yield (
                 f"For one {total.unit} at δ = {delta}, {stated(together.loss, PLACES)} is converted to "
-                f"{stated(together.epsilon, PLACES)}; pure ε of {listed(list(dict.fromkeys(pure)))} {how}."
+                f"{stated(together.epsilon, PLACES)}; the pure ε of {listed(list(dict.fromkeys(pure)))} {how}."
             )
 
 
@@ -196,15 +195,15 @@ def _on_units(comparison: Comparison) -> Iterator[str]:
         count = "once" if times == 1 else f"as a group of {times}"
         yield (
             f"{listed(releases)}: a guarantee for one {unit} counts {count} for a change of one person's "
-            f"characteristics. It does not bound a person's move from one {unit} to another, nor does any total that "
-            "counts it."
+            f"characteristics. Neither it nor any total that counts it bounds a person's move from one {unit} to "
+            "another."
         )
     persons = [charge.release for charge in comparison.latest if charge.specification.flavor.unit == "person"]
     units = [unit for unit in dict.fromkeys(total.unit for total in comparison.totals) if unit != "person"]
     if persons and units:
         yield (
-            f"{listed(persons)}: a guarantee for one person bounds no change of a {' or a '.join(units)}, in which all "
-            "its persons may change."
+            f"{listed(persons)}: a guarantee for one person does not bound a change of a {' or a '.join(units)}, in "
+            "which all persons may change."
         )
 
 
@@ -218,19 +217,19 @@ def _on_universes(comparison: Comparison) -> Iterator[str]:
     }
     every = set(widest.multiverse)
     if not every:
-        yield "No total rests on an invariant: each compares any two data sets of its releases' domains."
+        yield "No total depends on invariants: each compares any two data sets in the domains of its releases."
         return
     yield (
-        "A total holds among data sets that agree on every invariant of all the releases it counts: on "
-        f"{len(every)}, as they are worded, for the total that counts most."
+        "A total compares only data sets that agree on every invariant of all the releases it counts: on "
+        f"{len(every)}, counted as worded, for the total with the most."
     )
     fewer = {release: held for release, held in own.items() if held < every}
     if fewer:
-        alone = [f"{release} by itself on {len(held)}" for release, held in fewer.items()]
+        alone = [f"{release} alone has {len(held)}" for release, held in fewer.items()]
         yield (
-            f"These universes are finer than a release's own ({listed(alone)}): the total protects no difference that "
-            "any of the invariants shows. No loss says how much that leaves unprotected, and losses within different "
-            "universes do not compare."
+            f"These universes are finer than those of single releases ({listed(alone)}): the total does not protect "
+            "differences that any of the invariants reveals. The loss does not say how much this leaves unprotected, "
+            "and losses within different universes are not comparable."
         )
     for finer in own:
         coarser = [release for release in own if own[release] < own[finer]]

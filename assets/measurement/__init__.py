@@ -1,6 +1,7 @@
-"""Exact confidential counts plus noise: what all mechanisms share that work so.
+"""The shared part of all mechanisms that add noise to exact confidential counts.
 
-`method` holds the pattern, by batches of counts: count, publish a keyed version, charge, add noise, check. `grid` is
-for counts that fit into one table whose cells the declaration determines, `declared` for cells that are combinations
-of declared columns' values, and `counts` for the asset of the exact counts.
+- `method`: the pattern, for counts in batches: count, publish a keyed version, charge, add noise, check.
+- `grid`: counts that fit into one table whose cells follow from the declaration.
+- `declared`: tables whose cells are the combinations of values of declared columns.
+- `counts`: the asset of the exact counts.
 """

@@ -1,4 +1,4 @@
-"""The asset of a release's exact counts: written in the confidential zone, and known outside by a keyed version."""
+"""The asset of a release's exact counts, which stay in the confidential zone; only a keyed version is public."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,11 +25,11 @@ def build_counts(
     """The asset `[dataset, release, <counts stage>]`.
 
     Args:
-        method: of the release.
-        deps: what is counted.
+        method: the method of the release.
+        deps: the assets whose records are counted.
         description: what is counted, in Markdown.
-        columns: what the columns of the counts' tables say.
-        reads: zones to read besides the confidential one.
+        columns: descriptions of the columns of the counts' tables, by name.
+        reads: zones to read in addition to the confidential one.
     """
     release = method.release
 
@@ -37,8 +37,8 @@ def build_counts(
         key=release.key(method.counts_stage),
         deps=deps,
         group_name=release.schema,
-        description=f"{description} Confidential; the charge sees only a keyed version of the table, which names the "
-        "draw.",
+        description=f"{description} Confidential: the charge sees only a keyed version of the counts, which becomes "
+        "part of the draw id.",
         code_version=CODE_VERSION,
         **attributes(StageKind.COUNTS, Zone.CONFIDENTIAL, {"duckdb", "sql"}),
     )

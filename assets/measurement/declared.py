@@ -1,7 +1,7 @@
-"""Counts of declared tables: every combination of the values that the dataset's declaration allows, in every table.
+"""Counts of declared tables, whose cells are all combinations of the values that the dataset's declaration allows.
 
-A table's cells are numbered from 0 in the order of its columns' domains, the last column running fastest. The domains
-are the declared ones, never those of the values that occur.
+The cells of a table are numbered from 0 in the order of its columns' domains; the last column varies fastest. The
+domains are those of the declaration and never depend on the values that occur.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 
 MOST_CELLS = 20_000_000
-"""Of one table: more than anyone can read."""
+"""The maximal number of cells of one table; nobody reads a larger one."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class DeclaredTable:
     """A table of counts over declared columns.
 
     Attributes:
-        name: of the table.
+        name: the name of the table.
         records: the table of the CEF whose records are counted.
-        columns: what it is tabulated by, with their declarations.
+        columns: the columns it is tabulated by, with their declarations.
 
     Raises:
-        ValueError: if a column's declaration does not list its values, or there are over 20 million cells; the
-            message names the column and the rule.
+        ValueError: if the declaration of a column does not list its values, or there are over 20 million cells; the
+            message names the table, the column and the rule.
     """
 
     name: str
@@ -40,11 +40,11 @@ class DeclaredTable:
 
     def __post_init__(self) -> None:
         if self.size > MOST_CELLS:
-            raise ValueError(f"{self.name}: {self.size:,} cells; the most is {MOST_CELLS:,}")
+            raise ValueError(f"{self.name}: {self.size:,} cells; at most {MOST_CELLS:,} are allowed")
 
     @cached_property
     def domains(self) -> dict[str, Sequence[object]]:
-        """By column, the values that may occur, null last if there may be none."""
+        """By column, the values that may occur; null comes last if the column is nullable."""
         found: dict[str, Sequence[object]] = {}
         for name, column in self.columns.items():
             try:
@@ -55,11 +55,11 @@ class DeclaredTable:
 
     @property
     def size(self) -> int:
-        """How many cells it has."""
+        """The number of cells."""
         return prod(len(values) for values in self.domains.values())
 
     def cells(self) -> pa.Table:
-        """Every cell once, in order: its number `cell`, and a column for each of the table's with the cell's value."""
+        """Every cell once, in order: its number `cell`, and its value in each column of the table."""
         numbers = np.arange(self.size)
         places = np.unravel_index(numbers, [len(values) for values in self.domains.values()])
         return pa.table(
@@ -74,7 +74,7 @@ class DeclaredTable:
 
 
 def declared_grid(tables: Sequence[DeclaredTable]) -> pa.Table:
-    """All cells of tables, table by table: columns `table_name` and `cell`."""
+    """All cells, table by table, with the columns `table_name` and `cell`."""
     return pa.table(
         {
             "table_name": pa.concat_arrays([pa.repeat(table.name, table.size) for table in tables]),
@@ -84,7 +84,7 @@ def declared_grid(tables: Sequence[DeclaredTable]) -> pa.Table:
 
 
 def counts_recipe(session: Session, tables: Sequence[DeclaredTable]) -> Recipe:
-    """How the exact counts of tables are made, zeros included, in the order of `declared_grid`."""
+    """The recipe of the exact counts of all cells, zeros included, in the order of `declared_grid`."""
     return (
         "measurement/declared_counts",
         {},
@@ -103,7 +103,7 @@ def counts_recipe(session: Session, tables: Sequence[DeclaredTable]) -> Recipe:
 
 
 def table_recipe(session: Session, table: DeclaredTable, measurements: Table) -> Recipe:
-    """How a table of noisy counts, with its columns' values, is made from the measurements."""
+    """The recipe of a published table: the noisy counts from `measurements`, with the values of their cells."""
     return (
         "measurement/declared_table",
         {"table_name": table.name},

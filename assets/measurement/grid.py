@@ -1,6 +1,7 @@
-"""Noisy counts that fit into one table, whose cells and their order the declaration alone determines.
+"""Noisy counts that fit into one table, whose cells and their order follow from the declaration alone.
 
-The cells never follow from the values that occur: which cells there are would then tell something of the records.
+The cells must not depend on the values that occur, because the list of cells would then reveal something about the
+records.
 """
 
 from abc import abstractmethod
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assets.gates.shared import said
+from assets.gates.shared import count_problem
 from assets.measurement.method import COUNTS, MEASUREMENTS, Batch, GridError, NoisyCounts
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.release import Release
@@ -28,7 +29,7 @@ DISTRIBUTIONS = {DiscreteGaussian: "Discrete Gaussian", DiscreteLaplace: "Discre
 """Names of the noise distributions in stored and published measurements."""
 
 PLACES = 18
-"""Decimals of a published variance: more than a binary double holds."""
+"""The number of decimals of a published variance."""
 
 VARIANCE = pa.decimal128(38, PLACES)
 
@@ -37,12 +38,12 @@ _ORDER, _COUNT = "draw_order", "count"
 
 @dataclass(frozen=True)
 class Query:
-    """Cells that follow one another in the grid and have noise of one distribution.
+    """Consecutive cells of the grid whose noise has the same distribution.
 
     Attributes:
-        name: of the query.
-        distribution: of the noise of each cell.
-        cells: how many there are.
+        name: the name of the query.
+        distribution: the distribution of the noise of each cell.
+        cells: the number of cells.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Query:
 
     @property
     def variance(self) -> Decimal:
-        """The exact variance of the noise, as it is published: rounded to 18 decimals."""
+        """The published variance of the noise: the exact variance, rounded to 18 decimals."""
         with localcontext(prec=38):
             return self.distribution.exact_variance.quantize(Decimal(1).scaleb(-PLACES))
 
@@ -60,39 +61,42 @@ R = TypeVar("R", bound=Release)
 
 
 class GridCounts(NoisyCounts[R, Batch]):
-    """A method whose counts are one table, in the order of a grid that the declaration determines.
+    """A method whose counts are one table, in the order of a grid that follows from the declaration.
 
-    The table of counts has the columns `draw_order` (from 0), those of the grid, and `count`. The measurements have
-    `noise_distribution` and `variance` as well.
+    The table of counts has the columns `draw_order` (from 0), the columns of the grid, and `count`. The table of
+    measurements also has `noise_distribution` and `variance`.
+
+    A mechanism defines `queries`, `build_grid`, `counts_recipes` and `table_gates`; this class defines the other hooks
+    of `NoisyCounts`.
     """
 
     @abstractmethod
     def queries(self) -> Sequence[Query]:
-        """What is measured, in the order of the draw."""
+        """The queries in the order of the draw. Together, they must have as many cells as the grid."""
 
     @abstractmethod
     def build_grid(self) -> pa.Table:
-        """Every cell of every query once, in the order of the draw."""
+        """The grid: every cell of every query once, in the order of the draw, with the columns that identify a cell."""
 
     @cached_property
     def grid(self) -> pa.Table:
-        """The cells in the order of the draw, numbered from 0 in `draw_order`."""
+        """The cells in the order of the draw, numbered from 0 in the column `draw_order`."""
         cells = self.build_grid()
         return cells.add_column(0, _ORDER, pa.array(np.arange(len(cells))))
 
     @cached_property
     def measured(self) -> tuple[Query, ...]:
-        """What is measured, in the order of the draw."""
+        """The queries in the order of the draw, computed once."""
         return tuple(self.queries())
 
     @property
     def counts_table(self) -> Table:
-        """Where the exact counts are."""
+        """The confidential table of the exact counts, which `counts_recipes` must make."""
         return self.release.confidential(COUNTS)
 
     @property
     def measurements_table(self) -> Table:
-        """Where the noisy measurements are."""
+        """The public table of the noisy measurements."""
         return self.release.public(MEASUREMENTS)
 
     def distributions(self) -> Mapping[str, Distribution]:
@@ -111,7 +115,7 @@ class GridCounts(NoisyCounts[R, Batch]):
         session.create(self.measurements_table, "measurement/in_order", table=table)
 
     def slices(self, cells: pa.Table) -> Iterator[tuple[Query, pa.Table]]:
-        """A table in the order of the draw, cut into its queries."""
+        """Cut a table in the order of the draw into its queries."""
         start = 0
         for query in self.measured:
             yield query, cells.slice(start, query.cells)
@@ -121,7 +125,7 @@ class GridCounts(NoisyCounts[R, Batch]):
         """The stored measurements in the order of the draw.
 
         Raises:
-            GridError: if they are not those of every declared cell, each once.
+            GridError: unless there is exactly one measurement of every declared cell.
         """
         found = in_order(session, self.measurements_table)
         self._require(found, self._with_noise(self.grid))
@@ -129,13 +133,13 @@ class GridCounts(NoisyCounts[R, Batch]):
 
     def further_gates(self) -> Sequence[Gate[R]]:
         complete = Gate[R](
-            "grid_complete", self.counts_stage, "Every cell that is declared is counted exactly once.", _complete
+            "grid_complete", self.counts_stage, "Every declared cell is counted exactly once.", _complete
         )
         return [complete, *self.table_gates()]
 
     @abstractmethod
     def table_gates(self) -> Sequence[Gate[R]]:
-        """The gates of this mechanism beyond those of the pattern and of the grid."""
+        """The gates that this mechanism adds to those of `NoisyCounts` and `GridCounts`."""
 
     def _batches(self, found: pa.Table, expected: pa.Table) -> Iterator[Batch]:
         self._require(found, expected)
@@ -150,7 +154,7 @@ class GridCounts(NoisyCounts[R, Batch]):
         )
 
     def _require(self, found: pa.Table, expected: pa.Table) -> None:
-        """Refuse a table that has not exactly the rows of another, apart from its counts."""
+        """Raise GridError unless a table has exactly the expected rows, apart from its counts."""
         name = self.release.schema
         if sorted(found.column_names) != sorted([*expected.column_names, _COUNT]):
             raise GridError(f"{name}: the columns are not {', '.join([*expected.column_names, _COUNT])}")
@@ -169,7 +173,7 @@ class GridCounts(NoisyCounts[R, Batch]):
                 ) from None
             wrong = len(found) - (pc.sum(same).as_py() or 0)
             if wrong:
-                raise GridError(f"{name}: cells with another {column} than declared: {wrong:,}")
+                raise GridError(f"{name}: cells whose {column} is not as declared: {wrong:,}")
 
 
 def in_order(session: Session, table: Table) -> pa.Table:
@@ -182,6 +186,8 @@ def _complete(context: ReleaseContext[R]) -> list[str]:
     assert isinstance(method, GridCounts)
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         try:
-            return said(method.grid.num_rows - sum(batch.values.size for batch in method.exact(session)), "cells")
+            return count_problem(
+                method.grid.num_rows - sum(batch.values.size for batch in method.exact(session)), "cells"
+            )
         except GridError as error:
             return [str(error)]

@@ -1,8 +1,8 @@
-"""The pattern of every mechanism that adds noise to exact counts, whatever is counted and whichever noise is added.
+"""The pattern of every mechanism that adds noise to exact counts, whatever it counts and whatever noise it adds.
 
-The exact counts are confidential. A keyed version of them names the draw, so that the charge sees nothing else of them.
-Counts come in batches in one fixed order, the order of the draw, which no record has a part in. Nothing is held whole
-that need not be.
+The exact counts are confidential. The charge sees nothing of them but a keyed version, which becomes part of the draw
+id. Counts come in batches in a fixed order, the order of the draw, which does not depend on the records. Batches keep
+memory bounded.
 """
 
 from abc import abstractmethod
@@ -27,14 +27,14 @@ from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session
 
 MEASUREMENTS = "noisy_measurements"
-"""The stage that draws, and its table."""
+"""The name of the stage that draws, and of its table."""
 
 COUNTS = "counts"
-"""The name under which a draw's inputs hold the version of the exact counts."""
+"""The name of the version of the exact counts among a draw's inputs."""
 
 
 class GridError(ValueError):
-    """Counts or measurements that are not those of every declared cell, each once; the message holds no count."""
+    """The stored counts or measurements do not have every declared cell exactly once. The message contains no count."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Batch:
     """Exact or noisy counts of one query.
 
     Attributes:
-        query: its name, which its stream of noise bears too.
-        values: the counts, of any shape.
+        query: the name of the query, which also names its stream of noise.
+        values: the counts, in an array of any shape.
     """
 
     query: str
@@ -57,8 +57,9 @@ B = TypeVar("B", bound=Batch)
 class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
     """A method that adds independent noise to exact counts.
 
-    A mechanism says what is counted (`counts_recipes`), in which order (`exact`), with which noise (`distributions`),
-    and how measurements are kept (`store`, `stored`). All else follows, gates included: `further_gates` adds to them.
+    A mechanism defines what is counted (`counts_recipes`), the order of the counts (`exact`), their noise
+    (`distributions`), how measurements are written and read (`store`, `stored`), and its own gates (`further_gates`).
+    The draw, its versions and the gates of the pattern are defined here.
     """
 
     draw_stage = MEASUREMENTS
@@ -69,50 +70,50 @@ class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
     draw_follows: ClassVar[Sequence[str]] = (COUNTS,)
 
     counts_stage: ClassVar[str] = COUNTS
-    """The stage that counts."""
+    """The name of the stage that counts."""
 
     @abstractmethod
     def counts_recipes(self, session: Session) -> Mapping[Table, Recipe]:
-        """By confidential table that the counts stage writes: how it is made."""
+        """The recipe of each confidential table that the counts stage writes, in the order of writing."""
 
     @abstractmethod
     def distributions(self) -> Mapping[str, Distribution]:
-        """By query, what its noise is drawn from, in the order of the draw."""
+        """The distribution of the noise of each query, by the query's name, in the order of the draw."""
 
     @abstractmethod
     def exact(self, session: Session) -> Iterator[B]:
-        """The exact counts in the order of the draw.
+        """The stored exact counts in the order of the draw.
 
         Raises:
-            GridError: if the stored counts are not those of every declared cell, each once.
+            GridError: unless every declared cell is stored exactly once.
         """
 
     @abstractmethod
     def stored(self, session: Session) -> Iterator[B]:
-        """The stored measurements in the order of the draw.
+        """The stored measurements in the order of the draw, in batches of the same shapes as those of `exact`.
 
         Raises:
-            GridError: if they are not those of every declared cell, each once.
+            GridError: unless every declared cell is stored exactly once.
         """
 
     @abstractmethod
     def store(self, session: Session, batches: Iterator[B]) -> None:
-        """Write measurements, which come in the order of the draw."""
+        """Write the measurements, which come in the order of the draw. All batches must be consumed."""
 
     def surplus(self, session: Session) -> list[str]:
-        """What is stored among the measurements beyond what `stored` reads."""
+        """Problems with stored measurements that `stored` does not read; none by default."""
         return []
 
     def require_countable(self, session: Session) -> None:
-        """Refuse exact counts, as they were just written, that the mechanism cannot be applied to."""
+        """Raise an error if the mechanism cannot be applied to the exact counts just written; nothing by default."""
 
     @abstractmethod
     def further_gates(self) -> Sequence[Gate[R]]:
-        """The gates of this mechanism beyond those of the pattern."""
+        """The gates that this mechanism adds to those of `NoisyCounts`."""
 
     @property
     def version_table(self) -> Table:
-        """Where the keyed version of the exact counts is."""
+        """The public table of the keyed version of the exact counts."""
         return self.release.public(f"{self.counts_stage}_version")
 
     def counts_version(self, session: Session, custody: Custody) -> str:
@@ -126,8 +127,7 @@ class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
     def make(self, session: Session, draw: Draw[Inputs], custody: Custody) -> Iterable[B]:
         if self.counts_version(session, custody) != draw.inputs.versions[COUNTS]:
             raise StaleInputError(
-                f"{self.release.schema}: the exact counts have changed since they were charged; materialize charge "
-                "again"
+                f"{self.release.schema}: the exact counts have changed since the charge; materialize charge again"
             )
         return _Drawn(self, session, custody.open_key(draw.draw_id, self.release.custody))
 
@@ -154,23 +154,26 @@ class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
     @final
     def own_gates(self) -> Sequence[Gate[R]]:
         counted = Gate[R](
-            "counts_exact", self.counts_stage, "The counts are those of the confidential records as they are.", _counted
+            "counts_exact",
+            self.counts_stage,
+            "The stored counts are those of the current confidential records.",
+            _counted,
         )
         return [counted, *(self._draw_gates() if self.charges else []), *self.further_gates()]
 
     def _draw_gates(self) -> list[Gate[R]]:
         return [
-            Gate("counts_as_charged", CHARGE, "The exact counts are those that the charge was made for.", _as_charged),
+            Gate("counts_as_charged", CHARGE, "The exact counts have not changed since the charge.", _as_charged),
             Gate(
                 "measured_once",
                 self.draw_stage,
-                "Every cell that is declared is measured exactly once, and nothing else is.",
+                "Every declared cell is measured exactly once, and nothing else is measured.",
                 _measured_once,
             ),
             Gate(
                 "noise_as_declared",
                 self.draw_stage,
-                "Measurement less exact count has the declared distribution (chi-square).",
+                "The differences of measurements and exact counts fit the declared distribution (chi-square test).",
                 _noise,
             ),
         ]
@@ -178,7 +181,7 @@ class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
 
 @dataclass(frozen=True)
 class _Drawn(Generic[B]):
-    """A draw's output, made anew whenever it is gone through."""
+    """The output of a draw, computed anew in every iteration."""
 
     method: NoisyCounts[Any, B]
     session: Session
@@ -192,10 +195,10 @@ class _Drawn(Generic[B]):
 
 
 class _Hashed(Generic[B]):
-    """Batches that are hashed while somebody goes through them.
+    """Batches that are hashed while they are iterated over.
 
-    The version is the SHA-256 of the queries' names, each with the SHA-256 of its counts in the order of the draw, as
-    64-bit integers.
+    The version is the SHA-256 of all queries' names, each followed by the SHA-256 of its counts as 64-bit integers in
+    the order of the draw.
     """
 
     def __init__(self, batches: Iterable[B], queries: Iterable[str]) -> None:
@@ -208,7 +211,7 @@ class _Hashed(Generic[B]):
             yield batch
 
     def version(self) -> str:
-        """64 hexadecimal digits."""
+        """The version, 64 hexadecimal digits, once all batches have been consumed."""
         lines = [f"{query} {digest.hexdigest()}\n" for query, digest in self._digests.items()]
         return sha256("".join(lines).encode()).hexdigest()
 

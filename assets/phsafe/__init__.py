@@ -1,5 +1,5 @@
-"""Noisy measurements of PHSafe: the confidential counts that noise is added to, and what truncation costs.
+"""The stages of PHSafe: truncated join, exact counts, noisy measurements, post-processing and finished tables.
 
-Here belong the stages between the CEF and the measurements. Which run counts what is said in `sql/measurement`
-(universes, cells, iterations) under the names of `mechanisms.phsafe.runs`.
+The SQL in `sql/phsafe` defines what each run counts (universes, cells, iterations), under the names of
+`mechanisms.phsafe.runs`.
 """

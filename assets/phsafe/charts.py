@@ -1,6 +1,6 @@
-"""A picture of what budgets buy, the margin of error against the budget, as PNG bytes.
+"""A picture of the margin of error against the budget, as PNG bytes.
 
-Here belongs drawing; the figures come from the design. Style and size are those of `assets.swapping.charts`.
+The figures come from the design. `assets.pictures` defines style and size.
 """
 
 import math
@@ -28,25 +28,26 @@ _DEFINITION = {Noise.GAUSSIAN: "ρ (zCDP)", Noise.LAPLACE: "ε (pure DP)"}
 _LEGEND_LETTERS = 36
 _STEPS = 200
 _BEYOND = 4
-"""How far the curves go beyond the least and the greatest budget: a decade in all, even for a single one."""
+"""The factor by which the curves extend beyond the least and the greatest budget, so that even a single budget spans
+more than a decade."""
 _PLAINLY = 0.001, 100_000
-"""Powers of ten are written in full between these."""
+"""The range in which powers of ten are written in full."""
 _LEAST_MARGIN = 0.5
-"""A margin of 0 has no logarithm: it is drawn here."""
+"""Where a margin of 0 is drawn, because it has no logarithm."""
 
 
 def margin_against_budget(design: PHSafeDesign, planned: PHSafeDesign | None = None) -> bytes:
-    """The 90% margin of error against the budget, both logarithmic: one curve for each Δ, with what is released on it.
+    """Draw the 90% margin of error against the budget, both logarithmic: one curve for each Δ, with marks on it.
 
     Args:
-        design: of the release; its runs and levels are marked by geographic level.
-        planned: another design with the same noise, of which what differs is marked as diamonds.
+        design: the design of the release; marks show its runs and levels, by geographic level.
+        planned: another design with the same noise; diamonds mark where it differs.
 
     Returns:
         PNG bytes, 1080 pixels wide.
     """
     remark = (
-        "One curve for each sensitivity Δ: runs with the same Δ pay the same for a margin.\n"
+        "One curve for each sensitivity Δ: runs with the same Δ need the same budget for a margin.\n"
         "Each mark is the budget of a run at a level; marks of several runs may coincide."
     )
     figure, axes = blank("Margin of error against budget", remark, height=5.4)
@@ -83,7 +84,7 @@ def _power_of_ten(number: float, _: float) -> str:
 
 
 def _runs_by_stability(design: PHSafeDesign, planned: PHSafeDesign | None) -> dict[int, list[str]]:
-    """The names of the runs released, and of those only planned so, by Δ, the greatest first."""
+    """The names of the released runs, and of runs that have this Δ only in the plan, by Δ, the greatest first."""
     found: dict[int, list[str]] = {}
     declared = dict.fromkeys((design.stability(each.run), each.run.name) for each in design.released)
     for stability, name in declared:
@@ -115,7 +116,7 @@ def _mark(axes: Axes, design: PHSafeDesign, each: Released, marker: str, color: 
 
 
 def _add_legends(axes: Axes, geographies: Collection[Geography], planned: bool) -> None:
-    """The curves' names where no curve runs, on the upper right; what the marks are on the lower left."""
+    """Add the legend of the curves on the upper right, where no curve runs, and that of the marks on the lower left."""
     look: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "fontsize": 10, "labelcolor": INK}
     axes.add_artist(axes.legend(loc="upper right", handlelength=1.6, **look))
     handles = [

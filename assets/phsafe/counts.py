@@ -1,7 +1,7 @@
-"""Exact counts: every cell of every population group that is released, before noise.
+"""Exact counts: every cell of every released population group, before noise.
 
-Here belongs the way from joined records to the grid of counts, which the declaration alone determines. Reading the
-records belongs in `join`.
+This module aggregates joined records to the grid of counts, which follows from the declaration alone. `join` reads the
+records.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,20 +20,22 @@ def write_counts(
     states: Sequence[str],
     released: Collection[tuple[str, Level]],
 ) -> None:
-    """Roll joined records up to population groups and write their counts, zeros included.
+    """Aggregate joined records to population groups and write their counts, zeros included.
 
     The table has the columns `draw_order`, `run`, `level`, `region_id` and `region_type` (`1` and `USA`, or FIPS code
     and `STATE`), `iteration_code`, `data_cell` and `count`. `draw_order` numbers the rows from 0 by run and level in
-    their own orders (`RUNS`, `LEVELS`), then by region, iteration and cell: noise is drawn in this order, which no
-    record has a part in.
+    the orders of `RUNS` and `LEVELS`, then by region, iteration and cell. Noise is drawn in this order, which does not
+    depend on the records.
 
     Args:
-        joined: what `write_truncated_join` wrote, with the runs named here.
-        states: FIPS codes of the states released; together they are the nation.
-        released: the runs' names and levels that are released; others get no row.
+        session: a session that writes the zone of `target`.
+        joined: the output of `write_truncated_join` for these runs.
+        target: the table to write.
+        states: FIPS codes of the released states, which together form the nation.
+        released: the released pairs of a run's name and a level; others get no rows.
 
     Raises:
-        ValueError: if a run cannot be released for a level, or is unknown.
+        ValueError: if a run is unknown or cannot be released for a level.
     """
     name, values, names = grid_counts(session, joined, states, released)
     session.create(target, name, values, **names)
@@ -42,7 +44,7 @@ def write_counts(
 def grid_counts(
     session: Session, joined: Table, states: Sequence[str], released: Collection[tuple[str, Level]]
 ) -> Recipe:
-    """How the table that `write_counts` writes is made, on the same terms."""
+    """The recipe of the table that `write_counts` writes, with the same arguments and errors."""
     for name, level in released:
         if name not in RUN or level not in RUN[name].levels:
             raise ValueError(f"there is no run {name} for level {level.name}")

@@ -1,7 +1,7 @@
 """Estimates of every cell of the finished tables, from the noisy measurements.
 
-Here belongs bringing measurements and post-processing together: which measured cells are added up, and in which
-population groups. What the sums say is `mechanisms.phsafe.estimation`'s and `averages`' to say.
+This module adds up measured cells in each population group. `mechanisms.phsafe.estimation` and `averages` compute the
+estimates from the sums.
 """
 
 from dataclasses import dataclass
@@ -33,18 +33,18 @@ _SCHEMA = pa.schema(
 
 
 def estimates(method: GridCounts[PHSafeRelease], session: Session) -> pa.Table:
-    """The estimates of all declared tables at every level that all of a table's runs are released for.
+    """The estimates of all declared tables, at every level for which all runs of a table are released.
 
     Args:
-        method: of the release.
-        session: one that reads the stored measurements.
+        method: the method of the release.
+        session: a session that reads the stored measurements.
 
     Returns:
         Columns `table_name`, `level`, `region_type`, `region_id`, `iteration_code`, `cell`, `estimate`, `lower`,
         `upper` and `margin_of_error`, the last four as decimals with two places.
 
     Raises:
-        GridError: if the measurements are not those of every declared cell, each once.
+        GridError: unless there is exactly one measurement of every declared cell.
     """
     release, measured = method.release, _Measured(method, method.read_measurements(session))
     rows = [
@@ -59,12 +59,12 @@ def estimates(method: GridCounts[PHSafeRelease], session: Session) -> pa.Table:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Measured cells added up, in every population group of a level.
+    """Sums of measured cells in every population group of a level.
 
     Attributes:
         noisy: the noisy sums, shape (groups,).
-        variance: of their noise.
-        cells: how many cells were added up.
+        variance: the variance of the noise of each sum.
+        cells: the number of cells in each sum.
     """
 
     noisy: NDArray[np.int64]
@@ -73,7 +73,7 @@ class _Sums:
 
 
 class _Measured:
-    """Measurements by run and level, as a matrix of population groups and cells."""
+    """The measurements by run and level, each as a matrix of population groups and cells."""
 
     def __init__(self, method: GridCounts[PHSafeRelease], measurements: pa.Table) -> None:
         self.design = method.release.design
@@ -125,6 +125,6 @@ def _average(cell: Cell, counted: _Sums, per: _Sums, design: PHSafeDesign) -> Es
 
 
 def _hundredths(values: NDArray) -> pa.Array:
-    """Numbers as decimals with two places, rounded to the nearest."""
+    """Numbers as decimals with two places, rounded to nearest."""
     hundredths = np.rint(values * 100).astype(np.int64)
     return pc.multiply(pa.array(hundredths).cast(pa.decimal128(19, 0)), Decimal("0.01")).cast(_HUNDREDTHS)

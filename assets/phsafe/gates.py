@@ -1,6 +1,6 @@
-"""The gates that a release by PHSafe adds to those of every release and of noisy counts."""
+"""The gates that PHSafe adds to those of all releases and of noisy counts."""
 
-from assets.gates.shared import differing_table, said
+from assets.gates.shared import count_problem, differing_table
 from assets.measurement.grid import GridCounts
 from assets.measurement.method import GridError
 from assets.phsafe.estimates import estimates
@@ -19,7 +19,7 @@ Context = ReleaseContext[PHSafeRelease]
 
 def counting_gates() -> list[Gate[PHSafeRelease]]:
     """The gates before the charge."""
-    return [Gate("join_of_the_cef", JOINED, "The truncated join is that of the CEF as it is.", _join)]
+    return [Gate("join_of_the_cef", JOINED, "The stored truncated join is that of the current CEF.", _join)]
 
 
 def finished_gates(method: GridCounts[PHSafeRelease]) -> list[Gate[PHSafeRelease]]:
@@ -29,25 +29,25 @@ def finished_gates(method: GridCounts[PHSafeRelease]) -> list[Gate[PHSafeRelease
         return _estimates(context, method)
 
     return [
-        Gate("parameters_as_declared", "parameters", "The parameters published are the declared ones.", _parameters),
+        Gate("parameters_as_declared", "parameters", "The published parameters are the declared ones.", _parameters),
         Gate(
             "estimates_of_the_measurements",
             "postprocessed",
-            "The estimates are those of the measurements as they are.",
+            "The stored estimates are those of the current measurements.",
             estimated,
         ),
         Gate(
             "intervals_in_order",
             "postprocessed",
-            "Every estimate is 0 or more and finite, and lies in its interval.",
+            "Every estimate is nonnegative and finite, and lies in its interval.",
             _intervals,
         ),
         tables_gate(lambda session: table_recipes(session, method.release)),
-        Gate("derived_files", "tables", "PH5_num is PH4, and PH8_num the sums of PH7's cells.", _derived),
+        Gate("derived_files", "tables", "PH5_num equals PH4, and PH8_num the sums of cells of PH7.", _derived),
         Gate(
             "finished_tables_plausible",
             "tables",
-            "No finished table holds a negative number, and every estimate lies in its interval.",
+            "No finished table contains a negative number, and every estimate lies in its interval.",
             _plausible,
         ),
     ]
@@ -71,7 +71,7 @@ def _estimates(context: Context, method: GridCounts[PHSafeRelease]) -> list[str]
 def _intervals(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         (rows,) = session.row("phsafe/out_of_order", table=context.release.public(ESTIMATES))
-    return said(int(rows), "estimates that are negative, not finite or outside their interval")
+    return count_problem(int(rows), "estimates that are negative, not finite or outside their interval")
 
 
 def _parameters(context: Context) -> list[str]:
@@ -98,7 +98,9 @@ def _derived(context: Context) -> list[str]:
                 source=measured_table(release, derived.source),
                 source_cell=f"{derived.source.upper()}_DATA_CELL",
             )
-            problems += said(int(cells), f"cells of {derived.name} that are not the sums of {derived.source}'s")
+            problems += count_problem(
+                int(cells), f"cells of {derived.name} that are not sums of cells of {derived.source}"
+            )
     return problems
 
 
@@ -107,5 +109,5 @@ def _plausible(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for name in context.release.products:
             (rows,) = session.row("phsafe/out_of_order", table=finished_table(context.release, name))
-            problems += said(int(rows), f"{name}: cells that are negative or outside their interval")
+            problems += count_problem(int(rows), f"{name}: cells that are negative or outside their interval")
     return problems

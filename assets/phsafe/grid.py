@@ -1,4 +1,4 @@
-"""The grid of a PHSafe release: every cell that its design releases, in the order in which noise is drawn."""
+"""The grid of a PHSafe release: every cell that its design releases, in the order of the draw."""
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ NOISE = {
 
 
 def queries(design: PHSafeDesign) -> list[Query]:
-    """What is measured: every run at every level that is released, each with noise of its own."""
+    """The queries: every run at every level for which it is released, each with its own noise."""
     return [
         Query(each.label, design.noise_of(each.run, each.level), design.groups(each.level) * len(each.run.cells))
         for each in design.released
@@ -25,7 +25,7 @@ def queries(design: PHSafeDesign) -> list[Query]:
 
 
 def grid(design: PHSafeDesign) -> pa.Table:
-    """The cells that a design releases, in the order of their noise: by run, level, region, iteration and cell."""
+    """The cells that a design releases, in the order of the draw: by run, level, region, iteration and cell."""
     parts = []
     for run, level, _ in design.released:
         regions, codes, cells = level.regions(design.states), sorted(level.iterations.codes), run.cells

@@ -1,7 +1,7 @@
-"""The truncated join: from the CEF to each run's records, counted, and what truncation leaves out.
+"""The truncated join: counts of each run's records from the CEF, and a report of what truncation leaves out.
 
-Here belongs everything that reads the records themselves; the join is Algorithm 3 of Sexton et al., written in
-`sql/phsafe/truncated_join.sql`. Rolling the counts up to population groups belongs in `counts`.
+Everything that reads the records is here. The join is Algorithm 3 of Sexton et al., written in
+`sql/phsafe/truncated_join.sql`. `counts` aggregates the counts to population groups.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ UNIT_COLUMNS = ("MAFID", "RTYPE", "HHSPAN", "HHRACE", "TEN", "HHT", "HHT2", "CPL
 """The columns of `units` that the runs read."""
 
 PERSON_COLUMNS = ("MAFID", "PERSON_RTYPE", "QAGE", "CENHISP", "CENRACE", "RELSHIP")
-"""The columns of `persons` that the runs read. The order in which a unit's persons are kept is by a digest of these, so
-another list of columns, or another order of them, keeps other persons."""
+"""The columns of `persons` that the runs read. A digest of these determines which persons of a unit are kept, so
+another list of columns, or another order of them, would keep other persons."""
 
 _CODES = {
     Iterated.HOUSEHOLDER: ("HHRACE", "HHSPAN"),
@@ -34,19 +34,23 @@ def write_truncated_join(
     states: Sequence[str],
     truncation: Mapping[str, int | None],
 ) -> None:
-    """Write what each run counts: its truncated join, or its units, by state, race, ethnicity and cell.
+    """Count each run's records, its truncated join or its units, by state, race, ethnicity and cell.
 
-    The table has the columns `run`, `TABBLKST`, `race` and `hispanic` (codes of the householder or of the person, as
-    the run is iterated; NULL if by nobody), `cell` and `count`. Records of no cell are left out, as are zeros.
+    The table has the columns `run`, `TABBLKST`, `race` and `hispanic` (codes of the householder or of the person,
+    depending on the run's iterations; NULL for runs without iterations), `cell` and `count`. Records that belong to no
+    cell are left out, and so are zeros.
 
     Args:
-        dataset: one with the columns `UNIT_COLUMNS` and `PERSON_COLUMNS`.
-        states: FIPS codes; units of other states are out of universe.
-        truncation: the runs to count, with τ, the persons of a unit that are kept at most; None for a run of units.
+        session: a session that writes the zone of `target`.
+        dataset: a dataset with the columns `UNIT_COLUMNS` and `PERSON_COLUMNS`.
+        target: the table to write.
+        states: FIPS codes; units of other states are outside the universe.
+        truncation: the runs to count, each with τ, the maximal number of persons kept in a unit; None for a run of
+            units.
 
     Raises:
-        ValueError: if there is no such run, or none at all.
-        DesignError: if τ does not suit a run.
+        ValueError: if a run is unknown, or none is named.
+        DesignError: if a run's τ is not valid.
     """
     name, values, names = joined_counts(session, dataset, states, truncation)
     session.create(target, name, values, **names)
@@ -55,7 +59,7 @@ def write_truncated_join(
 def joined_counts(
     session: Session, dataset: DatasetDeclaration, states: Sequence[str], truncation: Mapping[str, int | None]
 ) -> Recipe:
-    """How the table that `write_truncated_join` writes is made, on the same terms."""
+    """The recipe of the table that `write_truncated_join` writes, with the same arguments and errors."""
     runs = _declared(truncation)
     joining = _joining(runs, truncation)
     names = stage_truncation(session, dataset, states, joining) if joining else {"units": dataset.cef_tables()[0]}
@@ -71,13 +75,16 @@ def joined_counts(
 def stage_truncation(
     session: Session, dataset: DatasetDeclaration, states: Sequence[str], truncation: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Keep which units have too many persons for a threshold, and which share their key.
+    """Stage the keys of units with more persons than a threshold, and the keys that several units share.
 
     Args:
+        session: a session that reads the CEF.
+        dataset: as in `write_truncated_join`.
+        states: as in `write_truncated_join`.
         truncation: τ of each run that joins.
 
     Returns:
-        The identifiers of the statement `phsafe/truncated_join`, whose value is `states`.
+        The identifiers of the statement `phsafe/truncated_join`, which also needs the bound value `states`.
     """
     units, persons = dataset.cef_tables()
     names: dict[str, Any] = {
@@ -100,20 +107,22 @@ def write_truncation_report(
     states: Sequence[str],
     truncation: Mapping[str, int | None],
 ) -> None:
-    """Write what truncation and join leave out of each run that joins, a row each:
+    """Write what truncation and join leave out, with a row for each run that joins and the columns:
 
     - `run`, and `truncation`, its τ;
-    - `persons_in_universe`: all that pass the run's condition on persons, wherever they live;
-    - `persons_without_unit`: of these, those whose key is borne by no unit of the run's universe in the states, or
-      by several;
-    - `persons_truncated`: of the others, those beyond the threshold;
+    - `persons_in_universe`: all persons that satisfy the run's condition on persons, wherever they live;
+    - `persons_without_unit`: of these, persons whose key belongs to no unit of the run's universe in the states, or to
+      several;
+    - `persons_truncated`: of the others, persons beyond the threshold;
     - `persons_kept`: the rest, the records of the truncated join;
     - `units_truncated`: units that lose persons to the threshold;
-    - `units_repeated`: units of the universe that are dropped because another bears their key.
+    - `units_repeated`: units of the universe that are dropped because another unit has the same key.
+
+    Arguments are those of `write_truncated_join`.
 
     Raises:
-        ValueError: as `write_truncated_join` does, and if no run joins.
-        DesignError: if τ does not suit a run.
+        ValueError: as `write_truncated_join`, and if no run joins.
+        DesignError: if a run's τ is not valid.
     """
     joining = _joining(_declared(truncation), truncation)
     if not joining:
@@ -134,7 +143,7 @@ def _declared(truncation: Mapping[str, int | None]) -> list[Run]:
     if unknown:
         raise ValueError(f"there is no run {unknown[0]}; the runs are {', '.join(RUN)}")
     if not truncation:
-        raise ValueError("no run is to be counted")
+        raise ValueError("no run is named")
     for name, threshold in truncation.items():
         require_truncation(RUN[name], threshold)
     return [run for run in RUNS if run.name in truncation]

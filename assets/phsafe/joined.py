@@ -1,4 +1,4 @@
-"""The asset `truncated_join` of a PHSafe release: the records that each run counts, and what truncation leaves out."""
+"""The asset `truncated_join` of a PHSafe release: counts of each run's records, and what truncation leaves out."""
 
 import dagster as dg
 
@@ -15,12 +15,12 @@ JOINED, REPORT = "truncated_join", "truncation_report"
 
 
 def join_recipe(session: Session, release: PHSafeRelease) -> Recipe:
-    """How the truncated join is made from the CEF."""
+    """The recipe of the truncated join from the CEF."""
     return joined_counts(session, release.dataset, release.design.states, _truncation(release))
 
 
 def counts_recipe(session: Session, release: PHSafeRelease) -> Recipe:
-    """How the exact counts are made from the truncated join."""
+    """The recipe of the exact counts from the truncated join."""
     released = {(run.name, level) for run, level, _ in release.design.released}
     return grid_counts(session, release.confidential(JOINED), release.design.states, released)
 
@@ -51,12 +51,12 @@ def build_truncated_join(release: PHSafeRelease) -> dg.AssetsDefinition:
 
 
 def _truncation(release: PHSafeRelease) -> dict[str, int | None]:
-    """τ of each run that is released; None for runs of units."""
+    """τ of each released run; None for runs of units."""
     return {run.name: release.design.truncation(run) for run, _, _ in release.design.released}
 
 
 def write_join(session: Session, release: PHSafeRelease) -> None:
-    """Write the truncated join, counted, and what truncation leaves out."""
+    """Write the counts of the truncated join, and the report of what truncation leaves out."""
     name, values, names = join_recipe(session, release)
     session.create(release.confidential(JOINED), name, values, **names)
     report, thresholds = release.confidential(REPORT), _truncation(release)
@@ -79,18 +79,19 @@ def _shown_if_synthetic(session: Session, release: PHSafeRelease, table: Table) 
 
 def _join_description(release: PHSafeRelease) -> str:
     lines = [
-        f"- **{run.name}**: at most {threshold} persons of a unit; Δ = 2τ + 2 = {run.stability(threshold)}"
+        f"- **{run.name}**: at most {threshold} persons per unit; Δ = 2τ + 2 = {run.stability(threshold)}"
         for run in dict.fromkeys(run for run, _, _ in release.design.released)
         if (threshold := release.design.truncation(run)) is not None
     ]
     return "\n".join(
         [
             "The records that each run counts (Algorithm 3 of Sexton et al.): persons of the run's universe, at most τ "
-            "of each unit in an order by a hash of the record's content, joined with the units of its universe whose "
-            "MAFID no other bears. Kept as counts by state, race, ethnicity and basis cell. Confidential.",
+            "per unit in the order of a hash of the record, joined with the units of the run's universe that have a "
+            "unique MAFID. Stored as counts by state, race, ethnicity and basis cell. Confidential.",
             "",
             *lines,
             "",
-            f"`{REPORT}` says how many persons each threshold drops, by run; it is shown for synthetic datasets only.",
+            f"`{REPORT}` shows how many persons the threshold drops in each run; its content appears on this page for "
+            "synthetic datasets only.",
         ]
     )

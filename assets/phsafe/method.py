@@ -1,4 +1,4 @@
-"""PHSafe as a method: what it brings to charge, draw, gates and publication."""
+"""PHSafe as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -31,15 +31,15 @@ from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
 CELL_COLUMNS = {
-    "draw_order": "Number of the cell: the order in which noise is drawn",
-    "run": "The query",
+    "draw_order": "Number of the cell in the order of the draw",
+    "run": "The run",
     "level": "Population group level",
     "region_id": "1 for the nation, or the state's FIPS code",
     "region_type": "USA or STATE",
     "iteration_code": "Race and ethnicity iteration",
     "data_cell": "Basis cell of the run",
-    "count": "The count",
-    "noise_distribution": "What the noise was drawn from",
+    "count": "Count",
+    "noise_distribution": "Distribution of the noise",
     "variance": "The exact variance of the noise, to 18 decimals",
 }
 
@@ -55,9 +55,9 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
     charge_columns: ClassVar[Mapping[str, str]] = {
         "output_premetric": "How the loss is measured",
         "unbounded": "Loss for one person added or removed, exact",
-        "bounded": "Loss for one person's record changed, exact: what is charged",
-        "bounded_rounded_up": "The same, rounded up",
-        "lines": "How many pairs of run and level are measured",
+        "bounded": "Loss for one person's record changed, exact; this is charged",
+        "bounded_rounded_up": "Loss for one person's record changed, rounded up",
+        "lines": "Number of measured pairs of a run and a level",
     }
 
     @property
@@ -69,8 +69,8 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         counted = build_counts(
             self,
             [release.key(JOINED)],
-            "The exact counts of every region, iteration and basis cell that is released, zeros included: which cells "
-            "there are follows from the declaration alone.",
+            "The exact counts of every released region, iteration and basis cell, zeros included. The cells follow "
+            "from the declaration alone.",
             CELL_COLUMNS,
         )
         before = [build_parameters(release), build_truncated_join(release), counted]
@@ -111,9 +111,9 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
         letter = symbol(self.release.design.bounded)
         source = "Theorems 3 and 4 of Sexton et al." if gaussian else "group privacy of two"
         return f"""All runs are charged together, with a line for each run and level. Budgets are declared for one
-person added or removed (unbounded neighbors); what is charged is the loss for one person's record changed (bounded),
-2Σ{letter} over runs and levels ({source}). Nothing of it depends on the data but the draw's
-name, which a keyed version of the exact counts enters into."""
+person added or removed (unbounded neighbors). The charge is the loss for one person's record changed (bounded
+neighbors), 2Σ{letter} over runs and levels ({source}). Only the draw id depends on the data, through a keyed version of
+the exact counts."""
 
     def draw_description(self) -> str:
         design = self.release.design
@@ -122,9 +122,9 @@ name, which a keyed version of the exact counts enters into."""
             if design.noise is Noise.GAUSSIAN
             else "a discrete Laplace of scale Δ / ε"
         )
-        return f"""Every exact count of {len(design.released)} pairs of run and level, plus independent noise: {noise},
-with the unbounded budget of its run and level. Counts may be negative: they are measurements, and the finished tables
-are made from them."""
+        return f"""Every exact count of {len(design.released)} pairs of a run and a level, plus independent noise:
+{noise}, with the unbounded budget of its run and level. Noisy counts may be negative. The finished tables are computed
+from them."""
 
     def tables(self) -> Sequence[PublishedTable]:
         return published_tables(self.release)

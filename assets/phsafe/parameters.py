@@ -1,7 +1,7 @@
-"""The asset `parameters`: what a PHSafe release's budgets buy, and answers to a planner's questions.
+"""The asset `parameters`: the accuracy that a PHSafe release's budgets give, and the effect of other parameters.
 
-Here belongs the stage. It needs no other asset and no record: whoever plans a release can run it before there is any
-data. What a planner asks for in the launchpad is answered in the metadata; the release stays as it is declared.
+The stage needs no other asset and no record, so a release can be planned before there is any data. The launchpad takes
+other parameters to try; their effect is shown in the metadata, and the declared release does not change.
 """
 
 from decimal import Decimal
@@ -22,36 +22,39 @@ from resources.warehouse import Warehouse
 
 CODE_VERSION = "1"
 PARAMETERS, PLANNING = "parameters", "planning"
-"""The tables: what is released, and which budget each margin of a grid takes."""
+"""The tables: the released runs and levels, and the budget that each margin of error of a grid needs."""
 
 PARAMETER_COLUMNS = {
     "run": ("string", "The run, such as PH1_num"),
     "level": ("string", "The population group level, such as state_A-G"),
-    "truncation": ("integer", "τ, persons kept of each unit; empty for runs that count units"),
-    "stability": ("integer", "Δ, records that one person added or removed changes at most: 2τ + 2, or 2 units"),
+    "truncation": ("integer", "τ, the maximal number of persons kept in a unit; empty for runs that count units"),
+    "stability": (
+        "integer",
+        "Δ, the maximal number of records that one added or removed person changes: 2τ + 2, or 2 units",
+    ),
     "budget_exact": ("string", "ρ, or ε under pure DP, for one person added or removed, exact"),
-    "budget": ("decimal", "The same, rounded up to six decimals"),
-    "share": ("decimal", "Its share of the release's budget, out of 1"),
-    "variance": ("string", "The variance of the noise of one count, to 40 digits"),
-    "standard_deviation": ("decimal", "σ, its root"),
-    "margin": ("decimal", "90% margin of error of one count, as it is planned: 1.645·Δ/√(2ρ); under pure DP exact"),
+    "budget": ("decimal", "Budget for one person added or removed, rounded up to six decimals"),
+    "share": ("decimal", "Share of the release's budget, as a fraction of 1"),
+    "variance": ("string", "Variance of the noise of one count, to 40 digits"),
+    "standard_deviation": ("decimal", "σ, the standard deviation of the noise of one count"),
+    "margin": ("decimal", "Planned 90% margin of error of one count: 1.645·Δ/√(2ρ); under pure DP, the exact margin"),
     "exact_margin": (
         "integer",
-        "The least whole number that noise stays within in 90% of all draws, if it was searched",
+        "Least integer that bounds the noise in at least 90% of draws; empty if it was not computed",
     ),
     "groups": ("integer", "Population groups of the level: regions times iterations"),
-    "cells": ("integer", "Basis cells of each group; every one is a count with noise of its own"),
-    "budget_for_half_the_margin": ("string", "The budget that would halve the margin, exact"),
+    "cells": ("integer", "Basis cells of each group; each is a count with its own noise"),
+    "budget_for_half_the_margin": ("string", "Budget that would halve the margin, exact"),
 }
-"""The columns of the table `parameters`: type, and what they say."""
+"""The columns of the table `parameters`: their types and descriptions."""
 
 NULLABLE = frozenset({"truncation", "exact_margin"})
-"""Those of them that may be empty."""
+"""The columns of `parameters` that may be empty."""
 
 PLANNING_COLUMNS = {
     **{name: PARAMETER_COLUMNS[name] for name in ("run", "truncation", "stability")},
-    "margin": ("integer", "A 90% margin of error of one count, at any level"),
-    "budget_exact": ("string", "ρ, or ε under pure DP, that it takes, exact"),
+    "margin": ("integer", "90% margin of error of one count, at any level"),
+    "budget_exact": ("string", "ρ, or ε under pure DP, that this margin needs, exact"),
     "budget": PARAMETER_COLUMNS["budget"],
 }
 """The columns of the table `planning`."""
@@ -60,7 +63,7 @@ _STORED = {"string": pa.string(), "integer": pa.int64(), "decimal": pa.decimal12
 
 
 def parameter_tables(release: PHSafeRelease) -> dict[Table, pa.Table]:
-    """The tables as the design has them."""
+    """The content of both tables, from the design."""
     tables = {
         PARAMETERS: (PARAMETER_COLUMNS, parameters(release.design)),
         PLANNING: (PLANNING_COLUMNS, grid(release.design)),
@@ -140,7 +143,7 @@ def _parameters_preview(design: PHSafeDesign, rows: list[dict[str, Any]]) -> dg.
 
 
 def _grid_preview(design: PHSafeDesign, planning: list[dict[str, Any]]) -> dg.MarkdownMetadataValue:
-    """One column for each Δ, as all runs with the same Δ pay the same."""
+    """One column for each Δ, because all runs with the same Δ need the same budget."""
     margins = sorted({row["margin"] for row in planning})
     budgets = {(row["stability"], row["margin"]): row["budget"] for row in planning}
     runs: dict[int, list[str]] = {}
@@ -158,7 +161,7 @@ def _grid_preview(design: PHSafeDesign, planning: list[dict[str, Any]]) -> dg.Ma
 
 
 def _plan_metadata(release: PHSafeRelease, plan: Plan, planned: PHSafeDesign) -> dict[str, Any]:
-    """The answer: for every level of the runs asked about, budget and margin as planned and as declared."""
+    """For every level of the planned runs, budget and margin as planned and as declared; and the totals."""
     symbol = planned.noise.symbol
     header = ["run", "level", "τ", "Δ", f"planned {symbol}", "planned margin", "exact"]
     header += [f"declared {symbol}", "declared margin"]
@@ -197,12 +200,12 @@ def _description(design: PHSafeDesign, schema: str) -> str:
     if design.noise is Noise.GAUSSIAN:
         law = "discrete Gaussian noise, σ² = Δ²/2ρ, with a 90% margin of error of 1.645·σ; so ρ = (1.645²/2)·Δ²/margin²"
     else:
-        law = "discrete Laplace noise of scale Δ/ε, with the least 90% margin of error, found exactly"
-    return f"""For every run and level its truncation τ, sensitivity Δ = 2τ + 2 (2 for runs of units), budget and
-accuracy: {law}.
+        law = "discrete Laplace noise of scale Δ/ε, with the exact least 90% margin of error"
+    return f"""For every run and level, the truncation τ, the sensitivity Δ = 2τ + 2 (2 for runs of units), the budget
+and the accuracy: {law}.
 
-Reads no record. To plan, launch it with other parameters for some runs; they are answered in the metadata, and the
-release stays as it is declared:
+This asset reads no records. To plan a release, launch it with other parameters for some runs. Their effect is shown in
+the metadata, and the declared release does not change:
 
     ops:
       {schema}__parameters:

@@ -1,6 +1,6 @@
-"""A design's parameters as rows, the answers a planner asks for, and the totals.
+"""A design's parameters as rows, the effect of planned parameters, and the totals.
 
-Here belong figures; how they become tables, metadata and pictures belongs in `asset` and `charts`.
+This module computes the figures. `parameters` and `charts` turn them into tables, metadata and pictures.
 """
 
 import math
@@ -28,49 +28,49 @@ from mechanisms.phsafe.design import (
 from mechanisms.phsafe.margins import PLACES, Noise, exact_margin
 
 GRID = (10, 20, 50, 68, 100, 200, 500, 1000)
-"""Margins of error for which the budget is worked out."""
+"""The margins of error for which the budget is computed."""
 
 PLACES_OF_EPSILON = 4
 
 
 class PlannedRun(dg.Config):
-    """What to try for one run instead of what is declared; what is left out stays as it is declared."""
+    """Parameters to try for one run; parameters that are left out have their declared values."""
 
-    truncation: int | None = Field(None, description="Persons kept of each unit.")
+    truncation: int | None = Field(None, description="Persons kept in each unit.")
     budget: dict[str, Any] = Field(
-        default_factory=dict, description="By level, such as state_A-G: a number or a fraction; 0: not released."
+        default_factory=dict, description="By level, such as state_A-G: a number or a fraction; 0 means not released."
     )
     moe: dict[str, Any] = Field(default_factory=dict, description="By level: the 90% margin of error.")
 
 
 class Plan(dg.Config):
-    """Parameters to try. They are answered in the metadata, and change neither the release nor its tables."""
+    """Parameters to try. Their effect is shown in the metadata; neither the release nor its tables change."""
 
     runs: dict[str, PlannedRun] = Field(default_factory=dict, description="By run, such as PH1_num.")
 
 
 def planned_design(design: PHSafeDesign, plan: Plan) -> PHSafeDesign:
-    """The design with what a plan says instead.
+    """The design with the parameters of a plan in place of the declared ones.
 
     Raises:
-        DesignError: if there can be no such design, or a number in the plan is none.
+        DesignError: if the planned design is not valid, or a value in the plan is not a number.
     """
     return PHSafeDesign(
         design.states,
         design.noise,
-        {**design.runs, **{name: _planned_run(design, name, asked) for name, asked in plan.runs.items()}},
+        {**design.runs, **{name: _planned_run(design, name, planned) for name, planned in plan.runs.items()}},
     )
 
 
-def _planned_run(design: PHSafeDesign, name: str, asked: PlannedRun) -> RunDesign:
+def _planned_run(design: PHSafeDesign, name: str, planned: PlannedRun) -> RunDesign:
     declared = design.runs.get(name, RunDesign())
-    kept = {level: budget for level, budget in declared.budgets.items() if level not in asked.moe}
+    kept = {level: budget for level, budget in declared.budgets.items() if level not in planned.moe}
     return run_design(
         name,
         design.noise,
-        declared.truncation if asked.truncation is None else asked.truncation,
-        kept | _numbers(name, "budget", asked.budget),
-        _numbers(name, "moe", asked.moe),
+        declared.truncation if planned.truncation is None else planned.truncation,
+        kept | _numbers(name, "budget", planned.budget),
+        _numbers(name, "moe", planned.moe),
     )
 
 
@@ -85,7 +85,7 @@ def _numbers(name: str, field: str, given: Mapping[str, object]) -> dict[str, Fr
 
 
 def parameters(design: PHSafeDesign) -> list[dict[str, Any]]:
-    """What is released, a row for each run and level, in their order."""
+    """One row for each released run and level, in their order."""
     total = sum((each.budget for each in design.released), Fraction())
     return [_parameters(design, each, total) for each in design.released]
 
@@ -117,9 +117,9 @@ def margin_of(design: PHSafeDesign, each: Released) -> float:
 
 
 def _budget_for_half(design: PHSafeDesign, each: Released) -> Fraction:
-    """The budget at which a margin would be half as large; where it is 0 already, the budget itself.
+    """The budget that would halve a margin; if the margin is already 0, the budget itself.
 
-    The planned margin of the discrete Gaussian is as 1/√ρ, so this is 4ρ, without rounding.
+    The planned margin of the discrete Gaussian is proportional to 1/√ρ, so this is 4ρ, without rounding.
     """
     if design.noise is Noise.GAUSSIAN:
         return 4 * each.budget
@@ -128,7 +128,7 @@ def _budget_for_half(design: PHSafeDesign, each: Released) -> Fraction:
 
 
 def grid(design: PHSafeDesign) -> list[dict[str, Any]]:
-    """For every run released and every margin of `GRID`, the budget it takes; impossible ones are left out."""
+    """The budget that each released run needs for each margin of `GRID`; budgets beyond the largest are left out."""
     rows = []
     for run in dict.fromkeys(each.run for each in design.released):
         stability = design.stability(run)
@@ -149,7 +149,7 @@ def grid(design: PHSafeDesign) -> list[dict[str, Any]]:
 
 
 def answers(design: PHSafeDesign, plan: Plan, planned: PHSafeDesign) -> Iterator[tuple[Released | None, Released]]:
-    """What the planned design releases of the runs that the plan names, each after what is declared of it, if it is."""
+    """The planned runs at each released level, each preceded by its declared counterpart, or None if there is none."""
     declared = {each.label: each for each in design.released}
     for each in planned.released:
         if each.run.name in plan.runs:
@@ -157,11 +157,11 @@ def answers(design: PHSafeDesign, plan: Plan, planned: PHSafeDesign) -> Iterator
 
 
 def totals(design: PHSafeDesign, delta: Fraction) -> dict[str, str]:
-    """The loss of the whole release, by what is stated, rounded up: unbounded, bounded, and as (ε, δ).
+    """The loss of the whole release, rounded up, by label: unbounded, bounded, and as (ε, δ).
 
     Args:
-        design: of the release.
-        delta: δ.
+        design: the design of the release.
+        delta: the δ at which the loss is stated.
     """
     symbol, bounded = design.noise.symbol, design.bounded
     stated = {

@@ -1,7 +1,6 @@
-"""The assets `postprocessed` and `tables` of a PHSafe release, and `exact_measurements` of one that draws nothing.
+"""The assets `postprocessed` and `tables` of a PHSafe release, and `exact_measurements` of one without a draw.
 
-Here belong the stages. What the measurements say about a cell is `mechanisms.phsafe.estimation`'s to say, how tables
-are made belongs in `tables`.
+`estimates` computes the estimates, and `tables` defines the tables.
 """
 
 import dagster as dg
@@ -26,10 +25,10 @@ _COLUMNS = {
     "table_name": "The finished table, PH1 to PH8",
     "level": "Population group level",
     "cell": "Number of the table's cell",
-    "estimate": "What the measurements say the count or average is",
+    "estimate": "Estimate of the count or average from the measurements",
     "lower": "Lower end of the 90% interval",
     "upper": "Upper end of the 90% interval",
-    "margin_of_error": "90% margin of error; of an average, half the interval's width",
+    "margin_of_error": "90% margin of error; for an average, half the width of the interval",
 }
 
 
@@ -67,23 +66,24 @@ def build_finished(release: PHSafeRelease) -> dg.AssetsDefinition:
     return build_tables(
         release,
         [MEASUREMENTS, "postprocessed"],
-        f"The finished tables: {finished}. And the measurements in the production format: "
-        f"{', '.join(measured_files(release.design))}. PH5_num is PH4, and PH8_num is made from PH7. Public data only.",
+        f"The finished tables: {finished}; and the measurements in the production format: "
+        f"{', '.join(measured_files(release.design))}. PH5_num equals PH4, and PH8_num is computed from PH7. Made from "
+        "public data only.",
         lambda session: table_recipes(session, release),
         shown=lambda session: _first_rows(session, release),
     )
 
 
 def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "exact_measurements"]`, of a release that is not private."""
+    """The asset `[dataset, release, "exact_measurements"]` of a release that is not private."""
 
     @dg.asset(
         key=release.key("exact_measurements"),
         deps=[release.key(COUNTS)],
         group_name=release.schema,
         description=(
-            "The exact counts in the production format, without noise and so without its distribution and variance: "
-            "for tuning on synthetic data. Confidential; nothing of this release is charged, drawn or published."
+            "The exact counts in the production format, without noise and therefore without its distribution and "
+            "variance, for tuning on synthetic data. Confidential. This release charges, draws and publishes nothing."
         ),
         code_version=CODE_VERSION,
         **attributes(StageKind.TABULATION, Zone.CONFIDENTIAL, {"duckdb", "sql"}),
@@ -104,7 +104,7 @@ def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
 
 
 def _first_rows(session: Session, release: PHSafeRelease) -> dict[str, dg.MarkdownMetadataValue]:
-    """The finished tables of the widest region, whole, for the asset's page."""
+    """The complete finished tables of the nation, or else of the first state, for the asset's page."""
     region = min(release.design.regions)
     place = f"{NATION if region == NATION_ID else STATES[region]}, {ITERATIONS['*'].lower()}"
     shown = {}
@@ -128,11 +128,11 @@ def _first_rows(session: Session, release: PHSafeRelease) -> dict[str, dg.Markdo
 
 def _description(release: PHSafeRelease) -> str:
     kind = release.interval.value.replace("_", "-")
-    return f"""What the noisy measurements say about every cell of the finished tables.
+    return f"""Estimates of every cell of the finished tables from the noisy measurements.
 
-A table's margins are sums of measured cells, whose variances add up. A count's posterior under a flat prior on
-0, 1, 2, … is P(y | noisy) ∝ P(noise = noisy − y): the estimate is its mean, rounded, and the interval its {kind} set of
-90%. An average comes from numerator and denominator jointly, both restricted to plausible values: a household has at
-least one person, a family at least two. Its interval holds the averages that are compatible with both measurements, so
-that it covers the true one in about 90% of draws. Nothing is ever negative or infinite. Only public measurements are
-read, so nothing more is charged."""
+The margins of a table are sums of measured cells, whose variances add up. The posterior of a count under a flat prior
+on 0, 1, 2, … is P(y | noisy) ∝ P(noise = noisy − y). The estimate is its rounded mean, and the interval its {kind}
+credible set of 90%. An average is estimated from its numerator and denominator jointly, both restricted to plausible
+values: a household has at least one person, a family at least two. Its interval contains the averages that are
+compatible with both measurements, so that it covers the true average in about 90% of draws. No estimate is negative or
+infinite. This stage reads only public measurements, so it charges nothing."""

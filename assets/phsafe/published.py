@@ -1,6 +1,6 @@
-"""What is published of a release by PHSafe: finished tables, measurements in the production format, and parameters.
+"""The published tables of PHSafe: finished tables, measurements in the production format, and parameters.
 
-Here belong the tables as the data dictionary describes them. Making them belongs in `tables`.
+This module describes them for the data dictionary. `tables` makes them.
 """
 
 from assets.phsafe.grid import NOISE
@@ -18,7 +18,7 @@ _REGION_TYPES = {"USA": "The nation: all states of the release", "STATE": "A sta
 
 
 def published_tables(release: PHSafeRelease) -> list[PublishedTable]:
-    """The finished tables declared, the eleven files of measurements as far as released, and the parameters."""
+    """The declared finished tables, those of the eleven measurement files that are released, and the parameters."""
     return [
         *(_finished(release, SHELL[name]) for name in release.products),
         *(_measured(release, name) for name in measured_files(release.design)),
@@ -33,8 +33,8 @@ def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
     return PublishedTable(
         shell.name.lower(),
         f"{shell.name}: {shell.title}",
-        f"Universe: {shell.universe}. Estimates from the noisy measurements, with 90% {kind}intervals; what truncation "
-        "leaves out is not in them. Post-processing: it costs nothing more.",
+        f"Universe: {shell.universe}. Estimates from the noisy measurements, with 90% {kind}intervals. They do not "
+        "account for persons dropped by truncation. As post-processing, they add nothing to the loss.",
         finished_table(release, shell.name),
         (
             *_group(release),
@@ -43,14 +43,14 @@ def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
             PublishedColumn(
                 "cell", "integer", "Number of the table's cell", {cell.number: cell.label for cell in shell.cells}
             ),
-            PublishedColumn("label", "string", "The cell in words, under the cells it is a part of"),
-            PublishedColumn("estimate", number, f"The {unit}, given the measurements"),
+            PublishedColumn("label", "string", "Label of the cell"),
+            PublishedColumn("estimate", number, f"Estimated {unit}, given the measurements"),
             PublishedColumn("lower", number, "Lower end of the 90% interval"),
             PublishedColumn("upper", number, "Upper end of the 90% interval"),
             PublishedColumn(
                 "margin_of_error",
                 "decimal",
-                "90% margin of error of the noise in the count before post-processing: 1.645 standard deviations"
+                "90% margin of error of the noisy count before post-processing: 1.645 standard deviations of its noise"
                 if not shell.averages
                 else "Half the width of the 90% interval",
             ),
@@ -76,8 +76,8 @@ def _measured(release: PHSafeRelease, name: str) -> PublishedTable:
     return PublishedTable(
         f"{name.lower()}_measurements",
         f"{name}: noisy measurements",
-        "In the format of the production system, separated by |. Counts may be negative: each is a true count plus "
-        "noise of the stated distribution and variance.",
+        "In the format of the production system, with fields separated by |. Each count is an exact count plus noise "
+        "of the stated distribution and variance, and may be negative.",
         measured_table(release, name),
         (
             PublishedColumn("REGION_ID", "string", region_id.description, region_id.values),
@@ -88,7 +88,7 @@ def _measured(release: PHSafeRelease, name: str) -> PublishedTable:
             PublishedColumn(
                 "NOISE_DISTRIBUTION",
                 "string",
-                "What the noise was drawn from; sums of several measurements carry sums of such noise",
+                "Distribution of the noise of one measurement; sums of measurements have sums of such noise",
                 {NOISE[release.design.noise]: ""},
             ),
             PublishedColumn("VARIANCE", "decimal", "Exact variance of the noise, to 18 decimals"),
@@ -102,7 +102,7 @@ def _parameters(release: PHSafeRelease) -> PublishedTable:
     return PublishedTable(
         "parameters",
         "Parameters and margins of error",
-        "What each run and level was released with: truncation, stability, budget, noise and margins of error.",
+        "The truncation, stability, budget, noise and margins of error of each run and level.",
         release.public(PARAMETERS),
         tuple(
             PublishedColumn(name, kind, words, required=name not in NULLABLE)

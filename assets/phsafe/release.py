@@ -1,7 +1,7 @@
-"""A PHSafe release as one value, which every room of it is given.
+"""A PHSafe release as one value, which all its stages receive.
 
-Here belong what is declared of an S-DHC release beyond what all releases declare, and the rules that the declaration
-keeps before anything runs. What the budgets mean belongs in `mechanisms.phsafe.design`.
+This module defines the fields that an S-DHC release declares beyond those of all releases, and checks their rules
+before anything runs. `mechanisms.phsafe.design` defines what the budgets mean.
 """
 
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ from mechanisms.phsafe.runs import RUN
 from mechanisms.phsafe.tables import SHELL, SHELLS, Shell
 
 _INTEGERS = {"MAFID", "QAGE"}
-"""Columns that are stored as integers; all others that the runs read are texts."""
+"""The columns that are stored as integers; all other columns that the runs read are text."""
 
 
 @dataclass(frozen=True)
 class PHSafeRelease(Release):
-    """Everything declared of a release by PHSafe.
+    """A declared release by PHSafe.
 
     Attributes:
-        design: which runs and levels are released, at what budgets and under which truncation.
-        delta: at which ρ is stated as (ε, δ) in certificate and parameters.
+        design: the released runs and levels, with their budgets and truncation.
+        delta: the δ at which ρ is stated as (ε, δ) in the certificate and the parameters.
         products: the finished tables to publish, out of PH1, …, PH8.
-        interval: the kind of 90% interval that the finished tables have.
-        private: whether anything is drawn and published at all; if not, the release ends in confidential tables of
-            exact counts, for tuning on synthetic data.
+        interval: the kind of the 90% intervals in the finished tables.
+        private: whether there is a draw and a publication; if not, the release ends with confidential tables of exact
+            counts, for tuning on synthetic data.
 
     Raises:
-        DeclarationError: where the declaration contradicts itself or the dataset.
+        DeclarationError: if the declaration contradicts itself or the dataset.
     """
 
     design: PHSafeDesign
@@ -60,11 +60,11 @@ class PHSafeRelease(Release):
         for state in self.design.states:
             if codes and state not in codes:
                 known = ", ".join(str(code) for code in codes)
-                self.refuse(f"states: {state} is no state of {self.dataset.name}, which has {known}")
+                self.refuse(f"states: {state} is not a state of {self.dataset.name}, which has {known}")
         if not 0 < self.delta < 1:
-            self.refuse(f"delta: {self.delta} does not lie strictly between 0 and 1")
+            self.refuse(f"delta: {self.delta} is not strictly between 0 and 1")
         if not self.private and not self.dataset.synthetic:
-            self.refuse("private: exact counts are for tuning on a dataset declared synthetic only")
+            self.refuse("private: only a dataset declared synthetic allows exact counts, for tuning")
 
     def _check_product(self, shell: Shell) -> None:
         if not _released_together(self.design, shell):
@@ -73,12 +73,12 @@ class PHSafeRelease(Release):
         least = max(cell.least for cell in shell.cells)
         if not _kept(self.design, shell):
             self.refuse(
-                f"products: {shell.name} has averages of at least {least}, but its runs keep fewer persons of a unit"
+                f"products: {shell.name} has averages of at least {least}, but its runs keep fewer persons per unit"
             )
 
 
 def available_products(design: PHSafeDesign) -> tuple[str, ...]:
-    """The finished tables that a design allows: its runs are released together, and keep enough persons of a unit."""
+    """The finished tables that a design allows: their runs share a released level and keep enough persons per unit."""
     return tuple(shell.name for shell in SHELLS if _released_together(design, shell) and _kept(design, shell))
 
 
@@ -91,6 +91,6 @@ def _released_together(design: PHSafeDesign, shell: Shell) -> bool:
 
 
 def _kept(design: PHSafeDesign, shell: Shell) -> bool:
-    """Whether truncation keeps as many persons of a unit as every average of a table has at least."""
+    """Whether truncation keeps enough persons per unit for the least value of every average of a table."""
     thresholds = {cell.least: design.truncation(RUN[cell.counted.run]) for cell in shell.cells}
     return all(threshold is None or threshold >= least for least, threshold in thresholds.items())

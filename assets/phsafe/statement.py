@@ -1,6 +1,6 @@
-"""What a certificate states about PHSafe and no other mechanism.
+"""The part of a certificate that is specific to PHSafe: words and figures for readers.
 
-Here belong words and figures for readers. The mathematics belongs in `mechanisms.phsafe` and `mechanisms.accounting`.
+The mathematics is in `mechanisms.phsafe` and `mechanisms.accounting`.
 """
 
 from assets.measurement.method import COUNTS
@@ -21,18 +21,19 @@ PLACES = 4
 
 LOSS_SOURCE = {
     Noise.GAUSSIAN: "For bounded neighbors (one person's record changed in any way): twice the sum of the unbounded ρ "
-    "of all runs and levels, and so is every line of its allocation. Sexton et al., “PHSafe”, Theorems 3 and 4",
+    "over all runs and levels; every line of the allocation is doubled likewise. Sexton et al., “PHSafe”, Theorems 3 "
+    "and 4",
     Noise.LAPLACE: "For bounded neighbors (one person's record changed in any way): twice the sum of the unbounded ε "
-    "of all runs and levels, and so is every line of its allocation, by group privacy of two",
+    "over all runs and levels, by group privacy for two changes; every line of the allocation is doubled likewise",
 }
 
 
 def phsafe_statement(release: PHSafeRelease, inputs: Inputs, output_version: str) -> Statement:
-    """What the certificate says of the mechanism.
+    """The statement of the certificate about the mechanism.
 
     Args:
-        release: as declared.
-        inputs: of the draw.
+        release: the declared release.
+        inputs: the inputs of the draw.
         output_version: the content hash of the noisy measurements.
     """
     return Statement(
@@ -44,13 +45,13 @@ def phsafe_statement(release: PHSafeRelease, inputs: Inputs, output_version: str
             DataVersion("exact counts", inputs.versions[COUNTS], keyed=True),
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
-        remark="Neighbors are two files that differ in one person's record, whatever becomes of the units it touches.",
+        remark="Neighbors are two files that differ in one person's record, whatever this changes in units.",
         equivalents=equivalents(release),
     )
 
 
 def equivalents(release: PHSafeRelease) -> tuple[Equivalent, ...]:
-    """The guarantee for unbounded and bounded neighbors, and in zCDP each as (ε, δ) by both conversions."""
+    """The guarantee for unbounded neighbors, and under zCDP both guarantees as (ε, δ) by two conversions."""
     unbounded, bounded = release.design.unbounded, release.design.bounded
     added, changed = "one person added or removed (unbounded)", "one person's record changed (bounded)"
     theorems = " Sexton et al., Theorems 1 and 2" if release.design.noise is Noise.GAUSSIAN else ""
@@ -85,18 +86,18 @@ def _parameters(release: PHSafeRelease) -> tuple[Parameter, ...]:
     )
     return (
         _regions(design),
-        Parameter("Noise", NOISE[design.noise], "Drawn exactly, for every run, region, iteration and cell."),
+        Parameter("Noise", NOISE[design.noise], "Sampled exactly for every run, region, iteration and cell."),
         Parameter(
             "Truncation and stability",
             thresholds,
-            "At most τ persons of a unit are counted. One person added or removed changes at most Δ of the records "
-            "that a run counts: 2τ + 2 joined ones (Sexton et al., Lemma 6), or 2 units.",
+            "At most τ persons per unit are counted. One added or removed person changes at most Δ of the records "
+            "that a run counts: 2τ + 2 joined records (Sexton et al., Lemma 6), or 2 units.",
         ),
         Parameter(
             "Intervals",
-            f"90%; of counts the {release.interval.value.replace('_', '-')} credible ones",
-            "Given the noisy measurements alone; they say nothing of what truncation leaves out. An average's interval "
-            "holds the averages compatible with both its measurements.",
+            f"90%; for counts, {release.interval.value.replace('_', '-')} credible intervals",
+            "Intervals account for the noise but not for persons dropped by truncation. The interval of an average "
+            "contains the averages that are compatible with its two measurements.",
         ),
     )
 

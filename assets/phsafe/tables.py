@@ -1,7 +1,4 @@
-"""Finished tables and measurement files, made in SQL from estimates and measurements.
-
-Here belongs the way from the stored estimates and measurements to the tables that are published.
-"""
+"""The recipes of the published tables: finished tables from estimates, and measurement files from measurements."""
 
 import pyarrow as pa
 
@@ -21,7 +18,7 @@ _DERIVED = {derived.name: derived for derived in DERIVED}
 
 
 def measured_files(design: PHSafeDesign) -> tuple[str, ...]:
-    """The names of the measurement files that a design gives, out of the eleven."""
+    """The names of those of the eleven measurement files whose runs a design releases."""
     released = {run.name for run, _, _ in design.released}
     return tuple(name for name in FILES if _source(name) in released)
 
@@ -37,7 +34,7 @@ def finished_table(release: PHSafeRelease, name: str) -> Table:
 
 
 def table_recipes(session: Session, release: PHSafeRelease) -> dict[Table, Recipe]:
-    """By table that is published: how it is made from estimates and measurements."""
+    """The recipe of every published table."""
     made: dict[Table, Recipe] = {
         measured_table(release, name): file_statement(session, name, release.public(MEASUREMENTS), noisy=True)
         for name in measured_files(release.design)
@@ -65,17 +62,17 @@ def exact_table(release: PHSafeRelease, name: str) -> Table:
 
 
 def file_statement(session: Session, name: str, counts: Table, *, noisy: bool) -> Recipe:
-    """How a file in the production format is made from the measurements, or from the exact counts, of its run."""
+    """The recipe of a file in the production format, from the measurements or the exact counts of its run."""
     derived, source = _DERIVED.get(name), _source(name)
     parts = derived.cells if derived else {cell: (cell,) for cell in RUN[source].cells}
     pairs = [(cell, part) for cell, measured in parts.items() for part in measured]
-    lent = session.register(
+    mapping = session.register(
         f"parts_{name}", pa.table({"cell": [cell for cell, _ in pairs], "data_cell": [part for _, part in pairs]})
     )
     return (
         "phsafe/measured",
         {"run": source},
-        {"measurements": counts, "parts": lent, "cell_column": f"{name.upper()}_DATA_CELL", "noisy": noisy},
+        {"measurements": counts, "parts": mapping, "cell_column": f"{name.upper()}_DATA_CELL", "noisy": noisy},
     )
 
 

@@ -1,5 +1,4 @@
-"""What leaves the context: the data files, the data dictionary, the certificate, and the folder they stand in.
+"""The publication of a release: its data files, data dictionary and certificate, and their folder.
 
-Here belongs how a release is written down and put in place. What is in the tables belongs in `tabulation`;
-whether they may leave belongs to the gates.
+The tables come from the mechanism's stages, and the gates decide whether they may be published.
 """

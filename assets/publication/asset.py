@@ -1,7 +1,7 @@
-"""The asset `publication`: the release's files, placed whole, once the release passes every gate.
+"""The asset `publication`: the files of a release, published together once the release passes every gate.
 
-It evaluates every gate again, on the tables as they are now: a check that passed in another run, or before somebody
-touched a table, vouches for nothing.
+It evaluates every gate again on the current tables, because a check that passed in another run says nothing about
+tables that were changed afterwards.
 """
 
 from datetime import datetime
@@ -76,7 +76,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
 
 
 def _sources(method: Method[Any, Any, Any]) -> list[str]:
-    """The stages that a publication is made from, in their order."""
+    """The stages that a publication is made from, in order."""
     every = {CHARGE, method.draw_stage, method.closing_stage, *method.publishes_also_from}
     return [stage for stage in method.stages if stage in every]
 
@@ -87,7 +87,7 @@ def _files_as_published(release: Release) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=key,
         name="files_as_published",
-        description="The published files are those of the last materialization, every one and no other.",
+        description="The published files are exactly those of the last materialization.",
     )
     def files_as_published(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         event = context.instance.get_latest_materialization_event(key)
@@ -99,14 +99,14 @@ def _files_as_published(release: Release) -> dg.AssetChecksDefinition:
 
 
 def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
-    """Evaluate every gate, then write the release's files and place them.
+    """Evaluate every gate, then write the files of the release and put them in place.
 
     Returns:
         The certificate, and the SHA-256 of `SHA256SUMS`.
 
     Raises:
-        dagster.Failure: if a gate finds a problem, or a table was replaced after the gates were evaluated; then
-            nothing is published and what was published before stays.
+        dagster.Failure: if a gate finds a problem, or a table was replaced after the gates were evaluated. Then
+            nothing is published, and an earlier publication stays in place.
     """
     release = context.release
     tables = context.method.tables()
@@ -114,9 +114,9 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
         evaluated_on = _state(context, session)
     passed = require_gates(context)
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session, placed(release.folder) as folder:
-        # The session keeps every other process from writing, so what is compared here is what is written.
+        # While this session is open, no other process can write, so the files have the content that is compared here.
         if _state(context, session) != evaluated_on:
-            raise _refusal(context, ["tables: another run replaced them meanwhile; materialize again"])
+            raise _refusal(context, ["tables: another run has replaced them; materialize again"])
         files = write_data_files(session, folder, tables)
         certificate = certify(context, session, passed, files)
         package = data_package(
@@ -137,11 +137,11 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
 
 
 def require_gates(context: ReleaseContext[Any]) -> tuple[Check, ...]:
-    """All gates as passed checks, evaluated stage by stage.
+    """Evaluate all gates stage by stage, and return them as passed checks.
 
     Raises:
-        dagster.Failure: naming every failing gate of the first stage that has one. Later stages rest on it and are
-            not evaluated.
+        dagster.Failure: if a gate fails. The message names every failing gate of the first stage that has one; later
+            stages depend on it and are not evaluated.
     """
     passed: list[Check] = []
     for stage, gates in groupby(all_gates(context.method), lambda gate: gate.stage):
@@ -167,7 +167,7 @@ def _state(context: ReleaseContext[Any], session: Session) -> tuple[Draw[Inputs]
 def certify(
     context: ReleaseContext[Any], session: Session, passed: tuple[Check, ...], files: tuple[DataFile, ...]
 ) -> Certificate:
-    """The certificate of a release as it is now."""
+    """The certificate of a release in its current state."""
     release, dataset = context.release, context.release.dataset
     draw = context.method.describe(session, context.custody)
     entry, settled = context.ledger.reservation(draw.draw_id), context.ledger.settlement(draw.draw_id)
@@ -198,11 +198,11 @@ def certify(
 
 
 def altered_files(folder: Path, published_checksums: str | None) -> list[str]:
-    """Files of a publication that are missing, not as they were published, or not of it.
+    """The problems of a publication's files: those that are missing, altered, or not part of it.
 
     Args:
-        folder: of the publication.
-        published_checksums: the SHA-256 of `SHA256SUMS` when it was placed; None if no record of that is at hand.
+        folder: the folder of the publication.
+        published_checksums: the SHA-256 of `SHA256SUMS` at publication; None if it is not known.
     """
     sums = folder / CHECKSUMS
     if not sums.is_file():
@@ -212,7 +212,7 @@ def altered_files(folder: Path, published_checksums: str | None) -> list[str]:
     listed = {name: digest for digest, name in (line.split("  ", 1) for line in sums.read_text().splitlines())}
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {CHECKSUMS}
     altered = [f"{name} is missing" for name in sorted(listed.keys() - found)]
-    altered += [f"{name} is no file of the publication" for name in sorted(found - listed.keys())]
+    altered += [f"{name} is not part of the publication" for name in sorted(found - listed.keys())]
     return altered + [
         f"{name} was altered" for name in sorted(listed.keys() & found) if file_sha256(folder / name) != listed[name]
     ]
@@ -221,7 +221,7 @@ def altered_files(folder: Path, published_checksums: str | None) -> list[str]:
 def _description(release: Release) -> str:
     return f"""{release.description}
 
-Written to `{release.dataset.name}/{release.name}` under the folder of publications, whole or not at all: each
-product as CSV and Parquet, a data dictionary (`datapackage.json`), the certificate as JSON and as a page, and
-`SHA256SUMS`. Before a file is written every gate is evaluated again; if one fails, nothing is published
-and what was published before stays. Materializing again with nothing changed gives the same bytes."""
+The files are written to `{release.dataset.name}/{release.name}` in the folder of publications, all or none: each
+product as CSV and Parquet, a data dictionary (`datapackage.json`), the certificate as JSON and HTML, and `SHA256SUMS`.
+Before any file is written, every gate is evaluated again. If one fails, nothing is published, and an earlier
+publication stays in place. Materializing again with nothing changed gives the same bytes."""

@@ -1,9 +1,8 @@
-"""The certificate of a release: what it guarantees and how that can be checked, as JSON and as one page.
+"""The certificate of a release: what the release guarantees and how this can be checked, as JSON and as one page.
 
-Here belongs everything a certificate states, and how it is written down. The page is made of the record and
-of nothing else, so the two cannot disagree. What one mechanism has to say about itself comes as `Parameter`s;
-for permutation swapping they are in `swapping`. Nothing in a certificate depends on when or where a run took
-place, so the same release has the same certificate.
+The page is made from the JSON record alone, so the two cannot disagree. Each mechanism contributes a `Statement`
+(`assets.release.statement`). Nothing in a certificate depends on when or where a run took place, so the same release
+has the same certificate.
 """
 
 import json
@@ -28,34 +27,35 @@ PLACES = 4
 LINE_PLACES = 6
 
 _CUSTODY = {
-    CustodyMode.ESCROWED: "The custodian can derive the draw's key again, and so replay the draw for an audit.",
-    CustodyMode.EPHEMERAL: "The draw's key was thrown away after the draw, so nobody can replay it.",
+    CustodyMode.ESCROWED: "The custodian can derive the draw's key again, and can therefore replay the draw for an "
+    "audit.",
+    CustodyMode.EPHEMERAL: "The draw's key was destroyed after the draw, so the draw cannot be replayed.",
 }
 
 _INVARIANTS = (
-    "The loss does not cover the invariants. They are taken to be known exactly and so stand outside the protection "
-    "that it measures: it compares only data sets that agree on every one of them, and losses under different "
-    "invariants do not compare."
+    "The loss does not cover the invariants. They are treated as exactly known and lie outside the protection that the "
+    "loss measures: it compares only data sets that agree on all of them. Losses under different invariants are not "
+    "comparable."
 )
 
-_NO_INVARIANTS = "There is nothing that the loss does not cover: it compares any two data sets of the domain."
+_NO_INVARIANTS = "The loss covers every difference: it compares any two data sets of the domain."
 
 _VERSIONS = (
-    "A version is a hash of content. A keyed one (HMAC-SHA256) depends on confidential records and can be "
-    "recomputed by the custodian only, so that nobody can try guessed records against it; any other can be "
-    "recomputed by anyone who holds the tables it was taken of."
+    "A version is a hash of content. A keyed version (HMAC-SHA256) depends on confidential records. Only the custodian "
+    "can recompute it, so nobody else can test guessed records against it. Anyone who has the underlying tables can "
+    "recompute the other versions."
 )
 
 
 @dataclass(frozen=True)
 class Randomness:
-    """Where the draw's randomness came from.
+    """The source of the draw's randomness.
 
     Attributes:
-        custody: what became of the draw's key.
-        draw_id: the draw's name.
+        custody: what happens to the draw's key after the draw.
+        draw_id: the identifier of the draw.
         commitment: the SHA-256 of the draw's key.
-        generator: what made the random words of the key.
+        generator: the generator that expands the key into random words.
     """
 
     custody: CustodyMode
@@ -66,17 +66,17 @@ class Randomness:
 
 @dataclass(frozen=True)
 class LedgerReference:
-    """The entry that charged the release, and where the dataset stood after it.
+    """The ledger entry that charged the release, and the dataset's total after it.
 
     Attributes:
-        sequence: the entry's number.
-        entry_hash: its hash, which the next entry carries on.
-        recorded_at: when it was written; aware of its time zone.
-        total: the dataset's total loss, this entry included.
-        cap: the greatest total the dataset may reach.
+        sequence: the number of the entry.
+        entry_hash: the hash of the entry, which the next entry contains.
+        recorded_at: when the entry was written, with a time zone.
+        total: the total charged to the dataset, including this entry.
+        cap: the cap of the dataset.
 
     Raises:
-        ValueError: if the time knows no time zone.
+        ValueError: if the time has no time zone.
     """
 
     sequence: int
@@ -87,7 +87,7 @@ class LedgerReference:
 
     def __post_init__(self) -> None:
         if self.recorded_at.tzinfo is None:
-            raise ValueError("the ledger's time of an entry must say its time zone")
+            raise ValueError("the time of a ledger entry must have a time zone")
 
 
 @dataclass(frozen=True)
@@ -103,19 +103,19 @@ class Certificate:
     """Everything the certificate of a release states.
 
     Attributes:
-        dataset: the dataset's name.
-        dataset_title: its name in words.
-        dataset_description: where its records come from.
-        synthetic: whether its records are made up or public; the page then says so at the top.
-        release: the release's name.
-        release_title: its name in words.
-        release_description: what is published, for a reader.
-        statement: what the mechanism says of itself.
-        specification: the five building blocks; its loss is the one charged.
-        randomness: of the draw.
+        dataset: the name of the dataset.
+        dataset_title: the name of the dataset in words.
+        dataset_description: where the records come from.
+        synthetic: whether the records are generated or public; if so, the page says it at the top.
+        release: the name of the release.
+        release_title: the name of the release in words.
+        release_description: what is published, for readers.
+        statement: the statement of the mechanism.
+        specification: the five building blocks; its loss is the loss charged.
+        randomness: the randomness of the draw.
         ledger: the charge.
-        code_versions: by name of program or library.
-        checks: all that were passed.
+        code_versions: the versions of programs and libraries, by name.
+        checks: the checks that the release passed.
         products: the data files.
     """
 
@@ -135,7 +135,7 @@ class Certificate:
     products: tuple[DataFile, ...]
 
     def as_record(self) -> dict[str, Any]:
-        """The certificate as plain values for JSON: exact numbers as text, with their roundings beside them."""
+        """The certificate as plain values for JSON; exact numbers are text and are accompanied by rounded values."""
         flavor, loss, statement = self.specification.flavor, self.specification.loss, self.statement
         return {
             "dataset": {
@@ -217,7 +217,7 @@ def to_json(certificate: Certificate) -> bytes:
 
 
 def to_html(certificate: Certificate) -> bytes:
-    """The record as one page in UTF-8 that needs no other file, for the screen and for paper."""
+    """The record as a self-contained HTML page in UTF-8, for screen and print."""
     return _page().render(certificate.as_record()).encode()
 
 
@@ -257,7 +257,7 @@ def _building_blocks(specification: Specification) -> list[dict[str, Any]]:
         {
             "block": "Protection-loss budget",
             "question": "How much protection is afforded?",
-            "answer": f"{symbol(loss)} = {loss}, at most {loss.rounded_up(PLACES)}; the smaller, the more protection",
+            "answer": f"{symbol(loss)} = {loss}, at most {loss.rounded_up(PLACES)}; a smaller loss is more protection",
         },
     ]
 
@@ -289,7 +289,7 @@ def _rounded_up(epsilon: float) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value as the page shows it: whole numbers with their thousands set apart, lists with commas."""
+    """A value as the page shows it: integers with thousands separators, lists joined with commas."""
     if isinstance(value, list):
         return ", ".join(value) or "none"
     return f"{value:,}" if isinstance(value, int) else str(value)

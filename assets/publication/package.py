@@ -1,8 +1,7 @@
-"""A publication's data files, the data dictionary that describes them, and their checksums.
+"""The data files of a publication, the data dictionary that describes them, and their checksums.
 
-Here belongs how a published table is written down: CSV, Parquet, `datapackage.json` (Frictionless Data
-Package) and `SHA256SUMS`. The same tables always give the same bytes. Where the files stand belongs in
-`placement`, what the release guarantees in `certificate`.
+This module writes CSV, Parquet, `datapackage.json` (Frictionless Data Package) and `SHA256SUMS`. The same tables always
+give the same bytes. `placement` moves the files into place, and `certificate` states the guarantee.
 """
 
 import json
@@ -22,7 +21,8 @@ _PARQUET = "application/vnd.apache.parquet"
 
 
 _ROWS_OF_LISTS = 8192
-"""Rows of a Parquet row group where a row may hold thousands of integers: DuckDB holds row groups in memory."""
+"""The number of rows in a Parquet row group if a row may contain thousands of integers: DuckDB keeps row groups in
+memory."""
 
 _SORTED_AS = {
     "integer": Fragment("BIGINT"),
@@ -31,22 +31,22 @@ _SORTED_AS = {
     "date": Fragment("DATE"),
     "decimal": Fragment("DECIMAL(18,4)"),
 }
-"""By declared type: the DuckDB type whose order the rows have, for a column of texts holds numbers too."""
+"""By declared type, the DuckDB type that determines the order of rows, because a text column may contain numbers."""
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file as it was written.
+    """A written data file.
 
     Attributes:
         product: the name of the published table.
-        title: its title.
-        path: the file's name.
+        title: the title of the published table.
+        path: the name of the file.
         format: "csv" or "parquet".
-        rows: its rows, without the header.
-        bytes: its size.
-        sha256: its SHA-256, 64 hexadecimal digits.
-        missing: the text that stands for a missing value; None where the format has its own way.
+        rows: the number of rows, without the header.
+        bytes: the size of the file.
+        sha256: the SHA-256 of the file, 64 hexadecimal digits.
+        missing: the text that stands for a missing value; None if the format has nulls.
     """
 
     product: str
@@ -60,17 +60,17 @@ class DataFile:
 
 
 def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedTable]) -> tuple[DataFile, ...]:
-    """Write each table as `<name>.csv` and `<name>.parquet`, rows ordered by all columns, totals first.
+    """Write each table as `<name>.csv` and `<name>.parquet`, with rows ordered by all columns and totals first.
 
-    A table with lists is written as Parquet only, rows ordered by the primary key.
+    A table with lists is written as Parquet only, with rows ordered by the primary key.
 
-    CSV is as RFC 4180 has it, in UTF-8, with a header, and with a line feed at the end of each line. A missing
-    value is an empty field; where the table holds empty text it is the first of NULL, NULL_, NULL__, ... that
-    the table does not hold.
+    CSV files follow RFC 4180, in UTF-8, with a header, and with a line feed at the end of each line. A missing value is
+    an empty field. If the table contains empty text, a missing value is instead the first of NULL, NULL_, NULL__, ...
+    that does not occur in the table.
 
     Raises:
-        ValueError: if a table's columns are not the declared ones, in names and types.
-        WarehouseError: if DuckDB refuses.
+        ValueError: if the names or types of a table's columns are not the declared ones.
+        WarehouseError: if a statement fails.
     """
     files = []
     for published in tables:
@@ -110,7 +110,7 @@ def _write_parquet(session: Session, folder: Path, published: PublishedTable, ro
 
 
 def _order(published: PublishedTable) -> list[tuple[str, str | Fragment, Fragment]]:
-    """The columns that rows are ordered by: name, the value of totals if there are any, and the type to order as."""
+    """The columns that determine the order of rows: name, the value of totals if there are any, and the sort type."""
     columns = {column.name: column for column in published.columns}
     ordered = published.primary_key if published.has_lists else columns
     return [
@@ -121,17 +121,17 @@ def _order(published: PublishedTable) -> list[tuple[str, str | Fragment, Fragmen
 def data_package(
     name: str, title: str, description: str, tables: Sequence[PublishedTable], files: Sequence[DataFile]
 ) -> bytes:
-    """The text of `datapackage.json`: what each file holds, its columns, their types and values, its hash.
+    """The text of `datapackage.json`: for each file, its content, columns, types, values and hash.
 
-    Source: the Data Package and Table Schema specifications, version 1; the labels of values are in
-    `categories`, as version 2 has them.
+    Source: the Data Package and Table Schema specifications, version 1; the labels of values are in `categories`, as
+    in version 2.
 
     Args:
-        name: of the package: small letters, digits, `.`, `_`, `-` and `/`.
-        title: of the package, in words.
-        description: what a reader should know of the whole.
-        tables: what is published.
-        files: as `write_data_files` returned them for these tables.
+        name: the name of the package: lowercase letters, digits, `.`, `_`, `-` and `/`.
+        title: the title of the package.
+        description: what readers should know about the package.
+        tables: the published tables.
+        files: the result of `write_data_files` for these tables.
     """
     by_name = {published.name: published for published in tables}
     package = {
@@ -145,7 +145,7 @@ def data_package(
 
 
 def checksums(folder: Path) -> bytes:
-    """The text of `SHA256SUMS`, for `sha256sum -c`: every other file in the folder, by name."""
+    """The text of `SHA256SUMS`, for `sha256sum -c`: every other file in the folder, sorted by name."""
     paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     return "".join(f"{file_sha256(folder / path)}  {path}\n" for path in paths if path != CHECKSUMS).encode()
 
@@ -168,7 +168,7 @@ def _require_declared_columns(session: Session, published: PublishedTable) -> No
 
 
 def _missing_marker(session: Session, published: PublishedTable) -> str:
-    """A text for missing values that no text column holds: readers of CSV do not tell "" from an empty field."""
+    """A text for missing values that occurs in no text column: CSV readers treat "" as an empty field."""
     texts = [column.name for column in published.columns if column.written_type == "string"]
     marker = ""
     while session.row("publication/count_text", {"text": marker}, table=published.table, columns=texts)[0]:
@@ -199,7 +199,7 @@ def _resource(published: PublishedTable, file: DataFile) -> dict[str, Any]:
         "hash": f"sha256:{file.sha256}",
     }
     if file.format == "parquet":
-        # Read as a table, validators skip its size and hash.
+        # Declared as a file: validators skip the size and hash of a resource that they read as a table.
         described |= {"name": f"{file.product}-parquet", "type": "file", "mediatype": _PARQUET}
         return described | ({"schema": _schema(published)} if published.has_lists else {})
     return described | {

@@ -1,14 +1,13 @@
-"""A folder that appears in its place whole, or not at all.
+"""The atomic placement of a publication's folder.
 
-Here belongs moving a finished publication into place, whatever happens meanwhile. What is in it belongs
-elsewhere.
+While a publication is moved into place, up to two folders stand next to the target. `.<name>.arriving` is the new
+publication, possibly incomplete, and can always be deleted. `.<name>.leaving` is the old publication, and always
+complete. A killed process may leave them behind; the next process cleans up. Only one process at a time works in the
+parent folder of the target.
 
-Beside the target stand, for a moment, two folders: `.<name>.arriving`, which is always worth nothing and may
-be thrown away, and `.<name>.leaving`, which is always a whole publication. A process that was killed leaves
-them, and the next one to come puts them right. One process at a time works in the target's parent folder.
-
-A publication is for everyone, so its files and folders get modes that let everyone read it: a process that opens
-the warehouse creates files for their owner alone. To keep publications back, close a folder above them.
+A publication is for everyone, so its files and folders get modes that let everyone read them; otherwise only their
+owner could, because a process that opens the warehouse restricts its umask. To restrict access to publications, close a
+folder above them.
 """
 
 import fcntl
@@ -24,16 +23,16 @@ from resources.custody import flush_folder
 
 @contextmanager
 def placed(target: Path) -> Iterator[Path]:
-    """A folder to write a publication into, moved to `target` when the block ends.
+    """A folder to write a publication into; when the block ends, it is moved to `target`.
 
-    A target with the very same files is left untouched; any other is replaced. If the block raises, or the
-    move fails, the target stays as it was. A process killed between taking the old publication away and
-    putting the new one in its place leaves the old one aside; entering again restores it first.
+    If `target` has exactly the same files, it is left untouched; otherwise it is replaced. If the block raises an
+    error, or the move fails, `target` stays as it was. If a process is killed between moving the old publication away
+    and moving the new one into place, the next entry restores the old one first.
 
-    What is placed, and parents that are made, everyone can read (0644, folders 0755), whatever the umask is.
+    Everyone can read the placed files, and parents that are created (0644, folders 0755), whatever the umask is.
 
     Args:
-        target: the publication's folder; parents are made as needed. Another entry for a target in the same
+        target: the folder of the publication; parents are created as needed. Another entry for a target with the same
             parent waits until this one ends.
 
     Raises:
@@ -66,7 +65,7 @@ def _leaving(target: Path) -> Path:
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which the kernel lets go when the process ends, however it ends."""
+    """Hold the folder's lock. The kernel releases it when the process ends, however it ends."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -76,13 +75,13 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def _recover(target: Path) -> None:
-    """Put back what was on its way out with nothing in its place; throw away all else that is left."""
+    """Restore the old publication if nothing took its place, and delete all other leftovers."""
     arriving, leaving = _arriving(target), _leaving(target)
     if leaving.exists() and not target.exists():
         leaving.rename(target)
     _discard(arriving)
     if leaving.exists():
-        # Half removed under its own name, it could later be taken for a whole publication.
+        # If it were deleted under its own name, a partly deleted folder could later pass for a complete publication.
         leaving.rename(arriving)
         _discard(arriving)
     flush_folder(target.parent)
@@ -124,7 +123,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _flush(folder: Path) -> None:
-    """Make a folder's files and names durable, before anything gives way to them."""
+    """Flush a folder's files and directory entries to disk, before the old publication is replaced."""
     for path in folder.rglob("*"):
         if path.is_dir():
             flush_folder(path)

@@ -1,5 +1,5 @@
-"""What every kind of release has: the values that stages exchange, and the interface that a mechanism fills in.
+"""What every release has: the values that stages exchange, and the interface that a mechanism implements.
 
-Nothing here imports a stage. `method` is the interface; `release`, `dataset`, `columns` and `numbers` hold what is
-declared; `draw`, `gate`, `published` and `statement` are what stages hand to each other.
+Nothing here imports a stage. `method` is the interface. `release`, `dataset`, `structure`, `columns` and `numbers`
+define declarations. `draw`, `gate`, `published` and `statement` define the values that stages exchange.
 """

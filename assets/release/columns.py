@@ -1,6 +1,6 @@
-"""A dataset's columns and tables of records, as they are declared: types, roles and domains.
+"""The declaration of a dataset's columns and tables of records: types, roles and domains.
 
-Reading a source is in `assets.cef.readers`, and checking rows against their declaration in `assets.cef.validation`.
+`assets.cef.readers` reads a source, and `assets.cef.validation` checks its rows against the declaration.
 """
 
 import re
@@ -29,18 +29,18 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
 class ColumnType(StrEnum):
-    """How a column's text is read; anything else in it is ill-typed."""
+    """The type of a column, which determines how its text is read. Any other text is ill-typed."""
 
     INTEGER = "integer"
-    """Up to 18 digits, perhaps after a minus sign; neither `1.5` nor `1e3`."""
+    """Up to 18 digits, optionally after a minus sign; neither `1.5` nor `1e3`."""
     STRING = "string"
-    """Any text, leading zeros and all."""
+    """Any text; leading zeros are kept."""
     BOOLEAN = "boolean"
     """`true` or `false`."""
     DATE = "date"
     """ISO 8601, such as `1940-04-01`."""
     DECIMAL = "decimal"
-    """Up to 14 digits before the point and 4 after it."""
+    """Up to 14 digits before the decimal point and up to 4 after it."""
 
     @property
     def stored(self) -> str:
@@ -61,18 +61,18 @@ ARROW = {
 
 
 class Role(StrEnum):
-    """What a column is for."""
+    """The role of a column."""
 
     KEY = "key"
-    """Names the record. It is no variable, and no mechanism sees it."""
+    """Identifies the record. It is not a variable, and no mechanism sees it."""
     UNIT = "unit"
-    """In `persons`: names the unit the person belongs to."""
+    """In `persons`: identifies the unit of the person."""
     GEOGRAPHY = "geography"
     CHARACTERISTIC = "characteristic"
 
 
 def _typed(kind: ColumnType, value: object) -> Value:
-    """One value of a declaration as a value of the column's type, or a ValueError that says what it is not."""
+    """Convert a declared value to the column's type. Raises ValueError if it is not of that type."""
     wrong = ValueError(f"{value!r} is not of type {kind.value}")
     text = str(value)
     match kind:
@@ -112,12 +112,12 @@ _Text = Annotated[str, Field(min_length=1)]
 class Column(dg.Model):
     """One column of a table: its type, its role and its domain.
 
-    A geography or characteristic column states its domain, so that every code in it is meant to be there:
+    A geography or characteristic column declares its domain:
 
     - `integer`: `values`, or both `minimum` and `maximum`;
-    - `string`: `values`, or a `pattern` that the whole text matches;
-    - `decimal` and `date`: `minimum` and `maximum` if wanted;
-    - `boolean`: none, its two values are its domain.
+    - `string`: `values`, or a `pattern` that the whole text must match;
+    - `decimal` and `date`: optionally `minimum` and `maximum`;
+    - `boolean`: nothing; its domain is its two values.
 
     Key and unit columns are integers or strings, never null, and need no domain.
     """
@@ -126,9 +126,9 @@ class Column(dg.Model):
 
     type: ColumnType = Field(description="integer, string, boolean, date or decimal.")
     role: Role = Field(Role.CHARACTERISTIC, description="key, unit, geography or characteristic.")
-    description: str = Field("", description="What the column says, for the data dictionary.")
+    description: str = Field("", description="What the column contains, for the data dictionary.")
     source: _Text | SkipJsonSchema[None] = Field(
-        None, description="The column's name in the source, if it is another there."
+        None, description="The column's name in the source, if it differs there."
     )
     values: _GivenValues | SkipJsonSchema[None] = Field(
         None, description="The codes that may occur: a list, or a mapping of each code to its label."
@@ -136,7 +136,7 @@ class Column(dg.Model):
     minimum: _GivenBound | SkipJsonSchema[None] = Field(None, description="The least value that may occur.")
     maximum: _GivenBound | SkipJsonSchema[None] = Field(None, description="The greatest value that may occur.")
     pattern: str | SkipJsonSchema[None] = Field(
-        None, description="A regular expression (RE2) that the whole text matches."
+        None, description="A regular expression (RE2) that the whole text must match."
     )
     nullable: bool = Field(False, description="Whether the column may be empty.")
 
@@ -144,7 +144,7 @@ class Column(dg.Model):
     @classmethod
     def _keep_values_as_given(cls, values: object) -> object:
         if values is not None and not (isinstance(values, list | tuple | Mapping) and values):
-            raise ValueError("values are a list of codes or a mapping of codes to labels, and not empty")
+            raise ValueError("values are a nonempty list of codes or a nonempty mapping of codes to labels")
         return values
 
     @model_validator(mode="after")
@@ -175,26 +175,26 @@ class Column(dg.Model):
             if self.nullable:
                 raise ValueError(f"a {self.role.value} column is not nullable")
         elif kind is ColumnType.INTEGER and self.values is None and None in bounds:
-            raise ValueError("an integer column states its domain: values, or minimum and maximum")
+            raise ValueError("an integer column must declare its domain: values, or minimum and maximum")
         elif kind is ColumnType.STRING and self.values is None and self.pattern is None:
-            raise ValueError("a string column states its domain: values or a pattern")
+            raise ValueError("a string column must declare its domain: values or a pattern")
 
     def _check_values(self) -> None:
         codes = self.codes
         if len(set(codes)) < len(codes):
-            raise ValueError("values name a code twice")
+            raise ValueError("a code occurs twice in values")
         lowest, highest = self.bounds
         if lowest is not None and highest is not None and lowest > highest:  # type: ignore[operator]
             raise ValueError(f"minimum {self.minimum} is greater than maximum {self.maximum}")
 
     @property
     def codes(self) -> tuple[Value, ...]:
-        """The values that may occur, in the order declared; empty if the domain is not a list of them."""
+        """The values that may occur, in declared order; empty if the domain is not declared as a list."""
         return tuple(_typed(self.type, value) for value in self.values or ())
 
     @property
     def labels(self) -> dict[Value, str]:
-        """The labels of the codes, where the declaration gives them."""
+        """The labels of the codes, if the declaration has labels."""
         return (
             {_typed(self.type, code): label for code, label in self.values.items()}
             if isinstance(self.values, Mapping)
@@ -203,23 +203,23 @@ class Column(dg.Model):
 
     @property
     def bounds(self) -> tuple[Value | None, Value | None]:
-        """The least and the greatest value that may occur, either of them None if it is not bounded."""
+        """The least and the greatest value that may occur; each is None if there is no bound."""
         lowest, highest = (
             None if bound is None else _typed(self.type, bound) for bound in (self.minimum, self.maximum)
         )
         return lowest, highest
 
     def admits(self, text: str) -> bool:
-        """Whether a value that may occur is written as `text`."""
+        """Whether `text` is the text of a value that may occur, by `values` or `pattern`."""
         if self.pattern is not None:
             return bool(pc.match_substring_regex(pa.array([text]), whole(self.pattern))[0].as_py())
         return text in [str(code) for code in self.codes]
 
     def domain(self) -> tuple[Value | None, ...]:
-        """All values that may occur, in ascending order, and None at the end if the column may be empty.
+        """All values that may occur, in ascending order; None comes last if the column is nullable.
 
         Raises:
-            ValueError: if the declaration does not list them: a pattern, a decimal, a date or a bound is missing.
+            ValueError: if the declaration does not determine a list of values, as with a pattern, a decimal or a date.
         """
         lowest, highest = self.bounds
         found: list[Any]
@@ -230,7 +230,7 @@ class Column(dg.Model):
         elif self.type is ColumnType.INTEGER and isinstance(lowest, int) and isinstance(highest, int):
             found = list(range(lowest, highest + 1))
         else:
-            raise ValueError(f"its domain ({self.domain_in_words}) is no list of values")
+            raise ValueError(f"its domain ({self.domain_in_words}) is not a list of values")
         return (*found, *([None] if self.nullable else []))
 
     @property
@@ -252,29 +252,29 @@ class Column(dg.Model):
 
 
 def described(columns: Mapping[str, Column]) -> dict[str, str]:
-    """What columns say, by their names."""
+    """The descriptions of columns, by name."""
     return {name: column.description for name, column in columns.items()}
 
 
 def whole(pattern: str) -> str:
-    """The regular expression (RE2) that matches a text if `pattern` matches all of it."""
+    """A regular expression (RE2) that matches a text if `pattern` matches the whole text."""
     return rf"\A(?:{pattern})\z"
 
 
 class RecordTable(dg.Model):
-    """One table of records: where it comes from, and its columns."""
+    """The declaration of a table of records: its source and its columns."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     path: _Text | SkipJsonSchema[None] = Field(
-        None, description="The source file, absolute or from the project's root."
+        None, description="The source file: absolute, or relative to the project's root."
     )
     geography_path: _Text | SkipJsonSchema[None] = Field(
         None,
-        description="A second source file, which has the columns of role geography, a record for each key.",
+        description="A second source file with the columns of role geography and one record for each key.",
     )
     columns: Annotated[dict[str, Column], Field(min_length=1)] = Field(
-        description="The columns to take from the source, by their names; others are left out."
+        description="The columns to take from the source, by name; other columns are ignored."
     )
 
     @field_validator("columns")
@@ -283,7 +283,7 @@ class RecordTable(dg.Model):
         seen: dict[str, str] = {}
         for name, column in columns.items():
             if not name or "\x00" in f"{name}{column.source}":
-                raise ValueError("a column's name is not empty and holds no NUL character")
+                raise ValueError("a column's name is not empty and contains no NUL character")
             other = seen.setdefault(name.casefold(), name)
             if other != name:
                 raise ValueError(f"columns {other} and {name} differ only in upper and lower case")
@@ -304,28 +304,28 @@ class RecordTable(dg.Model):
 
     @property
     def key(self) -> str | None:
-        """The column that names the record, if the table has one."""
+        """The column that identifies the record; None if the table has no key."""
         return next(iter(self._having(Role.KEY)), None)
 
     @property
     def unit(self) -> str | None:
-        """The column that names the person's unit; None in `units`."""
+        """The column that identifies the person's unit; None in `units`."""
         return next(iter(self._having(Role.UNIT)), None)
 
     @property
     def variables(self) -> dict[str, Column]:
-        """The columns that say something about the record: all but the key and the unit."""
+        """The columns that describe the record: all except the key and the unit."""
         return {name: column for name, column in self.columns.items() if column.role not in (Role.KEY, Role.UNIT)}
 
     @property
     def stored(self) -> dict[str, Column]:
-        """The columns as the CEF orders them: the key, the unit, then the variables as declared."""
+        """The columns in the order of the CEF: the key, the unit, then the variables in declared order."""
         first = [name for name in (self.key, self.unit) if name is not None]
         return {name: self.columns[name] for name in first} | self.variables
 
     @property
     def places(self) -> dict[str, Column]:
-        """The columns that `geography_path` has; none where there is no such file."""
+        """The columns that come from the file `geography_path`; empty if there is no such file."""
         if self.geography_path is None:
             return {}
         return {name: column for name, column in self.stored.items() if column.role is Role.GEOGRAPHY}

@@ -1,7 +1,7 @@
-"""What a dataset is declared to be: its source, its tables, its columns and their domains.
+"""The declaration of a dataset: its source, its tables, its columns and their domains.
 
-Here belong the typed declaration and the rules it keeps by itself, without looking at the source. Reading
-the source belongs in `readers`, holding the rows to the declaration in `validation`.
+This module defines the typed declaration and the rules that it must satisfy independently of the source.
+`assets.cef.readers` reads the source, and `assets.cef.validation` checks its rows.
 """
 
 from collections.abc import Mapping
@@ -24,17 +24,17 @@ from resources.statements import Table, Zone
 
 
 class Reader(StrEnum):
-    """Where the records come from."""
+    """The source of the records."""
 
     CSV = "csv"
     PARQUET = "parquet"
     MA1940 = "ma1940"
     SYNTHETIC_CENSUS = "synthetic_census"
-    """What `assets.cef.synthetic` makes up; a declaration of its own kind."""
+    """The generator in `assets.cef.synthetic`, which has a declaration of its own."""
 
     @property
     def built_in(self) -> bool:
-        """Whether the records come from no file."""
+        """Whether the records do not come from a file of the user."""
         return self in (Reader.MA1940, Reader.SYNTHETIC_CENSUS)
 
 
@@ -42,13 +42,13 @@ DatasetName = Annotated[
     str,
     Field(
         pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$",
-        description="The dataset's name: small letters, digits and single underscores, a letter first.",
+        description="The dataset's name: lowercase letters, digits and single underscores, starting with a letter.",
     ),
 ]
 
 
 def _loss(value: object) -> Loss:
-    """A cap as the loss it stands for: in the output premetric in which the releases' losses are added up under it."""
+    """A declared cap as a loss, whose output premetric determines how the losses of releases are added up."""
     match value:
         case PureLoss() | ConcentratedLoss() | ApproximateLoss():
             return value
@@ -64,7 +64,7 @@ def _loss(value: object) -> Loss:
 def _positive(value: object) -> Fraction:
     number = exact_fraction(value)
     if number <= 0:
-        raise ValueError("the cap is greater than 0")
+        raise ValueError("the cap must be greater than 0")
     return number
 
 
@@ -94,23 +94,25 @@ class DatasetDeclaration(dg.Model):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     structure: ClassVar[Structure | None] = None
-    """What records must satisfy together, where the layout of the dataset is one that says so."""
+    """The rules that records must satisfy together; None if the layout of the dataset has no such rules."""
 
     name: DatasetName
     title: str = Field(min_length=1, description="The dataset's name in words.")
     description: str = Field("", description="Where the records come from and what they are.")
     synthetic: bool = Field(
-        False, description="Whether the records are made up or public, so that experiments may draw on them."
+        False, description="Whether the records are generated or public, so that experiments may draw on them."
     )
     reader: Annotated[Reader, WithJsonSchema({"enum": ["csv", "parquet", "ma1940"]})] = Field(
         description="csv, parquet, or the built-in ma1940."
     )
-    record_name: str = Field("unit", min_length=1, description="A unit in words, such as household.")
-    units: RecordTable = Field(description="The table of units, one record each.")
-    persons: RecordTable | SkipJsonSchema[None] = Field(None, description="The table of persons, each in one unit.")
+    record_name: str = Field("unit", min_length=1, description="What a unit is called, such as household.")
+    units: RecordTable = Field(description="The table of units, with one record for each unit.")
+    persons: RecordTable | SkipJsonSchema[None] = Field(
+        None, description="The table of persons, each of whom is in one unit."
+    )
     cap: Cap = Field(
-        description="The most that all releases from this dataset may lose together: ε as a number or a fraction "
-        "such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: 1/10000000000}."
+        description="The upper bound on the loss of all releases from this dataset together: ε as a number or a "
+        "fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: 1/10000000000}."
     )
 
     @field_validator("reader")
@@ -134,25 +136,25 @@ class DatasetDeclaration(dg.Model):
         if self.reader is Reader.MA1940:
             raise ValueError("persons: reader ma1940 has units only")
         if self.units.key is None:
-            raise ValueError("units: a column of role key is required where there are persons")
+            raise ValueError("units: a column of role key is required if there are persons")
         named = [name for name, column in self.persons.columns.items() if column.role is Role.UNIT]
         if len(named) != 1:
             raise ValueError(f"persons: exactly one column of role unit is required, found {len(named)}")
         if self.persons.columns[named[0]].type is not self.units.columns[self.units.key].type:
             raise ValueError(f"persons: column {named[0]} and the units' key {self.units.key} differ in type")
         if self.record_name == "person":
-            raise ValueError("record_name: units that hold persons are not called person")
+            raise ValueError("record_name: units that have persons cannot be called person")
         if not self.persons.variables:
             raise ValueError("persons: declare at least one column besides key and unit")
         ours = {name.casefold() for name in self.units.variables}
         shared = [name for name in self.persons.variables if name.casefold() in ours]
         if shared:
-            raise ValueError(f"persons: column {shared[0]} bears the name of a column of units; rename one of them")
+            raise ValueError(f"persons: column {shared[0]} has the name of a column of units; rename one of them")
         return self
 
     @property
     def tables(self) -> dict[str, RecordTable]:
-        """The tables of the dataset by the names they have in the CEF."""
+        """The tables of the dataset, by their names in the CEF."""
         return {"units": self.units} | ({"persons": self.persons} if self.persons else {})
 
     def cef_tables(self) -> tuple[Table, ...]:

@@ -1,7 +1,7 @@
-"""A draw as a value: what it is made from, what it is called, and what it costs.
+"""A draw as a value: its inputs, its identifier, and its DP specification.
 
-Also the labels by which stored tables are known to belong to a draw, and the keyed version of confidential input that
-names one. Charging a draw is in `assets.charge`.
+This module also defines the label that ties stored output to its draw, and the published version of a confidential
+input. `assets.charge` charges and makes draws.
 """
 
 from collections.abc import Mapping
@@ -14,19 +14,22 @@ from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
 DRAWN = "draw"
-"""The table that says which draw a release's stored output is of."""
+"""The table with the label of a release's stored output: the id of its draw."""
 
 
 class StaleInputError(Exception):
-    """The confidential input of a draw is not the one that was charged."""
+    """The confidential input of a draw has changed since the charge."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a draw is made from, as far as it may be seen outside the confidential zone.
+    """The public description of what a draw is made from.
+
+    A mechanism may add fields that its loss depends on. All fields must be public.
 
     Attributes:
-        versions: by name of the input, its data version; keyed under the custody where the input is confidential.
+        versions: the data version of each input, by the input's name; keyed under the custody if the input is
+            confidential. They become part of the draw id.
     """
 
     versions: Mapping[str, str]
@@ -40,9 +43,9 @@ class Draw(Generic[I_co]):
     """One use of randomness: one mechanism, one set of parameters, one version of the inputs.
 
     Attributes:
-        draw_id: its name, an HMAC of all of that.
-        specification: the DP specification it satisfies.
-        inputs: what it is made from.
+        draw_id: its identifier, an HMAC of everything the draw depends on.
+        specification: the DP specification that it satisfies.
+        inputs: the versions of its inputs.
     """
 
     draw_id: str
@@ -51,12 +54,12 @@ class Draw(Generic[I_co]):
 
 
 def label_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> None:
-    """Write down that the stored output is this draw's."""
+    """Label the stored output as that of this draw."""
     session.create(release.public(DRAWN), "warehouse/label", {"text": draw.draw_id}, column="draw_id")
 
 
 def is_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> bool:
-    """Whether the stored output is labelled as this draw's."""
+    """Whether the stored output is labelled as that of this draw."""
     table = release.public(DRAWN)
     if not session.columns(table):
         return False
@@ -64,7 +67,7 @@ def is_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> bool:
 
 
 def publish_version(warehouse: Warehouse, table: Table, version: str) -> None:
-    """Write the keyed version of a draw's confidential input, which names the draw, where the charge can see it."""
+    """Write the keyed version of a draw's confidential input to the public zone, where the charge can read it."""
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         session.create(table, "warehouse/label", {"text": version}, column="version")
 

@@ -1,6 +1,6 @@
-"""A gate: a rule that a release must satisfy before it is published, and what the rule is checked against.
+"""A gate: a rule that a release must satisfy before it is published, and the context in which it is evaluated.
 
-Gates that every release has are in `assets.gates.shared`, those of one mechanism in its own package.
+The gates of all releases are in `assets.gates.shared`. Those of one mechanism are in its package.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,14 +21,14 @@ R = TypeVar("R", bound=Release)
 
 @dataclass(frozen=True)
 class ReleaseContext(Generic[R]):
-    """A release's method, and what its gates are checked against.
+    """The context in which a release's gates are evaluated.
 
     Attributes:
-        method: of the release.
+        method: the method of the release.
         warehouse: the tables.
         custody: the keys.
         ledger: the charges.
-        nodes: the deployment's asset graph, for the walk from confidential data to the publication.
+        nodes: the deployment's asset graph, for the check of paths from confidential data to the publication.
     """
 
     method: "Method[R, Any, Any]"
@@ -39,19 +39,19 @@ class ReleaseContext(Generic[R]):
 
     @property
     def release(self) -> R:
-        """The release, as declared."""
+        """The declared release."""
         return self.method.release
 
 
 @dataclass(frozen=True)
 class Gate(Generic[R]):
-    """One rule that blocks the publication of a release that breaks it.
+    """A rule that a release must satisfy; otherwise its publication is blocked.
 
     Attributes:
-        name: of the asset check.
-        stage: the asset that must satisfy the rule.
+        name: the name of the asset check.
+        stage: the stage whose asset must satisfy the rule.
         words: the rule as a sentence, for the check's page and the certificate.
-        problems: returns what breaks the rule, in words with counts and without values; empty if nothing does.
+        problems: returns the violations of the rule, in words with counts and without values; empty if there are none.
     """
 
     name: str

@@ -1,7 +1,16 @@
 """The interface between a mechanism and the stages that all releases share: charge, draw, gates and publication.
 
-A mechanism's package fills in `Method` (`assets.swapping.method` is the simplest example). Mechanisms that add noise
-to exact counts start from `assets.measurement`, which fills in most of it.
+The package of each mechanism subclasses `Method`; the simplest example is `assets.swapping.method`. Mechanisms that add
+noise to exact counts subclass `NoisyCounts` or `GridCounts` in `assets.measurement`, which define most of the hooks.
+
+The shared stages call the hooks in this order:
+
+1. The charge calls `require_chargeable` and `describe`, and reserves the loss.
+2. The draw calls `describe` and `stored_version`. If the output is not stored yet, it calls `make` and `write`.
+3. The gates are the shared ones and those of `own_gates`. The replay gate calls `make` and `version_of`.
+4. The publication evaluates all gates again, and then calls `tables` and `statement`.
+
+All other stages are assets of the mechanism (`own_assets`).
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +31,7 @@ from resources.statements import Zone
 from resources.warehouse import Session
 
 CHARGE, PUBLICATION = "charge", "publication"
-"""Names of the stages that are the same for every release."""
+"""The names of the stages that every release has."""
 
 R = TypeVar("R", bound=Release)
 I = TypeVar("I", bound=Inputs)  # noqa: E741 - the draw's inputs
@@ -32,71 +41,74 @@ O = TypeVar("O")  # noqa: E741 - the draw's output
 class Method(ABC, Generic[R, I, O]):
     """How one release is charged, drawn, checked and published.
 
-    The shared gates are no part of this interface, and a mechanism cannot leave them out: `assets.gates.shared` adds
-    them to `own_gates`. A mechanism says only which stage each of them belongs to.
+    A mechanism cannot leave out the shared gates: `assets.gates.shared` adds them to `own_gates`.
+
+    Type parameters: R is the mechanism's release, I its draws' inputs, and O the output of a draw.
     """
 
     mechanism: ClassVar[str]
-    """The mechanism's name, in draw ids and names of random streams."""
+    """The name of the mechanism, in draw ids and in the names of random streams."""
 
     version: ClassVar[int]
-    """Raised when the same stream would give other output: an old draw could not be replayed then."""
+    """The version of the mechanism, part of the draw id. Increase it when the same stream would give another output,
+    because earlier draws could no longer be replayed."""
 
     draw_stage: ClassVar[str]
-    """The stage that draws."""
+    """The name of the stage that draws."""
 
     drawn_table: ClassVar[str]
-    """The table that shows the draw's output."""
+    """The name of the public table that shows the draw's output."""
 
     drawn_words: ClassVar[str]
-    """The output in words, in the plural."""
+    """A plural noun for the output, used in the sentences of the shared gates."""
 
     drawn_columns: ClassVar[Mapping[str, str]] = {}
-    """What the columns of `drawn_table` say."""
+    """Descriptions of the columns of `drawn_table`, by name."""
 
     draw_kinds: ClassVar[AbstractSet[str]] = frozenset({"duckdb", "numba"})
-    """What the draw is made with, for its asset's page."""
+    """The Dagster kinds of the draw's asset."""
 
     draw_follows: ClassVar[Sequence[str]] = ()
-    """The release's stages that the draw is made from, besides the charge."""
+    """The stages of the release that the draw reads, in addition to the charge."""
 
     draws_from_cef: ClassVar[bool] = False
-    """Whether the draw reads the CEF itself."""
+    """Whether the draw reads the CEF directly."""
 
     closing_stage: ClassVar[str] = "tables"
-    """The last stage before the publication: the walk from confidential data is checked there."""
+    """The last stage before the publication, whose asset has the gate on paths from confidential data."""
 
     charge_follows: ClassVar[Sequence[str]]
-    """The stages that the charge is computed from."""
+    """The stages that the charge depends on."""
 
     charge_crossing: ClassVar[str | None] = None
-    """Why the charge may leave the confidential zone, if it is computed from confidential tables."""
+    """`assets.conventions.KEYED` if the charge depends on a confidential stage through its keyed version; otherwise
+    None."""
 
     charge_columns: ClassVar[Mapping[str, str]] = {}
-    """The columns that `charge_facts` adds to the charge's row, and what they say."""
+    """Descriptions of the columns that `charge_facts` adds to the charge's row, by name."""
 
     publishes_also_from: ClassVar[Sequence[str]] = ()
-    """Stages that a publication is made from, besides charge, draw and closing stage."""
+    """The stages that a publication reads, in addition to charge, draw and closing stage."""
 
     draws_from: ClassVar[Sequence[Zone]] = (Zone.CONFIDENTIAL, Zone.PUBLIC)
-    """The zones that a draw is made from, public ones among them."""
+    """The zones that `make` reads, including public ones."""
 
     def __init__(self, release: R) -> None:
         self.release = release
 
     @property
     def charges(self) -> bool:
-        """Whether anything is charged, drawn and published at all."""
+        """Whether the release has a charge, a draw and a publication."""
         return True
 
     @property
     @abstractmethod
     def stages(self) -> Sequence[str]:
-        """All stages of the release in the order in which their gates are checked; without the publication."""
+        """The names of all stages of the release except the publication, in the order in which gates are evaluated."""
 
     @abstractmethod
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
-        """The assets of all stages but charge, draw and publication, which the shared packages build."""
+        """The assets of all stages except charge, draw and publication, which shared packages build."""
 
     @abstractmethod
     def own_gates(self) -> Sequence[Gate[R]]:
@@ -104,22 +116,22 @@ class Method(ABC, Generic[R, I, O]):
 
     @abstractmethod
     def parameters(self) -> Mapping[str, Any]:
-        """Everything declared that the draw depends on, as plain exact values.
+        """All declared parameters that the draw depends on, as plain exact values. They become part of the draw id.
 
-        Two declarations that mean the same give equal values: what has no order of its own is sorted.
+        Two declarations with the same meaning must give equal values: sort everything whose order has no meaning.
         """
 
     @abstractmethod
     def inputs(self, session: Session) -> I:
-        """What the draw is made from, read from public tables."""
+        """The inputs of the draw, read from public tables."""
 
     @abstractmethod
     def specification(self, inputs: I) -> Specification:
-        """The DP specification of the draw."""
+        """The DP specification of a draw from these inputs. Its loss is charged."""
 
     @final
     def describe(self, session: Session, custody: Custody) -> Draw[I]:
-        """The draw that the release's parameters and public tables call for."""
+        """The draw that follows from the release's parameters and the current public tables."""
         inputs = self.inputs(session)
         draw_id = custody.draw_id(
             {
@@ -136,30 +148,37 @@ class Method(ABC, Generic[R, I, O]):
         return Draw(draw_id, self.specification(inputs), inputs)
 
     def require_chargeable(self, session: Session) -> None:
-        """Refuse, before anything is charged, what could not be carried out afterwards."""
+        """Raise an error if a later stage could not be carried out, before anything is charged; nothing by default."""
 
     @abstractmethod
     def charge_facts(self, inputs: I) -> Mapping[str, str | int | float]:
-        """What the charge's row says beyond draw, commitment and ledger entry; all of it public."""
+        """Public facts that the charge's row contains in addition to draw id, commitment and ledger entry."""
 
     @abstractmethod
     def charge_description(self) -> str:
-        """How the loss follows, in Markdown."""
+        """How the loss is derived, in Markdown, for the charge's page."""
 
     @abstractmethod
     def draw_description(self) -> str:
-        """What is drawn, in Markdown."""
+        """What is drawn, in Markdown, for the draw's page."""
 
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
-        """What the draw's page shows beyond draw, ledger entry and columns; all of it public."""
+        """Public metadata that the draw's page shows in addition to draw id, ledger entry and columns."""
         return {}
 
     @abstractmethod
     def make(self, session: Session, draw: Draw[I], custody: Custody) -> O:
-        """The draw's output, the same whenever it is made.
+        """Compute the draw's output from the confidential input and the draw's key, without storing it.
+
+        The same draw must always give the same output.
+
+        Args:
+            session: a session that reads the zones `draws_from`.
+            draw: the draw.
+            custody: the custody, whose `open_key` gives the draw's key.
 
         Raises:
-            StaleInputError: if the confidential input is not the one that was charged.
+            StaleInputError: if the version of the confidential input is not that of `draw.inputs`.
             CustodyError: if the draw's key is gone.
         """
 
@@ -169,21 +188,21 @@ class Method(ABC, Generic[R, I, O]):
 
     @abstractmethod
     def write(self, session: Session, draw: Draw[I], output: O) -> str:
-        """Store an output; returns its content hash."""
+        """Store an output of `make` in the public zone; return its content hash."""
 
     @abstractmethod
     def read_version(self, session: Session, draw: Draw[I]) -> str | None:
-        """The content hash of what is stored; None if it is not whole."""
+        """The content hash of the stored output; None if the stored output is not complete and well-formed."""
 
     @final
     def stored_version(self, session: Session, draw: Draw[I]) -> str | None:
-        """The content hash of the stored output; None unless its label says that it is this draw's."""
+        """The content hash of the stored output; None unless it is labelled as that of this draw."""
         return self.read_version(session, draw) if is_drawn(session, self.release, draw) else None
 
     @abstractmethod
     def tables(self) -> Sequence[PublishedTable]:
-        """What is published."""
+        """The tables to publish."""
 
     @abstractmethod
     def statement(self, draw: Draw[I], output_version: str) -> Statement:
-        """What the certificate says of the mechanism."""
+        """The statement of the certificate about the mechanism. `output_version` is the version that was settled."""

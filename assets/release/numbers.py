@@ -1,6 +1,7 @@
-"""Exact numbers in YAML: how they are read, and how `dg check yaml` sees them.
+"""Exact numbers in YAML: their conversion to fractions, and their JSON schema for `dg check yaml`.
 
-Every budget, share, rate and probability is declared as a number or a text and becomes the fraction it was written as.
+Every budget, share, rate and probability is declared as a number or a text, and becomes exactly the fraction that was
+written.
 """
 
 import math
@@ -12,22 +13,22 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, WithJsonSchema
 
 EXPONENT = r"[1-9](\.[0-9]+)?[eE]-[0-9]{1,3}"
-"""A number as YAML reads it as text: an exponent without a point before it."""
+"""A number in scientific notation, which YAML may read as text."""
 
 
 FRACTION = r"^[0-9]+(\.[0-9]+|/[0-9]+)?$"
 
 
 def exact_fraction(value: object) -> Fraction:
-    """A number of YAML as the fraction it was written as.
+    """Convert a number from YAML to the fraction that was written.
 
-    A float stands for the shortest decimal text that reads as it, so that 0.1 is one tenth.
+    A float stands for the shortest decimal number that is read as it, so 0.1 becomes one tenth.
 
     Args:
-        value: an integer, a decimal, or a text such as `1/2`, `0.5` or `40`.
+        value: an integer, a float, a decimal, a fraction, or a text such as `1/2`, `0.5` or `40`.
 
     Raises:
-        ValueError: if it is none of these, or negative.
+        ValueError: if the value is none of these, or not finite, or a text that is negative.
     """
     wrong = ValueError(f"{value!r} is not a number or a fraction such as 1/2")
     if isinstance(value, Fraction):
@@ -45,15 +46,15 @@ def exact_fraction(value: object) -> Fraction:
 
 
 def exact_delta(value: object) -> Fraction:
-    """A δ of YAML as the fraction it was written as; `1e-10` too, which YAML reads as text.
+    """Convert a δ from YAML to the fraction that was written, including `1e-10`, which YAML reads as text.
 
     Raises:
-        ValueError: if it is not a number, or does not lie strictly between 0 and 1.
+        ValueError: if the value is not a number, or not strictly between 0 and 1.
     """
     by_exponent = isinstance(value, str) and re.fullmatch(EXPONENT, value, re.ASCII)
     delta = Fraction(value) if isinstance(value, str) and by_exponent else exact_fraction(value)
     if not 0 < delta < 1:
-        raise ValueError("δ lies strictly between 0 and 1")
+        raise ValueError("δ must be strictly between 0 and 1")
     return delta
 
 
@@ -66,28 +67,28 @@ def _positive(value: object) -> Fraction:
 
 def _not_negative(value: object) -> Fraction:
     if isinstance(value, int | float) and value < 0:
-        raise ValueError(f"{value} is negative; a budget is a number from 0 on, or a fraction such as 1/100")
+        raise ValueError(f"{value} is negative; a budget is a nonnegative number, or a fraction such as 1/100")
     return exact_fraction(value)
 
 
 def _margin(value: object) -> Fraction:
     margin = exact_fraction(value)
     if margin <= 0:
-        raise ValueError("a margin of error is greater than 0; leave the level out, or give it the budget 0")
+        raise ValueError("a margin of error must be greater than 0; leave the level out, or give it the budget 0")
     return margin
 
 
 def _rate(value: object) -> Fraction:
     rate = exact_fraction(value)
     if not 0 < rate < 1:
-        raise ValueError(f"the swap rate must lie strictly between 0 and 1 (at 0 and 1 ε is infinite), not {rate}")
+        raise ValueError(f"the swap rate must be strictly between 0 and 1 (at 0 and 1, ε is infinite), not {rate}")
     if rate.denominator > LARGEST_DENOMINATOR:
-        raise ValueError("a swap rate's denominator is at most a billion")
+        raise ValueError("the denominator of a swap rate must be at most a billion")
     return rate
 
 
 def _schema(number: dict[str, Any], text: str, description: str) -> WithJsonSchema:
-    """A number within bounds, or a text that matches a pattern."""
+    """The JSON schema of a number within bounds, or a text that matches a pattern."""
     return WithJsonSchema(
         {
             "anyOf": [{"type": "number", **number}, {"type": "string", "pattern": text}],
@@ -109,7 +110,7 @@ Budget = Annotated[
     BeforeValidator(_not_negative),
     _schema({"minimum": 0}, _ANY_TEXT, "ρ, or ε with noise: pure, for one person added or removed; 0: not released"),
 ]
-"""A budget of 0 or more."""
+"""A nonnegative budget."""
 
 Rho = Annotated[Fraction, BeforeValidator(exact_fraction), _schema({"exclusiveMinimum": 0}, _ANY_TEXT, "ρ, exactly")]
 """A ρ greater than 0."""
@@ -131,7 +132,7 @@ Share = Annotated[
     BeforeValidator(exact_fraction),
     _schema({"minimum": 0, "maximum": 1}, _ANY_TEXT, "a share such as 1/8 or 0.125; those of a level add up to 1"),
 ]
-"""A part of a whole."""
+"""A share of a budget."""
 
 Delta = Annotated[
     Fraction, BeforeValidator(exact_delta), _schema(_BETWEEN_0_AND_1, _DELTA_TEXT, "strictly between 0 and 1")

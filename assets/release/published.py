@@ -1,4 +1,4 @@
-"""A published table and its columns, as the data dictionary describes them."""
+"""Published tables and their columns, as described in the data dictionary."""
 
 import re
 from collections.abc import Mapping
@@ -15,27 +15,27 @@ FIELD_TYPES = {
     "decimal": ("number", {"DECIMAL"}),
     "integers": ("array", {"TINYINT[]", "SMALLINT[]", "INTEGER[]", "BIGINT[]"}),
 }
-"""By declared type: the type of a Table Schema field, and the DuckDB types that the files keep exactly."""
+"""By declared type, the type of the Table Schema field, and the DuckDB types that files preserve exactly."""
 
 
 LIST = "integers"
-"""The type that CSV has no form for: a table with such a column is written as Parquet only."""
+"""The type that CSV cannot represent: a table with such a column is written as Parquet only."""
 
 
 @dataclass(frozen=True)
 class PublishedColumn:
-    """A column of a published table, as the data dictionary describes it.
+    """A column of a published table, as described in the data dictionary.
 
     Attributes:
-        name: of the column.
-        type: integer, string, boolean, date, decimal, or integers for a list of them.
-        description: what the column says.
+        name: the name of the column.
+        type: integer, string, boolean, date, decimal, or integers for a list of integers.
+        description: what the column contains.
         values: the values that may occur, each with its label ("" if it has none); empty if they are not listed.
         required: whether every row has a value.
-        total: the value that stands in rows for a total, which makes the column one of texts; "" if there are none.
+        total: the value that marks rows with totals, which makes the column a text column; "" if there are none.
 
     Raises:
-        ValueError: if the type is none of the six.
+        ValueError: if the type is not one of these six.
     """
 
     name: str
@@ -51,26 +51,26 @@ class PublishedColumn:
 
     @property
     def written_type(self) -> str:
-        """The type as the files have it: text where some rows are totals."""
+        """The type in the files: text if some rows are totals."""
         return "string" if self.total else self.type
 
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A table to publish: as CSV and Parquet, or as Parquet only if a column holds lists.
+    """A table to publish: as CSV and Parquet, or as Parquet only if a column contains lists.
 
     Attributes:
-        name: the stem of its files' names.
-        title: in words.
-        description: what a reader should know of it.
-        table: where it is in the warehouse.
-        columns: all its columns, in the order in which they are published.
-        primary_key: the columns that tell its rows apart.
-        delimiter: what separates the columns in CSV.
+        name: the stem of the file names.
+        title: the title of the table.
+        description: what readers should know about the table.
+        table: its address in the warehouse.
+        columns: all its columns, in the order of publication.
+        primary_key: the columns that identify a row.
+        delimiter: the separator of columns in CSV.
 
     Raises:
-        ValueError: if the name could not be a file's, a key column is not among the columns, or the rows of a table
-            with lists have no order by a key without lists.
+        ValueError: if the name is not valid in a file name, a key column is not among the columns, or a table with
+            lists has no primary key or has a list in it.
     """
 
     name: str
@@ -83,15 +83,18 @@ class PublishedTable:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", self.name):
-            raise ValueError(f"product {self.name!r}: its files bear the name, so it is small letters, digits, _ and -")
+            raise ValueError(
+                f"product {self.name!r}: the name is part of file names and must consist of lowercase letters, digits, "
+                "_ and -"
+            )
         for key in self.primary_key:
             if key not in [column.name for column in self.columns]:
                 raise ValueError(f"product {self.name}: key column {key} is not among its columns")
         lists = {column.name for column in self.columns if column.type == LIST}
         if lists and not (self.primary_key and lists.isdisjoint(self.primary_key)):
-            raise ValueError(f"product {self.name}: a table with lists needs a primary key, and none of them is in it")
+            raise ValueError(f"product {self.name}: a table with lists needs a primary key without lists")
 
     @property
     def has_lists(self) -> bool:
-        """Whether a column holds lists, so that the table is written as Parquet only."""
+        """Whether a column contains lists, so that the table is written as Parquet only."""
         return any(column.type == LIST for column in self.columns)

@@ -1,6 +1,6 @@
-"""A release as one value: what every kind of release declares, and the names its tables and assets bear.
+"""A release as one value: the fields that every release declares, and the names of its tables and assets.
 
-What one kind declares beyond it is in its mechanism's package (`assets.swapping.release`, `assets.phsafe.release`).
+Each mechanism adds its own fields in its package (for example `assets.swapping.release`).
 """
 
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from resources.statements import Table, Zone
 
 
 class DeclarationError(ValueError):
-    """A release that cannot be carried out as declared; the message names release, field and rule."""
+    """A release cannot be carried out as declared. The message names the release, the field and the rule."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """What is declared of any release.
+    """The fields that every release declares.
 
     Attributes:
-        dataset: the dataset it is made from.
-        name: of the release, unique in the dataset.
-        title: in words.
-        description: what is published, for a reader.
-        custody: whether the draw's key can be had again.
-        published: the folder under which publications are placed.
+        dataset: the dataset that the release is made from.
+        name: the name of the release, unique in the dataset.
+        title: the name of the release in words.
+        description: what is published, for readers.
+        custody: whether the draw's key can be derived again.
+        published: the parent folder of all publications.
     """
 
     dataset: DatasetDeclaration
@@ -39,7 +39,7 @@ class Release:
     published: Path
 
     def refuse(self, reason: str) -> NoReturn:
-        """Say that the release cannot be as it is declared.
+        """Reject the declaration for a reason.
 
         Raises:
             DeclarationError: always.
@@ -48,12 +48,12 @@ class Release:
 
     @property
     def can_replay(self) -> bool:
-        """Whether the draw can be made again by whoever holds the custody."""
+        """Whether the custodian can replay the draw."""
         return self.custody is CustodyMode.ESCROWED
 
     @property
     def schema(self) -> str:
-        """The schema of the release's tables in either zone."""
+        """The schema of the release's tables in both zones, `<dataset>__<release>`."""
         return f"{self.dataset.name}__{self.name}"
 
     def public(self, name: str) -> Table:
@@ -74,5 +74,5 @@ class Release:
 
     @property
     def folder(self) -> Path:
-        """Where the publication is placed."""
+        """The folder of the publication."""
         return self.published / self.dataset.name / self.name

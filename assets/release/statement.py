@@ -1,15 +1,15 @@
-"""What a mechanism states about itself in a certificate, as values."""
+"""The statement of a mechanism about itself in a certificate, as values."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One thing a mechanism states about itself.
+    """A parameter of the mechanism, as shown in the certificate.
 
     Attributes:
-        label: what it is.
-        value: a text, a whole number, or several texts.
+        label: the name of the parameter.
+        value: a text, an integer, or several texts.
         note: a sentence of explanation, or "".
     """
 
@@ -20,11 +20,11 @@ class Parameter:
 
 @dataclass(frozen=True)
 class EvaluatedLoss:
-    """A bound on ε that is reported beside the one charged.
+    """A bound on ε that is reported in addition to the loss charged.
 
     Attributes:
         epsilon: the bound.
-        meaning: a sentence that says what it is.
+        meaning: a sentence that explains it.
     """
 
     epsilon: float
@@ -33,11 +33,11 @@ class EvaluatedLoss:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """The same protection, stated otherwise.
+    """Another statement of the same guarantee.
 
     Attributes:
-        label: how.
-        value: the loss as it is written.
+        label: the kind of statement.
+        value: the loss in words.
         source: what it follows from.
     """
 
@@ -51,9 +51,9 @@ class DataVersion:
     """The content hash of one input or output.
 
     Attributes:
-        name: of what.
+        name: the name of the input or output.
         version: the hash.
-        keyed: whether it is an HMAC, because it depends on confidential records.
+        keyed: whether the hash is an HMAC, because it depends on confidential records.
     """
 
     name: str
@@ -63,17 +63,17 @@ class DataVersion:
 
 @dataclass(frozen=True)
 class Statement:
-    """What a mechanism has to say of itself.
+    """The statement of a mechanism about itself.
 
     Attributes:
-        mechanism: what protects the data, in words.
-        mechanism_version: raised when the same stream would give other output.
-        parameters: in order.
+        mechanism: the mechanism in words.
+        mechanism_version: the version of the mechanism (`Method.version`).
+        parameters: the parameters, in the order of the certificate.
         loss_source: the theorem that gives the loss.
-        data_versions: of the inputs and outputs.
-        remark: a sentence to add to what the loss means, or "".
-        evaluated: a bound reported beside the loss, or None.
-        equivalents: other statements of the same protection.
+        data_versions: the versions of inputs and outputs.
+        remark: a sentence that is added to the meaning of the loss, or "".
+        evaluated: a bound reported in addition to the loss, or None.
+        equivalents: other statements of the same guarantee.
     """
 
     mechanism: str

@@ -1,7 +1,7 @@
-"""What the records of a layout must satisfy together, beyond what every row and every key must by itself.
+"""Rules that the records of a layout must satisfy together, beyond the rules of single rows and keys.
 
-Here belongs how such rules are declared. The rules of a layout stand with the layout (`census`), the statement
-that counts their offenders in `sql/cef`, and the counting in `validation`.
+This module defines how such rules are declared. The rules of a layout are in the module of the layout
+(`assets.cef.census`). A statement in `sql/cef` counts violations, and `assets.cef.validation` runs it.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,11 +13,10 @@ class Rule:
     """One rule of a structure.
 
     Attributes:
-        table: `units` or `persons`, whose rows are counted as offenders.
-        column: the column that is wrong in them.
-        offence: what is wrong, in words that hold no value of any record.
-        needs: the column of units that the rule speaks of, where the layout leaves open whether a dataset has it. A
-            dataset without it is not held to the rule.
+        table: `units` or `persons`, the table whose violating rows are counted.
+        column: the column that violates the rule.
+        offence: a description of the violation, without a value of any record.
+        needs: an optional column of units that the rule needs. The rule does not apply to a dataset without it.
     """
 
     table: str
@@ -31,8 +30,8 @@ class Structure:
     """The rules of a layout.
 
     Attributes:
-        statement: the SQL statement over `units` and `persons` whose one row has the number of offenders of each
-            rule, in a column of the rule's name. It is told by `rules` which ones the dataset is held to.
+        statement: the SQL statement over `units` and `persons` that returns one row, with the number of violations of
+            each rule in a column with the rule's name. Its placeholder `rules` lists the rules that apply.
         rules: the rules by name.
     """
 
@@ -40,5 +39,5 @@ class Structure:
     rules: Mapping[str, Rule]
 
     def held(self, columns: Collection[str]) -> dict[str, Rule]:
-        """The rules that a dataset is held to whose units have these columns."""
+        """The rules that apply to a dataset whose units have these columns."""
         return {name: rule for name, rule in self.rules.items() if rule.needs is None or rule.needs in columns}

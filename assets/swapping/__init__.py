@@ -1,1 +1,1 @@
-"""The swap: one draw of the Permutation Swapping Algorithm, under its charge."""
+"""The stages of permutation swapping: invariants, the swap as one charged draw, utility metrics and tables."""

@@ -1,4 +1,4 @@
-"""The swapped data in the warehouse: written as codes, shown as values, read back, and drawn again."""
+"""The swapped data: drawn from the records, stored as codes, and decoded to values."""
 
 from hashlib import sha256
 from typing import Any
@@ -27,7 +27,7 @@ MECHANISM = "permutation swapping"
 
 
 def write_cells(session: Session, release: SwappingRelease, cells: Contingency) -> None:
-    """Store swapped data: its codes, and a view that shows the values."""
+    """Store swapped data as codes, with a view that shows their values."""
     session.create(release.public(CELLS), "warehouse/all", source=session.register("drawn", _columns(cells)))
     session.create_view(
         release.public(SWAPPED), "swapping/decoded", cells=release.public(CELLS), **_value_columns(release)
@@ -37,10 +37,10 @@ def write_cells(session: Session, release: SwappingRelease, cells: Contingency) 
 def drawn_cells(
     session: Session, release: SwappingRelease, draw: Draw[SwappingInputs], custody: Custody
 ) -> Contingency:
-    """The draw's output, from the confidential records and the draw's key: the same whenever it is made.
+    """The draw's output, computed from the confidential records and the draw's key.
 
     Raises:
-        StaleInputError: if the CEF is not the one the invariants were computed from.
+        StaleInputError: if the CEF has changed since the invariants were computed.
         CustodyError: if the draw's key is gone.
     """
     records = read_contingency(session, release, stage_records(session, release))
@@ -53,13 +53,13 @@ def drawn_cells(
 
 
 def swapped_version(inputs: SwappingInputs, cells: Contingency) -> str:
-    """The content hash of swapped data: of the codes, and of the codebooks that say what they mean."""
+    """The content hash of swapped data: of the codes and of the codebooks that define them."""
     parts = "\n".join([inputs.versions["holding"], inputs.versions["swap"], cells_version(cells, None)])
     return sha256(parts.encode()).hexdigest()
 
 
 def read_version(session: Session, release: SwappingRelease, inputs: SwappingInputs) -> str | None:
-    """The content hash of the stored swapped data; None if they are no contingency table."""
+    """The content hash of the stored swapped data; None if they are not a valid contingency table."""
     cells = session.arrow("swapping/stored_cells", cells=release.public(CELLS), holding=release.public(HOLDING))
     try:
         return swapped_version(inputs, as_contingency(cells))
@@ -68,14 +68,14 @@ def read_version(session: Session, release: SwappingRelease, inputs: SwappingInp
 
 
 def stage_decoded(session: Session, release: SwappingRelease, table: Contingency, name: str) -> Fragment:
-    """Keep a contingency table of codes as a temporary table of values."""
+    """Decode a contingency table into a temporary table of values."""
     return session.stage(
         name, "swapping/decoded", cells=session.register("cells", _columns(table)), **_value_columns(release)
     )
 
 
 def stage_stored(session: Session, release: SwappingRelease, name: str) -> Fragment:
-    """Keep the stored codes as a temporary table of values."""
+    """Decode the stored codes into a temporary table of values."""
     return session.stage(name, "swapping/decoded", cells=release.public(CELLS), **_value_columns(release))
 
 

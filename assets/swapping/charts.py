@@ -1,8 +1,6 @@
-"""Pictures of what swapping costs in accuracy, and of what it buys in protection, as PNG bytes.
+"""Pictures of the errors and of the protection loss of swapping, as PNG bytes.
 
-Here belongs drawing given figures; computing them belongs elsewhere. Pictures are made with matplotlib's
-objects and without its global state, so that several threads may draw, and the same figures give the same
-bytes. They are drawn for a width of 720 pixels, at one and a half times as many.
+The figures are computed elsewhere. `assets.pictures` defines style and size.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,28 +19,28 @@ _LOWEST_RATE = 0.005
 
 
 def mape_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> bytes:
-    """The mean absolute percentage error of draws, one box a swap rate, each with its median written above.
+    """Draw the mean absolute percentage errors of draws as one box for each swap rate, with its median above it.
 
-    The form of Bailie, Gong and Meng, Figure 1. Whiskers reach to the farthest draw within 1.5 times the box's height,
-    draws beyond are points.
+    The form is that of Bailie, Gong and Meng, Figure 1. Whiskers reach to the farthest draw within 1.5 times the
+    interquartile range; draws beyond are points.
 
     Args:
         errors: by swap rate, the MAPE of each draw as a fraction of 1.
-        title: what the errors are of.
+        title: the title of the chart.
 
     Returns:
         PNG bytes, 1080 pixels wide.
 
     Raises:
-        ValueError: if there is no swap rate, or a swap rate without a draw.
+        ValueError: if there is no swap rate, or a swap rate has no draw.
     """
     if not errors or not all(len(draws) for draws in errors.values()):
-        raise ValueError("a boxplot needs at least one draw at each of at least one swap rate")
+        raise ValueError("a boxplot needs at least one swap rate, and at least one draw at each")
     rates = sorted(errors)
     percent = [100 * np.asarray(errors[rate], dtype=float) for rate in rates]
     counts = sorted({len(draws) for draws in percent})
     drawn = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
-    remark = f"{drawn} draw{'s' if counts[-1] > 1 else ''} at each swap rate; above each box its median"
+    remark = f"{drawn} draw{'s' if counts[-1] > 1 else ''} at each swap rate; the median is above each box"
     figure, axes = blank(title, remark, height=4.2)
     axes.boxplot(
         percent,
@@ -74,27 +72,27 @@ def mape_boxplots(errors: Mapping[Fraction, Sequence[float]], title: str) -> byt
 
 
 def epsilon_against_swap_rate(strata: Sequence[int], marked: tuple[int, Fraction] | None) -> bytes:
-    """ε by Theorem 1 against the swap rate, one line for each largest stratum.
+    """Draw ε by Theorem 1 against the swap rate, with one line for each size of the largest stratum.
 
-    The form of Bailie, Gong and Meng, Figure 2: diamonds mark the smallest ε that each b can attain, dotted lines the
-    swap rates 5% and 50%.
+    The form is that of Bailie, Gong and Meng, Figure 2. Diamonds mark the smallest ε that each b can attain, and dotted
+    lines the swap rates 5% and 50%.
 
     Args:
         strata: the values of b, each at least 2.
-        marked: b and p of a release, to show where it stands; b may be 0, then so is ε.
+        marked: b and p of a release to mark, or None; if b is 0, so is ε.
 
     Returns:
         PNG bytes, 1080 pixels wide.
 
     Raises:
-        ValueError: if there is no b, or one below 2.
+        ValueError: if there is no b, or a b is below 2.
     """
     sizes = sorted(strata)
     if not sizes or sizes[0] < 2:
-        raise ValueError("ε has a line for largest strata b of at least 2, and there must be one")
+        raise ValueError("at least one b is needed, and each b must be at least 2")
     remark = (
         "b: the largest stratum with two distinct records. ◇: the smallest ε attainable for b.\n"
-        "Different b come with different invariants, under which values of ε do not compare."
+        "Different b come with different invariants; their values of ε are not comparable."
     )
     figure, axes = blank("Protection loss by swap rate and largest stratum", remark, height=5.4)
     rates = np.linspace(_LOWEST_RATE, 1 - 1e-4, 4000)
@@ -131,7 +129,7 @@ def epsilon_against_swap_rate(strata: Sequence[int], marked: tuple[int, Fraction
 
 
 def _epsilon(largest_stratum: int, rates: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Theorem 1 for drawing, for b > 0; the exact value is `mechanisms.swapping.loss.theorem_1`."""
+    """Theorem 1 in floating point, for b > 0; `mechanisms.swapping.loss.theorem_1` gives the exact value."""
     log_odds = np.log(rates) - np.log1p(-rates)
     return np.maximum(np.log(largest_stratum + 1) - log_odds, log_odds)
 
@@ -151,7 +149,7 @@ def _write_on_line(axes: Axes, size: int) -> None:
 
 
 def _mark(axes: Axes, size: int, rate: Fraction) -> float:
-    """Mark one b and p, in words where no line runs: on the upper right. Returns its ε."""
+    """Mark one b and p, with a label on the upper right, where no line runs; return its ε."""
     loss = theorem_1(size, rate)
     epsilon = float(loss)
     axes.plot(

@@ -1,4 +1,4 @@
-"""What a swapping draw is made from: the stored invariants and the keyed version of the records, all of it public."""
+"""The public inputs of a swapping draw: the stored invariants and the keyed version of the records."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,15 @@ from resources.warehouse import Session
 
 @dataclass(frozen=True)
 class SwappingInputs(Inputs):
-    """The inputs of a swap, and the two figures of the invariants that its loss follows from or is explained by.
+    """The inputs of a swap.
 
-    The versions are those of `records` (keyed), and of the margins that number holding values (`holding`) and swap
-    values (`swap`).
+    The versions are those of the records (`records`, keyed), and of the margins that number holding values (`holding`)
+    and swap values (`swap`).
 
     Attributes:
-        strata: number of strata.
-        largest_stratum: b, the largest stratum with two distinct records; 0 if there is none.
+        strata: the number of strata.
+        largest_stratum: b, the size of the largest stratum with two distinct records, which determines the loss; 0 if
+            there is none.
     """
 
     strata: int
@@ -25,7 +26,7 @@ class SwappingInputs(Inputs):
 
 
 def read_inputs(session: Session, release: SwappingRelease) -> SwappingInputs:
-    """The inputs as they are stored."""
+    """The inputs from the stored tables."""
     holding, swapping = release.public(HOLDING), release.public(SWAPPING)
     strata, largest = session.row(
         "swapping/strata", holding=holding, swapping=swapping, match=list(release.design.match)

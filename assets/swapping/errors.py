@@ -1,7 +1,7 @@
-"""How far products of swapped data are from the truth.
+"""The errors of products of swapped data, compared with the confidential records.
 
-Here belongs comparing tables. Whatever comes out is confidential, because the truth went in, and stays in the
-confidential zone; only on a synthetic dataset may it be shown.
+The errors depend on the true counts, so they are confidential and stay in the confidential zone. They may be shown only
+for a synthetic dataset.
 """
 
 from collections.abc import Iterable
@@ -25,11 +25,11 @@ class ProductError:
     """The error of one product.
 
     Attributes:
-        product: its name.
-        mape: the mean over its cells of |true - swapped| / true; None if no cell holds a record in truth.
-        largest_difference: the greatest |true - swapped|.
-        cells: cells with a record in truth, over which the mean is taken.
-        empty_cells: cells without one, left out of the mean.
+        product: the name of the product.
+        mape: the mean of |true - swapped| / true over the cells whose true count is positive; None if there are none.
+        largest_difference: the greatest |true - swapped| over all cells.
+        cells: the number of cells whose true count is positive.
+        empty_cells: the number of cells whose true count is 0, which are left out of the mean.
     """
 
     product: str
@@ -40,7 +40,7 @@ class ProductError:
 
 
 def product_errors(session: Session, release: SwappingRelease, swapped: Table) -> list[ProductError]:
-    """The error of every product of a release, totals left out."""
+    """The error of every product of a release, without totals."""
     table = read_contingency(session, release, stage_records(session, release))
     original = stage_decoded(session, release, table, "original_records")
     errors = []
@@ -57,7 +57,10 @@ def experiment_errors(
     """The errors of the experiment's product in repeated draws at each swap rate.
 
     Args:
-        key: of the experiment's own random streams, 32 bytes.
+        session: a session that reads both zones.
+        release: the release.
+        experiment: the swap rates and the number of draws at each.
+        key: the key of the experiment's own random streams, 32 bytes.
 
     Yields:
         The swap rate, the number of the draw from 1, and the error.

@@ -1,9 +1,9 @@
-"""The gates that a release by permutation swapping adds to those of every release."""
+"""The gates that permutation swapping adds to those of all releases."""
 
 from collections import Counter
 
 from assets.cef.validation import row_findings
-from assets.gates.shared import differing, differing_table, said, unequal
+from assets.gates.shared import count_problem, differing, differing_table, unequal
 from assets.release.columns import RecordTable
 from assets.release.gate import Gate, ReleaseContext
 from assets.swapping.cells import SWAPPED, stage_stored
@@ -26,31 +26,31 @@ from resources.warehouse import Recipe
 
 
 def swapping_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
-    """The gates that swapping adds to those of every release."""
+    """The gates that swapping adds to those of all releases."""
     return [
-        Gate("margins_of_the_cef", "invariants", "The invariants are the margins of the CEF as it is.", _margins),
-        Gate("values_in_domain", "invariants", "Every value that occurs lies in its declared domain.", _domains),
+        Gate("margins_of_the_cef", "invariants", "The stored invariants are the margins of the current CEF.", _margins),
+        Gate("values_in_domain", "invariants", "Every value that occurs is in its declared domain.", _domains),
         Gate("holding_margin_exact", "swapped", "Counts by the holding variables are exact.", _holding),
         Gate("swap_margin_exact", "swapped", "Counts by match and swap variables are exact.", _swapping),
         Gate(
             "stratum_multisets_equal",
             "swapped",
-            "Every stratum of the swapped data holds the swap values of the CEF, equally often.",
+            "Every stratum of the swapped data has the same multiset of swap values as in the CEF.",
             _multisets,
         ),
-        Gate("record_count", "swapped", "There are as many swapped records as records.", _count),
-        Gate("values_as_drawn", "swapped", "The values shown are those of the codes that were drawn.", _shown),
+        Gate("record_count", "swapped", "The swapped data have as many records as the CEF.", _count),
+        Gate("values_as_drawn", "swapped", "The values shown are those of the drawn codes.", _shown),
         tables_gate(lambda session: table_recipes(session, release)),
         Gate(
             "products_agree_with_swapped_data",
             "tables",
-            "Every product adds up to the swapped data, totals set aside.",
+            "Every product, apart from its totals, agrees with the swapped data.",
             _products,
         ),
         Gate(
             "products_agree_with_invariants",
             "tables",
-            "Every product adds up to the invariants it touches.",
+            "Every product agrees with the invariants on the columns that it shares with them.",
             _products_and_invariants,
         ),
     ]
@@ -69,7 +69,7 @@ def _margins(context: ReleaseContext[SwappingRelease]) -> list[str]:
         if not problems:
             version = cells_version(read_contingency(session, release, records), context.custody.version_key())
             if session.row("warehouse/labelled", table=release.public(RECORDS), column="version") != (version,):
-                problems.append(f"{release.public(RECORDS)} is not the version of the CEF's records")
+                problems.append(f"{release.public(RECORDS)} is not the version of the records in the CEF")
         return problems
 
 
@@ -89,7 +89,7 @@ def _domains(context: ReleaseContext[SwappingRelease]) -> list[str]:
 
 
 def _holding(context: ReleaseContext[SwappingRelease]) -> list[str]:
-    # The code stands for the persons of a unit too, which have no column of their own here.
+    # The code also identifies the persons of a unit, which have no column here.
     return _swapped_margin(context, HOLDING, ["holding_code", *context.release.design.holding])
 
 
@@ -101,7 +101,7 @@ def _swapped_margin(context: ReleaseContext[SwappingRelease], margin: str, colum
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         cells = unequal(session, release.public(SWAPPED), release.public(margin), columns)
-        return said(cells, f"cells of {release.public(margin)} counted otherwise in the swapped data")
+        return count_problem(cells, f"cells of {release.public(margin)} with another count in the swapped data")
 
 
 def _multisets(context: ReleaseContext[SwappingRelease]) -> list[str]:
@@ -110,7 +110,7 @@ def _multisets(context: ReleaseContext[SwappingRelease]) -> list[str]:
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         records = stage_records(session, release)
         original = session.stage("original", "gates/counts", records=records, columns=columns)
-        return said(unequal(session, release.public(SWAPPED), original, columns), "differing cells")
+        return count_problem(unequal(session, release.public(SWAPPED), original, columns), "differing cells")
 
 
 def _count(context: ReleaseContext[SwappingRelease]) -> list[str]:
@@ -123,10 +123,13 @@ def _count(context: ReleaseContext[SwappingRelease]) -> list[str]:
 def _shown(context: ReleaseContext[SwappingRelease]) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        # Products read the values, the settlement knows the codes: the one must say what the other does.
+        # Products are made from the values, but the settlement is of the codes, so the two must agree.
         again = stage_stored(session, release, "again")
         columns = list(session.columns(release.public(SWAPPED)))
-        return said(differing(session, release.public(SWAPPED), again, columns), "values that are not the codes'")
+        return count_problem(
+            differing(session, release.public(SWAPPED), again, columns),
+            "records whose values are not those of their codes",
+        )
 
 
 def _products(context: ReleaseContext[SwappingRelease]) -> list[str]:
@@ -137,7 +140,7 @@ def _products(context: ReleaseContext[SwappingRelease]) -> list[str]:
             stored, columns = release.public(product.table), list(product.columns)
             records = counted(session, release, product, release.public(SWAPPED))
             cells = unequal(session, stored, records, columns, list(product.totals), product.total_label)
-            problems += said(cells, f"{product.name}: differing cells")
+            problems += count_problem(cells, f"{product.name}: differing cells")
     return problems
 
 
@@ -156,5 +159,5 @@ def _products_and_invariants(context: ReleaseContext[SwappingRelease]) -> list[s
                 cells = unequal(
                     session, release.public(product.table), margin, shared, list(product.totals), product.total_label
                 )
-                problems += said(cells, f"{product.name}: cells that differ from {margin}")
+                problems += count_problem(cells, f"{product.name}: cells that differ from {margin}")
     return problems

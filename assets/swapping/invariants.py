@@ -1,7 +1,6 @@
 """The asset `invariants`: counts of records by the holding variables, and by match and swap variables.
 
-Here belongs the stage. That these counts survive swapping is Proposition 4 of Bailie, Gong and Meng; that they are
-published exactly is what the release declares.
+Swapping preserves these counts (Proposition 4 of Bailie, Gong and Meng), and the release declares them as invariants.
 """
 
 from typing import Any
@@ -72,13 +71,13 @@ def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
 
 
 def invariant_tables(release: SwappingRelease) -> list[Table]:
-    """All tables of the stage, in the order their versions are taken."""
+    """All tables of the stage, in the order in which they are hashed."""
     names = [HOLDING, SWAPPING, *([COMPOSITIONS] if release.has_persons_following else []), RECORDS]
     return [release.public(name) for name in names]
 
 
 def margin_statements(release: SwappingRelease, records: Fragment | Table) -> dict[str, dict[str, Any]]:
-    """By margin, the identifiers of the statement `swapping/margin` that counts it from the records."""
+    """For each margin, the identifiers of the statement `swapping/margin` that counts it from the records."""
     match = list(release.design.match)
     return {
         HOLDING: {
@@ -92,7 +91,7 @@ def margin_statements(release: SwappingRelease, records: Fragment | Table) -> di
 
 
 def composition_statement(release: SwappingRelease, records: Fragment | Table) -> dict[str, Any]:
-    """The identifiers of the statement `swapping/compositions`, for units whose persons follow them."""
+    """The identifiers of the statement `swapping/compositions`, for units that are swapped with their persons."""
     persons = release.dataset.persons
     if persons is None:
         raise ValueError(f"{release.dataset.name} has no persons")
@@ -118,12 +117,12 @@ def write_invariants(session: Session, release: SwappingRelease, version_key: by
 
 def _description(release: SwappingRelease) -> str:
     holding, swapping = release.design.invariants
-    return f"""What the release publishes exactly, because swapping cannot change it (Proposition 4):
+    return f"""The counts that the release publishes exactly, because swapping does not change them (Proposition 4):
 
 - n_mh·: {holding};
 - n_m·s: {swapping}.
 
-m is a combination of the match variables, h of the remaining holding variables, s of the swap variables. The
-two margins induce the universe: protection is relative to all data sets that share them. Their rows also
-number the combinations for the mechanism, and `{RECORDS}` holds the version of the confidential
-records, keyed so that nobody can try guesses against it."""
+Here m is a combination of values of the match variables, h of the other holding variables, and s of the swap variables.
+The two margins induce the universe: protection is relative to all data sets that share them. Their rows also number the
+combinations for the mechanism. `{RECORDS}` contains the version of the confidential records, keyed so that it cannot be
+tested against guessed records."""

@@ -1,4 +1,4 @@
-"""Permutation swapping as a method: what it brings to charge, draw, gates and publication."""
+"""Permutation swapping as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -50,12 +50,12 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
     charge_columns: ClassVar[Mapping[str, str]] = {
         "swap_rate": "p, the probability with which a record is selected",
         "strata": "Number of strata",
-        "largest_stratum": "b, the largest stratum with two distinct records; 0 if there is none",
+        "largest_stratum": "b, the size of the largest stratum with two distinct records; 0 if there is none",
         "epsilon_exact": "ε by Theorem 1, exact",
         "epsilon": "ε by Theorem 1, rounded up",
         "epsilon_evaluated": "ε from the ratio in the proof of Theorem 1, for information",
-        "smallest_epsilon": "The smallest ε attainable for b at any swap rate",
-        "smallest_epsilon_at_swap_rate": "The swap rate that attains it",
+        "smallest_epsilon": "Smallest ε attainable for b at any swap rate",
+        "smallest_epsilon_at_swap_rate": "Swap rate that attains the smallest ε",
     }
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
@@ -108,18 +108,19 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
 
     ε = ln(b + 1) − ln o   for 0 < p ≤ √(b+1) / (√(b+1) + 1),   else ln o;   o = p / (1 − p)
 
-p = {self.release.design.swap_rate} is the swap rate; b is the largest stratum that holds two distinct records, an
-invariant."""
+Here p = {self.release.design.swap_rate} is the swap rate, and b is the size of the largest stratum with two distinct
+records, which is an invariant."""
 
     def draw_description(self) -> str:
         design = self.release.design
         return f"""One draw of the Permutation Swapping Algorithm (Bailie, Gong and Meng, Algorithm 1).
 
-In every stratum, the {design.unit}s equal on {", ".join(design.match) or "nothing (one stratum)"}, each record
-is selected with probability p = {design.swap_rate}, anew if exactly one was; the values of
-{", ".join(design.swap)} of the selected records are permuted by a derangement drawn uniformly.
+A stratum consists of the {design.unit}s that agree on {", ".join(design.match) or "nothing (there is one stratum)"}. In
+every stratum, each record is selected with probability p = {design.swap_rate}; the selection is repeated if exactly one
+record was selected. A uniformly drawn derangement then permutes the values of {", ".join(design.swap)} among the
+selected records.
 
-The result is kept as the saturated contingency table [n_mhs], which carries neither keys nor an order of records."""
+The result is stored as the saturated contingency table [n_mhs], which has neither keys nor an order of records."""
 
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
         columns, cef = session.columns(self.release.public(SWAPPED)), self.release.dataset_key("cef")

@@ -11,11 +11,11 @@ class SwappedProduct(Product):
     """A table of counts, tabulated from the swapped data."""
 
     totals: list[str] = Field(
-        default_factory=list, description="Columns to give totals over, as further rows with the value Total."
+        default_factory=list, description="Columns to add totals over, in additional rows with the value Total."
     )
-    zeros: bool = Field(default=True, description="Whether cells without a record are listed, with count 0.")
+    zeros: bool = Field(default=True, description="Whether empty cells are listed, with count 0.")
     source: str = Field(
-        default="swapped", description="What it is tabulated from: the swapped data, the only data ε speaks of."
+        default="swapped", description="What it is tabulated from: the swapped data, the only data covered by ε."
     )
 
     @field_validator("source")
@@ -34,10 +34,10 @@ class SwappedProduct(Product):
             raise ValueError(f"the name {self.name} belongs to the saturated contingency table")
         for name in self.totals:
             if name not in self.columns:
-                raise ValueError(f"product {self.name}: totals: {name} is no column of the product")
+                raise ValueError(f"product {self.name}: totals: {name} is not a column of the product")
         return self
 
     @property
     def total_label(self) -> str:
-        """The value that stands in a row for a total."""
+        """The value that marks rows with totals."""
         return "Total"

@@ -1,6 +1,6 @@
-"""What is published of a release by permutation swapping: its products, and the saturated contingency table.
+"""The published tables of permutation swapping: the products, and the saturated contingency table.
 
-Here belong the tables as the data dictionary describes them. Tabulating them belongs in `assets.tabulation`.
+This module describes them for the data dictionary. `tables` makes them.
 """
 
 from assets.release.published import PublishedColumn, PublishedTable
@@ -11,18 +11,18 @@ from assets.tabulation.dictionary import published_column
 
 
 def published_tables(release: SwappingRelease) -> list[PublishedTable]:
-    """What is published of a release: its products, and the saturated contingency table."""
+    """The published tables of a release: its products, and the saturated contingency table."""
     unit = release.design.unit
     tables = [_published_product(release, product) for product in release.products]
     household_type = PublishedColumn(
-        "household_type", "integer", f"Number of the {unit}'s kind: its persons are listed"
+        "household_type", "integer", f"Number of the kind of {unit}; {HOUSEHOLD_TYPES} lists its persons"
     )
     types = (household_type,) if release.has_persons_following else ()
     tables.append(
         PublishedTable(
             SATURATED,
             "Saturated contingency table",
-            f"How many swapped {unit}s there are with each combination of values that occurs.",
+            f"The number of {unit}s after swapping for each combination of values that occurs.",
             release.public(SATURATED),
             (
                 *types,
@@ -38,7 +38,7 @@ def published_tables(release: SwappingRelease) -> list[PublishedTable]:
             PublishedTable(
                 HOUSEHOLD_TYPES,
                 f"Persons by kind of {unit}",
-                f"The persons in each {unit} of a kind; how many {unit}s there are of it, {SATURATED} says.",
+                f"The persons in each {unit} of a kind; {SATURATED} has the number of {unit}s of each kind.",
                 release.public(HOUSEHOLD_TYPES),
                 (
                     household_type,

@@ -1,7 +1,7 @@
-"""The confidential records as the swapping mechanism sees them.
+"""The confidential records in the form that the swapping mechanism takes.
 
-Here belongs the way from the CEF to a contingency table of codes, and the keyed version of that table. A
-record's key ends here: nothing downstream knows it.
+This module converts the CEF to a contingency table of codes, and computes the keyed version of that table. The records'
+keys are not passed on from here.
 """
 
 import hmac
@@ -21,7 +21,7 @@ HOLDING, SWAPPING, COMPOSITIONS, RECORDS = "invariant_holding", "invariant_swap"
 
 
 def stage_records(session: Session, release: SwappingRelease) -> Fragment | Table:
-    """The records that are swapped: their variables, and for units with persons their `composition`."""
+    """Stage the records to be swapped: their variables and, for units with persons, their `composition`."""
     units = release.dataset.cef_tables()[0]
     if release.dataset.persons is None:
         return units
@@ -39,17 +39,17 @@ def stage_records(session: Session, release: SwappingRelease) -> Fragment | Tabl
 
 
 def holding_variables(release: SwappingRelease) -> list[str]:
-    """The holding variables of a record, its persons among them if they follow their unit."""
+    """The holding variables of a record, including its persons if they follow their unit."""
     return [*release.design.holding, *(["composition"] if release.has_persons_following else [])]
 
 
 def swap_variables(release: SwappingRelease) -> list[str]:
-    """The variables that number a swap value: the match variables, then the swap variables."""
+    """The variables that a swap code stands for: the match variables, then the swap variables."""
     return [*release.design.match, *release.design.swap]
 
 
 def codebooks(release: SwappingRelease) -> dict[str, Any]:
-    """The invariant margins and the variables that join records to them, as a statement's identifiers."""
+    """The identifiers of statements that use the invariant margins as codebooks, with the variables to join on."""
     return {
         "holding": release.public(HOLDING),
         "swapping": release.public(SWAPPING),
@@ -62,7 +62,7 @@ def read_contingency(session: Session, release: SwappingRelease, records: Fragme
     """The contingency table of the records, in the codes of the stored invariants.
 
     Raises:
-        StaleInputError: if a record has values that the stored invariants do not know.
+        StaleInputError: if a record has values that do not occur in the stored invariants.
     """
     table = as_contingency(session.arrow("swapping/contingency", records=records, **codebooks(release)))
     (expected,) = session.row("warehouse/count", table=records)
@@ -74,11 +74,11 @@ def read_contingency(session: Session, release: SwappingRelease, records: Fragme
 
 
 def cells_version(table: Contingency, key: bytes | None) -> str:
-    """The version of a contingency table: SHA-256 of its codes and counts, in the one order they have.
+    """The version of a contingency table: the SHA-256 of its codes and counts, in their fixed order.
 
     Args:
-        table: its codes mean what the codebooks say, whose versions belong beside this one.
-        key: the custody's version key, which makes it an HMAC, for records; None for what is drawn from them.
+        table: the table. The version does not cover the codebooks that define its codes; use it with their versions.
+        key: the custody's version key, for an HMAC, if the table counts records; None if it is a draw's output.
     """
     digest = hmac.new(key, digestmod=sha256) if key else sha256()
     for column in (table.stratum, table.holding, table.swap, table.count):

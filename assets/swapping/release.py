@@ -1,7 +1,7 @@
-"""A swapping release as one value, which every room of it is given.
+"""A swapping release as one value, which all its stages receive.
 
-Here belong what is declared of a release by permutation swapping beyond what all releases declare, and the rules that
-the declaration keeps before anything runs.
+This module defines the fields that a release by permutation swapping declares beyond those of all releases, and checks
+their rules before anything runs.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ RESERVED = {
     "unit_key",
     "household_type",
 }
-"""Names of Stirred's own columns in the tables of a release, in small letters: DuckDB takes no notice of case."""
+"""The names of Stirred's own columns in the tables of a release, in lowercase, because DuckDB ignores case."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Experiment:
 
     Attributes:
         product: the product whose error is measured.
-        swap_rates: the swap rates tried, ascending.
-        draws: independent draws at each.
+        swap_rates: the swap rates to try, in ascending order.
+        draws: the number of independent draws at each swap rate.
     """
 
     product: str
@@ -44,15 +44,15 @@ class Experiment:
 
 @dataclass(frozen=True)
 class SwappingRelease(Release):
-    """Everything declared of a release by permutation swapping.
+    """A declared release by permutation swapping.
 
     Attributes:
-        design: what is swapped, within what, and how often.
-        products: what is tabulated from the swapped data.
-        experiment: draws to compare swap rates, if the dataset is synthetic.
+        design: the records to swap, the swap key, the swap variables and the swap rate.
+        products: the tables to make from the swapped data.
+        experiment: draws that compare swap rates, on a synthetic dataset only; or None.
 
     Raises:
-        DeclarationError: where the declaration contradicts itself or the dataset.
+        DeclarationError: if the declaration contradicts itself or the dataset.
     """
 
     design: SwappingDesign
@@ -67,7 +67,7 @@ class SwappingRelease(Release):
                 self.refuse(f"match: {name} may be null, and a null matches nothing; declare it not nullable")
         taken = [name for name in (*self.variables, *self.person_variables) if name.casefold() in RESERVED]
         if taken:
-            self.refuse(f"column {taken[0]} of the dataset bears a name that a release's own tables need")
+            self.refuse(f"column {taken[0]} of the dataset has a name that is reserved for the release's own tables")
         self._check_products()
         if self.experiment:
             self._check_experiment(self.experiment)
@@ -80,7 +80,7 @@ class SwappingRelease(Release):
 
     def _absent(self, name: str) -> str:
         if any(name in table.columns for table in self.dataset.tables.values()):
-            return f"{name} identifies records or belongs to another table, and is no variable of the swapped data"
+            return f"{name} identifies records or belongs to another table, and is not a variable of the swapped data"
         return f"there is no column {name}"
 
     def _check_products(self) -> None:
@@ -90,7 +90,7 @@ class SwappingRelease(Release):
                 self.refuse(f"products: {name} is declared twice")
         for product in self.products:
             if product.of == "persons" and not self.has_persons_following:
-                self.refuse(f"products: {product.name}: there are no persons who follow their {self.design.unit}")
+                self.refuse(f"products: {product.name}: no persons are swapped with their {self.design.unit}")
             known = self.variables_of(product)
             for name in product.columns:
                 if name not in known:
@@ -100,40 +100,38 @@ class SwappingRelease(Release):
                     )
             for name in product.totals:
                 if known[name].admits(product.total_label):
-                    self.refuse(
-                        f"products: {product.name}: totals: {name} may have a value {product.total_label} itself"
-                    )
+                    self.refuse(f"products: {product.name}: totals: {product.total_label} is also a value of {name}")
 
     def _check_experiment(self, experiment: Experiment) -> None:
         if not self.dataset.synthetic:
             self.refuse(
-                "experiment: its draws would spend budget without charge; it runs on a dataset declared synthetic only"
+                "experiment: its draws would spend budget without a charge; only a dataset declared synthetic allows it"
             )
         if experiment.product not in [product.name for product in self.products]:
             self.refuse(f"experiment: there is no product {experiment.product}")
 
     @property
     def swaps_persons(self) -> bool:
-        """Whether the records swapped are the persons of a dataset of units with persons."""
+        """Whether the swapped records are the persons of a dataset that has units with persons."""
         return self.dataset.persons is not None and not self.has_persons_following
 
     @property
     def has_persons_following(self) -> bool:
-        """Whether persons follow their unit: its record then includes them."""
+        """Whether persons follow their unit, so that the unit's record includes them."""
         return self.design.persons
 
     @cached_property
     def variables(self) -> Mapping[str, Column]:
-        """The variables of the records that are swapped, with their declarations."""
+        """The variables of the swapped records, with their declarations."""
         if self.swaps_persons and self.dataset.persons:
             return {**self.dataset.units.variables, **self.dataset.persons.variables}
         return self.dataset.units.variables
 
     @cached_property
     def person_variables(self) -> Mapping[str, Column]:
-        """The variables of the persons who follow their unit; empty if none do."""
+        """The variables of the persons who follow their unit; empty if persons do not follow units."""
         return self.dataset.persons.variables if self.has_persons_following and self.dataset.persons else {}
 
     def variables_of(self, product: SwappedProduct) -> Mapping[str, Column]:
-        """The variables a product may be tabulated by."""
+        """The variables that a product can be tabulated by."""
         return {**self.variables, **self.person_variables} if product.of == "persons" else self.variables

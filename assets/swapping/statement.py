@@ -1,6 +1,6 @@
-"""What a certificate states about permutation swapping and no other mechanism.
+"""The part of a certificate that is specific to permutation swapping: words and figures for readers.
 
-Here belong words and figures for readers. The mathematics belongs in `mechanisms.swapping`.
+The mathematics is in `mechanisms.swapping`.
 """
 
 from fractions import Fraction
@@ -16,11 +16,11 @@ LOSS_SOURCE = "Bailie, Gong & Meng, “A Refreshment Stirred, Not Shaken”, The
 
 
 def swapping_statement(design: SwappingDesign, inputs: SwappingInputs, output_version: str) -> Statement:
-    """What the certificate says of the mechanism.
+    """The statement of the certificate about the mechanism.
 
     Args:
-        design: of the release.
-        inputs: of the draw.
+        design: the design of the release.
+        inputs: the inputs of the draw.
         output_version: the content hash of the swapped data.
     """
     return Statement(
@@ -40,35 +40,37 @@ def swapping_statement(design: SwappingDesign, inputs: SwappingInputs, output_ve
 
 
 def parameters(design: SwappingDesign, largest_stratum: int, strata: int) -> tuple[Parameter, ...]:
-    """The design and the two figures of the data that the loss depends on or is explained by.
+    """The design, the number of strata, and b, on which the loss depends.
 
     Args:
-        design: of the release.
-        largest_stratum: b, the largest stratum that holds two distinct records; 0 if there is none.
-        strata: how many strata the data have.
+        design: the design of the release.
+        largest_stratum: b, the size of the largest stratum with two distinct records; 0 if there is none.
+        strata: the number of strata.
     """
     unit = design.unit
     return (
         Parameter("Records swapped", f"All {unit}s{', each with its persons' if design.persons else ''}"),
-        Parameter("Swap key (match variables)", design.match, f"Only {unit}s that agree on these are swapped."),
-        Parameter("Swap variables", design.swap, "Their values move between the selected records."),
-        Parameter("Holding variables", design.holding, "Every record keeps its values of these."),
+        Parameter(
+            "Swap key (match variables)", design.match, f"Only {unit}s that agree on these variables are swapped."
+        ),
+        Parameter("Swap variables", design.swap, "Their values are permuted among the selected records."),
+        Parameter("Holding variables", design.holding, "Every record keeps its values of these variables."),
         Parameter("Swap rate p", _rate(design.swap_rate), f"The probability with which a {unit} is selected."),
         Parameter("Strata", strata, f"Groups of {unit}s that agree on the swap key."),
         Parameter(
             "Largest stratum b",
             largest_stratum,
-            f"How many {unit}s are in the largest stratum that has two distinct records; 0 if none has.",
+            f"The number of {unit}s in the largest stratum with two distinct records; 0 if there is none.",
         ),
     )
 
 
 def evaluated(design: SwappingDesign, largest_stratum: int) -> EvaluatedLoss:
-    """The bound from the proof's own ratio, with what to say of it."""
+    """The bound from the ratio in the proof of Theorem 1, with its explanation."""
     return EvaluatedLoss(
         loss.evaluated(largest_stratum, design.swap_rate),
-        "For information, and never above ε as charged: the ratio in the proof of Theorem 1 (Equation E.5) for this "
-        "b and p, without the relaxation of Lemma 6.",
+        "For information; never greater than the ε charged. The ratio in the proof of Theorem 1 (Equation E.5) for "
+        "this b and p, without the relaxation of Lemma 6.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Tabulating a release's products in SQL: from the swapped data, or from the original records for `utility`."""
+"""The recipes of a release's tables: products from the swapped data, or from the original records for `utility`."""
 
 from typing import Any
 
@@ -14,15 +14,18 @@ MOST_CELLS = 20_000_000
 
 
 class TooManyCellsError(Exception):
-    """A product would list more cells than anyone can read."""
+    """A product would list too many cells."""
 
 
 def counted(
     session: Session, release: SwappingRelease, product: SwappedProduct, units: Fragment | Table
 ) -> Fragment | Table:
-    """What a product counts: the units, or the persons who follow them, with their counts.
+    """The records that a product counts: the units, or the persons who follow them, each with a count.
 
     Args:
+        session: a session that reads the public zone.
+        release: the release.
+        product: the product.
         units: a table of units in the form of the swapped table, with `holding_code` and `count`.
     """
     if product.of == "units":
@@ -39,7 +42,8 @@ def product_names(product: SwappedProduct, records: Fragment | Table) -> dict[st
     """The identifiers of a product's statement.
 
     Args:
-        records: what is counted, from `counted`.
+        product: the product.
+        records: the records to count, from `counted`.
     """
     return {
         "records": records,
@@ -50,7 +54,7 @@ def product_names(product: SwappedProduct, records: Fragment | Table) -> dict[st
 
 
 def saturated_statements(release: SwappingRelease) -> dict[str, tuple[str, dict[str, Any]]]:
-    """By table, the statement and identifiers of the saturated contingency table, and of the persons in it."""
+    """The statements, with their identifiers, of the saturated contingency table and of the persons in it, by table."""
     swapped, persons = release.public(SWAPPED), release.has_persons_following
     names: dict[str, Any] = {"swapped": swapped, "persons": persons, "columns": list(release.variables)}
     statements = {SATURATED: ("swapping/saturated", names)}
@@ -61,7 +65,7 @@ def saturated_statements(release: SwappingRelease) -> dict[str, tuple[str, dict[
 
 
 def table_recipes(session: Session, release: SwappingRelease) -> dict[Table, Recipe]:
-    """By table that is published, products first: how it is made from the swapped data."""
+    """The recipe of every published table, products first."""
     recipes: dict[Table, Recipe] = {}
     for product in release.products:
         names = product_names(product, counted(session, release, product, release.public(SWAPPED)))
@@ -72,10 +76,10 @@ def table_recipes(session: Session, release: SwappingRelease) -> dict[Table, Rec
 
 
 def require_readable(session: Session, release: SwappingRelease) -> None:
-    """Refuse a product that its empty cells would swamp. The invariants tell, so this is known before a charge.
+    """Refuse products with too many empty cells. Only the invariants are needed, so this is checked before the charge.
 
     Raises:
-        TooManyCellsError: if a product with its empty cells would exceed 20 million rows.
+        TooManyCellsError: if a product with its empty cells would have more than 20 million rows.
     """
     sources = {
         release.public(HOLDING): set(release.design.holding),
@@ -96,7 +100,7 @@ def require_readable(session: Session, release: SwappingRelease) -> None:
 
 
 def describe_tables(release: SwappingRelease) -> str:
-    """What is tabulated, in Markdown."""
+    """The description of the tables in Markdown."""
     counted = {"units": f"{release.design.unit}s", "persons": "persons"}
     lines = [
         f"- **{product.name}**: {product.title or product.name}; {counted[product.of]} by {' × '.join(product.columns)}"
@@ -107,8 +111,8 @@ def describe_tables(release: SwappingRelease) -> str:
             "Products, tabulated from the swapped data only:",
             "",
             *lines,
-            "- **saturated**: the saturated contingency table, from which every other table follows",
+            "- **saturated**: the saturated contingency table, from which every other table can be computed",
             "",
-            "ε covers every table made from the swapped data (post-processing): more tables cost nothing more.",
+            "ε covers every table made from the swapped data (post-processing), so more tables add no loss.",
         ]
     )

@@ -1,7 +1,7 @@
-"""The assets `utility` and `experiment`: how far the release is from the truth, and would be at other swap rates.
+"""The assets `utility` and `experiment`: the errors of the release, and those at other swap rates.
 
-Here belongs the stage. Both compare with the truth and are confidential; their figures are shown in the UI
-only where the dataset is synthetic. The chart of ε against p knows invariants only.
+Both compare with the confidential records and are confidential. The UI shows their figures only for a synthetic
+dataset. The chart of ε against p depends on invariants only.
 """
 
 from dataclasses import asdict
@@ -35,7 +35,7 @@ _ERRORS = pa.schema(
     ]
 )
 STRATA = (2, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
-"""The values of b for which ε is drawn against the swap rate, as in Figure 2 of Bailie, Gong and Meng."""
+"""The values of b in the chart of ε against the swap rate, as in Figure 2 of Bailie, Gong and Meng."""
 
 
 def build_utility(method: Method[SwappingRelease, SwappingInputs, Any]) -> list[dg.AssetsDefinition]:
@@ -50,9 +50,9 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
         deps=[release.dataset_key("cef"), release.key("swapped")],
         group_name=release.schema,
         description=(
-            "How far each product is from the truth: MAPE, the mean over its cells of |true − swapped| / true. "
-            "Confidential, for it compares with the truth; never published. The chart shows ε by Theorem 1 "
-            "against the swap rate p, with the least ε for each b marked, ½ ln(b + 1), and this release."
+            "The error of each product: MAPE, the mean over its cells of |true − swapped| / true. Confidential, "
+            "because it depends on the true counts; never published. The chart shows ε by Theorem 1 against the swap "
+            "rate p; marks show the smallest ε for each b, ½ ln(b + 1), and this release."
         ),
         code_version=CODE_VERSION,
         **attributes(StageKind.UTILITY, Zone.CONFIDENTIAL, {"duckdb", "matplotlib"}),
@@ -91,21 +91,21 @@ def _experiment(method: Method[SwappingRelease, SwappingInputs, Any], experiment
         deps=[release.dataset_key("cef"), release.key("invariants")],
         group_name=release.schema,
         description=(
-            f"MAPE of {experiment.product} over {experiment.draws} draws at each of the swap rates {rates}. Draws "
-            "without a charge, and therefore on a synthetic dataset only."
+            f"MAPE of {experiment.product} over {experiment.draws} draws at each of the swap rates {rates}. The draws "
+            "are not charged, so this is possible only on a synthetic dataset."
         ),
         code_version=CODE_VERSION,
         **attributes(StageKind.UTILITY, Zone.CONFIDENTIAL, {"duckdb", "numba", "matplotlib"}),
     )
     def experiment_asset(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         if not release.dataset.synthetic:
-            raise DeclarationError(f"{release.schema}: an experiment runs on a dataset declared synthetic only")
+            raise DeclarationError(f"{release.schema}: only a dataset declared synthetic allows an experiment")
         table = release.confidential("experiment")
         errors: dict[Fraction, list[float]] = {rate: [] for rate in experiment.swap_rates}
         rows = []
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-            beside = method.describe(session, custody).draw_id
-            key = custody.draw_key(custody.draw_id({"experiment beside": beside}), CustodyMode.ESCROWED)
+            draw_id = method.describe(session, custody).draw_id
+            key = custody.draw_key(custody.draw_id({"experiment beside": draw_id}), CustodyMode.ESCROWED)
             for rate, draw, error in experiment_errors(session, release, experiment, key):
                 errors[rate].append(error.mape or 0.0)
                 rows.append({"swap_rate": str(rate), "draw": draw, **asdict(error)})

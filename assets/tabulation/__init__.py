@@ -1,1 +1,1 @@
-"""Tables made from public data: how a product is declared, described, made and checked, whatever the mechanism."""
+"""The stage `tables` that all mechanisms share: published tables are declared, described, made and checked here."""

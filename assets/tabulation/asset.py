@@ -1,6 +1,6 @@
-"""The asset `tables`: everything that a release publishes, made from public tables by recipes, and checked by them.
+"""The asset `tables`: the tables that a release publishes, made from public tables by recipes, and its gate.
 
-It sees the public zone only. What is made here is covered by the charge, however many tables there are.
+The asset reads only the public zone. The charge covers everything made here, however many tables there are.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,10 +17,10 @@ from resources.warehouse import Recipe, Session, Warehouse
 
 CODE_VERSION = "1"
 TABLES = "tables"
-"""The stage."""
+"""The name of the stage."""
 
 Recipes = Callable[[Session], Mapping[Table, Recipe]]
-"""By table: how it is made from public tables."""
+"""A function that returns the recipe of each table, from public tables."""
 
 
 def build_tables(
@@ -34,12 +34,12 @@ def build_tables(
     """The asset `[dataset, release, "tables"]`.
 
     Args:
-        release: whose tables are made.
-        deps: the release's stages that they are made from.
-        description: what they are, in Markdown.
-        recipes: how they are made, in order.
-        columns: what their columns say.
-        shown: what the asset's page shows first.
+        release: the release.
+        deps: the stages of the release that the tables are made from.
+        description: the description of the tables in Markdown.
+        recipes: the recipes of the tables, in the order in which they are made.
+        columns: descriptions of their columns, by name.
+        shown: returns the metadata that the asset's page shows first.
     """
 
     @dg.asset(
@@ -74,7 +74,7 @@ def build_tables(
 
 
 def tables_gate(recipes: Recipes) -> Gate[Any]:
-    """The gate that makes every table again and compares."""
+    """The gate that every stored table equals the result of its recipe."""
 
     def problems(context: ReleaseContext[Any]) -> list[str]:
         found = []
@@ -83,4 +83,4 @@ def tables_gate(recipes: Recipes) -> Gate[Any]:
                 found += differing_table(session, table, recipe)
         return found
 
-    return Gate("tables_as_made", TABLES, "Every table is what its sources make it.", problems)
+    return Gate("tables_as_made", TABLES, "Every stored table is what its recipe makes from its sources.", problems)

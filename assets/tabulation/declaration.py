@@ -1,4 +1,4 @@
-"""What a product is declared to be, whatever the mechanism; a mechanism's package adds what it needs."""
+"""The declaration of a product, for all mechanisms. The package of a mechanism may add fields."""
 
 from typing import Literal, Self
 
@@ -11,12 +11,12 @@ class Product(dg.Model, dg.Resolvable):
 
     name: str = Field(
         pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$",
-        description="The product's name, which its files bear.",
+        description="The product's name, which is part of its file names.",
     )
     title: str = Field(default="", description="The product's name in words.")
-    description: str = Field(default="", description="What a reader should know of it.")
+    description: str = Field(default="", description="What readers should know about the product.")
     of: Literal["units", "persons"] = Field(
-        default="units", description="What is counted: units (for swapping the swapped records), or persons."
+        default="units", description="What is counted: units (in swapping, the swapped records), or persons."
     )
     geography: list[str] = Field(default_factory=list, description="The geographic columns, coarsest first.")
     dimensions: list[str] = Field(default_factory=list, description="The other columns to tabulate by.")
@@ -24,7 +24,7 @@ class Product(dg.Model, dg.Resolvable):
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
         if not self.columns:
-            raise ValueError(f"product {self.name}: name at least one column in geography or dimensions")
+            raise ValueError(f"product {self.name}: at least one column is required in geography or dimensions")
         twice = sorted({name for name in self.columns if self.columns.count(name) > 1})
         if twice:
             raise ValueError(f"product {self.name}: column {twice[0]} is named twice")
@@ -32,7 +32,7 @@ class Product(dg.Model, dg.Resolvable):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns tabulated by, geography first."""
+        """The columns to tabulate by, geography first."""
         return (*self.geography, *self.dimensions)
 
     @property

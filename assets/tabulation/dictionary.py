@@ -1,4 +1,4 @@
-"""A dataset's columns as the data dictionary of a publication describes them."""
+"""The description of a dataset's columns for the data dictionary of a publication."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,12 +8,12 @@ from assets.release.published import PublishedColumn
 
 
 def published_column(name: str, column: Column, total: str = "") -> PublishedColumn:
-    """A declared column of a published table.
+    """A declared column as a column of a published table.
 
     Args:
-        name: of the column.
-        column: as it is declared.
-        total: the value that stands in rows for a total; "" if there are none.
+        name: the name of the column.
+        column: its declaration.
+        total: the value that marks rows with totals; "" if there are none.
     """
     values: Mapping[Any, str] = {code: column.labels.get(code, "") for code in column.codes}
     if total and values:

@@ -1,4 +1,4 @@
-"""Redistricting data by TopDown: every stage of such a release but charge, gates and publication, which all share.
+"""The stages of TopDown: spine, invariants, histograms, noisy measurements, estimates, microdata and tables.
 
-Here belong the stages and what connects them with the context. The mathematics belongs in `mechanisms.topdown`.
+Charge, gates and publication are shared by all mechanisms. The mathematics is in `mechanisms.topdown`.
 """

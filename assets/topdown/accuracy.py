@@ -1,7 +1,7 @@
-"""The asset `accuracy`: how far measurements and estimates of a TopDown release are from the truth, level by level.
+"""The asset `accuracy`: the errors of measurements and estimates of a TopDown release, level by level.
 
-Here belongs what compares with the exact histograms, and so is confidential: its figures are shown in the UI only where
-the dataset is synthetic. How they are drawn belongs in `charts`.
+The errors are computed from the exact histograms and are therefore confidential. The UI shows them only for a synthetic
+dataset. `charts` draws them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ from resources.warehouse import Session, Warehouse
 CODE_VERSION = "1"
 
 RAW, POST_PROCESSED = "raw", "post-processed"
-"""What is compared with the truth: the noisy measurements as drawn, and the estimates made from them."""
+"""The sources that are compared with the truth: the noisy measurements, and the estimates made from them."""
 
 _ROWS = pa.schema(
     [
@@ -43,16 +43,16 @@ _ROWS = pa.schema(
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure of how far answers to a query are from the exact ones.
+    """A measure of the differences between answers to a query and the exact answers.
 
     Attributes:
-        name: of the metric.
-        title: in words.
-        schema: the histogram.
-        query: whose answers are compared.
-        leading: how many of a place's answers count, from the first; None for all.
-        relative: whether half the sum of differences is divided by the number of records, which makes it the total
-            variation distance of histograms with as many records; if not, the mean of the differences is taken.
+        name: the name of the metric.
+        title: the metric in words.
+        schema: the schema of the histogram.
+        query: the query whose answers are compared.
+        leading: the number of leading answers in each place that count; None for all.
+        relative: whether half the sum of differences is divided by the number of records, which gives the total
+            variation distance of histograms with equally many records; otherwise the mean of the differences is taken.
     """
 
     name: str
@@ -64,11 +64,11 @@ class Metric:
 
     @property
     def marginal(self) -> Marginal:
-        """The query."""
+        """The marginal of the query."""
         return self.schema.marginal(self.query)
 
     def value(self, differences: int, places: int, records: int) -> float | None:
-        """The metric, from the sum of absolute differences; None where there is nothing to divide by."""
+        """The metric, from the sum of absolute differences; None if it is relative and there are no records."""
         if self.relative:
             return differences / (2 * records) if records else None
         return differences / (places * len(range(self.marginal.size)[: self.leading]))
@@ -85,14 +85,14 @@ METRICS = (
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure.
+    """The value of a metric at a level.
 
     Attributes:
-        level: geographic level.
-        metric: its name.
+        level: the geographic level.
+        metric: the name of the metric.
         source: `raw` or `post-processed`.
-        value: None where the level does not measure the query, or there is no record.
-        units: the places over which it is taken.
+        value: the value; None if the level does not measure the query, or there are no records.
+        units: the number of places of the level.
     """
 
     level: str
@@ -130,7 +130,7 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
 
 
 def measure_accuracy(session: Session, release: TopDownRelease) -> Iterator[Figure]:
-    """All figures, from the widest level to the finest.
+    """All figures, from the root to the finest level.
 
     Raises:
         GridError: if a measurement is missing.
@@ -163,10 +163,10 @@ def _differences(
     estimated: Fragment,
     places: int,
 ) -> Mapping[str, int | None]:
-    """By source: the sum of absolute differences to the exact answers; None where nothing is measured."""
+    """The sum of absolute differences from the exact answers, by source; None if the query is not measured."""
     marginal = metric.marginal
-    asked = release.design.measured_at(metric.schema.name, level)
-    measured = next((each for each in asked if each.query == metric.query), None)
+    queries = release.design.measured_at(metric.schema.name, level)
+    measured = next((each for each in queries if each.query == metric.query), None)
     sums = {POST_PROCESSED: 0, RAW: 0}
     for first in range(0, places, BATCH):
         last = min(first + BATCH, places)
@@ -180,7 +180,7 @@ def _differences(
 
 
 def _answers(session: Session, counts: Fragment, marginal: Marginal, first: int, last: int) -> NDArray[np.int64]:
-    """The answers that counts give for some places, shape (places, marginal cells)."""
+    """The answers in the places from `first` up to but excluding `last`, shape (places, marginal cells)."""
     number, cell, count = counts_between(session, counts, first, last)
     answers = np.zeros((last - first, marginal.size), dtype=np.int64)
     np.add.at(answers, (number, marginal.cells[cell]), count)
@@ -213,14 +213,15 @@ def _written(value: float | None) -> str:
     return "not measured" if value is None else f"{value:,.4g}"
 
 
-_DESCRIPTION = """How far raw measurements and post-processed estimates are from the truth, at every level:
+_DESCRIPTION = """The errors of raw measurements and of post-processed estimates at every level:
 
-- `population`: the mean over places of |x̂ − x|, x being the place's population;
+- `population`: the mean over places of |x̂ − x|, where x is the population of the place;
 - `race_by_hispanic`: the mean of |x̂ − x| over places and the 126 counts by race and Hispanic origin;
-- `histogram`: ½ Σ |x̂ − x| / N over all places and cells, N being the number of persons. Of the estimates it is the
-  total variation distance where the total is held. Raw answers to `detailed` are no proper histogram (they may be
-  negative and do not add up to N), so that theirs may exceed 1;
-- `occupied`: the mean over places of |x̂ − x|, x being the place's occupied housing units.
+- `histogram`: ½ Σ |x̂ − x| / N over all places and cells, where N is the number of persons. For estimates, this is the
+  total variation distance if the total is exact. Raw answers to `detailed` are not a proper histogram (they may be
+  negative and do not add up to N), so their value may exceed 1;
+- `occupied`: the mean over places of |x̂ − x|, where x is the number of occupied housing units of the place.
 
-Raw figures are those of the query's own answers, and missing where a level does not measure it. Confidential, for they
-compare with the truth; never published, and shown for synthetic datasets only."""
+Raw figures come from the noisy answers to the query itself, and are missing at levels that do not measure it. The
+figures are confidential, because they depend on the true counts: they are never published, and shown for synthetic
+datasets only."""

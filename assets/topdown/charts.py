@@ -1,6 +1,6 @@
-"""A picture of accuracy by geographic level, measurements beside what is made of them, as PNG bytes.
+"""A picture of the accuracy of measurements and estimates by geographic level, as PNG bytes.
 
-Here belongs drawing; the figures come from `accuracy`. Style and size are those of `assets.pictures`.
+The figures come from `accuracy`. `assets.pictures` defines style and size.
 """
 
 import math
@@ -18,31 +18,31 @@ _COLUMNS = 2
 _PANEL_HEIGHT = 2.8
 _LEVEL_LETTERS = 7
 _LOOKS = ((VERMILION, "s", -0.09), (BLUE, "o", 0.09))
-"""Of the first and the second source: color, marker, and how far beside the level it stands."""
-_ROOM = 2.5
-"""By what factor the axis goes beyond the least and the greatest value."""
+"""The color, the marker and the horizontal offset of the first and of the second source."""
+_BEYOND = 2.5
+"""The factor by which the axis extends beyond the least and the greatest value."""
 _PLAINLY = 0.001, 100_000
-"""Powers of ten are written in full between these."""
+"""The range in which powers of ten are written in full."""
 
 
 def accuracy_by_level(levels: Sequence[str], panels: Mapping[str, Mapping[str, Sequence[float | None]]]) -> bytes:
-    """A panel for each metric: its value at every level, for each of two sources, on a logarithmic scale.
+    """Draw a panel for each metric: its value at every level, for each of two sources, on a logarithmic scale.
 
-    A value of 0 has no logarithm: it stands on the lower edge, as an empty mark.
+    A value of 0, which has no logarithm, is an empty mark on the lower edge.
 
     Args:
-        levels: in words, from the widest.
-        panels: by title: by source, the same two in all, a value for each level; None for none.
+        levels: the names of the levels, from the root to the finest.
+        panels: by title and by source (the same two sources in all panels), a value for each level, or None.
 
     Returns:
         PNG bytes, 1080 pixels wide.
 
     Raises:
-        ValueError: if there is no panel, or a panel has not a value or None for each level and two sources.
+        ValueError: if there is no panel, or a panel does not have a value or None for each level and two sources.
     """
     shapes = [[len(values) for values in sources.values()] for sources in panels.values()]
     if not shapes or any(shape != [len(levels)] * len(_LOOKS) for shape in shapes):
-        raise ValueError("a chart of accuracy needs a panel, and in each two sources with a value for every level")
+        raise ValueError("a chart of accuracy needs at least one panel, each with two sources and all levels")
     rows = math.ceil(len(panels) / _COLUMNS)
     figure = Figure(figsize=(WIDTH, 0.9 + _PANEL_HEIGHT * rows), dpi=DOTS_PER_INCH, facecolor="white")
     figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
@@ -79,7 +79,7 @@ def _style(axes: Axes, title: str) -> None:
 
 def _draw(axes: Axes, sources: Mapping[str, Sequence[float | None]]) -> None:
     positive = [value for values in sources.values() for value in values if value]
-    least, most = (min(positive) / _ROOM, max(positive) * _ROOM) if positive else (0.1, 10.0)
+    least, most = (min(positive) / _BEYOND, max(positive) * _BEYOND) if positive else (0.1, 10.0)
     axes.set_yscale("log")
     axes.set_ylim(least, most)
     axes.yaxis.set_major_locator(LogLocator(numticks=6))

@@ -1,7 +1,7 @@
-"""What the estimates promise, found out from the stored tables by SQL alone.
+"""The evaluation of TopDown's gates on the estimates, from the stored tables by SQL alone.
 
-Here belongs the evaluation, at every level, without a line of what made the estimates. The promises' words, and the
-stages they belong to, stand in `promises`.
+The gates are evaluated at every level, and share no code with the estimation. `gates` lists them with their words and
+stages.
 """
 
 import itertools
@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 
-from assets.gates.shared import said
+from assets.gates.shared import count_problem
 from assets.release.gate import ReleaseContext
 from assets.topdown.limits import MOST_PERSONS
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
@@ -28,7 +28,7 @@ _LEAST = {GROUP_QUARTERS: 1, HOUSING_UNITS: 0}
 
 
 def exact_invariants(context: Context) -> list[str]:
-    """Places whose estimated persons or units are not as many as the invariant says, at its level or above."""
+    """Places where the estimated number of persons or units differs from an invariant, at its level or above."""
     release, problems = context.release, []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         ancestry = stage_ancestry(session, release)
@@ -44,12 +44,12 @@ def exact_invariants(context: Context) -> list[str]:
                     spine=release.public(SPINE),
                     ancestry=ancestry,
                 )
-                problems += said(wrong, f"{name}: places of {level} with another number than the invariant")
+                problems += count_problem(wrong, f"{name}: places of {level} that differ from the invariant")
     return problems
 
 
 def children_add_up(context: Context) -> list[str]:
-    """Cells of places that are not the sum of the places below."""
+    """Cells of places that are not the sums over the places below."""
     release, problems = context.release, []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for depth, (level, below) in enumerate(itertools.pairwise(release.levels)):
@@ -60,12 +60,12 @@ def children_add_up(context: Context) -> list[str]:
                 below=release.public(release.estimates(below)),
                 spine=release.public(SPINE),
             )
-            problems += said(wrong, f"cells of {level} that are not the sum of their {plural(below)}")
+            problems += count_problem(wrong, f"cells of {level} that are not the sums over their {plural(below)}")
     return problems
 
 
 def non_negative_integers(context: Context) -> list[str]:
-    """Counts that are no positive integers (zeros are not stored), and counts of nothing that there is."""
+    """Counts that are not positive integers (zeros are not stored), and counts of unknown cells or places."""
     release, problems = context.release, []
     sizes = pa.table(
         {"histogram": list(SCHEMAS), "cells": pa.array([schema.size for schema in SCHEMAS.values()], pa.int64())}
@@ -84,14 +84,14 @@ def non_negative_integers(context: Context) -> list[str]:
                 spine=release.public(SPINE),
                 schemas=schemas,
             )
-            rules = ("not positive", "of no cell", "of no place", "there more than once")
+            rules = ("not positive", "of unknown cells", "of unknown places", "repeated")
             for number, rule in zip(found, rules, strict=True):
-                problems += said(number, f"counts of {level} that are {rule}")
+                problems += count_problem(number, f"counts of {level} that are {rule}")
     return problems
 
 
 def structural_zeros(context: Context) -> list[str]:
-    """Persons whom no record can be, and persons where there is no dwelling of their type."""
+    """Persons and units in impossible cells, and persons in places without a dwelling of their type."""
     release, problems = context.release, []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for level in release.levels:
@@ -101,24 +101,28 @@ def structural_zeros(context: Context) -> list[str]:
                     {"histogram": histogram, "impossible": np.flatnonzero(~schema.possible).tolist()},
                     histograms=release.public(release.estimates(level)),
                 )
-                problems += said(records, f"{histogram} of {level} that the edit constraints rule out")
+                problems += count_problem(records, f"{histogram} of {level} that the edit constraints rule out")
         for name, level, (nowhere, _, _) in _out_of_bounds(session, release):
-            problems += said(nowhere, f"{name}: places of {level} with persons of a type and no dwelling of it")
+            problems += count_problem(
+                nowhere, f"{name}: places of {level} with persons of a type but no dwelling of that type"
+            )
     return problems
 
 
 def inequalities(context: Context) -> list[str]:
-    """Places with fewer persons of a type than group quarters of it, or more than its dwellings can hold."""
+    """Places with fewer persons of a type than group quarters of that type, or more than dwellings can hold."""
     problems = []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for name, level, (_, fewer, more) in _out_of_bounds(session, context.release):
-            problems += said(fewer, f"{name}: places of {level} with fewer persons of a type than dwellings")
-            problems += said(more, f"{name}: places of {level} with over {MOST_PERSONS:,} persons to a dwelling")
+            problems += count_problem(fewer, f"{name}: places of {level} with fewer persons of a type than dwellings")
+            problems += count_problem(
+                more, f"{name}: places of {level} with over {MOST_PERSONS:,} persons per dwelling"
+            )
     return problems
 
 
 def _out_of_bounds(session: Session, release: TopDownRelease) -> list[tuple[str, str, tuple[int, int, int]]]:
-    """By invariant that bounds persons and by level: the counts that the statement finds."""
+    """The counts of `topdown/out_of_bounds` for each invariant that bounds persons, at each level."""
     ancestry = stage_ancestry(session, release)
     found = []
     for name, held in release.design.invariants.items():
@@ -144,7 +148,7 @@ def _out_of_bounds(session: Session, release: TopDownRelease) -> list[tuple[str,
 
 
 def _at_or_above(release: TopDownRelease, name: str, held: str) -> list[tuple[str, dict[str, int | str]]]:
-    """The levels from the root to the one an invariant is held at, each with the values that its statements bind."""
+    """The levels from the root to the invariant's own level, each with the values that statements bind."""
     last = release.levels.index(held)
     return [
         (level, {"invariant": name, "held": last, "depth": depth})

@@ -1,6 +1,6 @@
-"""The assets `level_…` of a TopDown release: one for each level, each after the one above.
+"""The assets `level_…` of a TopDown release: one for each level, each downstream of the level above.
 
-Here belongs how the stage looks in Dagster. What it does belongs in `estimation`.
+`estimation` does the work.
 """
 
 import dagster as dg
@@ -16,10 +16,10 @@ from resources.warehouse import Warehouse
 CODE_VERSION = "1"
 
 ESTIMATE_COLUMNS = {
-    "histogram": "persons or units",
+    "histogram": "Histogram: persons or units",
     "number": "Number of the place within its level, as in the spine",
-    "cell": "Number of the histogram's cell",
-    "count": "The estimated count; cells that are not there count nobody",
+    "cell": "Number of the cell in the histogram",
+    "count": "Estimated count; cells with count 0 are left out",
 }
 
 
@@ -72,18 +72,19 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
 def _description(release: TopDownRelease, depth: int) -> str:
     level = words(release.levels[depth])
     if not depth:
-        whose = f"The histograms of the {level}, from its noisy measurements"
+        subject = f"The histograms of the {level}, estimated from its noisy measurements"
     else:
         above = words(release.levels[depth - 1])
-        whose = f"The histograms of every {level}, from noisy measurements: those of one {above} jointly, each cell of "
-        whose += f"which they make up exactly. What is 0 in the {above} is 0 in each of them"
-    first = "Of persons first the totals, from their own query, then all else with totals held: the"
-    passes = first if release.levels[depth] in release.design.total_first else "The"
-    return f"""{whose}.
+        subject = f"The histograms of every {level}, estimated from noisy measurements. Those of one {above} are "
+        subject += f"estimated jointly and add up to its histograms in every cell. A cell that is 0 in the {above} is "
+        subject += "0 in all of them"
+    first = "The total number of persons is estimated first, from its own query, and then fixed. "
+    passes = first if release.levels[depth] in release.design.total_first else ""
+    return f"""{subject}.
 
-{passes} non-negative counts that minimize the sum of squared distances to the measurements, each over σ², within the
-invariants and bounds. Every such solution carries a duality gap that proves it the best. Then the integers nearest to
-it, query by query from coarse to fine, under the same constraints.
+{passes}The estimates are the nonnegative counts that minimize the sum of squared distances to the measurements, each
+divided by σ², subject to the invariants and bounds. A duality gap certifies that each solution is optimal. The solution
+is then rounded to the nearest integers, query by query from coarse to fine, under the same constraints.
 
-Only public tables are read, so nothing more is charged. Recipe whole or not at all; if nothing that it depends on has
-changed it is not made again, so that a run that was killed goes on where it was."""
+This stage reads only public tables, so it charges nothing. The estimates are stored all together or not at all. They
+are not computed again if nothing that they depend on has changed, so a new run continues where a killed run stopped."""

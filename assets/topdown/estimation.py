@@ -1,17 +1,17 @@
-"""A level's estimates, from its noisy measurements and the estimates of the level above: whole, or not at all.
+"""The estimation of a level, from its noisy measurements and the estimates of the level above, in one transaction.
 
-Here belongs the stage: what it reads, what it makes of it in which order, and the label by which it finds that there is
-nothing left to do. Estimation itself is `mechanisms.topdown.estimation`'s, the pool of processes is `workers`'.
+This module reads the tables, divides the work into tasks, and writes and labels the results.
+`mechanisms.topdown.estimation` estimates, and `workers` runs the pool of processes.
 
-Estimates are labelled with a digest of all they depend on: the draw, spine and invariants by content, the limits, the
-level above with its own label, and the version of the method. Stored estimates with the label that is due and with the
-content that the label was given for are not made again; so a run that was killed goes on, when it is launched again, at
-the level it had reached, to the same end: nothing depends on time, order or the number of processes.
+Estimates are labelled with a digest of everything they depend on: the draw, the content of spine and invariants, the
+limits, the label of the level above, and the version of the method. If the stored estimates have the expected label and
+the content that it was given for, they are not computed again. A new run therefore continues at the level where a
+killed run stopped, with the same result: nothing depends on time, on order, or on the number of processes.
 
-While it is computed no database is open. Measurements are read some thousand places at a time, each time in a session
-of its own: a session that reads keeps other processes from writing, and must not last for minutes. What may have been
-written in between is looked for whenever a session opens. Results are kept in memory, cells that are not zero alone,
-and written in one transaction at the end.
+No database is open during the computation. Measurements are read a few thousand places at a time, each time in a new
+session, because a session that reads keeps other processes from writing and must not last for minutes. Each session
+checks whether the measurements were drawn anew in the meantime. Results are kept in memory, without zero cells, and
+written in one transaction at the end.
 """
 
 import json
@@ -41,36 +41,36 @@ from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
 VERSION = 1
-"""Raised when the same measurements would give other estimates."""
+"""The version of the method. Increase it when the same measurements would give other estimates."""
 
 PLACES_AT_A_TIME = 4_000
-"""Read in one session: of production's measurements 40 MB."""
+"""The number of places read in one session: 40 MB of production's measurements."""
 
 PLACES_OF_A_TASK = 400
-"""Given to a process at a time; fewer where there are few. A parent's children are never divided."""
+"""The number of places given to a process at a time; fewer if a level has few. A parent's children are never split."""
 
 SECONDS_BETWEEN_REPORTS = 5.0
 
 Report = Callable[[int, int], None]
-"""Told how many parents' children are estimated, and how many there are."""
+"""A function that is called with the number of finished parents and the number of all parents."""
 
 Cells = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
-"""Places, cells and counts, all that are not zero, in order."""
+"""Places, cells and counts of all nonzero cells, in order."""
 
 
 @dataclass(frozen=True)
 class Estimation:
-    """How a level's estimates were made, as it is stored beside them.
+    """How the estimates of a level were made; stored next to them.
 
     Attributes:
-        version: the label: a digest of everything that they depend on.
+        version: the label: a digest of everything that the estimates depend on.
         content: the content hash of the table of estimates.
-        places: how many there are.
-        parents: whose children they are.
-        solved: how many (parent, histogram) have children that constraints alone do not determine.
+        places: the number of places.
+        parents: the number of their parents.
+        solved: the number of pairs of a parent and a histogram whose children the constraints alone do not determine.
         gap: the largest duality gap of a real-valued solution, relative to its objective (absolute below 1).
-        violation: the largest violation of a constraint by a real-valued solution; integers violate none.
-        seconds: of processor time, over all processes.
+        violation: the largest violation of a constraint by a real-valued solution; the integers violate none.
+        seconds: the processor time over all processes.
     """
 
     version: str
@@ -85,10 +85,10 @@ class Estimation:
 
 @dataclass(frozen=True)
 class _Basis:
-    """What all levels depend on, as it is stored.
+    """The stored data that all levels depend on.
 
     Attributes:
-        draw_id: the draw that the measurements are of.
+        draw_id: the draw of the measurements.
         content: the content hash of spine and invariants.
     """
 
@@ -98,14 +98,14 @@ class _Basis:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is known of a level before measurements are read.
+    """Everything needed for a level except its measurements.
 
     Attributes:
         basis: what all levels depend on.
-        due: the label.
+        due: the label that the level's estimates will have.
         starts: shape (parents + 1,): the children of each parent.
-        parents: what each is called where its children cannot be estimated.
-        limits: of the level's places, by histogram.
+        parents: a description of each parent's children, for error messages.
+        limits: the limits of the level's places, by histogram.
         above: the parents' estimates, by histogram; None at the root.
     """
 
@@ -118,21 +118,21 @@ class _Plan:
 
 
 def estimate_level(warehouse: Warehouse, release: TopDownRelease, level: str, report: Report) -> Estimation:
-    """Estimate all places of a level and store their histograms, unless what is stored is what is due.
+    """Estimate all places of a level and store their histograms, unless current estimates are stored already.
 
     Args:
-        warehouse: of which the public zone is read and written.
-        release: with how many processes work at a time; the result does not depend on it.
-        level: one of its levels; the one above must be there.
-        report: called every few seconds, and when all is done.
+        warehouse: the warehouse, whose public zone is read and written.
+        release: the release. The result does not depend on its number of processes.
+        level: one of its levels; the level above must be estimated already.
+        report: called every few seconds, and at the end.
 
     Raises:
-        StaleInputError: if the level above is not estimated from the stored measurements, or what is read is written
-            anew meanwhile.
+        StaleInputError: if the estimates of the level above do not come from the stored measurements, or the
+            measurements are drawn anew during the estimation.
         GridError: if measurements are missing.
-        NotSolvedError, NotRoundedError: if a parent's children cannot be estimated; the message names it.
-        WorkerError: if one of the processes ends before its time.
-        InfeasibleError, SpineError: if stored invariants or the stored spine are not what was charged.
+        NotSolvedError, NotRoundedError: if a parent's children cannot be estimated; the message names the parent.
+        WorkerError: if one of the processes ends prematurely.
+        InfeasibleError, SpineError: if the stored invariants or the stored spine are not those that were charged.
     """
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         basis, limits = _basis(session, release), limits_of(session, release)
@@ -153,12 +153,12 @@ def estimate_level(warehouse: Warehouse, release: TopDownRelease, level: str, re
                 reported = time.monotonic()
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         if _drawn(session, release) != basis.draw_id:
-            raise StaleInputError(f"{release.schema}: what {level} is estimated from was written anew meanwhile")
+            raise StaleInputError(f"{release.schema}: measurements were drawn anew while {level} was estimated")
         return _write(session, release, level, plan, sorted(found, key=lambda outcome: outcome.first))
 
 
 def stored_estimation(session: Session, release: TopDownRelease, level: str) -> Estimation | None:
-    """How the stored estimates of a level were made; None if there are none, or they are not what was stored."""
+    """How the stored estimates of a level were made; None if there are none, or they were altered."""
     table, account = _account(release, level)
     if not session.columns(table) or not session.columns(account):
         return None
@@ -167,7 +167,7 @@ def stored_estimation(session: Session, release: TopDownRelease, level: str) -> 
 
 
 def levels_not_as_made(session: Session, release: TopDownRelease) -> list[str]:
-    """The levels whose stored estimates were altered, or not made from draw, spine and invariants as they are."""
+    """The levels whose stored estimates were altered, or not made from the current draw, spine and invariants."""
     labels = _labels(release, _basis(session, release), limits_of(session, release))
     stored = {level: stored_estimation(session, release, level) for level in release.levels}
     return [level for level, made in stored.items() if made is None or made.version != labels[level]]
@@ -178,7 +178,7 @@ def _processes(release: TopDownRelease) -> int:
 
 
 def _account(release: TopDownRelease, level: str) -> tuple[Table, Table]:
-    """The table of a level's estimates, and that of how they were made."""
+    """The table of a level's estimates, and the table that describes how they were made."""
     name = release.estimates(level)
     return release.public(name), release.public(f"{name}_made")
 
@@ -195,7 +195,7 @@ def _drawn(session: Session, release: TopDownRelease) -> str:
 
 
 def _labels(release: TopDownRelease, basis: _Basis, limits: Mapping[str, Sequence[Limits]]) -> dict[str, str]:
-    """By level, the label that is due."""
+    """By level, the label that current estimates have."""
     labels: dict[str, str] = {}
     label = ""
     for depth, level in enumerate(release.levels):
@@ -260,7 +260,7 @@ def _estimated(session: Session, release: TopDownRelease, level: str) -> dict[st
 
 
 def _tasks(warehouse: Warehouse, release: TopDownRelease, level: str, plan: _Plan) -> Iterator[Task]:
-    """All parents, a task at a time. Between tasks no session is open."""
+    """All parents, one task at a time. No session is open between tasks."""
     starts = plan.starts
     of_a_task = min(PLACES_OF_A_TASK, -(-int(starts[-1]) // (8 * _processes(release))))
     for first, last in _parts(starts, 0, len(plan.parents), PLACES_AT_A_TIME):
@@ -278,7 +278,7 @@ def _tasks(warehouse: Warehouse, release: TopDownRelease, level: str, plan: _Pla
 
 
 def _parts(starts: NDArray[np.int64], first: int, last: int, places: int) -> Iterator[tuple[int, int]]:
-    """Ranges of parents whose children are at most so many together, or one parent's."""
+    """Ranges of parents with at most `places` children together; a parent with more has a range of its own."""
     while first < last:
         end = int(np.searchsorted(starts, starts[first] + places, side="right")) - 1
         end = min(max(end, first + 1), last)
@@ -289,7 +289,7 @@ def _parts(starts: NDArray[np.int64], first: int, last: int, places: int) -> Ite
 def _answers(
     session: Session, release: TopDownRelease, histogram: str, level: str, first: int, last: int
 ) -> dict[str, NDArray[np.int32]]:
-    """By query, the answers of neighbouring places, shape (places, marginal cells), as they are stored."""
+    """By query, the stored answers of consecutive places, shape (places, marginal cells)."""
     return {
         measured.query: read_batch(session, release, measured, first, last).values.astype(np.int32)
         for measured in release.design.measured_at(histogram, level)
@@ -305,7 +305,7 @@ def _families(
     answers: Mapping[str, NDArray[np.int32]],
     read: int,
 ) -> Families:
-    """A range of parents, with answers of which the first are those of the place with the number `read`."""
+    """The families of a range of parents. The first row of `answers` belongs to the place with the number `read`."""
     begin, end = parents
     first, last = (int(start) for start in plan.starts[[begin, end]])
     limits = plan.limits[schema.name]

@@ -1,4 +1,4 @@
-"""The assets `spine` and `invariants` of a TopDown release: what is published exactly because it is declared to be."""
+"""The assets `spine` and `invariants` of a TopDown release, which are exact because the release declares them so."""
 
 import dagster as dg
 
@@ -14,19 +14,19 @@ CODE_VERSION = "1"
 
 SPINE_COLUMNS = {
     "level": "Geographic level",
-    "depth": "Its number, 0 for the widest",
+    "depth": "Number of the level; 0 for the root",
     "number": "Number of the place within its level",
     "geoid": "Code of the place",
-    "parent": "Number of the place above that it lies in",
+    "parent": "Number of the parent in the level above",
 }
 
 INVARIANT_COLUMNS = {
-    "invariant": "What is counted",
+    "invariant": "The invariant",
     "level": "Geographic level",
     "number": "Number of the place within its level",
     "geoid": "Code of the place",
     "category": "Type of group quarters; 0 for other counts",
-    "count": "The exact count",
+    "count": "Exact count",
 }
 
 
@@ -38,9 +38,9 @@ def build_spine(release: TopDownRelease) -> dg.AssetsDefinition:
         deps=[release.dataset_key("cef")],
         group_name=release.schema,
         description=(
-            f"The places of {len(release.levels)} levels, {', '.join(map(words, release.levels))}: those that a unit "
-            "of the CEF lies in, checked to be a tree. Which places there are is known exactly to everyone: an "
-            "invariant of every TopDown release."
+            f"The places of {len(release.levels)} levels ({', '.join(map(words, release.levels))}) in which units of "
+            "the CEF lie, checked to form a tree. The list of places is public: it is an invariant of every TopDown "
+            "release."
         ),
         code_version=CODE_VERSION,
         **attributes(StageKind.INVARIANTS, Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
@@ -71,9 +71,9 @@ def build_invariants(release: TopDownRelease) -> dg.AssetsDefinition:
         key=release.key("invariants"),
         deps=[release.dataset_key("cef"), release.key("spine")],
         group_name=release.schema,
-        description="\n".join(["What the release holds exactly, and may publish as it is:", "", *held])
+        description="\n".join(["The statistics that are exact in this release, and may be published:", "", *held])
         if held
-        else "The release holds nothing exactly but which places there are.",
+        else "The release has no invariants except the list of places.",
         code_version=CODE_VERSION,
         **attributes(StageKind.INVARIANTS, Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
     )

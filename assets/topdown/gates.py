@@ -1,16 +1,15 @@
-"""The gates that a TopDown release adds to those of every release and of noisy counts.
+"""The gates that TopDown adds to those of all releases and of noisy counts.
 
-This module lists them and evaluates those on spine, invariants and charge; `estimate_gates` and `table_gates` evaluate
+This module lists them, and evaluates those on spine, invariants and charge. `estimate_gates` and `table_gates` evaluate
 the others.
 """
 
 from fractions import Fraction
 
-from assets.gates.shared import differing_table, said
+from assets.gates.shared import count_problem, differing_table
 from assets.release.gate import Gate, ReleaseContext
 from assets.tabulation.asset import tables_gate
-from assets.topdown import estimate_gates as estimate_gates
-from assets.topdown import table_gates as table_gates
+from assets.topdown import estimate_gates, table_gates
 from assets.topdown.estimation import levels_not_as_made
 from assets.topdown.histograms import (
     impossible_records,
@@ -28,63 +27,69 @@ Context = ReleaseContext[TopDownRelease]
 
 
 def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
-    """The gates that TopDown adds to those of every release and of noisy counts."""
+    """The gates that TopDown adds to those of all releases and of noisy counts."""
     estimated = release.estimates(release.finest)
     return [
-        Gate("spine_of_the_cef", "spine", "The spine is a tree, and that of the CEF as it is.", _spine),
+        Gate("spine_of_the_cef", "spine", "The stored spine is a tree, and is that of the current CEF.", _spine),
         Gate(
             "no_impossible_records",
             "histograms",
-            "No record is counted that the edit constraints rule out.",
+            "The histograms count no records that the edit constraints rule out.",
             _possible,
         ),
-        Gate("invariants_of_the_cef", "invariants", "The invariants are those of the CEF as it is.", _invariants),
+        Gate("invariants_of_the_cef", "invariants", "The stored invariants are those of the current CEF.", _invariants),
         Gate(
             "invariants_declared",
             "invariants",
-            "Nothing is held exactly but what the release declares to be, for every place of its level.",
+            "The declared invariants, and no others, are published exactly, for every place of their level.",
             _declared,
         ),
         Gate(
             "charge_as_allocated",
             "charge",
-            "The charge is the sum of ρ times the levels' times the queries' shares, exactly.",
+            "The charge is exactly the sum over queries of ρ times the share of the level times the share of the "
+            "query, where units count twice.",
             _allocated,
         ),
-        Gate("feasible", "charge", "Some histograms satisfy every invariant and bound.", _feasible),
+        Gate("feasible", "charge", "There are histograms that satisfy every invariant and bound.", _feasible),
         Gate(
             "estimates_as_made",
             estimated,
-            "Every level's estimates are those that were made of the stored measurements, invariants and spine.",
+            "The stored estimates of every level were made from the stored measurements, invariants and spine.",
             _as_made,
         ),
         Gate(
-            "invariants_exact", estimated, "Every level's estimates have the invariants exactly.",
+            "invariants_exact", estimated, "The estimates of every level satisfy the invariants exactly.",
             estimate_gates.exact_invariants,
         ),
         Gate(
-            "children_add_up", estimated, "Every place's estimates are the sum of those below it, cell by cell.",
+            "children_add_up", estimated, "The estimates of every place are the sums of those below it in every cell.",
             estimate_gates.children_add_up,
         ),
         Gate(
-            "whole_numbers", estimated, "Estimates are whole numbers, none of them negative.",
+            "whole_numbers", estimated, "All estimates are nonnegative integers.",
             estimate_gates.non_negative_integers,
         ),
         Gate(
-            "structural_zeros", estimated, "Nobody is where nobody can be.",
+            "structural_zeros", estimated,
+            "No person or unit is in an impossible cell, and no person in a place without a dwelling of that type.",
             estimate_gates.structural_zeros,
         ),
         Gate(
             "inequalities", estimated,
-            "Group quarters and households hold at least and at most as many persons as they can.",
+            "The numbers of persons in group quarters and in households are within their bounds.",
             estimate_gates.inequalities,
         ),
         Gate(
-            "microdata_of_estimates", "microdata", "The microdata are the finest level's estimates, record by record.",
+            "microdata_of_estimates", "microdata",
+            "The microdata have exactly the counts estimated for the finest level.",
             table_gates.microdata_of_estimates,
         ),
         tables_gate(lambda session: tables_recipe(session, release)),
-        Gate("tables_agree", "tables", "Tables agree where they count the same.", table_gates.tables_agree),
+        Gate(
+            "tables_agree", "tables", "Tables are consistent with themselves and with each other.",
+            table_gates.tables_agree,
+        ),
     ]  # fmt: skip
 
 
@@ -99,7 +104,7 @@ def _spine(context: Context) -> list[str]:
 
 def _possible(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        return said(impossible_records(session, context.release), "records that the edit constraints rule out")
+        return count_problem(impossible_records(session, context.release), "records that the edit constraints rule out")
 
 
 def _invariants(context: Context) -> list[str]:
@@ -114,10 +119,10 @@ def _declared(context: Context) -> list[str]:
     problems = []
     for name, level, missing in stored:
         if release.design.invariants.get(name) != level:
-            problems.append(f"{name} by {level} is published exactly, but not declared")
-        problems += said(missing, f"{name}: places of {level} without a count")
+            problems.append(f"{name} by {level} is published exactly but not declared")
+        problems += count_problem(missing, f"{name}: places of {level} without a count")
     problems += [
-        f"{name} is declared and missing" for name in release.design.invariants.keys() - {row[0] for row in stored}
+        f"{name} is declared but missing" for name in release.design.invariants.keys() - {row[0] for row in stored}
     ]
     return problems
 
@@ -152,6 +157,4 @@ def _feasible(context: Context) -> list[str]:
 
 def _as_made(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        return [
-            f"{level}: altered, or made of something else" for level in levels_not_as_made(session, context.release)
-        ]
+        return [f"{level}: altered, or made from other data" for level in levels_not_as_made(session, context.release)]

@@ -1,7 +1,7 @@
-"""Exact histograms and declared invariants, from the CEF.
+"""The exact histograms and the declared invariants, counted from the CEF.
 
-Here belongs the counting. The histograms stay confidential: a keyed version of them names the draw. The invariants are
-published as they are, because the release declares them.
+The histograms stay confidential; a keyed version of them becomes part of the draw id. The invariants are public,
+because the release declares them.
 """
 
 import numpy as np
@@ -15,18 +15,18 @@ from resources.warehouse import Recipe, Session
 
 
 class ImpossibleRecordsError(ValueError):
-    """Records that no possible file holds; the message has the rule and their count."""
+    """The CEF contains records that the edit constraints rule out. The message has the rule and their number."""
 
 
 def histograms_recipe(release: TopDownRelease) -> Recipe:
-    """How the histograms of the finest level are counted from the CEF."""
+    """The recipe of the histograms of the finest level, from the CEF."""
     values, names = placed(release)
     attributes = [{"name": each.name, "size": each.size} for each in PERSONS.attributes]
     return "topdown/histograms", values, names | {"attributes": attributes}
 
 
 def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
-    """How the declared invariants are counted from the CEF."""
+    """The recipe of the declared invariants, from the CEF."""
     held = [(name, release.levels.index(level)) for name, level in sorted(release.design.invariants.items())]
     if not held:
         return "topdown/no_invariants", {}, {}
@@ -41,10 +41,10 @@ def invariants_recipe(session: Session, release: TopDownRelease) -> Recipe:
 
 
 def require_possible(session: Session, release: TopDownRelease) -> None:
-    """Refuse stored histograms of records that the edit constraints rule out.
+    """Check that the stored histograms count no records that the edit constraints rule out.
 
     Raises:
-        ImpossibleRecordsError: if there are any.
+        ImpossibleRecordsError: if they do.
     """
     if found := impossible_records(session, release):
         raise ImpossibleRecordsError(
@@ -54,7 +54,7 @@ def require_possible(session: Session, release: TopDownRelease) -> None:
 
 
 def impossible_records(session: Session, release: TopDownRelease) -> int:
-    """How many records the stored histograms count in cells that no record can be in."""
+    """The number of records that the stored histograms count in impossible cells."""
     found = 0
     for histogram, schema in SCHEMAS.items():
         (records,) = session.row(
@@ -73,7 +73,7 @@ def write_invariants(session: Session, release: TopDownRelease) -> None:
 
 
 def stage_level(session: Session, release: TopDownRelease, histogram: str, level: str, ancestry: Fragment) -> Fragment:
-    """A histogram rolled up to one level: columns number, cell, count; cells without any left out."""
+    """Stage a histogram at one level, with the columns number, cell and count, without empty cells."""
     return session.stage(
         "rolled_up",
         "topdown/rolled_up",

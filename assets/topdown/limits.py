@@ -1,12 +1,13 @@
-"""What every histogram of every place must satisfy: bounds and fixed totals, from what the release holds exactly.
+"""The limits of every histogram of every place: bounds and fixed totals, derived from the invariants.
 
-Here belongs the way from declared invariants to limits. Whether they can be met, and how they add up over the tree, is
-`mechanisms.topdown.feasibility`'s to say. Public tables only, so that a declaration which cannot be met is refused
-before anything is charged. Source: Bailie, Gong and Meng, Section 4.
+This module derives the limits. `mechanisms.topdown.feasibility` propagates them over the tree and decides whether they
+can be satisfied. Only public tables are read, so that an infeasible declaration is refused before anything is charged.
+Source: Bailie, Gong and Meng, Section 4.
 
-Persons of a group-quarters type are as many at least as its occupied facilities in a place, and at most 99,999 for each
-of them; persons in households at most 99,999 for each housing unit, vacant ones included. Where there are none, these
-are structural zeros. A statistic that is not held bounds nothing.
+In each place, the number of persons in a type of group quarters is at least the number of occupied facilities of this
+type, and at most 99,999 times that number. The number of persons in households is at most 99,999 times the number of
+housing units, including vacant ones. Without facilities or housing units, these counts are structural zeros. A
+statistic that is not an invariant gives no bounds.
 """
 
 import numpy as np
@@ -20,7 +21,7 @@ from mechanisms.topdown.schema import PERSONS, UNITS, Schema
 from resources.warehouse import Session
 
 MOST_PERSONS = 99_999
-"""Of one household or one group-quarters facility."""
+"""The maximal number of persons in one household or one group-quarters facility."""
 
 HOUSEHOLDS = 0
 """The code of `hhgq` that stands for households; the others are types of group quarters."""
@@ -33,7 +34,7 @@ def limits_of(session: Session, release: TopDownRelease) -> dict[str, tuple[Limi
     """The limits of all places, by histogram, the root's level first.
 
     Raises:
-        InfeasibleError: if no histograms satisfy everything; the message has histogram, level, rule and count.
+        InfeasibleError: if no histograms satisfy all limits; the message has histogram, level, rule and count.
         SpineError: if the stored spine is not that of the release.
     """
     tree = read_tree(session, release)
@@ -56,7 +57,7 @@ def limits_of(session: Session, release: TopDownRelease) -> dict[str, tuple[Limi
 
 
 def _counts(session: Session, release: TopDownRelease, tree: Tree, name: str, level: str) -> NDArray[np.int64]:
-    """Shape (places, categories): an invariant's counts at its level."""
+    """The counts of an invariant at its level, shape (places, categories)."""
     table, places = release.public(INVARIANTS), tree.places(level)
     rows = session.arrow("topdown/limits_held", {"invariant": name, "level": level}, invariants=table)
     number, category, count = (rows[column].to_numpy() for column in ("number", "category", "count"))
@@ -71,22 +72,23 @@ def _counts(session: Session, release: TopDownRelease, tree: Tree, name: str, le
 
 
 def _bounds(schema: Schema, places: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Bounds that rule out nothing."""
+    """Lower and upper bounds that exclude nothing."""
     shape = (places, schema.groups.size)
     return np.zeros(shape, dtype=np.int64), np.full(shape, unbounded(*shape), dtype=np.int64)
 
 
 def unbounded(places: int, groups: int) -> int:
-    """The upper bound of a group's count in a place where nothing bounds it.
+    """The upper bound of a group's count in a place if no invariant bounds it.
 
-    A billion, or less in trees of over a million places: sums over all places and groups stay below 2^53, so that
-    neither 64-bit integers nor floating point round them. It is 112 million for ten million blocks.
+    It is a billion, or less in trees with over a million places, so that sums over all places and groups stay below
+    2^53, and neither 64-bit integers nor floating-point numbers lose precision. For ten million blocks, it is 112
+    million.
     """
     return min(_MOST, _EXACT // (places * groups))
 
 
 def _totals(release: TopDownRelease, held: dict[str, NDArray[np.int64]], name: str) -> list[NDArray[np.int64] | None]:
-    """By level, the fixed totals that an invariant says."""
+    """By level, the totals fixed by an invariant; None at other levels."""
     level = release.design.invariants.get(name)
     return [held[name][:, 0] if each == level else None for each in release.levels]
 
@@ -104,6 +106,6 @@ def _propagated(
     except InfeasibleError as error:
         held = ", ".join(f"{name} by {level}" for name, level in release.design.invariants.items())
         raise InfeasibleError(
-            f"release {release.dataset.name}/{release.name}: invariants: no histograms of {schema.name} have what is "
-            f"held ({held}): {error}"
+            f"release {release.dataset.name}/{release.name}: invariants: no histograms of {schema.name} satisfy the "
+            f"invariants ({held}): {error}"
         ) from None

@@ -1,8 +1,7 @@
-"""Noisy measurements in the warehouse: drawn batch by batch, written, read back and compared.
+"""The exact answers and the noisy measurements of TopDown, in batches of places.
 
-Here belongs the way between exact histograms, noise and the table `noisy_measurements`: a row for every place and
-query, the answers of all its cells in a list. Nothing is ever held whole. When a draw is made belongs in
-`assets.charge.drawing`.
+The table `noisy_measurements` has a row for every place and query, with the answers for all cells in a list. Batches
+keep memory bounded. `assets.charge.drawing` makes the draw.
 """
 
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.gates.shared import said
+from assets.gates.shared import count_problem
 from assets.measurement.method import MEASUREMENTS, Batch, GridError
 from assets.topdown.histograms import stage_level
 from assets.topdown.release import SPINE, TopDownRelease
@@ -22,15 +21,15 @@ from resources.statements import Fragment
 from resources.warehouse import Session
 
 BATCH = 1024
-"""Places whose measurements are made, written or read at a time: some ten megabytes."""
+"""The number of places whose measurements are made, written or read at a time: about ten megabytes."""
 
 COLUMNS = {
-    "histogram": "persons or units",
+    "histogram": "Histogram: persons or units",
     "level": "Geographic level",
-    "query": "The marginal that is measured",
+    "query": "Measured marginal",
     "number": "Number of the place within its level, as in the spine",
     "geoid": "Code of the place",
-    "answers": "The noisy answers, one for each cell of the query in order",
+    "answers": "Noisy answers, one for each cell of the query, in order",
 }
 
 _LARGEST = np.iinfo(np.int32).max
@@ -55,11 +54,11 @@ def exact_batches(session: Session, release: TopDownRelease) -> Iterator[PlacesB
     for histogram in SCHEMAS:
         for level in release.levels:
             counts = stage_level(session, release, histogram, level, ancestry)
-            asked = release.design.measured_at(histogram, level)
+            queries = release.design.measured_at(histogram, level)
             for first in range(0, places[level], BATCH):
                 last = min(first + BATCH, places[level])
                 number, cell, count = counts_between(session, counts, first, last)
-                for measured in asked:
+                for measured in queries:
                     marginal = measured.marginal
                     answers = np.zeros((last - first, marginal.size), dtype=np.int64)
                     np.add.at(answers, (number, marginal.cells[cell]), count)
@@ -69,7 +68,7 @@ def exact_batches(session: Session, release: TopDownRelease) -> Iterator[PlacesB
 def counts_between(
     session: Session, counts: Fragment, first: int, last: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Place (counted from the first), cell and count of all counts above 0 of some places."""
+    """The nonzero counts of the places from `first` up to but excluding `last`: place (from 0), cell, count."""
     found = session.arrow("topdown/counts_between", {"first": first, "last": last}, counts=counts)
     number, cell, count = (found[name].to_numpy() for name in ("number", "cell", "count"))
     return number, cell, count
@@ -79,7 +78,7 @@ def write_measurements(session: Session, release: TopDownRelease, batches: Itera
     """Store measurements.
 
     Raises:
-        GridError: if an answer lies beyond 2^31.
+        GridError: if the absolute value of an answer is 2^31 or more.
     """
     table = release.public(MEASUREMENTS)
     session.create(table, "topdown/no_measurements")
@@ -110,22 +109,22 @@ def stored_batches(session: Session, release: TopDownRelease) -> Iterator[Places
     """The stored measurements in the order of the draw.
 
     Raises:
-        GridError: if some place is not there once for each query of its level, with an answer for every cell.
+        GridError: unless every place is stored exactly once for each query of its level, with an answer for every cell.
     """
     places = places_of(session, release)
     for histogram in SCHEMAS:
         for level in release.levels:
-            asked = release.design.measured_at(histogram, level)
+            queries = release.design.measured_at(histogram, level)
             for first in range(0, places[level], BATCH):
-                for measured in asked:
+                for measured in queries:
                     yield read_batch(session, release, measured, first, min(first + BATCH, places[level]))
 
 
 def read_batch(session: Session, release: TopDownRelease, measured: Measured, first: int, last: int) -> PlacesBatch:
-    """The stored answers of some places to one query.
+    """The stored answers to one query in the places from `first` up to but excluding `last`.
 
     Raises:
-        GridError: if one of the places is not there exactly once, with an answer for every cell.
+        GridError: unless each of these places is stored exactly once, with an answer for every cell.
     """
     found = session.arrow(
         "topdown/answers_between",
@@ -144,18 +143,18 @@ def read_batch(session: Session, release: TopDownRelease, measured: Measured, fi
     regular = np.array_equal(found["number"].to_numpy(), np.arange(first, last)) and np.all(np.diff(offsets) == size)
     if not regular or lists.null_count or lists.flatten().null_count:
         raise GridError(
-            f"{release.schema}: {measured.label}: some place is not measured exactly once with {size:,} answers"
+            f"{release.schema}: {measured.label}: not every place is measured exactly once with {size:,} answers"
         )
     answers = lists.flatten().to_numpy().astype(np.int64).reshape(last - first, size)
     return PlacesBatch(measured.label, answers, measured, first)
 
 
 def surplus(session: Session, release: TopDownRelease) -> list[str]:
-    """What is stored beyond one row for each place and query, and rows under another place's code."""
+    """The problems of rows beyond one for each place and query, and of rows with the code of another place."""
     table, places = release.public(MEASUREMENTS), places_of(session, release)
     due = sum(places[measured.level] for measured in release.design.measured)
     (misplaced,) = session.row("topdown/misplaced", measurements=table, spine=release.public(SPINE))
     return [
-        *said(session.count(table) - due, "measurements of no declared query or place"),
-        *said(misplaced, "measurements of another place"),
+        *count_problem(session.count(table) - due, "measurements of undeclared queries or unknown places"),
+        *count_problem(misplaced, "measurements with the code of another place"),
     ]

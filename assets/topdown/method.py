@@ -1,4 +1,4 @@
-"""TopDown as a method: what it brings to charge, draw, gates and publication."""
+"""TopDown as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -52,11 +52,11 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
     drawn_columns = COLUMNS
     charge_columns: ClassVar[Mapping[str, str]] = {
         "output_premetric": "How the loss is measured",
-        "rho": "Loss for any change of one person's record, exact: what is charged",
-        "rho_rounded_up": "The same, rounded up",
-        "persons_rho": "Of that, the persons' measurements, exact",
-        "units_rho": "The units' measurements for one unit changed, exact; a move may change two",
-        "lines": "How many histograms, levels and queries are measured",
+        "rho": "Loss for any change of one person's record, exact; this is charged",
+        "rho_rounded_up": "Loss for any change of one person's record, rounded up",
+        "persons_rho": "ρ of the measurements of persons, exact",
+        "units_rho": "ρ of the measurements of units for a change of one unit, exact; a move may change two units",
+        "lines": "Number of measured combinations of histogram, level and query",
     }
 
     @property
@@ -72,7 +72,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
             build_counts(
                 self,
                 [release.dataset_key("cef"), release.key(SPINE)],
-                f"The exact counts of every {words(release.finest)}: {cells}, those above 0.",
+                f"The exact counts of every {words(release.finest)}: {cells}, without zeros.",
                 reads=[Zone.PUBLIC],
             ),
             build_invariants(release),
@@ -131,16 +131,16 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
         }
 
     def charge_description(self) -> str:
-        return """All histograms, levels and queries are charged together, with a line for each: ρ times the level's
-share times the query's share, exactly. Before that it is shown from the invariants alone that some histograms satisfy
-every constraint; a declaration that none can satisfy is refused and costs nothing. The loss does not depend on the
-data; the draw's name does, through a keyed version of the exact histograms."""
+        return """All histograms, levels and queries are charged together, with a line for each: exactly ρ times the
+share of the level times the share of the query. Before the charge, the invariants alone are used to check that some
+histograms satisfy every constraint; an infeasible declaration is refused and costs nothing. The loss does not depend on
+the data. The draw id does, through a keyed version of the exact histograms and through spine and invariants."""
 
     def draw_description(self) -> str:
-        return f"""Every query of persons and units in every place of {len(self.release.levels)} levels, all cells,
-zero or not, plus independent discrete Gaussian noise with the parameter σ² = 1/ρ, ρ being the query's part at its
-level. A row is a place and a query; its answers, some of them negative, stand in a list in the order of the query's
-cells."""
+        return f"""The answers to every query of persons and units in every place of {len(self.release.levels)} levels,
+for all cells including zeros, plus independent discrete Gaussian noise with the parameter σ² = 1/ρ, where ρ is the
+budget of the query at the level. Each row is a place and a query. Its answers, some of which are negative, are in a
+list in the order of the query's cells."""
 
     def draw_metadata(self, session: Session) -> Mapping[str, Any]:
         places = places_of(session, self.release)

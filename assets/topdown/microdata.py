@@ -1,7 +1,7 @@
-"""The asset `microdata`: the privacy-protected microdata file (PPMF), a record for everyone the estimates count.
+"""The asset `microdata`: the privacy-protected microdata file (PPMF), with a record for each person and unit estimated.
 
-Here belongs expanding the finest level's estimated histograms to records. What the histograms count belongs in
-`mechanisms.topdown.schema`; the tables that are made from the records in `tables`.
+This module expands the estimated histograms of the finest level to records. The histograms are defined in
+`mechanisms.topdown.schema`. `tables` aggregates the records.
 """
 
 from math import prod
@@ -18,18 +18,18 @@ from resources.warehouse import Recipe, Session, Warehouse
 CODE_VERSION = "1"
 
 RECORDED = {PERSONS_TABLE: PERSONS, UNITS_TABLE: UNITS}
-"""By table of records: the histogram that counts them."""
+"""The histogram that each table of records is expanded from."""
 
 RECORD_COLUMNS = {
-    "record": "Number of the record, from 1; records are in the order of places and of codes, not of any file",
-    "geoid": "Where: the code of the place of the finest level",
-    "hhgq": "Household, or type of group quarters",
+    "record": "Number of the record, from 1; the order is by place and codes, not that of any file",
+    "geoid": "Code of the place of the finest level",
+    "hhgq": "Household or type of group quarters",
     "votingage": "Voting age",
     "hispanic": "Hispanic or Latino origin",
     "cenrace": "Race, alone or in combination",
     "occupancy": "Whether the housing unit is occupied",
 }
-"""The columns of the microdata, and what they say."""
+"""Descriptions of the columns of the microdata."""
 
 
 def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
@@ -40,9 +40,9 @@ def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
         deps=[release.key(release.estimates(release.finest))],
         group_name=release.schema,
         description=(
-            "The privacy-protected microdata: as many persons and housing units as the estimates count, each with the "
-            f"{words(release.finest)} and the codes of its cell. They are no one's records: they say what the "
-            "estimated histograms say and no more. Public data only."
+            "The privacy-protected microdata: one record for each estimated person and housing unit, with the "
+            f"{words(release.finest)} and the codes of its cell. They are not records of real people: they contain "
+            "exactly the information of the estimated histograms. Made from public data only."
         ),
         code_version=CODE_VERSION,
         **attributes(StageKind.TABULATION, Zone.PUBLIC, {"duckdb", "sql"}),
@@ -75,7 +75,7 @@ def write_microdata(session: Session, release: TopDownRelease) -> None:
 
 
 def records_recipe(release: TopDownRelease, name: str) -> Recipe:
-    """How a table of records is made from the finest level's estimates."""
+    """The recipe of a table of records, from the estimates of the finest level."""
     return (
         "topdown/records",
         {"histogram": RECORDED[name].name, "finest": release.finest},
@@ -88,7 +88,7 @@ def records_recipe(release: TopDownRelease, name: str) -> Recipe:
 
 
 def strides(schema: Schema) -> list[tuple[str, int, int]]:
-    """Of each attribute: its name, how many cells lie between one code and the next, and how many codes there are."""
+    """For each attribute, its name, the distance in cells between consecutive codes, and the number of codes."""
     sizes = [attribute.size for attribute in schema.attributes]
     return [
         (attribute.name, prod(sizes[position + 1 :]), attribute.size)

@@ -1,7 +1,6 @@
-"""What is published of a release by TopDown: tables, microdata, spine, held statistics and noisy measurements.
+"""The published tables of TopDown: redistricting tables, microdata, spine, exact statistics and noisy measurements.
 
-Here belong the tables as the data dictionary describes them. Making them belongs in `tables`, `microdata` and the
-stages before.
+This module describes them for the data dictionary. `tables`, `microdata` and earlier stages make them.
 """
 
 from assets.measurement.method import MEASUREMENTS
@@ -26,11 +25,11 @@ _RECORD_TITLES = {
     UNITS_TABLE: "Privacy-protected microdata: housing units",
 }
 
-_DEPTH = PublishedColumn("depth", "integer", "Number of the level, 0 for the widest")
+_DEPTH = PublishedColumn("depth", "integer", "Number of the level; 0 for the root")
 
 
 def published_tables(release: TopDownRelease) -> tuple[PublishedTable, ...]:
-    """The declared products, and always the spine and the lists of queries and of their cells."""
+    """The declared products and, in every release, the spine and the lists of queries and of their cells."""
     return (
         *(_redistricting(release, table) for table in redistricting_tables(release)),
         *(_records(release, name) for name in RECORDS if name in release.products),
@@ -46,8 +45,8 @@ def _redistricting(release: TopDownRelease, table: RedistrictingTable) -> Publis
     return PublishedTable(
         table.name.lower(),
         f"{table.name}: {table.title}",
-        f"Universe: {table.universe}. A row for every place of every level, by exact aggregation of the "
-        "privacy-protected microdata. A label lists the cells that a cell is a part of, the table's total first.",
+        f"Universe: {table.universe}. One row for every place of every level, by exact aggregation of the "
+        "privacy-protected microdata. The label of a cell lists the cells that contain it, starting with the total.",
         redistricting_table(release, table.name),
         (
             _DEPTH,
@@ -64,8 +63,8 @@ def _records(release: TopDownRelease, name: str) -> PublishedTable:
     return PublishedTable(
         name,
         _RECORD_TITLES[name],
-        "Records made from the estimated histograms, as many as those count. They are no one's records, and what they "
-        "say of a place differs from the truth, save for the invariants.",
+        "Records expanded from the estimated histograms, one for each person or unit estimated. They are not records "
+        "of real people. Counts of them differ from the true counts, except for the invariants.",
         release.public(name),
         (
             PublishedColumn("record", "integer", RECORD_COLUMNS["record"]),
@@ -85,7 +84,7 @@ def _exact(release: TopDownRelease, name: str) -> PublishedTable:
     return PublishedTable(
         name,
         f"Exact: {STATISTICS[name].format(level=words(level))}",
-        "An invariant, published at its true values: the guarantee compares only data sets that agree on it.",
+        "An invariant, published with its true values. The guarantee compares only data sets that agree on it.",
         exact_table(release, name),
         (
             PublishedColumn("level", "string", "Geographic level", {level: ""}),
@@ -95,7 +94,7 @@ def _exact(release: TopDownRelease, name: str) -> PublishedTable:
                 if name == GROUP_QUARTERS
                 else ()
             ),
-            PublishedColumn("count", "integer", "The exact count"),
+            PublishedColumn("count", "integer", "Exact count"),
         ),
         ("level", "geoid", *(("category",) if name == GROUP_QUARTERS else ())),
     )
@@ -105,9 +104,9 @@ def _measurements(release: TopDownRelease) -> PublishedTable:
     return PublishedTable(
         MEASUREMENTS,
         "Noisy measurements",
-        "Every answer that was released with noise, before estimation; answers may be negative. A row for each place "
-        f"and query, whose answers are in the order of `position` in `{QUERY_CELLS}`; to each, independent discrete "
-        f"Gaussian noise of the variance in `{QUERIES}` was added. Parquet only.",
+        "All noisy answers, before estimation; answers may be negative. There is one row for each place and query. Its "
+        f"answers are in the order of `position` in `{QUERY_CELLS}`. Each is an exact count plus independent discrete "
+        f"Gaussian noise of the variance in `{QUERIES}`. Parquet only.",
         release.public(MEASUREMENTS),
         (
             _histogram(),
@@ -125,18 +124,18 @@ def _queries(release: TopDownRelease) -> PublishedTable:
     return PublishedTable(
         QUERIES,
         "Queries, budgets and variances",
-        "What is measured at each level. The noise of every answer is an independent discrete Gaussian with the "
+        "The queries measured at each level. The noise of every answer is an independent discrete Gaussian with the "
         "parameter σ² = 1/ρ of its query.",
         release.public(QUERIES),
         (
             _histogram(),
             _level(release),
             _query(release),
-            PublishedColumn("share_of_level", "string", "Share of the histogram's ρ that the level has, a fraction"),
-            PublishedColumn("share_of_query", "string", "Share of the level's ρ that the query has, a fraction"),
-            PublishedColumn("rho", "string", "ρ of the query at the level (zCDP), an exact fraction"),
-            PublishedColumn("parameter", "string", "σ², the parameter of each answer's noise, an exact fraction"),
-            PublishedColumn("variance", "decimal", "The exact variance of that noise, to 18 decimals"),
+            PublishedColumn("share_of_level", "string", "The level's share of the histogram's ρ, as a fraction"),
+            PublishedColumn("share_of_query", "string", "The query's share of the level's ρ, as a fraction"),
+            PublishedColumn("rho", "string", "ρ of the query at the level (zCDP), as an exact fraction"),
+            PublishedColumn("parameter", "string", "σ², the parameter of each answer's noise, as an exact fraction"),
+            PublishedColumn("variance", "decimal", "Exact variance of the noise, to 18 decimals"),
             PublishedColumn("cells", "integer", "Number of answers for each place"),
         ),
         ("histogram", "level", "query"),
@@ -147,28 +146,31 @@ def _query_cells(release: TopDownRelease) -> PublishedTable:
     return PublishedTable(
         QUERY_CELLS,
         "Cells of the queries",
-        "What each answer counts: the records with these codes. A column is empty where the query's cells do not tell "
-        "the attribute, or the histogram has no such attribute.",
+        "What each answer counts: the records with these codes. A column is empty if the cells of the query do not "
+        "determine the attribute, or the histogram does not have it.",
         release.public(QUERY_CELLS),
         (
             _histogram(),
             _query(release),
             PublishedColumn("position", "integer", "Position in the list of answers, from 0"),
-            *(PublishedColumn(name, "integer", _said_of(name), CODES[name], required=False) for name in code_columns()),
+            *(
+                PublishedColumn(name, "integer", _description(name), CODES[name], required=False)
+                for name in code_columns()
+            ),
         ),
         ("histogram", "query", "position"),
     )
 
 
-def _said_of(name: str) -> str:
-    return RECORD_COLUMNS.get(name, "Household, or kind of group quarters")
+def _description(name: str) -> str:
+    return RECORD_COLUMNS.get(name, "Household or kind of group quarters")
 
 
 def _spine(release: TopDownRelease) -> PublishedTable:
     return PublishedTable(
         SPINE,
         "Geographic spine",
-        "The tree of places: every place of a level lies in one place of the level above.",
+        "The tree of places: every place lies in exactly one place of the level above.",
         release.public(SPINE),
         (
             _DEPTH,
@@ -176,7 +178,7 @@ def _spine(release: TopDownRelease) -> PublishedTable:
             PublishedColumn("number", "integer", "Number of the place within its level, from 0"),
             PublishedColumn("geoid", "string", "Code of the place"),
             PublishedColumn(
-                "parent", "integer", "Number of the place of the level above that it lies in", required=False
+                "parent", "integer", "Number of the parent in the level above; empty for the root", required=False
             ),
         ),
         ("level", "number"),
@@ -191,11 +193,11 @@ def _histogram() -> PublishedColumn:
     return PublishedColumn(
         "histogram",
         "string",
-        "What is counted",
+        "The histogram, by what it counts",
         {name: f"By {', '.join(each.name for each in schema.attributes)}" for name, schema in SCHEMAS.items()},
     )
 
 
 def _query(release: TopDownRelease) -> PublishedColumn:
-    asked = dict.fromkeys((each.query for each in release.design.measured), "")
-    return PublishedColumn("query", "string", "The attributes that the answers are by, joined by *", asked)
+    queries = dict.fromkeys((each.query for each in release.design.measured), "")
+    return PublishedColumn("query", "string", "The query: the attributes it counts by, joined by *", queries)

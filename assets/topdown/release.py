@@ -1,7 +1,7 @@
-"""A TopDown release as one value, which every stage of it is given.
+"""A TopDown release as one value, which all its stages receive.
 
-Here belong what is declared of a redistricting release beyond what all releases declare, the names of its tables, and
-the rules that the declaration keeps before anything runs. What the budgets mean belongs in `mechanisms.topdown.design`.
+This module defines the fields that a redistricting release declares beyond those of all releases, checks their rules
+before anything runs, and names the release's tables. `mechanisms.topdown.design` defines what the budgets mean.
 """
 
 from collections.abc import Mapping
@@ -16,36 +16,36 @@ from mechanisms.topdown.design import STATISTICS, TopDownDesign
 from mechanisms.topdown.redistricting import REDISTRICTING
 
 PLACES = "places"
-"""The name under which a draw's inputs hold the version of spine and invariants."""
+"""The name of the version of spine and invariants among a draw's inputs."""
 
 SPINE, INVARIANTS, HISTOGRAMS = "spine", "invariants", "histograms"
 QUERIES, QUERY_CELLS = "queries", "query_cells"
 PERSONS_TABLE, UNITS_TABLE, ACCURACY = "persons", "units", "accuracy"
 
 TABLES = tuple(REDISTRICTING)
-"""The redistricting tables."""
+"""The names of the redistricting tables."""
 
 RECORDS = (PERSONS_TABLE, UNITS_TABLE)
-"""The privacy-protected microdata."""
+"""The names of the privacy-protected microdata."""
 
 PRODUCTS = (*TABLES, *RECORDS, MEASUREMENTS, *STATISTICS)
-"""What a release may publish by choice: a statistic only if it is held as an invariant. The spine is always
+"""The products that a release may choose to publish; a statistic only if it is an invariant. The spine is always
 published."""
 
 
 def available_products(design: TopDownDesign) -> tuple[str, ...]:
-    """The products that a design allows: all but statistics that it does not hold."""
+    """The products that a design allows: all except statistics that are not invariants."""
     return tuple(name for name in PRODUCTS if name not in STATISTICS or name in design.invariants)
 
 
 @dataclass(frozen=True)
 class Code:
-    """How a level's units are told apart.
+    """How the code of a level's places is formed.
 
     Attributes:
-        columns: of the CEF's units, whose codes, joined in this order, are the geographic identifier; none at the
-            root, which is the one unit of its level.
-        prefix: the identifier is so many leading characters of the finest level's; None if columns make it up.
+        columns: the columns of the CEF's units whose codes, joined in this order, form the code; empty at the root,
+            which is the only place of its level.
+        prefix: the number of leading characters of the finest level's code that form the code; None if `columns` do.
     """
 
     columns: tuple[str, ...] = ()
@@ -54,17 +54,17 @@ class Code:
 
 @dataclass(frozen=True)
 class TopDownRelease(Release):
-    """Everything declared of a release by TopDown.
+    """A declared release by TopDown.
 
     Attributes:
-        design: what is measured and held, with which budgets.
-        spine: by level from the root to the finest, how its units are told apart.
-        delta: at which ρ is stated as (ε, δ) in the certificate.
-        products: what is published besides the spine, out of `PRODUCTS`.
-        processes: how many estimate at a time; 0 for one on each core.
+        design: the queries with their budgets, and the invariants.
+        spine: by level from the root to the finest, the code of its places.
+        delta: the δ at which ρ is stated as (ε, δ) in the certificate.
+        products: the products that are published besides the spine, out of `PRODUCTS`.
+        processes: the number of processes that estimate; 0 for one per core.
 
     Raises:
-        DeclarationError: where the declaration contradicts itself or the dataset.
+        DeclarationError: if the declaration contradicts itself or the dataset.
     """
 
     design: TopDownDesign
@@ -76,8 +76,8 @@ class TopDownRelease(Release):
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, CensusDeclaration):
             self.refuse(
-                f"dataset: {self.dataset.name} is no census in the production layout (CensusDataset, SyntheticCensus), "
-                "whose codes TopDown counts by"
+                f"dataset: {self.dataset.name} is not a census in the production layout (CensusDataset, "
+                "SyntheticCensus), whose codes TopDown needs"
             )
         if "GQTYPE" not in self.dataset.units.columns:
             self.refuse(
@@ -87,21 +87,21 @@ class TopDownRelease(Release):
         self._check_spine()
         for name in self.products:
             if name in STATISTICS and name not in self.design.invariants:
-                self.refuse(f"products: {name} is to be published exactly, but is not declared among the invariants")
+                self.refuse(f"products: {name} would be published exactly, but is not declared among the invariants")
         if not 0 < self.delta < 1:
-            self.refuse(f"delta: {self.delta} does not lie strictly between 0 and 1")
+            self.refuse(f"delta: {self.delta} is not strictly between 0 and 1")
         if self.processes < 0:
-            self.refuse(f"processes: {self.processes} is negative; 0 stands for one on each core")
+            self.refuse(f"processes: {self.processes} is negative; 0 means one per core")
 
     def _check_spine(self) -> None:
         (root, first), *below = self.spine.items()
         if first != Code():
-            self.refuse(f"spine: {root}: the widest level is one unit, and takes no columns")
+            self.refuse(f"spine: {root}: the root is a single place and takes no columns")
         finest = self.levels[-1]
         for level, code in below:
             if bool(code.columns) == (code.prefix is not None):
                 self.refuse(
-                    f"spine: {level}: its code is made of columns or is a prefix of the {finest}'s, one of both"
+                    f"spine: {level}: its code is either joined from columns or a prefix of the {finest}'s code"
                 )
             if code.prefix is not None and (level == finest or code.prefix < 1):
                 self.refuse(f"spine: {level}: a prefix is a number of characters of the {finest}'s code, 1 or more")
@@ -110,11 +110,11 @@ class TopDownRelease(Release):
                 if declared is None or declared.role is not Role.GEOGRAPHY:
                     places = [name for name, each in self.dataset.units.columns.items() if each.role is Role.GEOGRAPHY]
                     self.refuse(
-                        f"spine: {level}: {column} is no column of {self.dataset.name}'s geography; there are "
+                        f"spine: {level}: {column} is not a geographic column of {self.dataset.name}, which has "
                         f"{', '.join(places)}"
                     )
                 if declared.type.stored != "VARCHAR" or declared.nullable:
-                    self.refuse(f"spine: {level}: column {column} is not a text that every unit has")
+                    self.refuse(f"spine: {level}: column {column} must be text and not nullable")
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -127,5 +127,5 @@ class TopDownRelease(Release):
         return self.levels[-1]
 
     def estimates(self, level: str) -> str:
-        """The name of a level's stage and table of estimates."""
+        """The name of the stage and of the table of a level's estimates."""
         return f"level_{level.lower()}"

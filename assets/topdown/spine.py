@@ -1,7 +1,7 @@
-"""The geographic spine: the tree of places, made from the units of the CEF, and checked to be a tree.
+"""The geographic spine: the places of the units in the CEF, checked to form a tree.
 
-Here belongs the way from declared codes to the table `spine`, and the lookups of it that other stages share. Which
-places there are is an invariant of every release.
+This module makes the table `spine` from declared codes, and provides lookups in it for other stages. The list of places
+is an invariant of every release.
 """
 
 import itertools
@@ -17,11 +17,11 @@ from resources.warehouse import Recipe, Session
 
 
 class SpineError(ValueError):
-    """Codes of places that make no tree; the message has level, rule and count."""
+    """The codes of places do not form a tree. The message has level, rule and count."""
 
 
 def spine_recipe(session: Session, release: TopDownRelease) -> Recipe:
-    """How the spine is made from the CEF.
+    """The recipe of the spine, from the CEF.
 
     Raises:
         SpineError: if a place lies in more than one place of the level above.
@@ -50,19 +50,19 @@ def write_spine(session: Session, release: TopDownRelease) -> None:
     """Write the table `spine`.
 
     Raises:
-        SpineError: if the codes make no tree.
+        SpineError: if the codes do not form a tree.
     """
     name, values, names = spine_recipe(session, release)
     session.create(release.public(SPINE), name, values, **names)
 
 
 def stage_ancestry(session: Session, release: TopDownRelease) -> Fragment:
-    """The places that each place of the finest level lies in: columns finest, depth, number."""
+    """Stage the places that each place of the finest level lies in, with the columns finest, depth and number."""
     return session.stage("ancestry", "topdown/ancestry", {"finest": release.finest}, spine=release.public(SPINE))
 
 
 def placed(release: TopDownRelease) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Values and identifiers of the statements that place the CEF's units on the spine."""
+    """The values and identifiers of statements that place the units of the CEF on the spine."""
     units, persons = release.dataset.cef_tables()
     names: dict[str, Any] = {
         "units": units,
@@ -74,16 +74,16 @@ def placed(release: TopDownRelease) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def summary(session: Session, spine: Table) -> list[tuple[str, int, int]]:
-    """By level from the root: its name, its places, and the most places of the level below that lie in one."""
+    """For each level from the root: its name, its number of places, and the largest number of children of a place."""
     return [(level, places, most) for level, _, places, most in session.rows("topdown/by_level", spine=spine)]
 
 
 def places_of(session: Session, release: TopDownRelease) -> dict[str, int]:
-    """How many places each level has."""
+    """The number of places of each level."""
     return {level: places for level, places, _ in summary(session, release.public(SPINE))}
 
 
 def geoids(session: Session, release: TopDownRelease, level: str) -> NDArray[Any]:
-    """The codes of a level's places in their order, shape (places,)."""
+    """The codes of a level's places in the order of their numbers, shape (places,)."""
     table = session.arrow("topdown/geoids", {"level": level}, spine=release.public(SPINE))
     return np.array(table["geoid"].to_pylist(), dtype=object)

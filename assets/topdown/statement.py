@@ -1,6 +1,6 @@
-"""What a certificate states about TopDown and no other mechanism.
+"""The part of a certificate that is specific to TopDown: words and figures for readers.
 
-Here belong words and figures for readers. The mathematics belongs in `mechanisms.topdown` and `mechanisms.accounting`.
+The mathematics is in `mechanisms.topdown` and `mechanisms.accounting`.
 """
 
 from collections.abc import Iterator
@@ -23,11 +23,11 @@ from mechanisms.topdown.schema import PERSONS
 PLACES = 4
 
 _BOUNDS = {
-    GROUP_QUARTERS: "persons in group quarters of a type: at least one in each, 99,999 at most, none where there are "
-    "none",
-    HOUSING_UNITS: "persons in households: 99,999 in each housing unit at most, none where there are none",
+    GROUP_QUARTERS: "persons in group quarters of a type: between 1 and 99,999 in each facility, none without a "
+    "facility",
+    HOUSING_UNITS: "persons in households: at most 99,999 per housing unit, none without a housing unit",
 }
-"""What a statistic that is held bounds, in words."""
+"""The bounds that follow from an invariant, in words."""
 
 _ATTRIBUTES = {
     "hhgq": "household or type of group quarters (hhgq)",
@@ -36,25 +36,26 @@ _ATTRIBUTES = {
     "cenrace": "race (cenrace)",
 }
 
-_BESIDE = "units whose occupancy it changes come on top, with their ρ each"
+_UNITS_TOO = "each unit whose occupancy changes adds its own ρ"
 
 LOSS_SOURCE = (
     "For bounded neighbors (one person's record changed in any way): the sum of ρ over all histograms, levels and "
-    "queries, the units' a second time because a move may change the occupancy of two. Bailie, Gong and Meng, Theorem "
-    "2 and Appendix H; ρ = 1/σ² for a marginal of which one cell loses 1 and one gains 1 (Canonne, Kamath and Steinke)"
+    "queries, where units count twice because a move may change the occupancy of two. Bailie, Gong and Meng, Theorem "
+    "2 and Appendix H; ρ = 1/σ² for a marginal in which one cell loses 1 and another gains 1 (Canonne, Kamath and "
+    "Steinke)"
 )
 
 
 def topdown_statement(release: TopDownRelease, inputs: Inputs, output_version: str) -> Statement:
-    """What the certificate says of the mechanism.
+    """The statement of the certificate about the mechanism.
 
     Args:
-        release: as declared.
-        inputs: of the draw.
+        release: the declared release.
+        inputs: the inputs of the draw.
         output_version: the content hash of the noisy measurements.
     """
     return Statement(
-        mechanism=f"{MECHANISM}: noisy marginals of every place, made consistent from the widest level to the finest",
+        mechanism=f"{MECHANISM}: noisy marginals of every place, made consistent from the root to the finest level",
         mechanism_version=str(VERSION),
         parameters=_parameters(release),
         loss_source=LOSS_SOURCE,
@@ -63,20 +64,20 @@ def topdown_statement(release: TopDownRelease, inputs: Inputs, output_version: s
             DataVersion("spine and invariants", inputs.versions[PLACES_INPUT], keyed=False),
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
-        remark="Neighbors are two files that differ in one person's record, whatever becomes of the units it touches.",
+        remark="Neighbors are two files that differ in one person's record, whatever this changes in units.",
         equivalents=tuple(equivalents(release)),
     )
 
 
 def equivalents(release: TopDownRelease) -> Iterator[Equivalent]:
-    """The guarantee as (ε, δ), by histogram, and for changes of an attribute or moves within a place."""
+    """The guarantee as (ε, δ): in total, by histogram, and for changes of an attribute or moves within a place."""
     design, delta = release.design, release.delta
     at = f"at δ = {decimal_text(delta)}"
     wholes = (
         ("any change of one person", design.loss),
-        ("a change of one person that changes one unit's occupancy at most", design.one_unit),
-        ("the persons' measurements", design.persons),
-        ("the units' measurements, one unit changed", design.units),
+        ("a change of one person that changes the occupancy of at most one unit", design.one_unit),
+        ("the measurements of persons", design.persons),
+        ("the measurements of units, one unit changed", design.units),
     )
     for what, loss in wholes:
         yield Equivalent(f"ρ of {what}", f"{loss}, rounded up {loss.rounded_up(6)}", "The sum over its measurements")
@@ -93,19 +94,19 @@ def equivalents(release: TopDownRelease) -> Iterator[Equivalent]:
 
 
 def semantics(persons: Allocation) -> Iterator[tuple[str, ConcentratedLoss, str]]:
-    """By part of a person's record that changes: what changes, its ρ, and why."""
+    """For each part of a person's record that may change: a description, its ρ, and the reason."""
     for attribute in PERSONS.attributes:
         yield (
-            f"Persons' measurements, {_ATTRIBUTES[attribute.name]} changed",
+            f"Measurements of persons, {_ATTRIBUTES[attribute.name]} changed",
             persons.of_attribute(attribute.name),
-            f"The persons' queries that involve the attribute; {_BESIDE}",
+            f"The queries of persons that involve the attribute; {_UNITS_TOO}",
         )
     levels = list(persons.levels)
     for level, _ in reversed(list(pairwise(levels))):
         yield (
-            f"Persons' measurements, {words(levels[-1])} changed within the {words(level)}",
+            f"Measurements of persons, {words(levels[-1])} changed within the {words(level)}",
             persons.of_move_within(level),
-            f"The persons' levels below the {words(level)}; {_BESIDE}",
+            f"The measurements of persons at the levels below the {words(level)}; {_UNITS_TOO}",
         )
 
 
@@ -122,24 +123,24 @@ def _parameters(release: TopDownRelease) -> tuple[Parameter, ...]:
     )
     return (
         Parameter("Geographic spine", tuple(words(level) for level in release.levels), "From the root to the finest."),
-        Parameter("Held exactly", design.multiverse, "Known exactly to everyone; the loss does not cover them."),
+        Parameter("Invariants", design.multiverse, "Known exactly to everyone; the loss does not cover them."),
         *shares,
         Parameter(
             "Totals first",
             tuple(map(words, design.total_first)),
-            "At these levels the number of persons is estimated from its own query, then all else.",
+            "At these levels, the number of persons is estimated first, from its own query, and then fixed.",
         ),
         Parameter(
-            "Noise", "Discrete Gaussian", "Drawn exactly, for every cell of every query in every place, σ² = 1/ρ."
+            "Noise", "Discrete Gaussian", "Sampled exactly for every cell of every query in every place; σ² = 1/ρ."
         ),
         Parameter(
             "Constraints",
             (
-                "every place is the sum of those below it",
+                "every place is the sum of the places in it",
                 "no minors in nursing facilities",
                 *(words for name, words in _BOUNDS.items() if name in design.invariants),
             ),
-            "What estimates satisfy besides the statistics that are held.",
+            "The constraints that estimates satisfy in addition to the invariants.",
         ),
     )
 

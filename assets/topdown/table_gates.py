@@ -1,14 +1,11 @@
-"""What the microdata and the redistricting tables of a TopDown release gate.
-
-Here belongs the evaluation of a promise, on the tables as they are at that moment.
-"""
+"""The evaluation of TopDown's gates on the microdata and the redistricting tables, as currently stored."""
 
 from collections.abc import Iterator
 from itertools import combinations
 
 import pyarrow as pa
 
-from assets.gates.shared import said
+from assets.gates.shared import count_problem
 from assets.release.gate import ReleaseContext
 from assets.topdown.microdata import RECORDED
 from assets.topdown.release import RECORDS, SPINE, TopDownRelease
@@ -22,7 +19,7 @@ Context = ReleaseContext[TopDownRelease]
 
 
 def microdata_of_estimates(context: Context) -> list[str]:
-    """Whether microdata have as many records of each cell in each place as estimated, numbered in turn."""
+    """Cells of places where the number of records differs from the estimate, and gaps in the records' numbers."""
     problems = []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for name in RECORDS:
@@ -31,10 +28,10 @@ def microdata_of_estimates(context: Context) -> list[str]:
 
 
 def tables_agree(context: Context) -> list[str]:
-    """Whether tables agree with themselves and with each other.
+    """Contradictions within tables and between tables.
 
-    Each has every place once; cells are the sums of their parts, and places of the places in them; no table counts
-    more of a part than another of the whole.
+    Each table has every place once. Cells are the sums of their parts, and places the sums of the places in them. No
+    table counts more of a part than another table counts of the whole.
     """
     release, problems = context.release, []
     published = redistricting_tables(release)
@@ -50,7 +47,7 @@ def tables_agree(context: Context) -> list[str]:
                     other=redistricting_table(release, other.name),
                     rules=rules,
                 )
-                problems += said(int(rows), f"{one.name} and {other.name}: places in which they disagree")
+                problems += count_problem(int(rows), f"{one.name} and {other.name}: places where they disagree")
     return problems
 
 
@@ -67,13 +64,13 @@ def _records_problems(session: Session, release: TopDownRelease, name: str) -> l
     )
     (misnumbered,) = session.row("topdown/misnumbered", records=records)
     return [
-        *said(int(cells), f"{records}: cells with other numbers of records than estimated"),
-        *said(int(misnumbered), f"{records}: records that are not numbered in turn"),
+        *count_problem(int(cells), f"{records}: cells whose number of records differs from the estimate"),
+        *count_problem(int(misnumbered), f"{records}: missing record numbers"),
     ]
 
 
 def _codes(schema: Schema) -> pa.Table:
-    """The attributes' codes of each cell, by the schema's own marginals."""
+    """The codes of all attributes for each cell, from the marginals of the schema."""
     codes = {each.name: schema.marginal(each.name).cells.astype("int64") for each in schema.attributes}
     return pa.table({"cell": range(schema.size), **codes})
 
@@ -91,10 +88,11 @@ def _inner_problems(session: Session, release: TopDownRelease, table: Redistrict
     )
     (places,) = session.row("topdown/table_not_adding_up", table=stored, spine=spine, columns=columns)
     return [
-        *said(
-            int(rows), f"{table.name}: places missing, repeated or unknown, or with cells not the sums of their parts"
+        *count_problem(
+            int(rows),
+            f"{table.name}: places that are missing, repeated or unknown, or have cells that do not add up",
         ),
-        *said(int(places), f"{table.name}: places that are not the sums of the places in them"),
+        *count_problem(int(places), f"{table.name}: places that differ from the sums over the places in them"),
     ]
 
 
@@ -103,7 +101,8 @@ def _direct_parts(table: RedistrictingTable, cell: TableCell) -> list[TableCell]
 
 
 def _rules(one: RedistrictingTable, other: RedistrictingTable) -> Iterator[tuple[str, str]]:
-    """Cells of one table and the least cells of the other that they are a part of: equal ones are parts both ways."""
+    """Cells of one table, each with the smallest cell of the other table that contains it; equal cells contain each
+    other."""
     if one.schema is not other.schema:
         return
     for cell in one.cells:

@@ -1,7 +1,7 @@
-"""The asset `tables`: the redistricting tables, held statistics, and what a reader needs to decode the measurements.
+"""The asset `tables`: the redistricting tables, exact statistics, and the tables needed to decode the measurements.
 
-Here belong aggregating the microdata, and the lists of queries and of their cells. What each cell of a table counts
-belongs in `mechanisms.topdown.redistricting`.
+This module aggregates the microdata, and lists the queries and their cells. `mechanisms.topdown.redistricting` defines
+what each cell of a redistricting table counts.
 """
 
 from collections.abc import Iterable
@@ -34,8 +34,8 @@ def build_redistricting(release: TopDownRelease) -> dg.AssetsDefinition:
         release,
         ["microdata"],
         f"The redistricting tables: {named}, for every place of every level, by exact aggregation of the microdata. "
-        f"And what the noisy measurements are of: `{QUERIES}` with budgets and variances, `{QUERY_CELLS}` with the "
-        "codes of every answer; and statistics that are held exactly. Public data only.",
+        f"Also the description of the noisy measurements (`{QUERIES}` with budgets and variances, `{QUERY_CELLS}` with "
+        "the codes of every answer), and the exact statistics. Made from public data only.",
         lambda session: tables_recipe(session, release),
         shown=lambda session: {
             f"{table.name}: {table.title} ({release.levels[0]})": _of_root(session, release, table)
@@ -50,14 +50,14 @@ def redistricting_tables(release: TopDownRelease) -> tuple[RedistrictingTable, .
 
 
 def redistricting_table(release: TopDownRelease, name: str) -> Table:
-    """Where a redistricting table is."""
+    """The address of a redistricting table."""
     return release.public(name.lower())
 
 
 def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Recipe]:
-    """By table that the asset writes: how it is made from microdata, spine and design.
+    """The recipe of every table of the asset, from microdata, spine, invariants and design.
 
-    Records are counted by cell and staged; what is returned reads the staged counts, in this session.
+    This function stages counts of the records by cell. The recipes read them and work only in the same session.
     """
     made: dict[Table, Recipe] = {
         release.public(QUERIES): _registered(session, "made_queries", queries(release.design)),
@@ -93,17 +93,17 @@ def exact_products(release: TopDownRelease) -> tuple[str, ...]:
 
 
 def exact_table(release: TopDownRelease, name: str) -> Table:
-    """Where a statistic that is published exactly is."""
+    """The address of the table of an exact statistic."""
     return release.public(f"exact_{name}")
 
 
 def queries(design: TopDownDesign) -> pa.Table:
-    """What is measured: a row for each query of a histogram at a level, with its budget and variance.
+    """The queries: a row for each query of a histogram at a level, with its budget and variance.
 
     Returns:
-        Columns `histogram`, `level`, `query`, `share_of_level`, `share_of_query` and `rho` and `parameter` (σ²) as
-        exact fractions in text, `variance` of what is drawn to 18 decimals, and `cells`, the number of answers in
-        each place.
+        Columns `histogram`, `level` and `query`; `share_of_level`, `share_of_query`, `rho` and `parameter` (σ²) as
+        exact fractions in text; `variance`, the variance of the noise to 18 decimals; and `cells`, the number of
+        answers in each place.
     """
     rows = []
     for each in design.measured:
@@ -131,14 +131,14 @@ def query_cells(design: TopDownDesign) -> pa.Table:
 
     Returns:
         Columns `histogram`, `query`, `position` from 0, and a column for each attribute and recode of all histograms,
-        with the code of all records that the cell counts; NULL where the query's cells do not tell it.
+        with the code that all records counted by the cell have; NULL if the query's cells do not determine it.
     """
     parts = []
     for histogram, query in dict.fromkeys((each.histogram, each.query) for each in design.measured):
         schema = SCHEMAS[histogram]
         size = schema.marginal(query).size
         columns = {name: pa.nulls(size, pa.int64()) for name in code_columns()}
-        columns |= {name: _told(schema, query, name) for name in _names(schema)}
+        columns |= {name: _determined_codes(schema, query, name) for name in _names(schema)}
         parts.append(
             pa.table(
                 {
@@ -161,8 +161,8 @@ def _names(schema: Schema) -> list[str]:
     return [*(attribute.name for attribute in schema.attributes), *(recode.name for recode in schema.recodes)]
 
 
-def _told(schema: Schema, query: str, name: str) -> pa.Array:
-    """The code of each of a query's cells in an attribute or a recode; NULL if it is not the same for all records."""
+def _determined_codes(schema: Schema, query: str, name: str) -> pa.Array:
+    """The code of each cell of a query in an attribute or recode; NULL if the cells do not determine it."""
     marginal, codes = schema.marginal(query), schema.marginal(name).cells
     found = np.zeros(marginal.size, dtype=np.int64)
     found[marginal.cells] = codes
@@ -199,7 +199,7 @@ def _leaves(table: RedistrictingTable) -> pa.Table:
 
 
 def _of_root(session: Session, release: TopDownRelease, table: RedistrictingTable) -> dg.MarkdownMetadataValue:
-    """A table's cells at the root, whole, for the asset's page."""
+    """All cells of a table at the root, for the asset's page."""
     (row,) = session.rows(
         "topdown/of_level", {"level": release.levels[0]}, table=redistricting_table(release, table.name)
     )

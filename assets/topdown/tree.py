@@ -1,6 +1,6 @@
-"""The spine as arrays: which places each level has, and in which place above they lie.
+"""The spine as arrays: the number of places of each level, and the parent of each place.
 
-Here belongs reading the stored spine for those who compute on the tree. Making it from the CEF belongs in `spine`.
+This module reads the stored spine for computations on the tree. `spine` makes it from the CEF.
 """
 
 from dataclasses import dataclass
@@ -16,25 +16,25 @@ from resources.warehouse import Session
 
 @dataclass(frozen=True)
 class Tree:
-    """Places by level, numbered from 0, the children of one parent next to each other.
+    """The places of each level, numbered from 0, with the children of one parent next to each other.
 
     Attributes:
-        levels: names, from the root's to the finest.
-        parents: by level below the root, shape (places,): the number of each place's parent in the level above.
+        levels: the names of the levels, from the root to the finest.
+        parents: for each level below the root, the number of each place's parent in the level above, shape (places,).
     """
 
     levels: tuple[str, ...]
     parents: tuple[NDArray[np.int64], ...]
 
     def places(self, level: str) -> int:
-        """How many places a level has."""
+        """The number of places of a level."""
         depth = self.levels.index(level)
         return len(self.parents[depth - 1]) if depth else 1
 
     def starts(self, level: str) -> NDArray[np.int64]:
-        """Shape (parents + 1,): parent p's children are the level's places from `starts[p]` up to `starts[p + 1]`.
+        """The children of parent p are the places from `starts[p]` up to but excluding `starts[p + 1]`.
 
-        The root is taken for the child of one parent, of which nothing is known.
+        The root counts as the only child of a single, unknown parent. The result has the shape (parents + 1,).
         """
         depth = self.levels.index(level)
         if not depth:
@@ -43,10 +43,11 @@ class Tree:
 
 
 def read_tree(session: Session, release: TopDownRelease) -> Tree:
-    """The stored spine.
+    """Read the stored spine.
 
     Raises:
-        SpineError: if levels or numbers are not the release's, or places are not in the order of their parents.
+        SpineError: if the stored levels are not those of the release, there is no single root, or places are not
+            numbered in the order of their parents.
     """
     table = release.public(SPINE)
     rows = session.arrow("topdown/parents", spine=table)
@@ -65,7 +66,7 @@ def read_tree(session: Session, release: TopDownRelease) -> Tree:
 
 
 def plural(level: str) -> str:
-    """Several places of a level, in words: counties."""
+    """The plural of a level's name in words, such as counties."""
     one = words(level)
     if one.isupper():
         return one

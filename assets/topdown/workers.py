@@ -1,11 +1,10 @@
-"""Families estimated by several processes at once.
+"""The pool of processes that estimate families in parallel.
 
-Here belong the pool and what a process of it does. What a family is, and how it is estimated, belongs in
-`mechanisms.topdown.estimation`; reading and writing tables in `estimation`. A process of the pool imports this module
-and the mathematics, and opens no table.
+`mechanisms.topdown.estimation` defines and estimates families; `estimation` reads and writes tables. A process of the
+pool imports only this module and the mathematics, and opens no tables.
 
-Processes are started afresh (spawn), not forked: DuckDB and numba keep threads, which a fork would leave behind in an
-unknown state.
+Processes are spawned, not forked, because DuckDB and numba have threads, which would be in an undefined state after a
+fork.
 """
 
 import os
@@ -21,22 +20,22 @@ from multiprocessing import connection, get_context, parent_process
 from mechanisms.topdown.estimation import Children, Families, estimate_families
 
 _AHEAD = 4
-"""Tasks for each process that are read before they are wanted: enough to bridge the reading of more, and few enough
-that memory stays bounded."""
+"""The number of tasks for each process that are read in advance: enough to keep processes busy while more are read, and
+few enough to bound memory."""
 
 
 class WorkerError(RuntimeError):
-    """A process that estimates families has ended."""
+    """A process of the pool has ended prematurely."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a process is given: some neighbouring parents, with the families of every histogram.
+    """The work for a process: consecutive parents, with the families of every histogram.
 
     Attributes:
-        first: the number of the first of the children.
-        parents: how many there are.
-        families: by histogram.
+        first: the number of the first child.
+        parents: the number of parents.
+        families: the families, by histogram.
     """
 
     first: int
@@ -46,13 +45,13 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a task.
+    """The result of a task.
 
     Attributes:
-        first: the number of the first of the children.
-        parents: how many there are.
-        children: by histogram.
-        seconds: of processor time.
+        first: the number of the first child.
+        parents: the number of parents.
+        children: the estimated children, by histogram.
+        seconds: the processor time.
     """
 
     first: int
@@ -66,7 +65,7 @@ def outcome(task: Task) -> Outcome:
 
     Raises:
         NotSolvedError: if a real-valued solution could not be certified.
-        NotRoundedError: if there are no integers nearby.
+        NotRoundedError: if a solution could not be rounded.
     """
     started = time.thread_time()
     children = {histogram: estimate_families(families) for histogram, families in task.families.items()}
@@ -74,11 +73,11 @@ def outcome(task: Task) -> Outcome:
 
 
 def outcomes(tasks: Iterator[Task], processes: int) -> Generator[Outcome, None, None]:
-    """What came of all tasks, in whatever order they are done. One process is this one.
+    """The results of all tasks, in any order. If `processes` is 1, this process does the work itself.
 
     Raises:
-        WorkerError: if a process ends before its time.
-        NotSolvedError, NotRoundedError: as `outcome`; tasks not begun are dropped then.
+        WorkerError: if a process ends prematurely.
+        NotSolvedError, NotRoundedError: as `outcome`; tasks that have not begun are then cancelled.
     """
     if processes == 1:
         yield from map(outcome, tasks)
@@ -96,15 +95,15 @@ def outcomes(tasks: Iterator[Task], processes: int) -> Generator[Outcome, None, 
             yield from (future.result() for future in done)
     except BrokenProcessPool:
         raise WorkerError(
-            "a process that estimates has ended before its time: killed, or out of memory; what earlier levels have is "
-            "kept, so that another run goes on from there"
+            "an estimating process ended prematurely: it was killed, or ran out of memory; the estimates of earlier "
+            "levels are kept, so another run continues from there"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _begin() -> None:
-    """Leave interrupts to the process that runs the pool, and end with it, however it ends."""
+    """Ignore interrupts, which the parent process handles, and end when the parent process ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

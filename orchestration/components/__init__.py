@@ -1,4 +1,4 @@
-"""The kinds of things a deployment declares in YAML, each with the asset graph that it becomes."""
+"""The components: every kind of dataset and release that a deployment can declare in YAML."""
 
 from orchestration.components.census_dataset import CensusDataset
 from orchestration.components.dataset import Dataset

@@ -1,6 +1,6 @@
-"""A dataset in the production layout of the census as a Dagster component: three files become the asset of its CEF.
+"""The component of a dataset in the production layout of the census: three files become the asset of its CEF.
 
-Here belongs how YAML becomes the declaration. The layout itself belongs in `assets.cef.census`.
+This module turns YAML into the declaration. The layout itself is in `assets.cef.census`.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _described = DatasetDeclaration.model_fields
 
 
 class CensusAttributes(dg.Model):
-    """A dataset in the production layout, as it is declared."""
+    """The YAML attributes of a dataset in the production layout."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
@@ -26,32 +26,32 @@ class CensusAttributes(dg.Model):
     description: str = Field("", description=_described["description"].description)
     synthetic: bool = Field(False, description=_described["synthetic"].description)
     cap: Cap = Field(description=_described["cap"].description)
-    format: Literal["csv", "parquet"] = Field(description="csv or parquet, all three files alike.")
-    persons: str = Field(min_length=1, description="The file of persons, absolute or from the project's root.")
+    format: Literal["csv", "parquet"] = Field(description="csv or parquet, the same for all three files.")
+    persons: str = Field(min_length=1, description="The file of persons: absolute, or relative to the project's root.")
     units: str = Field(min_length=1, description="The file of units.")
-    geo: str = Field(min_length=1, description="The file that tells where each unit lies.")
+    geo: str = Field(min_length=1, description="The file that says where each unit lies.")
     group_quarters_types: bool = Field(
         False,
         description="Whether the file of units has the column GQTYPE, the type of group quarters, which a TopDown "
-        "release needs. Its codes are then checked with all the others.",
+        "release needs. Its codes are then checked like all others.",
     )
 
 
 @dataclass
 class CensusDataset(Dataset):
-    """A census in the production layout: persons, units and their geography, held to every rule of the layout.
+    """A census in the production layout: persons, units and their geography, checked against every rule of the layout.
 
-    Paths may hold template variables such as `{{ env.CEF_FOLDER }}`; everything else is taken as it is written.
+    Paths may contain template variables such as `{{ env.CEF_FOLDER }}`. Everything else is taken literally.
     """
 
     @classmethod
     def model(cls) -> type[BaseModel]:
-        """The attributes as `dg check yaml` holds them."""
+        """The attributes, as `dg check yaml` validates them."""
         return CensusAttributes
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> "CensusDataset":
-        """The component of what was declared, with the paths' template variables filled in."""
+        """The component for the declared attributes, with the template variables of paths filled in."""
         declared = CensusAttributes.model_validate(model)
         persons, units, geo = (
             context.resolve_value(path, as_type=str) for path in (declared.persons, declared.units, declared.geo)

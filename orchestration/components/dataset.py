@@ -1,6 +1,6 @@
-"""A dataset as a Dagster component: a source declared in YAML becomes the asset of its CEF.
+"""The component of a dataset: a source declared in YAML becomes the asset of its CEF.
 
-Here belongs how YAML becomes a declaration. What may be declared belongs in `assets.release.dataset`.
+This module turns YAML into a declaration. The fields of a declaration are in `assets.release.dataset`.
 """
 
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ from assets.release.dataset import DatasetDeclaration
 
 @dataclass
 class Dataset(dg.Component, dg.Resolvable):
-    """One vintage of confidential microdata, read from CSV or Parquet and held to its declaration.
+    """One vintage of confidential microdata, read from CSV or Parquet and checked against its declaration.
 
-    The attributes are those of `DatasetDeclaration`. Paths may hold template variables such as
-    `{{ env.CEF_FOLDER }}`; everything else is taken as it is written, so that the code "01" stays a text.
+    The attributes are those of `DatasetDeclaration`. Paths may contain template variables such as
+    `{{ env.CEF_FOLDER }}`. Everything else is taken literally, so that the code "01" remains text.
     """
 
     declaration: DatasetDeclaration
 
     @classmethod
     def model(cls) -> type[BaseModel]:
-        """The attributes as `dg check yaml` holds them: the declaration itself."""
+        """The attributes, as `dg check yaml` validates them: those of the declaration."""
         return DatasetDeclaration
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> "Dataset":
-        """The component of a declaration, with the paths' template variables filled in."""
+        """The component for a declaration, with the template variables of paths filled in."""
         if not isinstance(model, DatasetDeclaration):
             raise TypeError(f"a dataset is declared by a DatasetDeclaration, not by a {type(model).__name__}")
         tables = {
@@ -50,7 +50,7 @@ class Dataset(dg.Component, dg.Resolvable):
         return dg.ComponentTypeSpec(owners=OWNERS, produces=["asset", "asset_check"])
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The CEF and the composition of all its releases, with their checks."""
+        """The CEF and the composition of the dataset's releases, with their checks."""
         cef, *checks = build_cef(self.declaration, context.project_root)
         return dg.Definitions(
             assets=[cef, build_composition(self.declaration)],

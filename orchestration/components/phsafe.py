@@ -1,6 +1,6 @@
-"""An S-DHC release by PHSafe as a Dagster component: a screen of YAML becomes its asset graph.
+"""The component of an S-DHC release by PHSafe: a few lines of YAML become its asset graph.
 
-What may be declared is in `phsafe_declaration`, and what a release must satisfy in `assets.phsafe.release`.
+The YAML fields are in `phsafe_declaration`. What a release must satisfy is in `assets.phsafe.release`.
 """
 
 from dataclasses import dataclass
@@ -29,10 +29,10 @@ class PHSafe(ReleaseComponent):
 
 
 def build_release(declaration: PHSafeDeclaration, dataset: DatasetDeclaration, published: Path) -> PHSafeRelease:
-    """The release of a declaration.
+    """Build the release from its declaration.
 
     Raises:
-        DeclarationError: where the declaration contradicts itself or the dataset.
+        DeclarationError: if the declaration contradicts itself or the dataset.
     """
     design = phsafe_design(declaration)
     return PHSafeRelease(

@@ -1,7 +1,7 @@
-"""An S-DHC release by PHSafe as it is declared in YAML, and the design that it declares.
+"""The YAML declaration of an S-DHC release by PHSafe, and the design that follows from it.
 
-Here belong the fields, their domains and how `dg check yaml` sees them. What a design must satisfy belongs in
-`mechanisms.phsafe.design`, the component with its assets in `phsafe`.
+This module defines the fields, their domains and their JSON schema. What a design must satisfy is in
+`mechanisms.phsafe.design`. The component is in `phsafe`.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ Product = Literal["PH1", "PH2", "PH3", "PH4", "PH5", "PH6", "PH7", "PH8"]
 
 
 class Definition(StrEnum):
-    """The definition of DP, and with it the noise."""
+    """The definition of DP, which determines the noise."""
 
     ZCDP = "zcdp"
     PURE = "pure"
@@ -50,13 +50,13 @@ Truncation = Annotated[
 
 
 class RunDeclaration(dg.Model):
-    """One run: its truncation threshold, and for each level that is released a budget or a margin of error."""
+    """One run: its truncation threshold, and a budget or a margin of error for each released level."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     truncation: Truncation = Field(
         None,
-        description="Persons kept of each unit; runs that count units (PH1_denom, PH5_denom, PH8_denom) have none.",
+        description="Persons kept in each unit; none for the runs that count units (PH1_denom, PH5_denom, PH8_denom).",
     )
     budget: dict[str, Budget] = Field(
         default_factory=dict, description="By level, such as state_A-G: ρ, or ε with noise: pure."
@@ -77,32 +77,32 @@ Runs = Annotated[
 
 
 class PHSafeDeclaration(ReleaseDeclaration):
-    """A release of the Supplemental Demographic and Housing Characteristics File (S-DHC), as it is declared."""
+    """The YAML declaration of a release of the Supplemental Demographic and Housing Characteristics File (S-DHC)."""
 
     states: Annotated[list[State], Field(min_length=1)] = Field(
-        description="FIPS codes in quotes, such as '06', of the states that make the nation; or of Puerto Rico alone."
+        description="FIPS codes in quotes, such as '06', of the states that form the nation; or of Puerto Rico alone."
     )
     noise: Definition = Field(
         Definition.ZCDP, description="zcdp: discrete Gaussian, budgets are ρ; pure: discrete Laplace, budgets are ε."
     )
     runs: Runs = Field(
         "production",
-        description="production: the truncation and the margins of error of the 2020 Census. Otherwise by run; runs "
-        "left out are not released.",
+        description="production: the truncation and the margins of error of the 2020 Census. Otherwise a mapping by "
+        "run; runs left out are not released.",
     )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
     products: list[Product] = Field(
         default_factory=list,
-        description="The finished tables to publish, PH1 to PH8; all that the released runs allow if none is named.",
+        description="The finished tables to publish, PH1 to PH8; if empty, all that the released runs allow.",
     )
     interval: Interval = Field(
         Interval.SHORTEST,
-        description="The 90% credible interval of counts: the shortest, or equal_tailed, which hardly ever holds 0.",
+        description="The 90% credible interval of counts: shortest, or equal_tailed, which rarely contains 0.",
     )
     private: bool = Field(
         True,
-        description="Whether there is a draw and a publication. If not, on a synthetic dataset only, the release ends "
-        "in confidential tables of exact counts, for tuning.",
+        description="Whether there is a draw and a publication. If false, which only a synthetic dataset allows, the "
+        "release ends with confidential tables of exact counts, for tuning.",
     )
 
     @field_validator("products")
@@ -115,10 +115,10 @@ class PHSafeDeclaration(ReleaseDeclaration):
 
 
 def phsafe_design(declaration: PHSafeDeclaration) -> PHSafeDesign:
-    """The design of a declaration, its states in ascending order.
+    """The declared design, with its states in ascending order.
 
     Raises:
-        DeclarationError: where no design can be what is declared; the message names release, field and rule.
+        DeclarationError: if the declared design is not valid; the message names the release, the field and the rule.
     """
     noise, states = declaration.noise.noise, tuple(sorted(declaration.states))
     try:

@@ -1,7 +1,6 @@
-"""What the components of all releases share: how Dagster sees them, and how they find their dataset.
+"""What the components of all releases share: their common fields, their definitions, and the lookup of their dataset.
 
-Here belongs what does not depend on the mechanism. What a kind of release declares, and the assets it becomes, belong
-in its own module.
+Nothing here depends on the mechanism. Each mechanism declares its own fields in a module of its own.
 """
 
 import os
@@ -34,16 +33,16 @@ class ReleaseDeclaration(dg.Model):
 
     name: str = Field(
         pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$",
-        description="The release's name: small letters, digits and single underscores, a letter first.",
+        description="The release's name: lowercase letters, digits and single underscores, starting with a letter.",
     )
-    dataset: str = Field(description="The name of the dataset it is made from.")
+    dataset: str = Field(description="The name of the dataset that the release is made from.")
     title: str = Field(min_length=1, description="The release's name in words.")
-    description: str = Field("", description="What is published, for a reader.")
+    description: str = Field("", description="What is published, for readers.")
     custody: CustodyMode = Field(
         CustodyMode.ESCROWED,
-        description="escrowed: the draw can be replayed under custody; ephemeral: its key is thrown away.",
+        description="escrowed: the draw can be replayed under custody; ephemeral: its key is destroyed.",
     )
-    schedule: str | SkipJsonSchema[None] = Field(None, description="A cron expression (UTC) on which it is made again.")
+    schedule: str | SkipJsonSchema[None] = Field(None, description="A cron expression (UTC) for the release's job.")
     watch_source: bool = Field(False, description="Whether a changed source file launches the release's job.")
 
     @field_validator("schedule")
@@ -59,9 +58,9 @@ class ReleaseDeclaration(dg.Model):
 
 @dataclass
 class ReleaseComponent(dg.Component, dg.Resolvable, ABC):
-    """A release, declared in YAML by the fields of its kind's declaration.
+    """A release declared in YAML.
 
-    A kind of release names its declaration and its method, and says how the one becomes the other.
+    A subclass for each mechanism names its declaration and its method, and builds the release from the declaration.
     """
 
     declaration: Any
@@ -70,24 +69,24 @@ class ReleaseComponent(dg.Component, dg.Resolvable, ABC):
     """The fields of the declaration."""
 
     method: ClassVar[type[Method[Any, Any, Any]]]
-    """How such a release is charged, drawn, checked and published."""
+    """How a release of this kind is charged, drawn, checked and published."""
 
     @abstractmethod
     def release(self, dataset: DatasetDeclaration, published: Path) -> Release:
-        """The release that is declared.
+        """Build the release from the declaration.
 
         Raises:
-            DeclarationError: where the declaration contradicts itself or the dataset.
+            DeclarationError: if the declaration contradicts itself or the dataset.
         """
 
     @classmethod
     def model(cls) -> type[BaseModel]:
-        """The attributes as `dg check yaml` holds them: the declaration itself."""
+        """The attributes, as `dg check yaml` validates them: those of the declaration."""
         return cls.declared_by
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> "ReleaseComponent":
-        """The component of a declaration, taken as it is written."""
+        """The component for a declaration. Template variables are not filled in."""
         return cls(cls.declared_by.model_validate(model))
 
     @classmethod
@@ -96,7 +95,7 @@ class ReleaseComponent(dg.Component, dg.Resolvable, ABC):
 
     @property
     def charges(self) -> bool:
-        """Whether there is a draw and a charge at all."""
+        """Whether the release has a draw and a charge."""
         return True
 
     def key(self, stage: str) -> dg.AssetKey:
@@ -113,7 +112,7 @@ class ReleaseComponent(dg.Component, dg.Resolvable, ABC):
 
 
 def release_definitions(method: Method[Any, Any, Any]) -> dg.Definitions:
-    """The assets and checks of a release: its mechanism's own, and those that all releases share."""
+    """The assets and checks of a release: those of its mechanism, and those that all releases share."""
     assets, checks = list(method.own_assets()), build_gates(method)
     if method.charges:
         publication, files_check = build_publication(method)
@@ -123,7 +122,7 @@ def release_definitions(method: Method[Any, Any, Any]) -> dg.Definitions:
 
 
 def declared(declaration: ReleaseDeclaration, dataset: DatasetDeclaration, published: Path) -> dict[str, Any]:
-    """What is declared of any release, as keyword arguments of `Release`."""
+    """The fields that every release declares, as keyword arguments for `Release`."""
     return {
         "dataset": dataset,
         "name": declaration.name,
@@ -145,10 +144,10 @@ def published_folder(context: dg.ComponentLoadContext) -> Path:
 
 
 def dataset_of(declaration: ReleaseDeclaration, datasets: dict[str, DatasetDeclaration]) -> DatasetDeclaration:
-    """The dataset that a release is declared to be made from.
+    """The dataset that a release declares as its source.
 
     Raises:
-        DeclarationError: if there is none of that name, or it has no source file to watch though it is to be watched.
+        DeclarationError: if no dataset has that name, or if `watch_source` is set and the dataset has no source file.
     """
     name = f"release {declaration.dataset}/{declaration.name}"
     dataset = datasets.get(declaration.dataset)

@@ -1,4 +1,4 @@
-"""A permutation-swapping release as a Dagster component: a screen of YAML becomes its asset graph.
+"""The component of a release by permutation swapping: a few lines of YAML become its asset graph.
 
 What a release must satisfy is in `assets.swapping.release`.
 """
@@ -22,7 +22,7 @@ from orchestration.components.release import ReleaseComponent, ReleaseDeclaratio
 
 
 class ExperimentDeclaration(dg.Model):
-    """Repeated draws at several swap rates, to compare them; on a synthetic dataset only."""
+    """Repeated draws that compare several swap rates; allowed on a synthetic dataset only."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
@@ -32,14 +32,14 @@ class ExperimentDeclaration(dg.Model):
 
 
 class SwappingDeclaration(ReleaseDeclaration):
-    """A release by permutation swapping, as it is declared."""
+    """The YAML declaration of a release by permutation swapping."""
 
     unit: str | SkipJsonSchema[None] = Field(
         None,
-        description="What is swapped: the dataset's record_name (the default), or person where units have persons.",
+        description="What is swapped: the dataset's record_name (the default), or person if units have persons.",
     )
     match: list[str] = Field(
-        default_factory=list, description="The swap key: only records equal on these are swapped with each other."
+        default_factory=list, description="The swap key: records are swapped only if they agree on these variables."
     )
     swap: Annotated[list[str], Field(min_length=1)] = Field(description="The variables that are swapped.")
     swap_rate: SwapRate = Field(description="The probability with which a record is selected: a fraction such as 1/2.")
@@ -61,10 +61,10 @@ class PermutationSwapping(ReleaseComponent):
 
 
 def build_release(declaration: SwappingDeclaration, dataset: DatasetDeclaration, published: Path) -> SwappingRelease:
-    """The release of a declaration.
+    """Build the release from its declaration.
 
     Raises:
-        DeclarationError: where the declaration contradicts itself or the dataset.
+        DeclarationError: if the declaration contradicts itself or the dataset.
     """
     name = f"release {declaration.dataset}/{declaration.name}"
     unit = declaration.unit or dataset.record_name

@@ -1,6 +1,6 @@
-"""A synthetic census as a Dagster component: a few parameters become the asset of a CEF in the production layout.
+"""The component of a synthetic census: a few parameters become the asset of a CEF in the production layout.
 
-Here belongs how YAML becomes the declaration. How the census is made up belongs in `assets.cef.synthetic`.
+This module turns YAML into the declaration. `assets.cef.synthetic` generates the census.
 """
 
 from dataclasses import dataclass
@@ -16,28 +16,28 @@ _described = DatasetDeclaration.model_fields
 
 
 class SyntheticAttributes(SyntheticPopulation):
-    """A synthetic census, as it is declared."""
+    """The YAML attributes of a synthetic census."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     name: DatasetName
     title: str = Field("", description="The dataset's name in words; by default it names the states.")
-    description: str = Field("", description="What the dataset is for; what it was made from is added.")
+    description: str = Field("", description="What the dataset is for; how it was generated is added.")
     cap: Cap = Field(description=_described["cap"].description)
 
 
 @dataclass
 class SyntheticCensus(Dataset):
-    """A made-up census of any number of households in any states, and always marked as synthetic."""
+    """A generated census of any number of households in any states, always marked as synthetic."""
 
     @classmethod
     def model(cls) -> type[BaseModel]:
-        """The attributes as `dg check yaml` holds them."""
+        """The attributes, as `dg check yaml` validates them."""
         return SyntheticAttributes
 
     @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> "SyntheticCensus":
-        """The component of what was declared, taken as it is written."""
+        """The component for the declared attributes. Template variables are not filled in."""
         declared = SyntheticAttributes.model_validate(model)
         population = SyntheticPopulation(seed=declared.seed, households=declared.households, states=declared.states)
         return cls(

@@ -1,6 +1,6 @@
-"""A redistricting release by TopDown as a Dagster component: a screen of YAML becomes its asset graph.
+"""The component of a redistricting release by TopDown: a few lines of YAML become its asset graph.
 
-What may be declared is in `topdown_declaration`, and what a release must satisfy in `assets.topdown.release`.
+The YAML fields are in `topdown_declaration`. What a release must satisfy is in `assets.topdown.release`.
 """
 
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ class TopDown(ReleaseComponent):
 
 
 def build_release(declaration: TopDownDeclaration, dataset: DatasetDeclaration, published: Path) -> TopDownRelease:
-    """The release of a declaration.
+    """Build the release from its declaration.
 
     Raises:
-        DeclarationError: where the declaration contradicts itself or the dataset.
+        DeclarationError: if the declaration contradicts itself or the dataset.
     """
     design = topdown_design(declaration)
     return TopDownRelease(

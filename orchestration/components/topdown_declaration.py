@@ -1,7 +1,7 @@
-"""A redistricting release by TopDown as it is declared in YAML, and the design that it declares.
+"""The YAML declaration of a redistricting release by TopDown, and the design that follows from it.
 
-Here belong the fields, their domains and how `dg check yaml` sees them. What a design must satisfy belongs in
-`mechanisms.topdown.design`, the component with its assets in `topdown`.
+This module defines the fields, their domains and their JSON schema. What a design must satisfy is in
+`mechanisms.topdown.design`. The component is in `topdown`.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ PRODUCTION_SPINE = {
 PRODUCTION_ALLOCATIONS = {PERSONS.name: PERSON_ALLOCATION, UNITS.name: UNIT_ALLOCATION}
 
 PRODUCTION_INVARIANTS = {POPULATION: "State", HOUSING_UNITS: "Block", GROUP_QUARTERS: "Block"}
-"""What the 2020 Census held exactly."""
+"""What the 2020 Census published exactly, and at which level."""
 
 Product = Literal[
     "P1", "P2", "P3", "P4", "P5", "H1", "persons", "units", "noisy_measurements",
@@ -45,11 +45,11 @@ Level = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*$")]
 
 
 class PrefixDeclaration(dg.Model):
-    """A level whose codes are the first characters of the finest level's."""
+    """A level whose codes are the first characters of the codes of the finest level."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    prefix: int = Field(ge=1, strict=True, description="How many characters.")
+    prefix: int = Field(ge=1, strict=True, description="The number of characters.")
 
 
 class AllocationDeclaration(dg.Model):
@@ -58,9 +58,9 @@ class AllocationDeclaration(dg.Model):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     rho: Rho = Field(description="ρ of all measurements of the histogram together.")
-    levels: dict[Level, Share] = Field(description="By level, from the root to the finest: its share of ρ.")
+    levels: dict[Level, Share] = Field(description="By level, from the root to the finest: the level's share of ρ.")
     queries: dict[Level, dict[str, Share]] = Field(
-        description="By level and query, such as total, hispanic * cenrace or detailed: the share of the level's ρ."
+        description="By level and query (such as total, hispanic * cenrace or detailed): the share of the level's ρ."
     )
 
 
@@ -85,33 +85,33 @@ Held = Annotated[
 
 
 class TopDownDeclaration(ReleaseDeclaration):
-    """A release of redistricting data (P.L. 94-171), as it is declared."""
+    """The YAML declaration of a release of redistricting data (P.L. 94-171)."""
 
     spine: Spine = Field(
         "production",
-        description="production: US, State, County, Tract, Block_Group, Block. Otherwise by level from the root to the "
-        "finest: the columns of units whose codes, joined, name a place (none at the root), or {prefix: n}, the first "
-        "n characters of the finest level's code.",
+        description="production: US, State, County, Tract, Block_Group, Block. Otherwise a mapping by level, from the "
+        "root to the finest: the columns of units whose joined codes identify a place (none at the root), or "
+        "{prefix: n} for the first n characters of the finest level's code.",
     )
     invariants: Held = Field(
         "production",
-        description="production: {population: State, housing_units: Block, group_quarters: Block}. Otherwise by "
-        "statistic the level at which it is held exactly; the specification names them all.",
+        description="production: {population: State, housing_units: Block, group_quarters: Block}. Otherwise, for each "
+        "statistic, the level at which it is exact; the DP specification names them all.",
     )
     persons: Allocated = Field("production", description="production, or ρ with shares by level and query.")
     units: Allocated = Field("production", description="production, or ρ with shares by level and query.")
     total_first: list[Level] | SkipJsonSchema[None] = Field(
         None,
-        description="The levels at which the query total decides on the number of persons before all other queries "
-        "are looked at; if not said all that ask it but the finest, as in the 2020 Census.",
+        description="The levels at which the query total determines the number of persons before any other query is "
+        "used; by default all levels that measure it except the finest, as in the 2020 Census.",
     )
     delta: Delta = Field(DELTA, description="δ at which the loss is stated as (ε, δ).")
     products: list[Product] = Field(
         default_factory=list,
         description="What is published besides the spine: tables P1 to P5 and H1, microdata (persons, units), "
-        "noisy_measurements, and the statistics that are held exactly; everything if nothing is named.",
+        "noisy_measurements, and the statistics that are exact; if empty, everything.",
     )
-    processes: int = Field(0, ge=0, strict=True, description="How many estimate at a time; 0: one on each core.")
+    processes: int = Field(0, ge=0, strict=True, description="The number of estimating processes; 0: one per core.")
 
     @field_validator("products")
     @classmethod
@@ -123,7 +123,7 @@ class TopDownDeclaration(ReleaseDeclaration):
 
 
 def topdown_spine(declaration: TopDownDeclaration) -> dict[str, Code]:
-    """By level, how its places are told apart."""
+    """By level, the code that identifies its places."""
     if isinstance(declaration.spine, str):
         return PRODUCTION_SPINE
     return {
@@ -133,10 +133,10 @@ def topdown_spine(declaration: TopDownDeclaration) -> dict[str, Code]:
 
 
 def topdown_design(declaration: TopDownDeclaration) -> TopDownDesign:
-    """The design of a declaration.
+    """The declared design.
 
     Raises:
-        DeclarationError: where no design can be what is declared; the message names release, field and rule.
+        DeclarationError: if the declared design is not valid; the message names the release, the field and the rule.
     """
     name = f"release {declaration.dataset}/{declaration.name}"
     declared = declaration.invariants
@@ -166,7 +166,7 @@ def _allocation(declaration: TopDownDeclaration, histogram: str) -> Allocation:
     declared: str | AllocationDeclaration = getattr(declaration, histogram)
     if isinstance(declared, str):
         return PRODUCTION_ALLOCATIONS[histogram]
-    # Levels have the order of the spine, in whichever order shares are declared.
+    # The levels follow the order of the spine, whatever the order of the declared shares.
     levels = {level: declared.levels[level] for level in topdown_spine(declaration) if level in declared.levels}
     try:
         return allocation(SCHEMAS[histogram], declared.rho, levels | declared.levels, declared.queries)

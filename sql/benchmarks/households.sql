@@ -1,4 +1,4 @@
--- Households with plausible cardinalities, each column a hash of the household's number.
+-- Households with plausible cardinalities; each column is a hash of the household's number.
 SELECT
     number AS serial,
     'S' || lpad((place % 10)::VARCHAR, 2, '0') AS state,

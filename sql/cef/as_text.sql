@@ -1,4 +1,4 @@
--- A relation with its columns as text, as every source shows them.
+-- A relation with its columns as text, the form that every source has.
 SELECT
     {% for name in columns %}
     {{ name | id }}::VARCHAR AS {{ name | id }}{% if not loop.last %},{% endif %}

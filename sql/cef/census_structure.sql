@@ -1,5 +1,5 @@
--- The offenders of each rule of the census layout that is among `rules`, in one row. What a NULL would decide is left
--- to the rule against NULLs.
+-- The number of offenders of each rule of the census layout, in one row. Rules about GQTYPE are included only if `rules`
+-- contains them. Values that are NULL are left to the rule against NULLs.
 {% set typed = "group_quarters_type" in rules %}
 WITH
 members AS (

@@ -1,5 +1,5 @@
--- Records with a key but without a place, records without a key, places with a key but without a record, places
--- without a key; then for each column that both files have the places that say otherwise.
+-- The numbers of records with a key but without a place, of records without a key, of places with a key but without a
+-- record, and of places without a key; then, for each column in both files, the number of places with another value.
 SELECT
     count(*) FILTER (WHERE record.{{ key | id }} IS NOT NULL AND place.{{ key | id }} IS NULL),
     (SELECT count(*) FROM {{ records }} WHERE {{ key | id }} IS NULL),

@@ -1,4 +1,4 @@
--- The number of records, then for each column the values that are not of its type.
+-- The number of records; then, for each column, the number of values that are not of its type.
 SELECT
     count(*)
     {% for name, type in columns.items() %}

@@ -1,5 +1,5 @@
--- Dwellings are numbered from 0, cell after cell of county by tenure. Number i has the size in whose range
--- of cumulative totals i * stride falls, modulo the number of dwellings.
+-- Dwellings are numbered from 0, one cell of county by tenure after the other. The size of dwelling i is the one whose
+-- range of cumulative totals contains i * stride modulo the number of dwellings.
 WITH
 cells AS (
     SELECT

@@ -1,4 +1,4 @@
--- The header is read beforehand, so nothing is guessed: columns stand by position, and every one is text.
+-- The header is read beforehand, so DuckDB guesses nothing: columns are identified by position, and all are text.
 SELECT
     {% for name, position in columns.items() %}
     {{ position | id }} AS {{ name | id }}{% if not loop.last %},{% endif %}

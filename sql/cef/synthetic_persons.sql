@@ -1,5 +1,5 @@
--- The persons of a synthetic census in the production layout: in each household the householder first, then the
--- spouse or partner, the children, the other relatives and those not related.
+-- The persons of a synthetic census in the production layout: in each household first the householder, then the spouse
+-- or partner, the children, the other relatives, and the nonrelatives.
 {% include "cef/synthetic_plan.sql" %}
 ,
 numbered_person AS (
@@ -75,13 +75,14 @@ aged AS (
                 WHEN 'military' THEN 18 + 23 * years_draw
                 WHEN 'noninstitutional' THEN 90 * years_draw
             END
-            -- Spouses and partners are near in age, each child is up to three years older than the one before.
+            -- Spouses and partners are of similar age. Each child is up to three years older than the previous one.
             ELSE CASE
                 WHEN relationship IN (21, 22, 23, 24) THEN greatest(18, age - 6 + 6 * years_draw + 6 * years_draw_2)
                 ELSE least(age - 15, youngest + 3 * child - CASE child WHEN 0 THEN 0 ELSE floor(3 * years_draw) END)
             END
         END AS years,
-        -- Whether the person is like the householder (0), like the other (1), or of several races (2).
+        -- Whether the person has the race and ethnicity of the householder (0) or of the second person of the tract (1),
+        -- or is of two or more races (2).
         CASE
             WHEN kind = 'quarters' OR relationship = 20 THEN 0
             WHEN likeness_draw < CASE WHEN child < 0 THEN 0.85 WHEN relative < relatives THEN 0.92 ELSE 0.55 END THEN 0

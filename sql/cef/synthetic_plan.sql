@@ -1,7 +1,7 @@
-{# The units of a synthetic census, one row each, with all that their persons must agree on; begins a WITH clause.
-Included in statements, never run alone.
+{# The units of a synthetic census, one row each, with everything that their persons must be consistent with. It begins
+a WITH clause, is included in statements, and is never run alone.
 
-Every draw is a slice of a MD5 digest of the seed, a purpose and a number, scaled to [0, 1): it depends on nothing
+Every draw is a slice of an MD5 digest of the seed, a purpose and a number, scaled to [0, 1), and depends on nothing
 else. Powers of a draw give distributions with many small values and a few large ones. #}
 WITH
 state AS (
@@ -15,8 +15,8 @@ state AS (
         {% endfor %}
     ) AS state(state, fips, region, division, first, households, vacant, units, stride, block_groups, tracts, counties)
 ),
--- Shares of a tract's householders, of six kinds of tract: Hispanic, then cumulatively White, Black, AIAN, Asian,
--- NHPI and Some Other Race alone among those not Hispanic; the rest are of two or more races.
+-- Shares of householders in six kinds of tract: Hispanic; then, among those not Hispanic, cumulatively White, Black,
+-- AIAN, Asian, NHPI and Some Other Race alone. The rest are of two or more races.
 mixture AS (
     FROM (VALUES
         (0, 0.06, 0.900, 0.930, 0.938, 0.958, 0.959, 0.963),
@@ -28,7 +28,7 @@ mixture AS (
     ) AS mixture(mixture, hispanic, white, black, aian, asian, nhpi, other)
 ),
 tract_number AS (
-    -- Squares make counties of unequal size, each of consecutive tracts.
+    -- Squaring gives counties of unequal size, each with consecutive tracts.
     SELECT state, fips, tract, counties * tract * tract // (tracts * tracts) AS county
     FROM (SELECT state, fips, tracts, counties, unnest(range(tracts)) AS tract FROM state)
 ),
@@ -39,12 +39,12 @@ tract_draw AS (
         md5_number_lower(concat_ws(':', $seed, 'county', fips, county)) AS county_draw,
         md5_number_lower(concat_ws(':', $seed, 'place', fips, tract // 4)) AS place_draw,
         md5_number_lower(concat_ws(':', $seed, 'tract', fips, tract)) AS tract_draw,
-        -- How often each kind of tract occurs, in 32nds.
+        -- The frequency of each kind of tract, in 32nds.
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 5] AS kinds
     FROM tract_number
 ),
 tract AS (
-    -- Tracts tend to be like their county, and counties like their state.
+    -- Tracts tend to resemble their county, and counties their state.
     SELECT
         state,
         tract,
@@ -70,7 +70,7 @@ numbered AS (
         md5_number($seed::VARCHAR || ':stranger:' || number) AS strangers
     FROM range({{ units }}) AS numbers(number)
 ),
--- Words of 64 bits, whose slices of 16 are the draws.
+-- Words of 64 bits; the draws are slices of them.
 worded AS (
     SELECT
         number,
@@ -116,8 +116,8 @@ drawn AS (
     FROM worded
     JOIN state USING (state)
 ),
--- The householder's form of household and age, and the race and ethnicity of two people of the tract: the
--- householder and another, for those of the household who differ.
+-- The form of the household and the householder's age; and the race and ethnicity of two people of the tract: the
+-- householder, and a second person for the members of the household who differ from the householder.
 placed AS (
     SELECT
         drawn.*,
@@ -143,7 +143,7 @@ placed AS (
             WHEN form_draw < 0.969 THEN true
             ELSE either_sex
         END AS male,
-        -- Ages that cut the form's householders into sixteenths.
+        -- Ages that divide the householders of each form into sixteenths.
         CASE form
             WHEN 'married' THEN [22, 27, 31, 35, 38, 41, 44, 48, 51, 55, 58, 62, 66, 70, 75, 82, 95]
             WHEN 'alone' THEN [20, 25, 29, 33, 38, 43, 49, 54, 58, 62, 65, 69, 73, 77, 81, 87, 100]
@@ -182,8 +182,8 @@ placed AS (
     JOIN tract ON tract.state = drawn.state AND tract.tract = drawn.block_group // 3
     JOIN mixture USING (mixture)
 ),
--- Whom the householder lives with. The youngest child's age is drawn for the household, because it decides
--- whether there is an own child under 18.
+-- The people whom the householder lives with. The age of the youngest child is drawn for the household, because it
+-- determines whether there is an own child under 18.
 composed AS (
     SELECT
         *,

@@ -1,4 +1,4 @@
-{# The value of `name`, a text, as `type`; NULL if it is ill-typed. Included in statements, never run alone. #}
+{# The text `name` converted to `type`; NULL if it is ill-typed. Included in statements, never run alone. #}
 {% if type == "integer" %}
 CASE WHEN regexp_full_match({{ name | id }}, '-?[0-9]{1,18}') THEN TRY_CAST({{ name | id }} AS BIGINT) END
 {% elif type == "decimal" %}

@@ -1,5 +1,5 @@
--- Typed records with what the geography file says of each. Where it tells of one twice, which is refused, one of the
--- two is taken, so that no record is doubled.
+-- Typed records with their columns from the geography file. If that file has two rows for a record, which is reported as
+-- an error, one of them is taken, so that no record is duplicated.
 WITH
 record AS (
     {% include "cef/typed.sql" %}

@@ -1,4 +1,4 @@
--- Combinations of values, written as text, that two tables do not count equally often.
+-- The number of combinations of values, compared as text, whose counts differ between two tables.
 SELECT count(*)
 FROM (
     SELECT {% for column in columns %}{{ column | id }}::VARCHAR AS {{ column | id }}, {% endfor %}

@@ -1,4 +1,4 @@
--- The constraints refuse a second charge or settlement of a draw even to a program that forgot to look.
+-- The constraints prevent a second charge or settlement of a draw, even by a program that does not check.
 CREATE TABLE IF NOT EXISTS {{ table }} (
     sequence BIGINT NOT NULL PRIMARY KEY,
     kind VARCHAR NOT NULL,

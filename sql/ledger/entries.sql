@@ -1,4 +1,4 @@
--- By all columns, so that even a tampered ledger with equal sequence numbers is read in one order.
+-- Ordering by all columns gives a unique order even for a ledger with duplicate sequence numbers after tampering.
 SELECT {{ columns | ids }}
 FROM {{ table }}
 ORDER BY ALL

@@ -1,5 +1,5 @@
--- The counts of every declared cell of every table, zero or not, table by table. Which cells there are is said by the
--- declaration, never by the records.
+-- The count of every declared cell, zeros included, table by table. The declaration determines the cells; the records
+-- never do.
 SELECT (row_number() OVER (ORDER BY number, cell) - 1)::BIGINT AS draw_order, table_name, cell, count
 FROM (
     {% for table in tables %}

@@ -1,4 +1,4 @@
--- A table's noisy counts, each with the values of its cell.
+-- The noisy counts of a table, each with the values of its cell.
 SELECT {{ columns | ids("cells") }}, measurements.count
 FROM {{ measurements }} AS measurements
 JOIN {{ cells }} AS cells USING (cell)

@@ -1,5 +1,5 @@
-{# The basis cell of `run` that a record belongs to; NULL if it belongs to none, and then it is not counted.
-   Included in statements, never run alone. #}
+{# The basis cell of `run` that a record belongs to; NULL if it belongs to none and is not counted. Included in
+   statements, never run alone. #}
 {% if run in ("PH1_num", "PH4") %}
 CASE WHEN QAGE < 18 THEN 2 ELSE 3 END
 {% elif run in ("PH1_denom", "PH5_denom") %}

@@ -1,4 +1,4 @@
--- Keys of units in which some run's universe has more persons than the run's threshold: the only ones to truncate.
+-- The keys of units with more persons in some run's universe than the run's threshold: only these are truncated.
 SELECT MAFID
 FROM {{ persons }}
 GROUP BY MAFID

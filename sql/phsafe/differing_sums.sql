@@ -1,4 +1,4 @@
--- Cells of a derived file whose count or variance is not the sum of the measured cells it is made of.
+-- The number of cells of a derived file whose count or variance is not the sum over their measured cells.
 SELECT count(*)
 FROM (
     SELECT REGION_ID, REGION_TYPE, ITERATION_CODE, parts.cell, sum(COUNT) AS counted, sum(VARIANCE) AS spread

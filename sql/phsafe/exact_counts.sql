@@ -1,5 +1,5 @@
--- The counts of every region, iteration and basis cell that is released, zero or not, in the order in which noise is
--- drawn for them. Which cells there are is said by the declaration (`released`), never by the data.
+-- The count of every released region, iteration and basis cell, zeros included, in the order of the draw. The
+-- declaration (`released`) determines the cells; the data never do.
 WITH
 grid AS (
     SELECT

@@ -1,5 +1,5 @@
-{# The iterations that a record with these codes of race and ethnicity belongs to, one of each set at most.
-   Included in statements, never run alone. #}
+{# The iterations that a record with the codes `race` and `hispanic` belongs to, at most one of each set. Included in
+   statements, never run alone. #}
 [
     '*',
     CASE

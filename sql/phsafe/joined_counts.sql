@@ -1,5 +1,6 @@
--- What each run counts, joined records or units, by state, by the race and ethnicity it is iterated by, and by cell.
--- Runs iterated alike are grouped together, so that one pass over the records serves all runs.
+-- The joined records or units that each run counts, by state, by the race and ethnicity that define the run's
+-- iterations, and by cell. Runs with the same grouping share a grouping set, so that one pass over the records serves
+-- all runs.
 SELECT run, TABBLKST, race, hispanic, cell, sum(count)::BIGINT AS count
 FROM (
     UNPIVOT (

@@ -1,5 +1,5 @@
--- A file of measurements: each of its cells is the sum of one or more measured cells of a run. Variances add up, as the
--- noises are independent. A file of exact counts has neither noise nor variance.
+-- A file of measurements. Each of its cells is the sum of one or more measured cells of a run. Variances add up because
+-- the noise is independent. A file of exact counts has no columns for noise and variance.
 SELECT
     region_id AS REGION_ID,
     region_type AS REGION_TYPE,

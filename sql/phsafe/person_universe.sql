@@ -1,4 +1,5 @@
-{# Which persons `run` is about, before truncation and join. Included in statements, never run alone. #}
+{# The condition for a person to be in the universe of `run`, before truncation and join. Included in statements, never
+   run alone. #}
 {% if run in ("PH1_num", "PH2", "PH7") %}
 PERSON_RTYPE = '3'
 {% elif run == "PH3" %}

@@ -1,5 +1,5 @@
--- Truncate and join (Algorithm 3) for all runs at once: a row for each person and unit that share a key, with a
--- column for each run that says whether the row is in the run's join.
+-- Truncate and join (Algorithm 3) for all runs at once: one row for each pair of a person and a unit with the same key,
+-- and one column for each run that says whether the row is in the run's join.
 WITH
 joinable_units AS (
     SELECT
@@ -14,7 +14,7 @@ joinable_units AS (
     LEFT JOIN {{ repeated }} AS repeated ON units.MAFID = repeated.MAFID
     WHERE units.TABBLKST IN (SELECT unnest($states))
 ),
--- Equal records are numbered, so that no two have the same digest; which bears which number makes no difference.
+-- Equal records are numbered, so that no two have the same digest. It does not matter which record gets which number.
 hashed_persons AS (
     SELECT
         {{ person_columns | ids }},

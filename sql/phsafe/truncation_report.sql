@@ -1,4 +1,4 @@
--- What truncation and join leave out of each run, from how many persons and units of the run's universe share a key.
+-- What truncation and join leave out of each run, computed from the numbers of persons and units that share a key.
 WITH
 persons_by_key AS (
     SELECT

@@ -1,4 +1,4 @@
--- How many units of each run's universe in the states bear each key; a part of other statements.
+-- For each key, the number of units of the states in each run's universe. Included in other statements.
 SELECT
     MAFID,
     {% for run in truncation %}

@@ -1,4 +1,4 @@
--- The persons of each kind of unit, taken from any one unit of the kind: they all have the same.
+-- The persons of each kind of unit, taken from one unit of that kind: all units of a kind have the same persons.
 SELECT kinds.holding_code, {{ person_variables | ids("persons") }}, count(*) AS persons
 FROM (
     SELECT holding.holding_code, min(records.unit_key) AS unit_key

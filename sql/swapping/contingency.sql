@@ -1,4 +1,4 @@
--- The records as the mechanism sees them: counts of codes, in one order.
+-- The records as the mechanism takes them: counts of codes in a fixed order.
 SELECT holding.stratum, holding.holding_code, swapping.swap_code, count(*) AS count
 FROM {{ records }} AS records
 JOIN {{ holding }} AS holding ON {{ holding_variables | same("records", "holding") }}

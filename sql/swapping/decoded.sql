@@ -1,4 +1,4 @@
--- Counts of codes as counts of values.
+-- Counts by code, converted to counts by value.
 SELECT
     cells.holding_code,
     {{ holding_variables | ids("holding") }},

@@ -1,5 +1,5 @@
--- The units, each with its persons written as one text: every person a sequence of length-prefixed values,
--- the persons sorted, so that units with the same persons have the same text.
+-- The units, each with its persons written as one text. Every person is a sequence of length-prefixed values, and the
+-- persons are sorted, so that units with the same persons have the same text.
 SELECT
     units.{{ key | id }} AS unit_key,
     {{ variables | ids("units") }},

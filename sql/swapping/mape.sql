@@ -1,4 +1,4 @@
--- How far a product from swapped data is from the same product of the original data, over its cells.
+-- The error of a product of the swapped data against the same product of the original data, over its cells.
 SELECT
     avg(abs(truth - published) / truth) FILTER (truth > 0) AS mape,
     max(abs(truth - published)) AS largest_difference,

@@ -1,5 +1,5 @@
--- Counts of records by some variables, numbered in the order of their values; the match variables come
--- first, so that the numbers of a stratum follow one another.
+-- Counts of records by some variables, numbered in the order of their values. The match variables come first, so that
+-- the numbers of a stratum are consecutive.
 SELECT
     (row_number() OVER (ORDER BY {{ variables | ids }}) - 1)::INTEGER AS {{ code | id }},
     {% if match %}

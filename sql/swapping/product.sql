@@ -1,4 +1,4 @@
--- A product: counts by its columns, cells without a record included, then the totals.
+-- A product: counts by its columns, with empty cells if `zeros` is set, and with totals if any are declared.
 WITH cells AS (
     SELECT {{ columns | ids }}, sum(count)::BIGINT AS count FROM {{ records }} GROUP BY ALL
 ),

@@ -1,5 +1,5 @@
--- Strata and b, from the margins' own values: a stratum holds two distinct records if it has two holding values
--- or two swap values.
+-- The number of strata and b, from the margins alone: a stratum contains two distinct records if it has at least two
+-- holding values or at least two swap values.
 SELECT
     count(*) AS strata,
     coalesce(max(records) FILTER (WHERE holding_values > 1 OR swap_values > 1), 0) AS largest

@@ -1,4 +1,4 @@
--- The places that each place of the finest level lies in, by depth, itself included.
+-- For each place of the finest level, the places that it lies in, by depth, including itself.
 WITH RECURSIVE ancestry AS (
     SELECT number AS finest, depth, number, parent FROM {{ spine }} WHERE level = $finest
     UNION ALL

@@ -1,4 +1,4 @@
--- The noisy answers of some places to one query, in the order of places.
+-- The noisy answers to one query in the places from `first` up to but excluding `last`, in the order of places.
 SELECT number, geoid, answers
 FROM {{ measurements }}
 WHERE histogram = $histogram AND level = $level AND query = $query AND number >= $first AND number < $last

@@ -1,2 +1,2 @@
-{# The code of the place that a unit lies in, from the columns that make it up; included and never run alone. #}
+{# The code of the place that a unit lies in, joined from its columns. Included in statements, never run alone. #}
 {% for column in columns %}{{ column | id }}{% if not loop.last %} || {% endif %}{% endfor %}

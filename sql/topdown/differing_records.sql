@@ -1,4 +1,4 @@
--- Cells of places whose records are not as many as estimated, by the attributes' codes themselves.
+-- The number of cells of places in which the number of records differs from the estimate, compared by attribute codes.
 SELECT count(*)
 FROM (
     SELECT place.number, {{ attributes | ids("record") }}, count(*) AS count

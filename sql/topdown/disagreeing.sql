@@ -1,4 +1,4 @@
--- Places of which one table counts more of a part than the other of the whole.
+-- The number of places for which one table's count of a part exceeds the other table's count of the whole.
 SELECT count(*)
 FROM {{ one }} AS one
 FULL JOIN {{ other }} AS other ON one.level = other.level AND one.geoid = other.geoid

@@ -1,4 +1,4 @@
--- The estimated histograms of a level: the cells that are not zero.
+-- One estimated histogram of a level: the cells that are not zero.
 SELECT number, cell, count
 FROM {{ estimates }}
 WHERE histogram = $histogram

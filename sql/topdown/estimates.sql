@@ -1,3 +1,3 @@
--- What was estimated of a level, as it is stored.
+-- The estimates of a level in their stored form.
 SELECT histogram::VARCHAR AS histogram, number::BIGINT AS number, cell::BIGINT AS cell, count::BIGINT AS count
 FROM {{ found }}

@@ -1,4 +1,4 @@
--- What is held exactly at which level, and for how many places and categories of it there is no count.
+-- Every invariant with its level, and the number of its places and categories without a count.
 WITH
 held AS (
     SELECT invariant, level, count(DISTINCT category) AS categories, count(*) AS rows, count(count) AS counts

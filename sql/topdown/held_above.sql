@@ -1,5 +1,5 @@
-{# An invariant's counts, added up for the places of a level that is the one it is held at or above; a subquery's text,
-   included and never run alone. #}
+{# The counts of an invariant, summed over the places of a level at or above the invariant's own level. A subquery,
+   included in statements, never run alone. #}
 SELECT place.number, held.category, sum(held.count) AS count
 FROM {{ invariants }} AS held
 JOIN (

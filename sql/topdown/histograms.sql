@@ -1,4 +1,4 @@
--- Persons and units of every place of the finest level, by cell of their histograms; cells without any are left out.
+-- Persons and units of every place of the finest level, by cell of their histograms. Empty cells are left out.
 WITH
 unit AS (
     {% include "topdown/placed_units.sql" %}

@@ -1,4 +1,5 @@
--- How many rows of estimates are no positive count, of no cell of a histogram, of no place, or there again.
+-- The numbers of rows of estimates whose count is not positive, whose cell or place does not exist, and that repeat
+-- another row's cell of a place.
 WITH placed AS (
     SELECT
         estimated.*,

@@ -1,4 +1,5 @@
--- Places that a table does not have exactly once, or whose cells are negative or not the sums of their parts.
+-- The number of places that do not occur exactly once in a table, or whose cells are negative or not the sums of their
+-- parts.
 SELECT count(*) + (SELECT count(*) - count(DISTINCT (level, geoid)) FROM {{ table }})
 FROM {{ table }} AS stored
 FULL JOIN {{ spine }} AS place ON place.level = stored.level AND place.geoid = stored.geoid

@@ -1,4 +1,4 @@
--- In how many places of a level a histogram does not count as many as an invariant says.
+-- The number of places of a level in which the total of a histogram differs from an invariant.
 WITH
 held AS (
     {% include "topdown/held_above.sql" %}

@@ -1,4 +1,4 @@
--- The declared invariants and no others: a row for every place of the level, zeros included.
+-- The declared invariants and no others: a row for every place of each invariant's level, zeros included.
 WITH
 unit AS (
     SELECT place.*, coalesce(members.persons, 0) AS persons

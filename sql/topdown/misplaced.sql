@@ -1,4 +1,4 @@
--- Measurements whose number and code are not of one place of the level.
+-- The number of measurements whose number and code do not belong to the same place of their level.
 SELECT count(*)
 FROM {{ measurements }} AS measured
 ANTI JOIN {{ spine }} AS place

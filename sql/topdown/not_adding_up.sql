@@ -1,4 +1,4 @@
--- How many cells of a level's places do not have the sum of the places below them; those of no place count, too.
+-- The number of cells of a level that differ from the sum over the places below; cells of unknown places count, too.
 WITH
 summed AS (
     SELECT estimated.histogram, place.parent AS number, estimated.cell, sum(estimated.count) AS count

@@ -1,5 +1,5 @@
--- In how many places of a level, by type of dwelling, there are persons without a dwelling, and fewer or more persons
--- than its dwellings allow.
+-- The numbers of pairs of a place and a type of dwelling with persons but no dwelling, with fewer persons than the
+-- dwellings require, and with more persons than they allow.
 WITH
 held AS (
     {% include "topdown/held_above.sql" %}

@@ -1,4 +1,4 @@
-{# The units of the CEF with the number of the place they lie in; a subquery's text, included and never run alone. #}
+{# The units of the CEF with the number of the place they lie in. A subquery, included in statements, never run alone. #}
 SELECT unit.*, place.number
 FROM {{ units }} AS unit
 JOIN (SELECT number, geoid FROM {{ spine }} WHERE level = $finest) AS place

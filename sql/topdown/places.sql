@@ -1,4 +1,4 @@
--- The finest level's places, with the codes of all places they lie in: a row for each combination that occurs.
+-- The places of the finest level, with the codes of all places they lie in: a row for each combination that occurs.
 SELECT DISTINCT
     {% for level, columns, prefix in codes %}
     {% if columns %}

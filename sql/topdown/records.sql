@@ -1,4 +1,4 @@
--- Records of a histogram: one for each that is counted, numbered by place and cell.
+-- The records of a histogram: one for each unit of its counts, numbered from 1 by place and cell.
 SELECT
     records.record,
     place.geoid,

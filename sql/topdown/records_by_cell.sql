@@ -1,4 +1,4 @@
--- Records of every place of the finest level, by cell of their histogram; cells without any are left out.
+-- The number of records of every place of the finest level, by cell of their histogram. Empty cells are left out.
 SELECT place.number, counted.cell, counted.count
 FROM (
     SELECT

@@ -1,4 +1,4 @@
--- A redistricting table: its leaves are counted in every place of the finest level, rolled up, and added up to cells.
+-- A redistricting table: its leaves are counted in every place of the finest level, rolled up, and summed to cells.
 WITH
 leaves AS (
     SELECT

@@ -1,4 +1,4 @@
--- The tree: every level's places numbered from 0, those within one place next to each other.
+-- The tree: the places of every level, numbered from 0, with the children of one place next to each other.
 WITH
 {% for level in levels %}
 level_{{ loop.index0 }} AS (

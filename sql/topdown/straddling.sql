@@ -1,4 +1,4 @@
--- How many codes of a level lie in more than one place of the level above, and how many codes there are.
+-- The number of codes of a level that lie in more than one place of the level above, and the number of all codes.
 SELECT count(*) FILTER (WHERE parents > 1), count(*)
 FROM (
     SELECT {{ level | id }}, count(DISTINCT {{ above | id }}) AS parents

@@ -1,4 +1,4 @@
--- Places with places in them, of which a table says something else than the sums over those.
+-- The number of places for which a table differs from the sum over the places in them.
 WITH placed AS (
     SELECT place.number, place.parent, stored.*
     FROM {{ table }} AS stored

@@ -1,5 +1,5 @@
--- Each row is written as a sequence of length-prefixed texts ('-' for NULL), which no two different rows
--- share, and hashed; the digests are added up in two lanes of 64 bits.
+-- Each row is written as a sequence of length-prefixed texts ('-' for NULL), which is unique to its values, and hashed.
+-- The digests are summed in two lanes of 64 bits.
 SELECT
     count(*),
     coalesce(sum(('0x' || digest[1:16])::UBIGINT), 0),

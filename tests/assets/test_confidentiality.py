@@ -52,27 +52,27 @@ def test_a_charge_may_see_a_keyed_version() -> None:
     [
         (
             {"tables": node("public", "counts", kind="tabulation", crossing="keyed-version")},
-            "tables crosses with a keyed version and is no charge",
+            "tables crosses with a keyed version but is not a charge",
         ),
         (
             {"noisy_measurements": node("public", "counts", "charge", kind="measurement", crossing="keyed-version")},
-            "noisy_measurements crosses with a keyed version and is no charge",
+            "noisy_measurements crosses with a keyed version but is not a charge",
         ),
         (
             {"publication": node("public", "tables", "cef", kind="publication", crossing="keyed-version")},
-            "publication crosses with a keyed version and is no charge",
+            "publication crosses with a keyed version but is not a charge",
         ),
         (
             {"charge": node("public", "counts", kind="charge")},
-            "a path without draw or invariant: publication ← charge ← counts",
+            "a path without a draw or an invariant: publication ← charge ← counts",
         ),
         (
             {"charge": node("confidential", "counts", kind="charge", crossing="keyed-version")},
-            "a path without draw or invariant: publication ← charge",
+            "a path without a draw or an invariant: publication ← charge",
         ),
         (
             {"publication": node("public", "charge", kind="publication")},
-            "publication descends from no draw: the graph is not whole",
+            "publication descends from no draw: the graph is incomplete",
         ),
         (
             {"noisy_measurements": node("public", "counts", kind="draw", crossing="draw")},
@@ -89,38 +89,38 @@ def test_only_a_charge_may_cross_with_a_keyed_version(changed: dict[str, Node], 
     [
         (
             {"publication": node("public", "tables", "cef")},
-            "a path without draw or invariant: publication ← cef",
+            "a path without a draw or an invariant: publication ← cef",
         ),
         (
             {"tables": node("public", "swapped", "cef")},
-            "a path without draw or invariant: publication ← tables ← cef",
+            "a path without a draw or an invariant: publication ← tables ← cef",
         ),
         (
             {"publication": node("public", "tables", "utility")},
-            "a path without draw or invariant: publication ← utility",
+            "a path without a draw or an invariant: publication ← utility",
         ),
         (
             {"summary": node("public", "utility"), "tables": node("public", "swapped", "summary")},
-            "a path without draw or invariant: publication ← tables ← summary ← utility",
+            "a path without a draw or an invariant: publication ← tables ← summary ← utility",
         ),
         (
             {"swapped": node("public", "cef", "charge", kind="draw")},
-            "a path without draw or invariant: publication ← tables ← swapped ← cef",
+            "a path without a draw or an invariant: publication ← tables ← swapped ← cef",
         ),
         (
             {"swapped": node("public", "cef", "charge", kind="draw", crossing="habit")},
-            "a path without draw or invariant: publication ← tables ← swapped ← cef",
+            "a path without a draw or an invariant: publication ← tables ← swapped ← cef",
         ),
         (
             {"publication": node("confidential", "tables")},
-            "a path without draw or invariant: publication",
+            "a path without a draw or an invariant: publication",
         ),
         ({"swapped": node("public", "cef", kind="draw", crossing="draw")}, "swapped draws without a charge"),
         ({"charge": node("public", "invariants", kind="tabulation")}, "swapped draws without a charge"),
         ({"tables": node(None, "swapped")}, "tables states no zone"),
         ({"tables": node("secret", "swapped")}, "tables states no zone"),
         ({"publication": node("public", "tables", "more")}, "more is not in the graph"),
-        ({"publication": node("public")}, "publication descends from no draw: the graph is not whole"),
+        ({"publication": node("public")}, "publication descends from no draw: the graph is incomplete"),
     ],
 )
 def test_any_other_path_is_found(changed: dict[str, Node], leak: str) -> None:
@@ -206,7 +206,7 @@ def test_a_deployment_with_a_leak_does_not_publish(stage: str, parent: str, path
     assert "publication" not in deployment.executed(result)
     assert deployment.published() == {}
     refusal = deployment.refusal("publication")
-    assert f"confidentiality: a path without draw or invariant: {path}" in refusal
+    assert f"confidentiality: a path without a draw or an invariant: {path}" in refusal
     assert deployment.published() == {}
 
 

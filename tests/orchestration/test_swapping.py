@@ -184,17 +184,17 @@ def test_the_check_of_yaml_names_the_field_and_the_rule(change: Change, complain
 
 
 WHEN_LOADED: list[tuple[Change, str]] = [
-    (to("swap_rate", value="3/2"), "the swap rate must lie strictly between 0 and 1"),
-    (to("swap_rate", value="1/1000000001"), "a swap rate's denominator is at most a billion"),
+    (to("swap_rate", value="3/2"), "the swap rate must be strictly between 0 and 1"),
+    (to("swap_rate", value="1/1000000001"), "the denominator of a swap rate must be at most a billion"),
     (to("schedule", value="every morning"), "'every morning' is not a cron expression such as '0 6 1 * *'"),
     (product(source="cef"), "a product is tabulated from the swapped data only, not from 'cef'"),
-    (product(geography=[], dimensions=[], totals=[]), "product tenures: name at least one column"),
+    (product(geography=[], dimensions=[], totals=[]), "product tenures: at least one column is required"),
     *[
         (product(name=name), f"the name {name} belongs to the saturated contingency table")
         for name in ("saturated", "saturated_persons")
     ],
     (product(dimensions=["county"], totals=[]), "product tenures: column county is named twice"),
-    (product(totals=["size"]), "product tenures: totals: size is no column of the product"),
+    (product(totals=["size"]), "product tenures: totals: size is not a column of the product"),
     (
         to("swap", value=["county", "size"]),
         "release village/counties: swap: size cannot be a swap variable and a match",
@@ -230,10 +230,10 @@ WHEN_LOADED: list[tuple[Change, str]] = [
         both(with_persons, product(dimensions=["sex"], totals=[])),
         "release village/counties: products: tenures: sex identifies records or belongs to another table",
     ),
-    (product(of="persons"), "release village/counties: products: tenures: there are no persons who follow their hous"),
+    (product(of="persons"), "release village/counties: products: tenures: no persons are swapped with their hous"),
     (
         both(with_persons, to("unit", value="person"), product(of="persons")),
-        "release village/counties: products: tenures: there are no persons who follow their person",
+        "release village/counties: products: tenures: no persons are swapped with their person",
     ),
     (
         to("products", value=[RELEASE["products"][0], RELEASE["products"][0]]),
@@ -241,11 +241,11 @@ WHEN_LOADED: list[tuple[Change, str]] = [
     ),
     (
         column("tenure", values=["own", "Total"]),
-        "release village/counties: products: tenures: totals: tenure may have a value Total itself",
+        "release village/counties: products: tenures: totals: Total is also a value of tenure",
     ),
     (
         column("tenure", values=None, pattern="[A-Z][a-z]+"),
-        "release village/counties: products: tenures: totals: tenure may have a value Total itself",
+        "release village/counties: products: tenures: totals: Total is also a value of tenure",
     ),
     (column("size", nullable=True), "release village/counties: match: size may be null, and a null matches nothing"),
     (to("dataset", value="town"), "release town/counties: dataset: there is no dataset town; declared are village"),
@@ -253,7 +253,7 @@ WHEN_LOADED: list[tuple[Change, str]] = [
     (to("unit", value="dwelling"), "release village/counties: unit: village has no records called dwelling"),
     (
         to("experiment", value={"product": "tenures", "swap_rates": [0.1]}),
-        "release village/counties: experiment: its draws would spend budget without charge",
+        "release village/counties: experiment: its draws would spend budget without a charge",
     ),
     (
         both(
@@ -266,7 +266,7 @@ WHEN_LOADED: list[tuple[Change, str]] = [
     *[
         (
             column(name, type="boolean"),
-            f"release village/counties: column {name} of the dataset bears a name that a release's own tables need",
+            f"release village/counties: column {name} of the dataset has a name that is reserved",
         )
         for name in (
             *("count", "stratum", "holding_code", "swap_code", "composition", "persons"),

@@ -194,9 +194,15 @@ def released(dataset: DatasetDeclaration, **changes: Any) -> Any:
         ),
         ({"products": ["P1", "population"], "invariants": {}}, "products: population .* exactly"),
         (two_levels(spine={"Nation": ["TABBLKST"], "Block": ["TABBLK"]}), "spine: Nation: .* takes no columns"),
-        (two_levels(spine={"Nation": [], "Block": ["TABBLOCK"]}), "spine: Block: TABBLOCK is no column of"),
-        (two_levels(spine={"Nation": [], "Block": ["HHT"]}), "spine: Block: HHT is no column of town's geography"),
-        (two_levels(spine={"Nation": [], "Block": []}), "spine: Block: its code is made of columns or is a prefix"),
+        (
+            two_levels(spine={"Nation": [], "Block": ["TABBLOCK"]}),
+            "spine: Block: TABBLOCK is not a geographic column of",
+        ),
+        (two_levels(spine={"Nation": [], "Block": ["HHT"]}), "spine: Block: HHT is not a geographic column of town"),
+        (
+            two_levels(spine={"Nation": [], "Block": []}),
+            "spine: Block: its code is either joined from columns or a prefix",
+        ),
         (two_levels(spine={"Nation": [], "Block": {"prefix": 3}}), "spine: Block: a prefix is a number of characters"),
     ],
 )
@@ -216,7 +222,7 @@ def test_a_dataset_without_types_of_group_quarters_is_refused_with_a_hint(tmp_pa
 
 
 def test_a_dataset_of_another_layout_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DeclarationError, match="village is no census in the production layout"):
+    with pytest.raises(DeclarationError, match="village is not a census in the production layout"):
         released(small_dataset(tmp_path))
 
 

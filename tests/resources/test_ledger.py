@@ -493,7 +493,7 @@ def test_a_forged_entry_shows_wherever_it_is_put(written):
 def test_a_chain_built_anew_from_its_first_entry_shows(written):
     loud = json.dumps(Specification(HOUSEHOLDS, PureLoss()).as_record(), sort_keys=True, separators=(",", ":"))
     rewrite(written, rechained([[*row[:5], row[5] and loud, *row[6:]] for row in rows(written)]))
-    assert written.verify() == ("entry 4 is not the one that was anchored: the ledger was built anew or replaced",)
+    assert written.verify() == ("entry 4 is not the one that was anchored: the ledger was rebuilt or replaced",)
     assert_refused(written)
 
 

@@ -383,7 +383,7 @@ def test_every_unit_has_one_place_and_every_place_one_unit(
 
 def test_a_missing_geography_file_is_named(census: Census) -> None:
     census.files["geo"] = []
-    assert census.refusal() == ["geo.csv: holds no records"]
+    assert census.refusal() == ["geo.csv: contains no records"]
     (census.folder / "geo.csv").unlink()
     with pytest.raises(SourceError, match=r"^geo\.csv: there is no such file$"):
         census.ingest()
@@ -713,7 +713,7 @@ def test_the_structure_is_a_blocking_check_of_the_stored_tables(census: Census) 
     good = run()["structure"]
     assert good.passed
     assert set(good.metadata) == {
-        "broken rules",
+        "violated rules",
         *(f"{rule.table}: column {rule.column}: {rule.offence}" for rule in STRUCTURE.rules.values()),
     }
     assert {shown.value for shown in good.metadata.values()} == {0}

@@ -257,7 +257,7 @@ def test_a_missing_or_empty_file_is_named(town: Town) -> None:
 
 def test_a_file_without_records_is_refused(town: Town) -> None:
     del town.persons[1:]
-    assert town.write().refusal() == ["persons.csv: holds no records"]
+    assert town.write().refusal() == ["persons.csv: contains no records"]
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])

@@ -234,7 +234,7 @@ def test_a_synthetic_census_is_labelled_synthetic(tmp_path: Path) -> None:
     shown = describe(declaration)
     assert "**Synthetic**" in shown
     assert "For a try." in shown
-    assert "A made-up census of 300 households in 2 states (seed 7)" in shown
+    assert "A synthetic census of 300 households in 2 states (seed 7)" in shown
     resources = {
         "warehouse": Warehouse(folder=str(tmp_path)),
         "custody": Custody(folder=str(tmp_path / "custody")),
@@ -253,9 +253,9 @@ def test_a_synthetic_census_is_labelled_synthetic(tmp_path: Path) -> None:
 def test_a_synthetic_census_cannot_be_declared_otherwise() -> None:
     declaration = synthetic_census(population(), name="made_up", cap=1)
     told: dict[str, Any] = {name: getattr(declaration, name) for name in type(declaration).model_fields}
-    with pytest.raises(ValidationError, match="a synthetic census is declared synthetic"):
+    with pytest.raises(ValidationError, match="a synthetic census must be declared synthetic"):
         type(declaration).model_validate(told | {"synthetic": False})
-    with pytest.raises(ValidationError, match="read from nowhere"):
+    with pytest.raises(ValidationError, match="the reader of a synthetic census is"):
         type(declaration).model_validate(told | {"reader": "csv"})
     plain = {name: told[name] for name in DatasetDeclaration.model_fields}
     with pytest.raises(ValidationError, match="declared by the component SyntheticCensus"):
@@ -266,7 +266,7 @@ def test_a_synthetic_census_cannot_be_declared_otherwise() -> None:
     ("parameters", "complaint"),
     [
         ({"households": 0}, "greater than or equal to 1"),
-        ({"households": 1}, "2 states need a household each"),
+        ({"households": 1}, "2 states need at least one household each"),
         ({"states": []}, "at least one state"),
         ({"states": ["01", "03"]}, "03: not a FIPS code"),
         ({"states": ["01", "01"]}, "named twice"),

@@ -295,14 +295,14 @@ def test_the_text_says_what_adds_up_and_what_does_not() -> None:
     alone, together = (canonne_kamath_steinke(rho(value), DELTA, 4) for value in ("2.70", "5.214562"))
     said = "\n".join(remarks(THREE))
     for words in (
-        "ε = 11.0678 of swapped is not added to any ρ as it is: pure ε counts in zCDP as ε²/2, here ρ = 61.2476.",
-        f"ε = 16.9802 of s_dhc and ε = {alone} of redistricting at δ = 1e-10 do not add up as they are",
-        f"at δ = 1e-10, ρ = 5.2146 is converted to ε = {together}; pure ε of swapped is added to that as it is.",
-        "swapped: a guarantee for one unit counts once for a change of one person's characteristics. It does not bound "
-        "a person's move from one unit to another, nor does any total that counts it.",
-        "s_dhc and redistricting: a guarantee for one person bounds no change of a unit",
-        "A total holds among data sets that agree on every invariant of all the releases it counts: on 6,",
-        "(s_dhc by itself on 1, swapped by itself on 2 and redistricting by itself on 3)",
+        "ε = 11.0678 of swapped cannot be added to ρ directly: in zCDP, a pure ε counts as ε²/2, here ρ = 61.2476.",
+        f"ε = 16.9802 of s_dhc and ε = {alone} of redistricting at δ = 1e-10 cannot be added directly",
+        f"at δ = 1e-10, ρ = 5.2146 is converted to ε = {together}; the pure ε of swapped is added to that.",
+        "swapped: a guarantee for one unit counts once for a change of one person's characteristics. Neither it nor "
+        "any total that counts it bounds a person's move from one unit to another.",
+        "s_dhc and redistricting: a guarantee for one person does not bound a change of a unit",
+        "A total compares only data sets that agree on every invariant of all the releases it counts: on 6,",
+        "(s_dhc alone has 1, swapped alone has 2 and redistricting alone has 3)",
     ):
         assert words in said
     assert "was charged" not in said
@@ -311,10 +311,10 @@ def test_the_text_says_what_adds_up_and_what_does_not() -> None:
 
 def test_the_text_says_only_what_is_true() -> None:
     alone = "\n".join(remarks(compared(("s_dhc", S_DHC))))
-    assert alone.startswith("A total holds among data sets that agree")
+    assert alone.startswith("A total compares only data sets that agree")
     assert len(alone.splitlines()) == 1
     same = "\n".join(remarks(compared(("one", TOPDOWN), ("other", TOPDOWN))))
-    assert "do not add up as they are" in same
+    assert "cannot be added directly" in same
     assert "finer" not in same
     assert "ε²/2" not in same
     nested = "\n".join(remarks(compared(("one", TOPDOWN), ("other", PAIR))))

@@ -160,7 +160,7 @@ def test_the_invariants_of_all_releases_are_shown_with_their_holders(both: Town)
     ]
     said = both.before.shown["what adds up"]
     assert "every invariant of all the releases it counts: on 3," in said
-    assert "(s_dhc by itself on 1 and blocks by itself on 2)" in said
+    assert "(s_dhc alone has 1 and blocks alone has 2)" in said
 
 
 def test_the_picture_is_shown(both: Town) -> None:

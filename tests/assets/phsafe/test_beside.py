@@ -187,7 +187,7 @@ def test_nothing_of_it_may_be_published(exact: PHSafeDeployment) -> None:
     key = "town/s_dhc/exact_measurements"
     assert nodes[key].tags["zone"] == "confidential"
     assert "crossing" not in nodes[key].tags
-    assert leaks(nodes, dg.AssetKey(key.split("/")))[0].startswith("a path without draw or invariant")
+    assert leaks(nodes, dg.AssetKey(key.split("/")))[0].startswith("a path without a draw or an invariant")
 
 
 def test_no_exact_count_is_in_its_metadata(exact: PHSafeDeployment) -> None:

@@ -139,7 +139,7 @@ def test_counts_that_changed_since_the_charge_are_not_measured(counted: PHSafeDe
     with deployment.opened("confidential") as connection:
         connection.execute("UPDATE confidential.town__s_dhc.counts SET count = count + 1 WHERE draw_order = 5")
     refusal = deployment.refusal("noisy_measurements")
-    assert "the exact counts have changed since they were charged" in refusal
+    assert "the exact counts have changed since the charge" in refusal
     assert [entry.kind for entry in deployment.ledger] == ["reserve"]
     assert "noisy_measurements" not in tables(deployment)
 
@@ -155,7 +155,7 @@ def test_counts_that_changed_since_the_charge_are_not_measured(counted: PHSafeDe
         (
             40,
             "ephemeral",
-            ["would charge ρ = 0.54", "does not count under the cap of ε = 40.00", "no ε holds without a δ"],
+            ["would charge ρ = 0.54", "cannot be counted under the cap of ε = 40.00", "no ε holds without a δ"],
         ),
         ({"epsilon": 7, "delta": "1/10000000000"}, "escrowed", ["does not fit under the cap"]),
     ],
@@ -405,7 +405,7 @@ def test_an_ephemeral_key_is_kept_nowhere_and_what_was_drawn_with_it_is_still_pu
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"private": False}, "private: exact counts are for tuning on a dataset declared synthetic only"),
+        ({"private": False}, "private: only a dataset declared synthetic allows exact counts, for tuning"),
         (
             {"runs": FEW, "products": ["PH1", "PH5"]},
             "products: PH5 is made from PH4 and PH5_denom, which are not released",
@@ -428,7 +428,7 @@ def test_an_ephemeral_key_is_kept_nowhere_and_what_was_drawn_with_it_is_still_pu
                 },
                 "products": ["PH5"],
             },
-            "products: PH5 has averages of at least 2, but its runs keep fewer persons of a unit",
+            "products: PH5 has averages of at least 2, but its runs keep fewer persons per unit",
         ),
         ({"delta": "1/2", "states": ["72", "10"]}, "states: Puerto Rico is released by itself"),
     ],

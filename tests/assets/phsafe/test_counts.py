@@ -316,7 +316,7 @@ def test_nothing_is_truncated_in_a_census_of_no_records(session: Session) -> Non
     ("truncation", "words"),
     [
         ({"PH9": 10}, "there is no run PH9"),
-        ({}, "no run is to be counted"),
+        ({}, "no run is named"),
         ({"PH3": None}, "PH3 counts persons, and needs a truncation threshold"),
         ({"PH1_denom": 10}, "PH1_denom counts units, of which there are none to truncate"),
         ({"PH3": 0}, "truncation threshold lies between 1 and"),

@@ -363,7 +363,7 @@ def test_noise_that_is_not_the_draws_is_stopped_by_drawing_again(
             for exact in method.exact(session)
         ]
 
-    monkeypatch.setattr(drawing, "make_again", make)
+    monkeypatch.setattr(drawing, "make_output", make)
     stopped_when_drawn_anew(escrowed, {"replay"})
 
 

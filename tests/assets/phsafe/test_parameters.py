@@ -252,7 +252,7 @@ def test_in_pure_dp_the_parameters_are_epsilons_with_exact_margins(tmp_path: Pat
         ({"PH1_denom": {"truncation": 3}}, "plan: runs: PH1_denom: truncation: PH1_denom counts units"),
         ({"PH2": {"budget": {"state_*": "much"}}}, "plan: runs: PH2: budget: state_*: 'much' is not a number"),
         ({"PH2": {"budget": {"state_*": -1}}}, "plan: runs: PH2: budget: state_*: a budget is not negative"),
-        ({"PH2": {"moe": {"state_*": 0}}}, "plan: runs: PH2: moe: state_*: a margin of error is greater than 0"),
+        ({"PH2": {"moe": {"state_*": 0}}}, "plan: runs: PH2: moe: state_*: a margin of error must be greater than 0"),
         ({"PH2": {"moe": {"state_A-G": 5}}}, "plan: runs: PH2: moe: there is no level state_A-G"),
         ({"PH2": {"moe": {"state_*": 5}, "budget": {"state_*": 1}}}, "a budget or an moe target, not both"),
         ({"PH2": {"moe": {"state_*": 0.01}}}, "the most is 1000"),

@@ -239,7 +239,7 @@ def test_a_table_that_is_not_as_declared_is_not_written(fill: Fill, tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["", "../elsewhere", "Tenure", "a/b", ".hidden", "a b"])
 def test_a_name_that_is_not_a_file_name_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="its files bear the name"):
+    with pytest.raises(ValueError, match="the name is part of file names"):
         _tenure(name=name)
 
 

@@ -261,7 +261,7 @@ def test_swapped_data_lost_under_ephemeral_custody_stay_lost(ephemeral: Publishe
         connection.execute("DROP TABLE draw")
     refusal = again.refusal(*TO_PUBLICATION)
     assert refusal.startswith("village__counties__swapped:")
-    assert "custody is ephemeral and its key was thrown away" in refusal
+    assert "custody is ephemeral and its key was destroyed" in refusal
     assert "a release under a new name, with a new charge" in refusal
     assert again.ledger == ephemeral.ledger
     assert list(tmp_path.glob("custody/ephemeral/*")) == []

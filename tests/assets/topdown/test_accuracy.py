@@ -148,7 +148,7 @@ def test_nobody_at_all_has_no_distance_but_errors(tmp_path: Path) -> None:
 def test_a_missing_measurement_is_said(tmp_path: Path) -> None:
     made, _, _ = filled(tmp_path)
     made.change(made.release.public("noisy_measurements"), "DELETE FROM {} WHERE level = 'Block' AND number = 2")
-    with pytest.raises(GridError, match="not measured exactly once"):
+    with pytest.raises(GridError, match="not every place is measured exactly once"):
         measured(made)
 
 
@@ -211,7 +211,7 @@ def test_figures_of_any_size_can_be_drawn(values: list[float | None]) -> None:
 
 @pytest.mark.parametrize("panels", [{}, {"a": {"raw": [1.0]}}, {"a": {"raw": [1.0, 1.0, 1.0]}}])
 def test_panels_without_a_value_for_each_level_are_refused(panels: dict[str, dict[str, list[float | None]]]) -> None:
-    with pytest.raises(ValueError, match="a value for every level"):
+    with pytest.raises(ValueError, match="two sources and all levels"):
         accuracy_by_level(LEVELS, panels)
 
 

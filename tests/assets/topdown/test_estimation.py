@@ -445,7 +445,7 @@ class Deadly:
 
 def test_a_process_that_ends_before_its_time_is_an_error() -> None:
     task = workers.Task(0, 1, cast(Any, Deadly()))
-    with pytest.raises(workers.WorkerError, match="killed, or out of memory"):
+    with pytest.raises(workers.WorkerError, match="it was killed, or ran out of memory"):
         list(workers.outcomes(iter([task]), 2))
 
 
@@ -549,17 +549,17 @@ TAMPERED = [
     ("State", more_of("persons", 1), "exact_invariants", "population: places of State"),
     ("Block", more_of("units", 1), "exact_invariants", "housing_units: places of Block"),
     ("County", more_of("units", 1), "exact_invariants", "housing_units: places of County"),
-    ("County", more_of("persons", 1), "children_add_up", "cells of State that are not the sum of their counties"),
+    ("County", more_of("persons", 1), "children_add_up", "cells of State that are not the sums over their counties"),
     ("Block", lambda rows: rows[1:], "children_add_up", "cells of County"),
     ("Block", more_of("persons", -1_000), "non_negative_integers", "counts of Block that are not positive: 1"),
     ("Block", added("persons", 0, 0, 0.5), "non_negative_integers", "columns are not"),
     ("Block", added("persons", 0, 0, 0), "non_negative_integers", "not positive"),
-    ("Block", added("persons", 0, 2016, 1), "non_negative_integers", "of no cell: 1"),
-    ("Block", added("horses", 0, 0, 1), "non_negative_integers", "of no cell: 1"),
-    ("Block", added("persons", 14, 0, 1), "non_negative_integers", "of no place: 1"),
-    ("Block", lambda rows: [*rows, rows[0]], "non_negative_integers", "there more than once: 1"),
+    ("Block", added("persons", 0, 2016, 1), "non_negative_integers", "of unknown cells: 1"),
+    ("Block", added("horses", 0, 0, 1), "non_negative_integers", "of unknown cells: 1"),
+    ("Block", added("persons", 14, 0, 1), "non_negative_integers", "of unknown places: 1"),
+    ("Block", lambda rows: [*rows, rows[0]], "non_negative_integers", "repeated: 1"),
     ("County", added("persons", 0, MINOR_IN_NURSING_FACILITY, 2), "structural_zeros", "persons of County that the"),
-    ("Block", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "structural_zeros", "persons of a type and no dwell"),
+    ("Block", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "structural_zeros", "persons of a type but no dwell"),
     ("Nation", added("persons", 0, ADULT_IN_MILITARY_QUARTERS, 1), "structural_zeros", "group_quarters: places of Nat"),
     ("Block", without_type, "inequalities", "group_quarters: places of Block with fewer persons"),
     ("County", more_of("persons", 10**7), "inequalities", "places of County with over 99,999 persons"),

@@ -516,7 +516,7 @@ def test_the_certificate_has_the_eleven_figures_of_2020(of_production: Case) -> 
     found = defaultdict(list)
     for each in certificate(of_production)["loss"]["equivalents"]:
         figure = re.match(r"ε = ([\d.]+) at δ = (\S+?),?(?= |$)", each["value"])
-        _, of_persons, change = each["label"].rpartition("ersons' measurements")
+        _, of_persons, change = each["label"].rpartition("easurements of persons")
         if figure and of_persons:
             assert Fraction(figure[2]) == Fraction(1, 10**10)
             what = re.sub(r"^, (.*\((\w+)\))?", lambda text: text[2] or "", change) or "anything"

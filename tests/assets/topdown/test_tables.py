@@ -294,38 +294,38 @@ CHAIN = "level = 'US' OR geoid = '10' OR geoid = (SELECT min(geoid) FROM {} WHER
 @pytest.mark.parametrize(
     ("table", "statement", "complaint"),
     [
-        ("p1", "UPDATE {} SET P0010001 = P0010001 + 1 WHERE level = 'US'", "P1: places missing"),
-        ("p5", "DELETE FROM {} WHERE level = 'Block'", "P5: places missing"),
-        ("p5", "INSERT INTO {} SELECT * FROM {} WHERE level = 'US'", "P5: places missing"),
-        ("p5", "UPDATE {} SET geoid = 'nowhere' WHERE level = 'US'", "P5: places missing"),
-        ("h1", "UPDATE {} SET H0010003 = H0010003 + 1 WHERE level = 'US'", "H1: places missing"),
-        ("h1", "UPDATE {} SET H0010002 = H0010002 - 99, H0010003 = H0010003 + 99", "H1: places missing"),
+        ("p1", "UPDATE {} SET P0010001 = P0010001 + 1 WHERE level = 'US'", "P1: places that are missing"),
+        ("p5", "DELETE FROM {} WHERE level = 'Block'", "P5: places that are missing"),
+        ("p5", "INSERT INTO {} SELECT * FROM {} WHERE level = 'US'", "P5: places that are missing"),
+        ("p5", "UPDATE {} SET geoid = 'nowhere' WHERE level = 'US'", "P5: places that are missing"),
+        ("h1", "UPDATE {} SET H0010003 = H0010003 + 1 WHERE level = 'US'", "H1: places that are missing"),
+        ("h1", "UPDATE {} SET H0010002 = H0010002 - 99, H0010003 = H0010003 + 99", "H1: places that are missing"),
         (
             "h1",
             "UPDATE {} SET H0010001 = H0010001 + 1, H0010003 = H0010003 + 1 WHERE level = 'County'",
-            "H1: places that are not the sums",
+            "H1: places that differ from the sums",
         ),
         (
             "p2",
             f"UPDATE {{}} SET P0020001 = P0020001 + 1, P0020002 = P0020002 + 1 WHERE {CHAIN}",
-            "P1 and P2: places in which they disagree: 3",
+            "P1 and P2: places where they disagree: 3",
         ),
         (
             "p4",
             f"UPDATE {{}} SET P0040001 = P0040001 + 99, P0040002 = P0040002 + 99 WHERE {CHAIN}",
-            "P2 and P4: places in which they disagree: 3",
+            "P2 and P4: places where they disagree: 3",
         ),
         (
             "p3",
             "UPDATE {} SET P0030001 = P0030001 + 999, P0030002 = P0030002 + 999, P0030003 = P0030003 + 999 WHERE "
             + CHAIN,
-            "P1 and P3: places in which they disagree: 3",
+            "P1 and P3: places where they disagree: 3",
         ),
         (
             "p5",
             "UPDATE {} SET P0050001 = P0050001 + 999, P0050007 = P0050007 + 999, P0050009 = P0050009 + 999 WHERE "
             + CHAIN,
-            "P1 and P5: places in which they disagree: 3",
+            "P1 and P5: places where they disagree: 3",
         ),
     ],
 )
