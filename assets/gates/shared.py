@@ -105,6 +105,8 @@ def differing_table(session: Session, stored: Table, recipe: Recipe) -> list[str
     name, values, names = recipe
     again = session.stage("again", name, values, **names)
     columns = list(session.columns(stored))
+    if columns != session.arrow("warehouse/no_rows", source=again).column_names:
+        return [f"{stored}: the columns are not those that its recipe gives"]
     return count_problem(differing(session, stored, again, columns), f"{stored}: differing rows")
 
 

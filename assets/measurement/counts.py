@@ -45,14 +45,11 @@ def build_counts(
     def counts(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         with warehouse.session(reads=reads, writes=Zone.CONFIDENTIAL) as session:
             with session.transaction():
-                tables = method.counts_recipes(session)
-                for table, (name, values, names) in tables.items():
-                    session.create(table, name, values, **names)
+                name, values, names = method.counts_recipe(session)
+                session.create(method.counts_table, name, values, **names)
                 method.require_countable(session)
             version = method.counts_version(session, custody)
-            schema = table_schema(
-                {name: kind for table in tables for name, kind in session.columns(table).items()}, columns
-            )
+            schema = table_schema(session.columns(method.counts_table), columns)
         publish_version(warehouse, method.version_table, version)
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata={"dagster/column_schema": schema})
 

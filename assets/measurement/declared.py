@@ -4,20 +4,31 @@ The cells of a table are numbered from 0 in the order of its columns' domains; t
 domains are those of the declaration and never depend on the values that occur.
 """
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from assets.measurement.grid import GridCounts
 from assets.release.columns import ARROW, Column
+from assets.release.release import Release
 from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 
 MOST_CELLS = 20_000_000
 """The maximal number of cells of one table; nobody reads a larger one."""
+
+
+RESERVED = frozenset({"draw_order", "table_name", "cell", "count"})
+"""Column names of the tables of counts, in lower case: DuckDB ignores the case of names."""
+
+R = TypeVar("R", bound=Release)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -39,24 +50,27 @@ class DeclaredTable:
     columns: Mapping[str, Column]
 
     def __post_init__(self) -> None:
+        for name in self.columns:
+            if name.casefold() in RESERVED:
+                raise ValueError(f"{self.name}: column {name} has a name that the tables of counts use themselves")
         if self.size > MOST_CELLS:
             raise ValueError(f"{self.name}: {self.size:,} cells; at most {MOST_CELLS:,} are allowed")
 
     @cached_property
+    def size(self) -> int:
+        """The number of cells, computed without listing any."""
+        return prod(self._of(name, lambda column: column.domain_size) for name in self.columns)
+
+    @cached_property
     def domains(self) -> dict[str, Sequence[object]]:
         """By column, the values that may occur; null comes last if the column is nullable."""
-        found: dict[str, Sequence[object]] = {}
-        for name, column in self.columns.items():
-            try:
-                found[name] = column.domain()
-            except ValueError as error:
-                raise ValueError(f"{self.name}: column {name}: {error}") from None
-        return found
+        return {name: self._of(name, Column.domain) for name in self.columns}
 
-    @property
-    def size(self) -> int:
-        """The number of cells."""
-        return prod(len(values) for values in self.domains.values())
+    def _of(self, name: str, ask: Callable[[Column], T]) -> T:
+        try:
+            return ask(self.columns[name])
+        except ValueError as error:
+            raise ValueError(f"{self.name}: column {name}: {error}") from None
 
     def cells(self) -> pa.Table:
         """Every cell once, in order: its number `cell`, and its value in each column of the table."""
@@ -73,42 +87,50 @@ class DeclaredTable:
         )
 
 
-def declared_grid(tables: Sequence[DeclaredTable]) -> pa.Table:
-    """All cells, table by table, with the columns `table_name` and `cell`."""
-    return pa.table(
-        {
-            "table_name": pa.concat_arrays([pa.repeat(table.name, table.size) for table in tables]),
-            "cell": np.concatenate([np.arange(table.size) for table in tables]),
+class DeclaredCounts(GridCounts[R]):
+    """A method whose cells are those of declared tables.
+
+    A mechanism defines `declared_tables` and the budgets of their noise (`queries`, one query for each table).
+    """
+
+    @property
+    @abstractmethod
+    def declared_tables(self) -> Sequence[DeclaredTable]:
+        """The tables, in an order that does not depend on the order of their declarations."""
+
+    def build_grid(self) -> pa.Table:
+        """All cells, table by table, with the columns `table_name` and `cell`."""
+        tables = self.declared_tables
+        return pa.table(
+            {
+                "table_name": pa.concat_arrays([pa.repeat(table.name, table.size) for table in tables]),
+                "cell": np.concatenate([np.arange(table.size) for table in tables]),
+            }
+        )
+
+    def described_cells(self) -> Iterable[pa.Table]:
+        return [self.grid, *(table.cells() for table in self.declared_tables)]
+
+    def counts_recipe(self, session: Session) -> Recipe:
+        tables = [
+            {
+                "name": session.register(f"name_{table.name}", pa.table({"table_name": [table.name]})),
+                "cells": _registered_cells(session, table),
+                "records": table.records,
+                "columns": list(table.columns),
+            }
+            for table in self.declared_tables
+        ]
+        return "measurement/declared_counts", {}, {"tables": tables}
+
+    def noisy_table_recipe(self, session: Session, table: DeclaredTable) -> Recipe:
+        """The recipe of a published table: its noisy counts, with the values of their cells."""
+        names = {
+            "cells": _registered_cells(session, table),
+            "measurements": self.measurements_table,
+            "columns": list(table.columns),
         }
-    )
-
-
-def counts_recipe(session: Session, tables: Sequence[DeclaredTable]) -> Recipe:
-    """The recipe of the exact counts of all cells, zeros included, in the order of `declared_grid`."""
-    return (
-        "measurement/declared_counts",
-        {},
-        {
-            "tables": [
-                {
-                    "name": session.register(f"name_{table.name}", pa.table({"table_name": [table.name]})),
-                    "cells": _registered_cells(session, table),
-                    "records": table.records,
-                    "columns": list(table.columns),
-                }
-                for table in tables
-            ],
-        },
-    )
-
-
-def table_recipe(session: Session, table: DeclaredTable, measurements: Table) -> Recipe:
-    """The recipe of a published table: the noisy counts from `measurements`, with the values of their cells."""
-    return (
-        "measurement/declared_table",
-        {"table_name": table.name},
-        {"cells": _registered_cells(session, table), "measurements": measurements, "columns": list(table.columns)},
-    )
+        return "measurement/declared_table", {"table_name": table.name}, names
 
 
 def _registered_cells(session: Session, table: DeclaredTable) -> Fragment:

@@ -4,12 +4,14 @@ The cells must not depend on the values that occur, because the list of cells wo
 records.
 """
 
+import json
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cached_property
-from typing import TypeVar
+from hashlib import sha256
+from typing import Any, TypeVar, final
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +35,9 @@ PLACES = 18
 
 VARIANCE = pa.decimal128(38, PLACES)
 
+LARGEST_VARIANCE = 10**19
+"""The largest variance that can be stored with 18 decimals; 64-bit integers then hold every draw."""
+
 _ORDER, _COUNT = "draw_order", "count"
 
 
@@ -54,7 +59,10 @@ class Query:
     def variance(self) -> Decimal:
         """The published variance of the noise: the exact variance, rounded to 18 decimals."""
         with localcontext(prec=38):
-            return self.distribution.exact_variance.quantize(Decimal(1).scaleb(-PLACES))
+            variance = self.distribution.exact_variance.quantize(Decimal(1).scaleb(-PLACES))
+        if variance > LARGEST_VARIANCE:
+            raise OverflowError(f"{self.name}: the variance of the noise exceeds {LARGEST_VARIANCE:g}")
+        return variance
 
 
 R = TypeVar("R", bound=Release)
@@ -66,8 +74,8 @@ class GridCounts(NoisyCounts[R, Batch]):
     The table of counts has the columns `draw_order` (from 0), the columns of the grid, and `count`. The table of
     measurements also has `noise_distribution` and `variance`.
 
-    A mechanism defines `queries`, `build_grid`, `counts_recipes` and `table_gates`; this class defines the other hooks
-    of `NoisyCounts`.
+    A mechanism defines `queries`, `build_grid`, `counts_recipe`, `declared_parameters` and `table_gates`; this class
+    defines the other hooks of `NoisyCounts`.
     """
 
     @abstractmethod
@@ -76,7 +84,10 @@ class GridCounts(NoisyCounts[R, Batch]):
 
     @abstractmethod
     def build_grid(self) -> pa.Table:
-        """The grid: every cell of every query once, in the order of the draw, with the columns that identify a cell."""
+        """The grid: every cell of every query once, in the order of the draw, with the columns that identify a cell.
+
+        No value of the grid is null.
+        """
 
     @cached_property
     def grid(self) -> pa.Table:
@@ -84,10 +95,50 @@ class GridCounts(NoisyCounts[R, Batch]):
         cells = self.build_grid()
         return cells.add_column(0, _ORDER, pa.array(np.arange(len(cells))))
 
+    @abstractmethod
+    def declared_parameters(self) -> Mapping[str, Any]:
+        """The parameters that the draw depends on, apart from the cells."""
+
+    @final
+    def parameters(self) -> Mapping[str, Any]:
+        """The declared parameters, and a hash of what every cell is: with other cells it is another draw."""
+        return {**self.declared_parameters(), "cells": self._cells_version}
+
+    def described_cells(self) -> Iterable[pa.Table]:
+        """Tables that say what every cell is, in the order of the draw; the grid by default."""
+        return [self.grid]
+
     @cached_property
     def measured(self) -> tuple[Query, ...]:
-        """The queries in the order of the draw, computed once."""
-        return tuple(self.queries())
+        """The queries in the order of the draw, computed once.
+
+        Raises:
+            ValueError: if two queries have one name: they would share one stream of noise and one distribution.
+        """
+        queries = tuple(self.queries())
+        names = [query.name for query in queries]
+        if len(set(names)) < len(names):
+            raise ValueError(f"{self.release.schema}: two queries have the same name")
+        return queries
+
+    def require_chargeable(self, session: Session) -> None:
+        """Refuse, before the charge, queries that do not make up the grid, and noise that cannot be stored."""
+        if sum(query.cells for query in self.measured) != len(self.grid):
+            self.release.refuse("the queries have another number of cells than the grid")
+        for query in self.measured:
+            try:
+                query.variance  # noqa: B018 - computed here, because it may be impossible
+            except (ArithmeticError, OverflowError):
+                self.release.refuse(f"{query.name}: the budget is too small; the variance of the noise is too large")
+
+    @cached_property
+    def _cells_version(self) -> str:
+        digest = sha256()
+        for table in self.described_cells():
+            for name in table.column_names:
+                texts = pc.fill_null(pc.cast(table[name], pa.string()), "\0").to_pylist()
+                digest.update(json.dumps([name, str(table.schema.field(name).type), texts]).encode())
+        return digest.hexdigest()
 
     @property
     def counts_table(self) -> Table:
@@ -131,6 +182,7 @@ class GridCounts(NoisyCounts[R, Batch]):
         self._require(found, self._with_noise(self.grid))
         return found
 
+    @final
     def further_gates(self) -> Sequence[Gate[R]]:
         complete = Gate[R](
             "grid_complete", self.counts_stage, "Every declared cell is counted exactly once.", _complete
@@ -158,8 +210,8 @@ class GridCounts(NoisyCounts[R, Batch]):
         name = self.release.schema
         if sorted(found.column_names) != sorted([*expected.column_names, _COUNT]):
             raise GridError(f"{name}: the columns are not {', '.join([*expected.column_names, _COUNT])}")
-        if not pa.types.is_integer(found.schema.field(_COUNT).type):
-            raise GridError(f"{name}: counts are not integers")
+        if found.schema.field(_COUNT).type != pa.int64():
+            raise GridError(f"{name}: counts are not 64-bit integers")
         if found[_COUNT].null_count:
             raise GridError(f"{name}: {found[_COUNT].null_count:,} cells have no count")
         if len(found) != len(expected):

@@ -57,9 +57,9 @@ B = TypeVar("B", bound=Batch)
 class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
     """A method that adds independent noise to exact counts.
 
-    A mechanism defines what is counted (`counts_recipes`), the order of the counts (`exact`), their noise
-    (`distributions`), how measurements are written and read (`store`, `stored`), and its own gates (`further_gates`).
-    The draw, its versions and the gates of the pattern are defined here.
+    A mechanism defines what is counted (`counts_table`, `counts_recipe`), the order of the counts (`exact`), their
+    noise (`distributions`), how measurements are written and read (`store`, `stored`), and its own gates
+    (`further_gates`). The draw, its versions and the gates of the pattern are defined here.
     """
 
     draw_stage = MEASUREMENTS
@@ -72,9 +72,14 @@ class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
     counts_stage: ClassVar[str] = COUNTS
     """The name of the stage that counts."""
 
+    @property
     @abstractmethod
-    def counts_recipes(self, session: Session) -> Mapping[Table, Recipe]:
-        """The recipe of each confidential table that the counts stage writes, in the order of writing."""
+    def counts_table(self) -> Table:
+        """The confidential table of the exact counts."""
+
+    @abstractmethod
+    def counts_recipe(self, session: Session) -> Recipe:
+        """The recipe of the exact counts."""
 
     @abstractmethod
     def distributions(self) -> Mapping[str, Distribution]:
@@ -118,7 +123,7 @@ class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
 
     def counts_version(self, session: Session, custody: Custody) -> str:
         """The keyed version of the stored exact counts."""
-        return session.content_version(list(self.counts_recipes(session)), custody.version_key())
+        return session.content_version([self.counts_table], custody.version_key())
 
     def inputs(self, session: Session) -> Inputs:
         return Inputs({COUNTS: published_version(session, self.version_table)})
@@ -225,11 +230,9 @@ def _method(context: Context[R]) -> NoisyCounts[R, Batch]:
 
 
 def _counted(context: Context[R]) -> list[str]:
-    problems = []
+    method = _method(context)
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        for table, recipe in _method(context).counts_recipes(session).items():
-            problems += differing_table(session, table, recipe)
-    return problems
+        return differing_table(session, method.counts_table, method.counts_recipe(session))
 
 
 def _as_charged(context: Context[R]) -> list[str]:

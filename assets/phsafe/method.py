@@ -27,7 +27,6 @@ from mechanisms.accounting.composition import symbol
 from mechanisms.accounting.specification import Specification
 from mechanisms.phsafe.design import MECHANISM, VERSION
 from mechanisms.phsafe.margins import Noise
-from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
 CELL_COLUMNS = {
@@ -84,13 +83,13 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
     def build_grid(self) -> pa.Table:
         return grid(self.release.design)
 
-    def counts_recipes(self, session: Session) -> Mapping[Table, Recipe]:
-        return {self.counts_table: counts_recipe(session, self.release)}
+    def counts_recipe(self, session: Session) -> Recipe:
+        return counts_recipe(session, self.release)
 
     def table_gates(self) -> Sequence[Gate[PHSafeRelease]]:
         return [*counting_gates(), *(finished_gates(self) if self.charges else [])]
 
-    def parameters(self) -> Mapping[str, Any]:
+    def declared_parameters(self) -> Mapping[str, Any]:
         return self.release.design.as_record()
 
     def specification(self, inputs: Inputs) -> Specification:

@@ -78,6 +78,8 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
 def _sources(method: Method[Any, Any, Any]) -> list[str]:
     """The stages that a publication is made from, in order."""
     every = {CHARGE, method.draw_stage, method.closing_stage, *method.publishes_also_from}
+    if unknown := every - set(method.stages):
+        raise ValueError(f"{method.release.schema}: publication: there is no stage {sorted(unknown)[0]}")
     return [stage for stage in method.stages if stage in every]
 
 

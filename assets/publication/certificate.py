@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from assets.publication.package import DataFile
 from assets.release.statement import Statement
 from mechanisms.accounting.composition import Loss, stated, symbol
-from mechanisms.accounting.specification import Specification
+from mechanisms.accounting.specification import BOUNDED, UNBOUNDED, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.custody import CustodyMode
 
@@ -38,7 +38,11 @@ _INVARIANTS = (
     "comparable."
 )
 
-_NO_INVARIANTS = "The loss covers every difference: it compares any two data sets of the domain."
+_NO_INVARIANTS = {
+    BOUNDED: "The loss compares any two data sets of the domain that have equally many {unit}s. It does not cover how "
+    "many there are.",
+    UNBOUNDED: "The loss covers every difference: it compares any two data sets of the domain.",
+}
 
 _VERSIONS = (
     "A version is a hash of content. A keyed version (HMAC-SHA256) depends on confidential records. Only the custodian "
@@ -164,7 +168,7 @@ class Certificate:
             "specification": _building_blocks(self.specification),
             "invariants": {
                 "held_fixed": list(flavor.multiverse),
-                "note": _INVARIANTS if flavor.multiverse else _NO_INVARIANTS,
+                "note": _INVARIANTS if flavor.multiverse else _NO_INVARIANTS[flavor.neighbors].format(unit=flavor.unit),
             },
             "loss": {
                 "exact": str(loss),

@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
@@ -221,17 +221,28 @@ class Column(dg.Model):
         Raises:
             ValueError: if the declaration does not determine a list of values, as with a pattern, a decimal or a date.
         """
+        return (*self._listed, *([None] if self.nullable else []))
+
+    @property
+    def domain_size(self) -> int:
+        """The number of values of `domain`, without listing them.
+
+        Raises:
+            ValueError: as `domain`.
+        """
+        return len(self._listed) + self.nullable
+
+    @property
+    def _listed(self) -> Sequence[Value]:
         lowest, highest = self.bounds
-        found: list[Any]
         if self.values is not None:
-            found = sorted(self.codes)
-        elif self.type is ColumnType.BOOLEAN:
-            found = [False, True]
-        elif self.type is ColumnType.INTEGER and isinstance(lowest, int) and isinstance(highest, int):
-            found = list(range(lowest, highest + 1))
-        else:
-            raise ValueError(f"its domain ({self.domain_in_words}) is not a list of values")
-        return (*found, *([None] if self.nullable else []))
+            codes: list[Any] = list(self.codes)
+            return sorted(codes)
+        if self.type is ColumnType.BOOLEAN:
+            return (False, True)
+        if self.type is ColumnType.INTEGER and isinstance(lowest, int) and isinstance(highest, int):
+            return range(lowest, highest + 1)
+        raise ValueError(f"its domain ({self.domain_in_words}) is not a list of values")
 
     @property
     def domain_in_words(self) -> str:

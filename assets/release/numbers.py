@@ -112,7 +112,7 @@ Budget = Annotated[
 ]
 """A nonnegative budget."""
 
-Rho = Annotated[Fraction, BeforeValidator(exact_fraction), _schema({"exclusiveMinimum": 0}, _ANY_TEXT, "ρ, exactly")]
+Rho = Annotated[Fraction, BeforeValidator(_positive), _schema({"exclusiveMinimum": 0}, _POSITIVE_TEXT, "ρ, exactly")]
 """A ρ greater than 0."""
 
 Epsilon = Annotated[

@@ -130,8 +130,8 @@ The result is stored as the saturated contingency table [n_mhs], which has neith
     def _lineage_of_tables(self, session: Session) -> Mapping[str, Any]:
         known = {
             name
-            for table in table_recipes(session, self.release)
-            for name in session.columns(table)
+            for table in self.tables()
+            for name in session.columns(table.table)
             if name in (*self.release.variables, "count")
         }
         swapped = self.release.key(self.draw_stage)

@@ -85,8 +85,12 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
     def further_gates(self) -> Sequence[Gate[TopDownRelease]]:
         return topdown_gates(self.release)
 
-    def counts_recipes(self, session: Session) -> Mapping[Table, Recipe]:
-        return {self.release.confidential(HISTOGRAMS): histograms_recipe(self.release)}
+    @property
+    def counts_table(self) -> Table:
+        return self.release.confidential(HISTOGRAMS)
+
+    def counts_recipe(self, session: Session) -> Recipe:
+        return histograms_recipe(self.release)
 
     def require_countable(self, session: Session) -> None:
         require_possible(session, self.release)

@@ -106,6 +106,8 @@ class ReleaseComponent(dg.Component, dg.Resolvable, ABC):
         """The release's assets, checks and job, and its schedule and sensor if declared."""
         dataset = dataset_of(self.declaration, declared_datasets(context))
         method = self.method(self.release(dataset, published_folder(context)))
+        if method.charges != self.charges:
+            raise ValueError(f"{method.release.schema}: component and method disagree on whether anything is charged")
         return dg.Definitions.merge(
             release_definitions(method), automated(method.release, self.declaration, context.project_root)
         )

@@ -38,12 +38,14 @@ class Kind:
         reordered: what differs in declarations that say the same in another order.
         small_cap: a cap that the release does not fit under.
         tampering: a statement that alters the draw's stored output.
+        later_change: a statement that alters the draw's confidential input.
     """
 
     build: Build
     reordered: Mapping[str, Any]
     small_cap: Any
     tampering: str
+    later_change: str
 
 
 def before_draw(method: Method[Any, Any, Any]) -> list[str]:
@@ -128,12 +130,15 @@ KINDS: dict[str, Kind] = {
         },
         1,
         "UPDATE swapped_cells SET count = count + 1 WHERE holding_code = 0",
+        "UPDATE confidential.village.units SET county = CASE serial WHEN 1 THEN 'Brent' ELSE 'Cairn' END "
+        "WHERE serial < 3",
     ),
     "phsafe": Kind(
         _phsafe,
         {"runs": _backwards(FEW), "states": ["44", "10"], "products": ["PH2", "PH1"]},
         {"rho": "1/100"},
         "UPDATE noisy_measurements SET count = count + 1 WHERE draw_order = 0",
+        "UPDATE confidential.town__s_dhc.counts SET count = count + 1 WHERE draw_order = 0",
     ),
     "topdown": Kind(
         _topdown,
@@ -145,6 +150,7 @@ KINDS: dict[str, Kind] = {
         },
         {"rho": "1/100"},
         "UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1) WHERE number = 0",
+        "UPDATE confidential.town__redistricting.histograms SET count = count + 1",
     ),
     "laplace tables": Kind(
         _laplace,
@@ -154,6 +160,7 @@ KINDS: dict[str, Kind] = {
         },
         1,
         "UPDATE noisy_measurements SET count = count + 1 WHERE draw_order = 0",
+        "UPDATE confidential.village__noisy.counts SET count = count + 1 WHERE draw_order = 0",
     ),
 }
 """All kinds of release, and the worked example of CONTRIBUTING.md."""

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 from assets.gates.shared import all_gates
 from assets.release.gate import Gate
 from assets.release.method import CHARGE, Method
-from resources.custody import CustodyMode
+from assets.release.release import DeclarationError
+from resources.custody import Custody, CustodyMode
 from tests.attacker import hashes_shown, on_disk
 from tests.contract.kinds import KINDS, Kind, before_draw, to_publication
 from tests.contract.laplace_tables.method import LaplaceMethod
-from tests.deployments import Deployment, refuses_to_publish
+from tests.deployments import UNITS, Deployment, refuses_to_publish
 from tests.gates import executes, failing
 
 SHARED = {"schema_and_keys", "charge_present", "settled", "confidentiality", "within_cap", "ledger_intact"}
@@ -61,10 +63,30 @@ def test_made_again_it_has_the_same_files_and_costs_nothing(published: Deploymen
 
 
 def test_the_order_of_declarations_changes_neither_draw_nor_charge(published: Deployment[Any], kind: Kind) -> None:
-    ledger = published.ledger
+    ledger, draw = published.ledger, drawn(published)
     reordered = kind.build(published.root, **with_paths(kind.reordered, published.root))
     run(reordered)
     assert reordered.ledger == ledger
+    assert drawn(reordered) == draw
+
+
+def test_confidential_input_that_changed_after_the_charge_is_not_drawn_from(kind: Kind, tmp_path: Path) -> None:
+    deployment = kind.build(tmp_path / "release")
+    method = deployment.context.method
+    deployment.run(*before_draw(method))
+    executes(kind.later_change, zone="confidential")(deployment)
+    assert "changed since" in deployment.refusal(method.draw_stage)
+    assert [entry.kind for entry in deployment.ledger] == ["reserve"]
+
+
+def test_a_settled_draw_that_would_come_out_differently_changes_nothing(
+    published: Deployment[Any], kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executes(kind.tampering)(published)
+    altered = drawn(published)
+    monkeypatch.setattr(Custody, "open_key", lambda *_: bytes(32))
+    assert "than the one that was settled" in published.refusal(published.context.method.draw_stage)
+    assert drawn(published) == altered
 
 
 def test_over_the_cap_nothing_is_charged_drawn_or_published(kind: Kind, tmp_path: Path) -> None:
@@ -105,6 +127,13 @@ def test_every_shared_gate_is_there_and_blocks(published: Deployment[Any]) -> No
     assert "files_as_published" in checks
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=name, marks=pytest.mark.deep if name in ("phsafe", "topdown") else [])
+        for name, kind in KINDS.items()
+    ],
+)
 def test_who_knows_all_records_but_one_cannot_tell_guesses_apart(kind: Kind, tmp_path: Path) -> None:
     """He runs the deployment himself, up to the charge, on each guess and under a key of his own.
 
@@ -134,6 +163,12 @@ def imitated(kind: Kind, root: Path, guess: int, custody: Path | None = None) ->
     return hashes_shown(deployment)
 
 
+def drawn(deployment: Deployment[Any]) -> list[Any]:
+    """The stored output of the draw."""
+    with deployment.opened() as connection:
+        return connection.execute(f"FROM {deployment.context.method.drawn_table} ORDER BY ALL").fetchall()
+
+
 def with_paths(changes: Any, root: Path) -> dict[str, Any]:
     """Declarations whose source files lie below a folder."""
     if "dataset" not in changes:
@@ -148,7 +183,7 @@ def with_paths(changes: Any, root: Path) -> dict[str, Any]:
 class Forgetful(LaplaceMethod):
     """A method that adds no gate of its own, not even those of its base."""
 
-    def further_gates(self) -> Sequence[Gate[Any]]:
+    def further_gates(self) -> Sequence[Gate[Any]]:  # type: ignore[misc]
         return []
 
     def own_gates(self) -> Sequence[Gate[Any]]:  # type: ignore[misc]
@@ -183,6 +218,58 @@ def test_a_gate_that_would_not_be_checked_is_refused(
     monkeypatch.setattr(LaplaceMethod, "table_gates", lambda self: [gate])
     with pytest.raises(ValueError, match=complaint):
         KINDS["laplace tables"].build(tmp_path / "release")
+
+
+def laplace(root: Path, **changes: Any) -> Deployment[Any]:
+    return KINDS["laplace tables"].build(root, **changes)
+
+
+def with_units(root: Path, columns: dict[str, Any]) -> dict[str, Any]:
+    return {"units": {"path": str(root / "units.csv"), "columns": columns}}
+
+
+def test_another_domain_is_another_draw(tmp_path: Path) -> None:
+    """Even if nobody has the values that differ: the same draw id would say so."""
+    one = laplace(tmp_path)
+    run(one)
+    sizes = {"type": "integer", "values": [1, 2, 3, 4, 5]}
+    other = laplace(tmp_path, dataset=with_units(tmp_path, {**UNITS, "size": sizes}))
+    run(other)
+    assert [entry.kind for entry in other.ledger] == ["reserve", "settle"] * 2
+
+
+@pytest.mark.parametrize("name", ["count", "Cell"])
+def test_a_column_with_a_name_of_the_counts_own_is_refused(tmp_path: Path, name: str) -> None:
+    columns = {"serial": UNITS["serial"], name: {"type": "integer", "values": [100, 200]}}
+    products = [{"name": "by_it", "dimensions": [name], "epsilon": 1}]
+    with pytest.raises(DeclarationError, match=f"column {name} has a name that"):
+        laplace(tmp_path, dataset=with_units(tmp_path, columns), products=products)
+
+
+def test_a_huge_domain_is_refused_without_being_listed(tmp_path: Path) -> None:
+    columns = {**UNITS, "size": {"type": "integer", "minimum": 0, "maximum": 10**12}}
+    with pytest.raises(DeclarationError, match="1,000,000,000,001 cells"):
+        laplace(
+            tmp_path,
+            dataset=with_units(tmp_path, columns),
+            products=[{"name": "by_size", "dimensions": ["size"], "epsilon": 1}],
+        )
+
+
+@pytest.mark.parametrize("epsilon", ["1/100000000000", "1/" + "1" + "0" * 30])
+def test_noise_that_cannot_be_stored_is_refused_before_the_charge(tmp_path: Path, epsilon: str) -> None:
+    deployment = laplace(tmp_path, products=[{"name": "by_size", "dimensions": ["size"], "epsilon": epsilon}])
+    assert "the variance of the noise is too large" in deployment.refusal(*before_draw(deployment.context.method))
+    assert deployment.ledger == ()
+
+
+def test_two_queries_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would share one stream of noise, drawn from the distribution of the last."""
+    queries = LaplaceMethod.queries
+    monkeypatch.setattr(LaplaceMethod, "queries", lambda self: [replace(query, name="x") for query in queries(self)])
+    deployment = laplace(tmp_path)
+    assert "two queries have the same name" in deployment.refusal(*before_draw(deployment.context.method))
+    assert deployment.ledger == ()
 
 
 def test_stages_that_a_method_forgets_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

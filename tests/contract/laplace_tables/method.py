@@ -1,14 +1,13 @@
-"""What the mechanism brings to charge, draw, gates and publication; `GridCounts` has the rest."""
+"""What the mechanism brings to charge, draw, gates and publication; `DeclaredCounts` has the rest."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
-import pyarrow as pa
 
 from assets.measurement.counts import build_counts
-from assets.measurement.declared import counts_recipe, declared_grid, table_recipe
-from assets.measurement.grid import GridCounts, Query
+from assets.measurement.declared import DeclaredCounts, DeclaredTable
+from assets.measurement.grid import Query
 from assets.measurement.method import COUNTS, MEASUREMENTS
 from assets.release.columns import described
 from assets.release.draw import Draw, Inputs
@@ -25,7 +24,7 @@ from tests.contract.laplace_tables.design import MECHANISM, VERSION
 from tests.contract.laplace_tables.release import LaplaceProduct, LaplaceRelease
 
 
-class LaplaceMethod(GridCounts[LaplaceRelease]):
+class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
     """How a release of declared tables is charged, drawn, checked and published."""
 
     mechanism = MECHANISM
@@ -50,27 +49,22 @@ class LaplaceMethod(GridCounts[LaplaceRelease]):
             Query(table.name, self.release.design.noise_of(table.name), table.size) for table in self.release.tables
         ]
 
-    def build_grid(self) -> pa.Table:
-        return declared_grid(self.release.tables)
-
-    def counts_recipes(self, session: Session) -> Mapping[Table, Recipe]:
-        return {self.counts_table: counts_recipe(session, self.release.tables)}
+    @property
+    def declared_tables(self) -> Sequence[DeclaredTable]:
+        return self.release.tables
 
     def table_recipes(self, session: Session) -> Mapping[Table, Recipe]:
         """By published table: how it is made from the measurements."""
         return {
-            self.release.public(product.table): table_recipe(session, table, self.measurements_table)
+            self.release.public(product.table): self.noisy_table_recipe(session, table)
             for product, table in zip(self.release.products, self.release.tables, strict=True)
         }
 
     def table_gates(self) -> Sequence[Gate[LaplaceRelease]]:
         return [tables_gate(self.table_recipes)]
 
-    def parameters(self) -> Mapping[str, Any]:
-        return {
-            **self.release.design.as_record(),
-            "tables": {table.name: list(table.columns) for table in self.release.tables},
-        }
+    def declared_parameters(self) -> Mapping[str, Any]:
+        return self.release.design.as_record()
 
     def specification(self, inputs: Inputs) -> Specification:
         return self.release.design.specification(self.release.dataset.name, self.release.dataset.record_name)

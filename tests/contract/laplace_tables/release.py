@@ -43,8 +43,7 @@ class LaplaceRelease(Release):
                 if name not in self.variables:
                     self.refuse(f"products: {product.name}: there is no column {name}")
         try:
-            for table in self.tables:
-                table.cells()
+            _ = self.tables
         except ValueError as error:
             self.refuse(f"products: {error}")
 
