@@ -167,6 +167,7 @@ def imitated(root: Path, race: str, key: str | None, custody: Path | None = None
     return hashes_shown(deployment)
 
 
+@pytest.mark.deep
 def test_who_runs_the_deployment_under_guessed_keys_cannot_tell_the_guesses_apart(
     shown: set[str], tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ def largest_stratum() -> int:
     return max(strata.values())
 
 
+@pytest.mark.deep
 def test_the_composition_has_both_side_by_side_with_what_is_left_out_and_why(both: PHSafeDeployment) -> None:
     """ε = ln((b + 1)(1 − p)/p) of the swapping is ε²/2 in zCDP; an S-DHC's ρ is no ε, and bounds no unit."""
     epsilon = PureLoss(Fraction(0), Fraction(9 * (largest_stratum() + 1)))
@@ -96,6 +97,7 @@ def test_the_composition_has_both_side_by_side_with_what_is_left_out_and_why(bot
     assert len(found) == 4
 
 
+@pytest.mark.deep
 def test_both_count_under_the_one_cap(both: PHSafeDeployment) -> None:
     event = both.instance.get_latest_materialization_event(dg.AssetKey(["town", "composition"]))
     assert event

@@ -5,6 +5,7 @@ every gate; then it makes the publication alone again. Afterwards the deployment
 wrong mechanism in place of the right one and run a new release.
 """
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,6 +47,7 @@ RUNS: dict[str, Any] = {
 """Few runs, but both that a derived file is made from."""
 
 CONFIDENTIAL = "confidential.town__s_dhc"
+AFTER_THE_CHARGE = ("noisy_measurements", "postprocessed", "tables", "publication")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,21 +57,23 @@ def same_draws_in_every_run() -> Iterator[None]:
         yield
 
 
-def kept(root: Path, **changes: Any) -> PHSafeDeployment:
-    deployment = phsafe_deployment(root / "deployment", runs=RUNS, **changes)
+@pytest.fixture(scope="module")
+def kept_escrowed(tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
+    deployment = phsafe_deployment(tmp_path_factory.mktemp("escrowed") / "deployment", runs=RUNS)
     deployment.run(*TO_PUBLICATION)
     keep(deployment)
     return deployment
 
 
 @pytest.fixture(scope="module")
-def kept_escrowed(tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
-    return kept(tmp_path_factory.mktemp("escrowed"))
-
-
-@pytest.fixture(scope="module")
-def kept_ephemeral(tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
-    return kept(tmp_path_factory.mktemp("ephemeral"), custody="ephemeral")
+def kept_ephemeral(kept_escrowed: PHSafeDeployment, tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
+    """The same counts, charged and drawn again under the other custody."""
+    root = tmp_path_factory.mktemp("ephemeral") / "deployment"
+    shutil.copytree(kept_escrowed.root, root)
+    deployment = phsafe_deployment(root, runs=RUNS, custody="ephemeral")
+    deployment.run("charge", *AFTER_THE_CHARGE)
+    keep(deployment)
+    return deployment
 
 
 @pytest.fixture
@@ -228,6 +232,7 @@ def test_every_gate_is_a_blocking_check_that_one_of_these_fails(escrowed: PHSafe
     assert escrowed.failed_checks() == set()
 
 
+@pytest.mark.deep
 def test_tables_made_anew_from_altered_measurements_do_not_pass_either(escrowed: PHSafeDeployment) -> None:
     """All tables agree with each other: only the ledger and the draw's own noise can tell."""
     executes("UPDATE noisy_measurements SET count = count + 1 WHERE run = 'PH7'")(escrowed)
@@ -240,6 +245,7 @@ def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: 
     refuses_to_publish(ephemeral, {"settled"}, "", "postprocessed", "tables", "publication")
 
 
+@pytest.mark.deep
 def test_without_a_replay_noise_that_was_left_out_is_told_by_its_distribution(ephemeral: PHSafeDeployment) -> None:
     """Exact counts in place of measurements: chi-square sees what no key can be asked about any more."""
     with ephemeral.opened() as connection:
@@ -256,7 +262,7 @@ def test_without_a_replay_noise_that_was_left_out_is_told_by_its_distribution(ep
 
 
 def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephemeral: PHSafeDeployment) -> None:
-    ephemeral.context.custody.draw_key(ephemeral.ledger[0].draw_id, CustodyMode.EPHEMERAL)
+    ephemeral.context.custody.draw_key(ephemeral.ledger[-1].draw_id, CustodyMode.EPHEMERAL)
     assert broken(ephemeral) == {"key_gone"}
     refuses_to_publish(ephemeral, {"key_gone"}, "")
 
@@ -346,7 +352,9 @@ def rounded_continuous_noise(query: str, distribution: Distribution, count: int,
     return np.rint(random.normal(0, float(distribution.exact_variance) ** 0.5, count)).astype(np.int64)
 
 
-@pytest.mark.parametrize("wrong", [noise_shared_by_levels, rounded_continuous_noise])
+@pytest.mark.parametrize(
+    "wrong", [noise_shared_by_levels, pytest.param(rounded_continuous_noise, marks=pytest.mark.deep)]
+)
 def test_noise_that_is_not_the_draws_is_stopped_by_drawing_again(
     wrong: Callable[[str, Distribution, int, bytes], Numbers],
     escrowed: PHSafeDeployment,
@@ -419,7 +427,7 @@ def test_a_join_without_truncation_is_stopped_before_it_is_charged(
 def stopped_when_drawn_anew(escrowed: PHSafeDeployment, gates: set[str]) -> None:
     """With another budget the same counts are charged and drawn anew."""
     deployment = phsafe_deployment(escrowed.root, runs=RUNS | {"PH1_denom": {"budget": {"nation_*": "1/10"}}})
-    stopped(deployment, "noisy_measurements", gates, TO_PUBLICATION[TO_PUBLICATION.index("charge") :])
+    stopped(deployment, "noisy_measurements", gates, ("charge", *AFTER_THE_CHARGE))
 
 
 def stopped(deployment: PHSafeDeployment, at: str, gates: set[str], run: Sequence[str] = TO_PUBLICATION) -> None:
