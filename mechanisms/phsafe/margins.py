@@ -89,7 +89,7 @@ class Noise(StrEnum):
             ValueError: if the margin is not positive, or ρ would round to 0.
         """
         if margin <= 0:
-            raise ValueError("a margin of error is greater than 0")
+            raise ValueError("a margin of error must be greater than 0")
         if self is Noise.LAPLACE:
             return _laplace_budget(stability, math.floor(margin))
         budget = round(Z**2 / 2 * stability**2 / margin**2 / _UNIT) * _UNIT
