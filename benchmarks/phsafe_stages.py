@@ -26,7 +26,7 @@ from resources.statements import Zone
 
 SMALL, LARGE = 64_000, 3_900_000
 SIZES = (SMALL, 400_000, 1_200_000, LARGE)
-"""Households. The smallest size has 165,119 persons in 71,234 units of four states; the largest has 10,083,251 persons
+"""Households. The smallest size has 165,180 persons in 71,234 units of four states; the largest has 10,086,930 persons
 in all states."""
 
 RUNS = 3
