@@ -69,7 +69,7 @@ def evaluated(design: SwappingDesign, largest_stratum: int) -> EvaluatedLoss:
     """The bound from the ratio in the proof of Theorem 1, with its explanation."""
     return EvaluatedLoss(
         loss.evaluated(largest_stratum, design.swap_rate),
-        "For information; never greater than the ε charged. The ratio in the proof of Theorem 1 (Equation E.5) for "
+        "For information; never greater than what is charged. The ratio in the proof of Theorem 1 (Equation E.5) for "
         "this b and p, without the relaxation of Lemma 6.",
     )
 

@@ -17,7 +17,10 @@ from mechanisms.sampling.integers import TOP_WORD, Coin
 from mechanisms.sampling.stream import RandomStream
 
 VERSION = 2
-"""The mechanism's version. Increase it only when the same stream would give another result."""
+"""The mechanism's version. Increase it only when the same stream would give another result.
+
+It is 2 since codes number the values of variables in alphabetical order, whatever the order of declarations.
+"""
 
 Codes: TypeAlias = NDArray[np.int32]
 Counts: TypeAlias = NDArray[np.int64]

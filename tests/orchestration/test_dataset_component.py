@@ -135,7 +135,7 @@ def test_the_component_becomes_the_cef_and_its_blocking_check(tmp_path: Path, mo
     assert node.kinds == {"duckdb", "pandera"}
     assert node.owners == ["team:disclosure-avoidance"]
     assert node.tags["zone"] == "confidential"
-    assert node.tags["stage"] == "cef"
+    assert node.tags["stage_kind"] == "cef"
     assert node.pools == {"warehouse"}
     assert "household" in (node.description or "")
     check = graph.get(dg.AssetCheckKey(dg.AssetKey(["town", "cef"]), "schema_and_keys"))

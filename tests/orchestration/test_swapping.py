@@ -24,6 +24,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
 from assets.swapping.release import SwappingRelease
 from orchestration.components import PermutationSwapping
+from orchestration.components.release import dataset_of
 from orchestration.components.swapping import SwappingDeclaration, build_release
 from resources.custody import CustodyMode
 from tests.deployments import PERSONS, UNITS, households, write_csv
@@ -63,7 +64,8 @@ def loaded(release: dict[str, Any], dataset: dict[str, Any]) -> SwappingRelease:
     """The release that loading the deployment makes from YAML."""
     component = PermutationSwapping.resolve_from_yaml(yaml.safe_dump(release, sort_keys=False))
     declared = DatasetDeclaration.model_validate(dataset)
-    return build_release(component.declaration, declared, Path("published"))
+    found = dataset_of(component.declaration, {declared.name: declared})
+    return build_release(component.declaration, found, Path("published"))
 
 
 def to(*path: str | int, value: Any) -> Change:

@@ -54,7 +54,7 @@ def persons(**columns: Any) -> dict[str, Any]:
         ({"type": "string", "values": [1, 2]}, "put it in quotes"),
         ({"type": "string", "values": [False]}, "put it in quotes"),
         ({"type": "string", "values": ["a", "a"]}, "a code occurs twice"),
-        ({"type": "string", "values": []}, "not empty"),
+        ({"type": "string", "values": []}, "nonempty"),
         ({"type": "string", "values": "owned"}, "a nonempty list of codes or a nonempty mapping"),
         ({"type": "string", "pattern": "("}, "not a regular expression"),
         ({"type": "string", "pattern": "(?=a)"}, "not a regular expression"),

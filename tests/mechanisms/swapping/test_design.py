@@ -52,8 +52,8 @@ def test_a_design_may_have_no_swap_key_or_hold_only_the_swap_key(changes: dict[s
 
 def test_the_invariants_are_the_two_margins_in_words() -> None:
     assert design().invariants == (
-        "the number of households by state × persons × tenure",
-        "the number of households by state × persons × county",
+        "the number of households by persons × state × tenure",
+        "the number of households by persons × state × county",
     )
 
 
@@ -64,7 +64,7 @@ def test_without_a_swap_key_the_margins_are_those_of_the_whole_file() -> None:
 def test_persons_who_follow_their_unit_are_held_with_it() -> None:
     held, moved = design(persons=True).invariants
     assert (
-        held == "the number of households by state × persons × tenure × all characteristics of the household's persons"
+        held == "the number of households by persons × state × tenure × all characteristics of the household's persons"
     )
     assert "characteristics" not in moved
 
