@@ -1,5 +1,6 @@
 """What every kind of release must do, whatever its mechanism."""
 
+import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -175,6 +176,22 @@ def with_paths(changes: Any, root: Path) -> dict[str, Any]:
         return dict(changes)
     units = changes["dataset"]["units"]
     return {**changes, "dataset": {"units": {**units, "path": str(root / units["path"])}}}
+
+
+def test_a_release_without_invariants_says_so_and_rests_on_none(tmp_path: Path) -> None:
+    deployment = laplace(tmp_path)
+    run(deployment)
+    certificate = json.loads(deployment.published()["certificate.json"])
+    page = deployment.published()["certificate.html"].decode()
+    assert certificate["invariants"]["held_fixed"] == []
+    assert "equally many households" in certificate["invariants"]["note"]
+    assert certificate["loss"]["meaning"].startswith("If two possible data sets differ in k households")
+    assert "agree on every invariant" not in page
+    assert "this release has no invariants" in page
+    composition = deployment.instance.get_latest_materialization_event(deployment.key("composition"))
+    assert composition is not None
+    shown = str(composition.asset_materialization)
+    assert "agree on every invariant" not in shown
 
 
 # A mechanism that leaves something out.
