@@ -48,6 +48,3 @@ def executes(*statements: str, zone: str = "public") -> Tampering:
 def in_confidence(statement: str) -> Tampering:
     """A change of a confidential table."""
     return executes(statement, zone="confidential")
-
-
-broken = failing

@@ -32,7 +32,7 @@ from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger
 from resources.warehouse import Recipe, Session
 from tests.deployments import Deployment, refuses_to_publish
-from tests.gates import Tampering, broken, executes, in_confidence, keep, put_back
+from tests.gates import Tampering, executes, failing, in_confidence, keep, put_back
 from tests.phsafe_deployments import FEW, TO_PUBLICATION, phsafe_deployment
 
 PHSafeDeployment = Deployment[PHSafeRelease]
@@ -201,7 +201,7 @@ BROKEN = [
 @pytest.mark.parametrize("case", each(BROKEN))
 def test_what_is_altered_by_hand_fails_its_gates_and_no_others(escrowed: PHSafeDeployment, case: Broken) -> None:
     case.alter(escrowed)
-    assert broken(escrowed) == case.gates
+    assert failing(escrowed) == case.gates
 
 
 ONE_OF_SOME_STAGES = {
@@ -241,7 +241,7 @@ def test_tables_made_anew_from_altered_measurements_do_not_pass_either(escrowed:
 
 def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: PHSafeDeployment) -> None:
     executes("UPDATE noisy_measurements SET count = count + 1 WHERE run = 'PH7'")(ephemeral)
-    assert broken(ephemeral) == {"settled", *TABLES}
+    assert failing(ephemeral) == {"settled", *TABLES}
     refuses_to_publish(ephemeral, {"settled"}, "", "postprocessed", "tables", "publication")
 
 
@@ -256,14 +256,14 @@ def test_without_a_replay_noise_that_was_left_out_is_told_by_its_distribution(ep
             FROM {CONFIDENTIAL}.counts AS exact WHERE noisy.draw_order = exact.draw_order
             """
         )
-    found = broken(ephemeral)
+    found = failing(ephemeral)
     assert {"noise_as_declared", "settled"} <= found
     assert "measured_once" not in found
 
 
 def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephemeral: PHSafeDeployment) -> None:
     ephemeral.context.custody.draw_key(ephemeral.ledger[-1].draw_id, CustodyMode.EPHEMERAL)
-    assert broken(ephemeral) == {"key_gone"}
+    assert failing(ephemeral) == {"key_gone"}
     refuses_to_publish(ephemeral, {"key_gone"}, "")
 
 
@@ -289,7 +289,7 @@ def test_what_is_declared_afterwards_is_not_what_was_published(
     escrowed: PHSafeDeployment, changes: dict[str, Any], gates: set[str]
 ) -> None:
     deployment = phsafe_deployment(escrowed.root, **({"runs": RUNS} | changes))
-    assert broken(deployment) == gates
+    assert failing(deployment) == gates
     refuses_to_publish(deployment, gates, "")
 
 
