@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from assets.release.draw import Inputs
+from assets.release.draw import Inputs, published_version
 from assets.swapping.records import HOLDING, RECORDS, SWAPPING
 from assets.swapping.release import SwappingRelease
 from resources.warehouse import Session
@@ -31,9 +31,8 @@ def read_inputs(session: Session, release: SwappingRelease) -> SwappingInputs:
     strata, largest = session.row(
         "swapping/strata", holding=holding, swapping=swapping, match=list(release.design.match)
     )
-    (records,) = session.row("warehouse/labelled", table=release.public(RECORDS), column="version")
     versions = {
-        "records": str(records),
+        "records": published_version(session, release.public(RECORDS)),
         "holding": session.content_version([holding]),
         "swap": session.content_version([swapping]),
     }

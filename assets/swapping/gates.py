@@ -5,6 +5,7 @@ from collections import Counter
 from assets.cef.validation import row_findings
 from assets.gates.shared import count_problem, differing, differing_table, unequal
 from assets.release.columns import RecordTable
+from assets.release.draw import published_version
 from assets.release.gate import Gate, ReleaseContext
 from assets.swapping.cells import SWAPPED, stage_stored
 from assets.swapping.invariants import composition_statement, margin_statements
@@ -68,7 +69,7 @@ def _margins(context: ReleaseContext[SwappingRelease]) -> list[str]:
             problems += differing_table(session, release.public(COMPOSITIONS), made)
         if not problems:
             version = cells_version(read_contingency(session, release, records), context.custody.version_key())
-            if session.row("warehouse/labelled", table=release.public(RECORDS), column="version") != (version,):
+            if published_version(session, release.public(RECORDS)) != version:
                 problems.append(f"{release.public(RECORDS)} is not the version of the records in the CEF")
         return problems
 
