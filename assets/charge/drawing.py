@@ -74,7 +74,7 @@ def make_draw(
         CustodyError: if both the draw's key and its output are gone.
         ReplayError: if a settled draw gives another output than before; nothing is written then.
     """
-    with warehouse.session(reads=method.draws_from, writes=Zone.PUBLIC) as session:
+    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
         draw = method.describe(session, custody)
         entry, settled = require_charge(method, draw, ledger), ledger.settlement(draw.draw_id)
         version = method.stored_version(session, draw)

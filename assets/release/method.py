@@ -27,7 +27,6 @@ from assets.release.release import Release
 from assets.release.statement import Statement
 from mechanisms.accounting.specification import Specification
 from resources.custody import Custody
-from resources.statements import Zone
 from resources.warehouse import Session
 
 CHARGE, PUBLICATION = "charge", "publication"
@@ -89,9 +88,6 @@ class Method(ABC, Generic[R, I, O]):
 
     publishes_also_from: ClassVar[Sequence[str]] = ()
     """The stages that a publication reads, in addition to charge, draw and closing stage."""
-
-    draws_from: ClassVar[Sequence[Zone]] = (Zone.CONFIDENTIAL, Zone.PUBLIC)
-    """The zones that `make` reads, including public ones."""
 
     def __init__(self, release: R) -> None:
         self.release = release
@@ -173,7 +169,7 @@ class Method(ABC, Generic[R, I, O]):
         The same draw must always give the same output.
 
         Args:
-            session: a session that reads the zones `draws_from`.
+            session: a session that reads the confidential and the public zone.
             draw: the draw.
             custody: the custody, whose `open_key` gives the draw's key.
 
