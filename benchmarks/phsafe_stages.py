@@ -82,7 +82,7 @@ def stages(home: str, households: int, run: int) -> None:
             for table, (name, values, names) in method.counts_recipes(session).items():
                 session.create(table, name, values, **names)
         version = method.counts_version(session, custody)
-    publish_version(warehouse, method.version_table, version)
+    publish_version(warehouse, custody, release, method.counts_stage, method.version_table, version)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = method.describe(session, custody)
     reserve(release, draw, custody, ledger)

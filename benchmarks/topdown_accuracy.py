@@ -72,7 +72,7 @@ def _figures(home: str, release: TopDownRelease) -> list[tuple[str, str, str, fl
     warehouse, custody, ledger = opened(home)
     make_draw(TopDownMethod(release), warehouse, custody, ledger)
     for level in release.levels:
-        estimate_level(warehouse, release, level, lambda done, parents: None)
+        estimate_level(warehouse, custody, release, level, lambda done, parents: None)
     with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         return [
             (each.metric, each.level, each.source, each.value)

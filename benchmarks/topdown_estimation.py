@@ -18,10 +18,11 @@ from assets.cef.synthetic import write as write_census
 from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
 from assets.release.draw import publish_version
+from assets.release.seal import seal_stage
 from assets.topdown.estimation import estimate_level
 from assets.topdown.histograms import write_invariants
 from assets.topdown.method import TopDownMethod
-from assets.topdown.release import TopDownRelease
+from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.spine import places_of, write_spine
 from benchmarks.processes import measured
 from benchmarks.resources import opened
@@ -87,11 +88,12 @@ def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
         write_spine(session, release)
         write_invariants(session, release)
+        seal_stage(session, custody, release, INVARIANTS, [release.public(SPINE), release.public(INVARIANTS)])
     with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
         for table, (name, values, names) in method.counts_recipes(session).items():
             session.create(table, name, values, **names)
         version = method.counts_version(session, custody)
-    publish_version(warehouse, method.version_table, version)
+    publish_version(warehouse, custody, release, method.counts_stage, method.version_table, version)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         method.require_chargeable(session)
         charged = method.describe(session, custody)
@@ -108,12 +110,12 @@ def draw(home: str, households: int) -> None:
 
 def estimate(home: str, households: int) -> tuple[float, float]:
     """Estimate all levels; return the seconds, and the peak memory of all processes together in GiB."""
-    warehouse, _, _ = opened(home)
+    warehouse, custody, _ = opened(home)
     release = _release(home, households)
     with _memory() as peak:
         started = perf_counter()
         for level in release.levels:
-            estimate_level(warehouse, release, level, lambda done, parents: None)
+            estimate_level(warehouse, custody, release, level, lambda done, parents: None)
         seconds = perf_counter() - started
     return seconds, max(peak)
 

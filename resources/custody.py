@@ -60,6 +60,21 @@ class Custody(ConfigurableResource):
         """The key for data versions that depend on confidential content."""
         return self.derive("data version")
 
+    def seal_key(self) -> bytes:
+        """The key for content hashes that seals cover."""
+        return self.derive("seal content")
+
+    def seal(self, facts: Mapping[str, Any]) -> str:
+        """The HMAC-SHA256 of facts that a later stage relies on, 64 hexadecimal digits.
+
+        Args:
+            facts: text, integers, booleans, None, and lists and mappings of these.
+
+        Raises:
+            TypeError: if a fact is anything else.
+        """
+        return hmac.new(self.derive("seal"), canonical(dict(facts)), sha256).hexdigest()
+
     def draw_id(self, parts: Mapping[str, Any]) -> str:
         """The identifier of a draw: the HMAC-SHA256 of everything the draw depends on, 64 hexadecimal digits.
 

@@ -105,6 +105,11 @@ def require_charge(method: Method[Any, Any, Any], draw: Draw[Inputs], ledger: Le
             f"{method.release.schema}: the ledger holds no charge for these inputs and parameters "
             f"(draw {draw.draw_id}); materialize the asset charge first"
         )
+    if not entry.declared().protects_like(draw.specification):
+        raise UnchargedDrawError(
+            f"{method.release.schema}: ledger entry {entry.sequence} reserved another loss for draw {draw.draw_id} "
+            "than the one that follows from its inputs"
+        )
     return entry
 
 

@@ -50,7 +50,7 @@ def build_counts(
                 method.require_countable(session)
             version = method.counts_version(session, custody)
             schema = table_schema(session.columns(method.counts_table), columns)
-        publish_version(warehouse, method.version_table, version)
+        publish_version(warehouse, custody, release, method.counts_stage, method.version_table, version)
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata={"dagster/column_schema": schema})
 
     return counts

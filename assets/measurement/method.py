@@ -125,7 +125,10 @@ class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
         """The keyed version of the stored exact counts."""
         return session.content_version([self.counts_table], custody.version_key())
 
-    def inputs(self, session: Session) -> Inputs:
+    def charged_tables(self) -> Mapping[str, Sequence[Table]]:
+        return {self.counts_stage: [self.version_table]}
+
+    def inputs(self, session: Session, custody: Custody) -> Inputs:
         return Inputs({COUNTS: published_version(session, self.version_table)})
 
     @final
@@ -212,13 +215,22 @@ class _Hashed(Generic[B]):
 
     def __iter__(self) -> Iterator[B]:
         for batch in self._batches:
-            self._digests[batch.query].update(np.ascontiguousarray(batch.values, dtype="<i8").data)
+            self._digests[batch.query].update(hashed(batch))
             yield batch
 
     def version(self) -> str:
         """The version, 64 hexadecimal digits, once all batches have been consumed."""
-        lines = [f"{query} {digest.hexdigest()}\n" for query, digest in self._digests.items()]
-        return sha256("".join(lines).encode()).hexdigest()
+        return version_of_queries({query: digest.hexdigest() for query, digest in self._digests.items()})
+
+
+def hashed(batch: Batch) -> memoryview:
+    """The bytes of a batch's counts that are hashed: 64-bit integers in order."""
+    return np.ascontiguousarray(batch.values, dtype="<i8").data
+
+
+def version_of_queries(digests: Mapping[str, str]) -> str:
+    """The version of measurements, from the SHA-256 of the counts of each query, in the order of the draw."""
+    return sha256("".join(f"{query} {digest}\n" for query, digest in digests.items()).encode()).hexdigest()
 
 
 Context = ReleaseContext[R]

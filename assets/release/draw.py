@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from assets.release.release import Release
+from assets.release.seal import seal_stage
 from mechanisms.accounting.specification import Specification
+from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
@@ -66,10 +68,13 @@ def is_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> bool:
     return session.rows("warehouse/labelled", table=table, column="draw_id") == [(draw.draw_id,)]
 
 
-def publish_version(warehouse: Warehouse, table: Table, version: str) -> None:
-    """Write the keyed version of a draw's confidential input to the public zone, where the charge can read it."""
+def publish_version(
+    warehouse: Warehouse, custody: Custody, release: Release, stage: str, table: Table, version: str
+) -> None:
+    """Write the keyed version of a stage's confidential output to the public zone, sealed, for the charge to read."""
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         session.create(table, "warehouse/label", {"text": version}, column="version")
+        seal_stage(session, custody, release, stage, [table])
 
 
 def published_version(session: Session, table: Table) -> str:

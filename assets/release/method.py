@@ -24,9 +24,11 @@ from assets.release.draw import Draw, Inputs, is_drawn
 from assets.release.gate import Gate
 from assets.release.published import PublishedTable
 from assets.release.release import Release
+from assets.release.seal import require_sealed
 from assets.release.statement import Statement
 from mechanisms.accounting.specification import Specification
 from resources.custody import Custody
+from resources.statements import Table
 from resources.warehouse import Session
 
 CHARGE, PUBLICATION = "charge", "publication"
@@ -118,8 +120,12 @@ class Method(ABC, Generic[R, I, O]):
         """
 
     @abstractmethod
-    def inputs(self, session: Session) -> I:
-        """The inputs of the draw, read from public tables."""
+    def charged_tables(self) -> Mapping[str, Sequence[Table]]:
+        """By stage, the public tables from which `inputs` reads. Their stages seal them (`assets.release.seal`)."""
+
+    @abstractmethod
+    def inputs(self, session: Session, custody: Custody) -> I:
+        """The inputs of the draw, read from the `charged_tables`."""
 
     @abstractmethod
     def specification(self, inputs: I) -> Specification:
@@ -127,8 +133,14 @@ class Method(ABC, Generic[R, I, O]):
 
     @final
     def describe(self, session: Session, custody: Custody) -> Draw[I]:
-        """The draw that follows from the release's parameters and the current public tables."""
-        inputs = self.inputs(session)
+        """The draw that follows from the release's parameters and the current public tables.
+
+        Raises:
+            SealError: if one of the `charged_tables` is not as its stage sealed it.
+        """
+        for stage, tables in self.charged_tables().items():
+            require_sealed(session, custody, self.release, stage, tables)
+        inputs = self.inputs(session, custody)
         draw_id = custody.draw_id(
             {
                 "dataset": self.release.dataset.name,

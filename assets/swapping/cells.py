@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from assets.release.draw import Draw, StaleInputError
-from assets.swapping.draw import SwappingInputs
+from assets.swapping.draw import SwappingInputs, strata_of_records
 from assets.swapping.records import (
     HOLDING,
     as_contingency,
@@ -40,13 +40,20 @@ def drawn_cells(
     """The draw's output, computed from the confidential records and the draw's key.
 
     Raises:
-        StaleInputError: if the CEF has changed since the invariants were computed.
+        StaleInputError: if the CEF has changed since the invariants were computed, or the loss that was charged does
+            not follow from the records.
         CustodyError: if the draw's key is gone.
     """
-    records = read_contingency(session, release, stage_records(session, release))
+    staged = stage_records(session, release)
+    records = read_contingency(session, release, staged)
     if cells_version(records, custody.version_key()) != draw.inputs.versions["records"]:
         raise StaleInputError(
             f"{release.schema}: the CEF has changed since the invariants were computed; materialize them again"
+        )
+    if strata_of_records(session, release, staged) != (draw.inputs.strata, draw.inputs.largest_stratum):
+        raise StaleInputError(
+            f"{release.schema}: the charge was computed for other strata than those of the records; materialize "
+            "invariants and charge again"
         )
     stream = RandomStream(custody.open_key(draw.draw_id, release.custody), MECHANISM)
     return permute(records, release.design.swap_rate, stream)

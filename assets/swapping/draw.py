@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from assets.release.draw import Inputs, published_version
-from assets.swapping.records import HOLDING, RECORDS, SWAPPING
+from assets.swapping.records import HOLDING, RECORDS, SWAPPING, holding_variables
 from assets.swapping.release import SwappingRelease
+from resources.statements import Fragment, Table
 from resources.warehouse import Session
 
 
@@ -12,8 +13,8 @@ from resources.warehouse import Session
 class SwappingInputs(Inputs):
     """The inputs of a swap.
 
-    The versions are those of the records (`records`, keyed), and of the margins that number holding values (`holding`)
-    and swap values (`swap`).
+    The versions are those of the records (`records`), and of the margins that number holding values (`holding`) and
+    swap values (`swap`).
 
     Attributes:
         strata: the number of strata.
@@ -25,15 +26,30 @@ class SwappingInputs(Inputs):
     largest_stratum: int
 
 
-def read_inputs(session: Session, release: SwappingRelease) -> SwappingInputs:
-    """The inputs from the stored tables."""
-    holding, swapping = release.public(HOLDING), release.public(SWAPPING)
-    strata, largest = session.row(
-        "swapping/strata", holding=holding, swapping=swapping, match=list(release.design.match)
-    )
+def read_inputs(session: Session, release: SwappingRelease, version_key: bytes) -> SwappingInputs:
+    """The inputs from the stored tables. All versions are keyed."""
     versions = {
         "records": published_version(session, release.public(RECORDS)),
-        "holding": session.content_version([holding]),
-        "swap": session.content_version([swapping]),
+        "holding": session.content_version([release.public(HOLDING)], version_key),
+        "swap": session.content_version([release.public(SWAPPING)], version_key),
     }
-    return SwappingInputs(versions, strata, int(largest))
+    return SwappingInputs(versions, *strata(session, release))
+
+
+def strata(session: Session, release: SwappingRelease) -> tuple[int, int]:
+    """The number of strata, and b, the size of the largest with two distinct records, from the stored margins."""
+    number, largest = session.row(
+        "swapping/strata",
+        holding=release.public(HOLDING),
+        swapping=release.public(SWAPPING),
+        match=list(release.design.match),
+    )
+    return int(number), int(largest)
+
+
+def strata_of_records(session: Session, release: SwappingRelease, records: Fragment | Table) -> tuple[int, int]:
+    """The result of `strata`, computed from the confidential records alone."""
+    match = list(release.design.match)
+    others = [*(name for name in holding_variables(release) if name not in match), *release.design.swap]
+    number, largest = session.row("swapping/strata_of_records", records=records, match=match, others=others)
+    return int(number), int(largest)

@@ -9,6 +9,7 @@ import dagster as dg
 
 from assets.conventions import INVARIANT, StageKind, attributes, table_schema
 from assets.release.columns import described
+from assets.release.seal import seal_stage
 from assets.swapping.records import (
     COMPOSITIONS,
     HOLDING,
@@ -52,6 +53,7 @@ def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
             with session.transaction():
                 write_invariants(session, release, custody.version_key())
+                seal_stage(session, custody, release, "invariants", invariant_tables(release))
             version = session.content_version(invariant_tables(release))
             return dg.MaterializeResult(
                 data_version=dg.DataVersion(version),

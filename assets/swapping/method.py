@@ -15,7 +15,7 @@ from assets.release.statement import Statement
 from assets.swapping.cells import MECHANISM, SWAPPED, drawn_cells, read_version, swapped_version, write_cells
 from assets.swapping.draw import SwappingInputs, read_inputs
 from assets.swapping.gates import swapping_gates
-from assets.swapping.invariants import build_invariants
+from assets.swapping.invariants import build_invariants, invariant_tables
 from assets.swapping.published import published_tables
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import swapping_statement
@@ -27,6 +27,7 @@ from mechanisms.swapping import permutation
 from mechanisms.swapping.loss import evaluated, smallest_attainable, theorem_1
 from mechanisms.swapping.permutation import Contingency
 from resources.custody import Custody
+from resources.statements import Table
 from resources.warehouse import Session
 
 
@@ -79,8 +80,11 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
     def parameters(self) -> Mapping[str, Any]:
         return self.release.design.as_record()
 
-    def inputs(self, session: Session) -> SwappingInputs:
-        return read_inputs(session, self.release)
+    def charged_tables(self) -> Mapping[str, Sequence[Table]]:
+        return {"invariants": invariant_tables(self.release)}
+
+    def inputs(self, session: Session, custody: Custody) -> SwappingInputs:
+        return read_inputs(session, self.release, custody.version_key())
 
     def specification(self, inputs: SwappingInputs) -> Specification:
         return self.release.design.specification(self.release.dataset.name, inputs.largest_stratum)

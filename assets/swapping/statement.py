@@ -30,8 +30,8 @@ def swapping_statement(design: SwappingDesign, inputs: SwappingInputs, output_ve
         loss_source=LOSS_SOURCE,
         data_versions=(
             DataVersion("confidential records", inputs.versions["records"], keyed=True),
-            DataVersion("margin of the holding variables", inputs.versions["holding"], keyed=False),
-            DataVersion("margin of match and swap variables", inputs.versions["swap"], keyed=False),
+            DataVersion("margin of the holding variables", inputs.versions["holding"], keyed=True),
+            DataVersion("margin of match and swap variables", inputs.versions["swap"], keyed=True),
             DataVersion("swapped data", output_version, keyed=False),
         ),
         remark=f"Data sets that agree on the invariants and differ at all differ in at least two {design.unit}s.",

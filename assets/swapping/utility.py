@@ -17,7 +17,7 @@ from assets.release.method import Method
 from assets.release.release import DeclarationError
 from assets.swapping.cells import SWAPPED
 from assets.swapping.charts import epsilon_against_swap_rate, mape_boxplots
-from assets.swapping.draw import SwappingInputs, read_inputs
+from assets.swapping.draw import SwappingInputs, strata
 from assets.swapping.errors import experiment_errors, product_errors
 from assets.swapping.release import Experiment, SwappingRelease
 from resources.custody import Custody, CustodyMode
@@ -65,7 +65,7 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
             with session.transaction():
                 session.create(table, "warehouse/all", source=session.register("errors", rows))
             version = session.content_version([table], custody.version_key())
-            b = read_inputs(session, release).largest_stratum
+            b = strata(session, release)[1]
         metadata: dict[str, Any] = {
             "table": str(table),
             "ε against swap rate": picture(

@@ -10,6 +10,7 @@ from assets.topdown.estimation import estimate_level
 from assets.topdown.release import TopDownRelease
 from assets.topdown.tree import plural
 from mechanisms.topdown.design import words
+from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -43,11 +44,11 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         code_version=CODE_VERSION,
         **attributes(StageKind.POSTPROCESSING, Zone.PUBLIC, {"duckdb", "numba", "highs"}),
     )
-    def estimates(context: dg.AssetExecutionContext, warehouse: Warehouse) -> dg.MaterializeResult:
+    def estimates(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         def report(done: int, parents: int) -> None:
             context.log.info(f"{words(level)}: {done:,} of {parents:,} {plural(above)}" if depth else words(level))
 
-        made = estimate_level(warehouse, release, level, report)
+        made = estimate_level(warehouse, custody, release, level, report)
         table = release.public(stage)
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = public_table_metadata(session, table)

@@ -3,10 +3,13 @@
 This module reads the tables, divides the work into tasks, and writes and labels the results.
 `mechanisms.topdown.estimation` estimates, and `workers` runs the pool of processes.
 
-Estimates are labelled with a digest of everything they depend on: the draw, the content of spine and invariants, the
-limits, the label of the level above, and the version of the method. If the stored estimates have the expected label and
-the content that it was given for, they are not computed again. A new run therefore continues at the level where a
-killed run stopped, with the same result: nothing depends on time, on order, or on the number of processes.
+Next to the estimates of a level is an account of how they were made: from which draw, spine, invariants, limits and
+estimates of the level above, by which version of the method, and from which measurements, with the SHA-256 of the
+answers as they were read. The account is sealed under the custody (`assets.release.seal`) and contains the estimates'
+content hash. If the stored estimates are made of what is stored now, they are not computed again. A new run therefore
+continues at the level where a killed run stopped, with the same result: nothing depends on time, on order, or on the
+number of processes. Because the answers are hashed as they are read, the gates notice if estimates were made from
+measurements that were altered for a while and then restored.
 
 No database is open during the computation. Measurements are read a few thousand places at a time, each time in a new
 session, because a session that reads keeps other processes from writing and must not last for minutes. Each session
@@ -21,22 +24,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from assets.measurement.method import hashed
 from assets.release.draw import DRAWN, StaleInputError
+from assets.release.seal import is_sealed, seal_stage
 from assets.topdown.limits import limits_of
 from assets.topdown.measurements import read_batch
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.spine import geoids
 from assets.topdown.tree import plural, read_tree
 from assets.topdown.workers import Outcome, Task, outcomes
-from mechanisms.topdown.design import SCHEMAS, words
+from mechanisms.topdown.design import SCHEMAS, Measured, words
 from mechanisms.topdown.estimation import Families
 from mechanisms.topdown.feasibility import Limits
 from mechanisms.topdown.schema import Schema
+from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
@@ -54,6 +61,14 @@ SECONDS_BETWEEN_REPORTS = 5.0
 Report = Callable[[int, int], None]
 """A function that is called with the number of finished parents and the number of all parents."""
 
+
+class Digest(Protocol):
+    """A running hash."""
+
+    def update(self, data: memoryview, /) -> None:
+        """Add bytes."""
+
+
 Cells = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 """Places, cells and counts of all nonzero cells, in order."""
 
@@ -63,8 +78,9 @@ class Estimation:
     """How the estimates of a level were made; stored next to them.
 
     Attributes:
-        version: the label: a digest of everything that the estimates depend on.
-        content: the content hash of the table of estimates.
+        made_of: a digest of everything that the estimates depend on, except the measurements themselves.
+        read: the SHA-256 of the answers to each query of the level as they were read, as JSON.
+        content: the keyed content hash of the table of estimates.
         places: the number of places.
         parents: the number of their parents.
         solved: the number of pairs of a parent and a histogram whose children the constraints alone do not determine.
@@ -73,7 +89,8 @@ class Estimation:
         seconds: the processor time over all processes.
     """
 
-    version: str
+    made_of: str
+    read: str
     content: str
     places: int
     parents: int
@@ -89,11 +106,13 @@ class _Basis:
 
     Attributes:
         draw_id: the draw of the measurements.
-        content: the content hash of spine and invariants.
+        content: the keyed content hash of spine and invariants.
+        limits: by histogram, the limits of each level.
     """
 
     draw_id: str
     content: str
+    limits: Mapping[str, Sequence[Limits]]
 
 
 @dataclass(frozen=True)
@@ -102,7 +121,7 @@ class _Plan:
 
     Attributes:
         basis: what all levels depend on.
-        due: the label that the level's estimates will have.
+        made_of: `Estimation.made_of` of the level's estimates.
         starts: shape (parents + 1,): the children of each parent.
         parents: a description of each parent's children, for error messages.
         limits: the limits of the level's places, by histogram.
@@ -110,18 +129,21 @@ class _Plan:
     """
 
     basis: _Basis
-    due: str
+    made_of: str
     starts: NDArray[np.int64]
     parents: tuple[str, ...]
     limits: Mapping[str, Limits]
     above: Mapping[str, Cells] | None
 
 
-def estimate_level(warehouse: Warehouse, release: TopDownRelease, level: str, report: Report) -> Estimation:
+def estimate_level(
+    warehouse: Warehouse, custody: Custody, release: TopDownRelease, level: str, report: Report
+) -> Estimation:
     """Estimate all places of a level and store their histograms, unless current estimates are stored already.
 
     Args:
         warehouse: the warehouse, whose public zone is read and written.
+        custody: the custody that seals the account.
         release: the release. The result does not depend on its number of processes.
         level: one of its levels; the level above must be estimated already.
         report: called every few seconds, and at the end.
@@ -135,16 +157,17 @@ def estimate_level(warehouse: Warehouse, release: TopDownRelease, level: str, re
         InfeasibleError, SpineError: if the stored invariants or the stored spine are not those that were charged.
     """
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        basis, limits = _basis(session, release), limits_of(session, release)
-        labels = _labels(release, basis, limits)
-        stored = stored_estimation(session, release, level)
-        if stored and stored.version == labels[level]:
+        basis = _basis(session, custody, release)
+        above = _above(session, custody, release, basis, level)
+        stored = stored_estimation(session, custody, release, level)
+        if stored and stored.made_of == _made_of(release, basis, level, above):
             return stored
-        plan = _plan(session, release, level, basis, labels, limits)
+        plan = _plan(session, release, level, basis, above)
     found: list[Outcome] = []
+    read = {measured.label: sha256() for measured in _measured(release, level)}
     done, parents, reported = 0, len(plan.parents), time.monotonic()
     processes = min(_processes(release), parents)
-    with closing(outcomes(_tasks(warehouse, release, level, plan), processes)) as solved:
+    with closing(outcomes(_tasks(warehouse, release, level, plan, read), processes)) as solved:
         for outcome in solved:
             found.append(outcome)
             done += outcome.parents
@@ -154,23 +177,42 @@ def estimate_level(warehouse: Warehouse, release: TopDownRelease, level: str, re
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         if _drawn(session, release) != basis.draw_id:
             raise StaleInputError(f"{release.schema}: measurements were drawn anew while {level} was estimated")
-        return _write(session, release, level, plan, sorted(found, key=lambda outcome: outcome.first))
+        answers = {query: digest.hexdigest() for query, digest in read.items()}
+        return _write(session, custody, release, level, plan, answers, sorted(found, key=lambda each: each.first))
 
 
-def stored_estimation(session: Session, release: TopDownRelease, level: str) -> Estimation | None:
-    """How the stored estimates of a level were made; None if there are none, or they were altered."""
+def stored_estimation(session: Session, custody: Custody, release: TopDownRelease, level: str) -> Estimation | None:
+    """How the stored estimates of a level were made; None if there are none, or they or their account were altered."""
     table, account = _account(release, level)
-    if not session.columns(table) or not session.columns(account):
+    if not session.columns(table) or not is_sealed(session, custody, release, release.estimates(level), [account]):
         return None
     stored = Estimation(*session.row("warehouse/all", source=account))
-    return stored if session.content_version([table]) == stored.content else None
+    return stored if session.content_version([table], custody.seal_key()) == stored.content else None
 
 
-def levels_not_as_made(session: Session, release: TopDownRelease) -> list[str]:
-    """The levels whose stored estimates were altered, or not made from the current draw, spine and invariants."""
-    labels = _labels(release, _basis(session, release), limits_of(session, release))
-    stored = {level: stored_estimation(session, release, level) for level in release.levels}
-    return [level for level, made in stored.items() if made is None or made.version != labels[level]]
+def levels_not_as_made(
+    session: Session, custody: Custody, release: TopDownRelease
+) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """How the stored estimates of all levels were made.
+
+    Returns:
+        The levels whose estimates were altered, or not made from the current draw, spine and invariants, up to the
+        first whose account is no longer known; and by label, the SHA-256 of the answers to each query as they were
+        read.
+    """
+    basis = _basis(session, custody, release)
+    wrong: list[str] = []
+    read: dict[str, str] = {}
+    above: Estimation | None = None
+    for level in release.levels:
+        stored = stored_estimation(session, custody, release, level)
+        if stored is None or stored.made_of != _made_of(release, basis, level, above):
+            wrong.append(level)
+        if stored is None:
+            break
+        read |= json.loads(stored.read)
+        above = stored
+    return tuple(wrong), read
 
 
 def _processes(release: TopDownRelease) -> int:
@@ -183,10 +225,14 @@ def _account(release: TopDownRelease, level: str) -> tuple[Table, Table]:
     return release.public(name), release.public(f"{name}_made")
 
 
-def _basis(session: Session, release: TopDownRelease) -> _Basis:
-    return _Basis(
-        _drawn(session, release), session.content_version([release.public(SPINE), release.public(INVARIANTS)])
-    )
+def _basis(session: Session, custody: Custody, release: TopDownRelease) -> _Basis:
+    places = [release.public(SPINE), release.public(INVARIANTS)]
+    content = session.content_version(places, custody.seal_key())
+    return _Basis(_drawn(session, release), content, limits_of(session, release))
+
+
+def _measured(release: TopDownRelease, level: str) -> list[Measured]:
+    return [measured for histogram in SCHEMAS for measured in release.design.measured_at(histogram, level)]
 
 
 def _drawn(session: Session, release: TopDownRelease) -> str:
@@ -194,24 +240,20 @@ def _drawn(session: Session, release: TopDownRelease) -> str:
     return str(draw_id)
 
 
-def _labels(release: TopDownRelease, basis: _Basis, limits: Mapping[str, Sequence[Limits]]) -> dict[str, str]:
-    """By level, the label that current estimates have."""
-    labels: dict[str, str] = {}
-    label = ""
-    for depth, level in enumerate(release.levels):
-        content = [_digest(limits[histogram][depth]) for histogram in SCHEMAS]
-        facts = [
-            VERSION,
-            release.design.as_record(),
-            level in release.design.total_first,
-            basis.draw_id,
-            basis.content,
-            level,
-            content,
-            label,
-        ]
-        labels[level] = label = sha256(json.dumps(facts).encode()).hexdigest()
-    return labels
+def _made_of(release: TopDownRelease, basis: _Basis, level: str, above: Estimation | None) -> str:
+    """`Estimation.made_of` of current estimates. The estimates above are identified by what they are made of."""
+    depth = release.levels.index(level)
+    facts = [
+        VERSION,
+        release.design.as_record(),
+        level in release.design.total_first,
+        basis.draw_id,
+        basis.content,
+        level,
+        [_digest(basis.limits[histogram][depth]) for histogram in SCHEMAS],
+        [above.made_of, above.content] if above else None,
+    ]
+    return sha256(json.dumps(facts).encode()).hexdigest()
 
 
 def _digest(limits: Limits) -> str:
@@ -224,28 +266,34 @@ def _digest(limits: Limits) -> str:
     return digest.hexdigest()
 
 
-def _plan(
-    session: Session,
-    release: TopDownRelease,
-    level: str,
-    basis: _Basis,
-    labels: Mapping[str, str],
-    limits_of_levels: Mapping[str, Sequence[Limits]],
-) -> _Plan:
+def _above(session: Session, custody: Custody, release: TopDownRelease, basis: _Basis, level: str) -> Estimation | None:
+    """How the stored estimates of the level above were made; None at the root.
+
+    Raises:
+        StaleInputError: if those of some level above are missing, altered, or made of other data.
+    """
+    above: Estimation | None = None
+    for each in release.levels[: release.levels.index(level)]:
+        stored = stored_estimation(session, custody, release, each)
+        if stored is None or stored.made_of != _made_of(release, basis, each, above):
+            raise StaleInputError(
+                f"{release.schema}: the estimates of {each} are not those of the stored measurements; materialize "
+                f"{release.estimates(each)} first"
+            )
+        above = stored
+    return above
+
+
+def _plan(session: Session, release: TopDownRelease, level: str, basis: _Basis, above: Estimation | None) -> _Plan:
     depth = release.levels.index(level)
-    limits = {histogram: of_levels[depth] for histogram, of_levels in limits_of_levels.items()}
+    made_of = _made_of(release, basis, level, above)
+    limits = {histogram: of_levels[depth] for histogram, of_levels in basis.limits.items()}
     starts = read_tree(session, release).starts(level)
     if not depth:
-        return _Plan(basis, labels[level], starts, (level,), limits, None)
-    above = release.levels[depth - 1]
-    stored = stored_estimation(session, release, above)
-    if stored is None or stored.version != labels[above]:
-        raise StaleInputError(
-            f"{release.schema}: the estimates of {above} are not those of the stored measurements; materialize "
-            f"{release.estimates(above)} first"
-        )
-    parents = tuple(f"{plural(level)} of {words(above)} {geoid}" for geoid in geoids(session, release, above))
-    return _Plan(basis, labels[level], starts, parents, limits, _estimated(session, release, above))
+        return _Plan(basis, made_of, starts, (level,), limits, None)
+    parent = release.levels[depth - 1]
+    parents = tuple(f"{plural(level)} of {words(parent)} {geoid}" for geoid in geoids(session, release, parent))
+    return _Plan(basis, made_of, starts, parents, limits, _estimated(session, release, parent))
 
 
 def _estimated(session: Session, release: TopDownRelease, level: str) -> dict[str, Cells]:
@@ -259,8 +307,11 @@ def _estimated(session: Session, release: TopDownRelease, level: str) -> dict[st
     return found
 
 
-def _tasks(warehouse: Warehouse, release: TopDownRelease, level: str, plan: _Plan) -> Iterator[Task]:
-    """All parents, one task at a time. No session is open between tasks."""
+def _tasks(
+    warehouse: Warehouse, release: TopDownRelease, level: str, plan: _Plan, digests: Mapping[str, Digest]
+) -> Iterator[Task]:
+    """All parents, one task at a time. No session is open between tasks. Answers are added to digests as they are read,
+    in the order of the draw."""
     starts = plan.starts
     of_a_task = min(PLACES_OF_A_TASK, -(-int(starts[-1]) // (8 * _processes(release))))
     for first, last in _parts(starts, 0, len(plan.parents), PLACES_AT_A_TIME):
@@ -268,7 +319,7 @@ def _tasks(warehouse: Warehouse, release: TopDownRelease, level: str, plan: _Pla
             if _drawn(session, release) != plan.basis.draw_id:
                 raise StaleInputError(f"{release.schema}: measurements were drawn anew while {level} was estimated")
             read = int(starts[first]), int(starts[last])
-            answers = {histogram: _answers(session, release, histogram, level, *read) for histogram in SCHEMAS}
+            answers = {histogram: _answers(session, release, histogram, level, read, digests) for histogram in SCHEMAS}
         for begin, end in _parts(starts, first, last, of_a_task):
             families = {
                 histogram: _families(release, schema, level, plan, (begin, end), answers[histogram], read[0])
@@ -287,13 +338,20 @@ def _parts(starts: NDArray[np.int64], first: int, last: int, places: int) -> Ite
 
 
 def _answers(
-    session: Session, release: TopDownRelease, histogram: str, level: str, first: int, last: int
+    session: Session,
+    release: TopDownRelease,
+    histogram: str,
+    level: str,
+    places: tuple[int, int],
+    digests: Mapping[str, Digest],
 ) -> dict[str, NDArray[np.int32]]:
     """By query, the stored answers of consecutive places, shape (places, marginal cells)."""
-    return {
-        measured.query: read_batch(session, release, measured, first, last).values.astype(np.int32)
-        for measured in release.design.measured_at(histogram, level)
-    }
+    answers = {}
+    for measured in release.design.measured_at(histogram, level):
+        batch = read_batch(session, release, measured, *places)
+        digests[measured.label].update(hashed(batch))
+        answers[measured.query] = batch.values.astype(np.int32)
+    return answers
 
 
 def _families(
@@ -327,7 +385,15 @@ def _families(
     )
 
 
-def _write(session: Session, release: TopDownRelease, level: str, plan: _Plan, found: list[Outcome]) -> Estimation:
+def _write(
+    session: Session,
+    custody: Custody,
+    release: TopDownRelease,
+    level: str,
+    plan: _Plan,
+    read: Mapping[str, str],
+    found: list[Outcome],
+) -> Estimation:
     table, account = _account(release, level)
     rows: list[pa.Table] = []
     for histogram in SCHEMAS:
@@ -345,8 +411,9 @@ def _write(session: Session, release: TopDownRelease, level: str, plan: _Plan, f
     session.create(table, "topdown/estimates", found=session.register("found", pa.concat_tables(rows)))
     children = [of_task for each in found for of_task in each.children.values()]
     estimation = Estimation(
-        plan.due,
-        session.content_version([table]),
+        plan.made_of,
+        json.dumps(read),
+        session.content_version([table], custody.seal_key()),
         int(plan.starts[-1]),
         len(plan.parents),
         sum(each.solved for each in children),
@@ -355,4 +422,5 @@ def _write(session: Session, release: TopDownRelease, level: str, plan: _Plan, f
         sum(each.seconds for each in found),
     )
     session.create(account, "topdown/estimation", vars(estimation))
+    seal_stage(session, custody, release, release.estimates(level), [account])
     return estimation

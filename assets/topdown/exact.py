@@ -3,10 +3,12 @@
 import dagster as dg
 
 from assets.conventions import INVARIANT, StageKind, attributes, preview, public_table_metadata, table_schema
+from assets.release.seal import seal_stage
 from assets.topdown.histograms import write_invariants
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.spine import summary, write_spine
 from mechanisms.topdown.design import words
+from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -77,11 +79,12 @@ def build_invariants(release: TopDownRelease) -> dg.AssetsDefinition:
         code_version=CODE_VERSION,
         **attributes(StageKind.INVARIANTS, Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
     )
-    def invariants(warehouse: Warehouse) -> dg.MaterializeResult:
+    def invariants(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         table = release.public(INVARIANTS)
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
             with session.transaction():
                 write_invariants(session, release)
+                seal_stage(session, custody, release, INVARIANTS, [release.public(SPINE), table])
             return dg.MaterializeResult(
                 data_version=dg.DataVersion(session.content_version([table])),
                 metadata={

@@ -7,6 +7,7 @@ the others.
 from fractions import Fraction
 
 from assets.gates.shared import count_problem, differing_table
+from assets.measurement.method import version_of_queries
 from assets.release.gate import Gate, ReleaseContext
 from assets.tabulation.asset import tables_gate
 from assets.topdown import estimate_gates, table_gates
@@ -157,4 +158,12 @@ def _feasible(context: Context) -> list[str]:
 
 def _as_made(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        return [f"{level}: altered, or made from other data" for level in levels_not_as_made(session, context.release)]
+        draw = context.method.describe(session, context.custody)
+        levels, read = levels_not_as_made(session, context.custody, context.release)
+    if levels:
+        return [f"{level}: altered, or made from other data" for level in levels]
+    settled = context.ledger.settlement(draw.draw_id)
+    answers = {measured.label: read.get(measured.label, "") for measured in context.release.design.measured}
+    if settled is None or version_of_queries(answers) != settled.output_version:
+        return ["the estimates were made from other measurements than those that were drawn"]
+    return []

@@ -37,6 +37,7 @@ from assets.topdown.tables import build_redistricting
 from mechanisms.accounting.specification import Specification
 from mechanisms.sampling.noise import Distribution
 from mechanisms.topdown.design import MECHANISM, SCHEMAS, VERSION, words
+from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session
 
@@ -113,9 +114,16 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
     def parameters(self) -> Mapping[str, Any]:
         return self.release.design.as_record()
 
-    def inputs(self, session: Session) -> Inputs:
-        places = session.content_version([self.release.public(SPINE), self.release.public(INVARIANTS)])
-        return Inputs({**super().inputs(session).versions, PLACES: places})
+    def charged_tables(self) -> Mapping[str, Sequence[Table]]:
+        return {**super().charged_tables(), INVARIANTS: self._places}
+
+    def inputs(self, session: Session, custody: Custody) -> Inputs:
+        places = session.content_version(self._places, custody.version_key())
+        return Inputs({**super().inputs(session, custody).versions, PLACES: places})
+
+    @property
+    def _places(self) -> list[Table]:
+        return [self.release.public(SPINE), self.release.public(INVARIANTS)]
 
     def specification(self, inputs: Inputs) -> Specification:
         return self.release.design.specification(self.release.dataset.name)

@@ -61,7 +61,7 @@ def topdown_statement(release: TopDownRelease, inputs: Inputs, output_version: s
         loss_source=LOSS_SOURCE,
         data_versions=(
             DataVersion("exact histograms", inputs.versions[COUNTS], keyed=True),
-            DataVersion("spine and invariants", inputs.versions[PLACES_INPUT], keyed=False),
+            DataVersion("spine and invariants", inputs.versions[PLACES_INPUT], keyed=True),
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
         remark="Neighbors are two files that differ in one person's record, whatever this changes in units.",

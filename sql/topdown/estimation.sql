@@ -1,6 +1,7 @@
 -- How a level's estimates were made.
 SELECT
-    $version AS version,
+    $made_of AS made_of,
+    $read AS read,
     $content AS content,
     $places::BIGINT AS places,
     $parents::BIGINT AS parents,

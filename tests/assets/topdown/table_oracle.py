@@ -4,6 +4,7 @@ Tests of single TopDown stages build on them: places with the truth about them, 
 before would have written.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -21,7 +22,7 @@ from assets.topdown.release import INVARIANTS, MEASUREMENTS, SPINE, Code, TopDow
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign
 from mechanisms.topdown.production import allocation
 from mechanisms.topdown.schema import PERSONS
-from resources.custody import CustodyMode
+from resources.custody import Custody, CustodyMode
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 
@@ -124,6 +125,12 @@ def written(
         write_invariants(session, release, country)
         write_measurements(session, release, country, seed=seed, scale=scale, draw=draw)
     return warehouse
+
+
+def custody_of(warehouse: Warehouse) -> Custody:
+    """A custody with the same master key for all warehouses of these tests, so that their seals compare."""
+    os.environ["STIRRED_ORACLE_MASTER_KEY"] = "5e" * 32
+    return Custody(folder=f"{warehouse.folder}/custody", variable="STIRRED_ORACLE_MASTER_KEY")
 
 
 def write_spine(session: Session, release: TopDownRelease, country: Country) -> None:

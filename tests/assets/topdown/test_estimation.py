@@ -46,6 +46,7 @@ from tests.assets.topdown.table_oracle import (
     TYPES,
     Country,
     countries,
+    custody_of,
     estimated,
     peopled,
     release_of,
@@ -95,7 +96,7 @@ def silent(done: int, parents: int) -> None:
 
 
 def estimate_all(warehouse: Warehouse, release: TopDownRelease) -> dict[str, Estimation]:
-    return {level: estimate_level(warehouse, release, level, silent) for level in release.levels}
+    return {level: estimate_level(warehouse, custody_of(warehouse), release, level, silent) for level in release.levels}
 
 
 @dataclass(frozen=True)
@@ -239,8 +240,8 @@ def test_population_is_held_in_blocks_together_with_group_quarters(
     monkeypatch.setattr(estimation, "PLACES_AT_A_TIME", 3)
     monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
     parts = estimate_all(written(tmp_path / "parts", release, country, seed=1), release)
-    assert {level: (each.version, each.content) for level, each in parts.items()} == {
-        level: (each.version, each.content) for level, each in whole.items()
+    assert {level: (each.made_of, each.content) for level, each in parts.items()} == {
+        level: (each.made_of, each.content) for level, each in whole.items()
     }
 
 
@@ -276,12 +277,12 @@ def test_a_killed_run_goes_on_at_the_level_it_reached(
     release, whole = estimated_village.release, estimated_village.made
     warehouse = written(tmp_path, release, estimated_village.country)
     for level in release.levels[:2]:
-        estimate_level(warehouse, release, level, silent)
+        estimate_level(warehouse, custody_of(warehouse), release, level, silent)
     computed.clear()
     resumed = estimate_all(warehouse, release)
     assert computed == ["County", "Block"]
-    assert {level: (each.version, each.content) for level, each in resumed.items()} == {
-        level: (each.version, each.content) for level, each in whole.items()
+    assert {level: (each.made_of, each.content) for level, each in resumed.items()} == {
+        level: (each.made_of, each.content) for level, each in whole.items()
     }
     computed.clear()
     assert estimate_all(warehouse, release) == resumed
@@ -292,7 +293,7 @@ def test_a_level_that_was_not_finished_leaves_nothing(tmp_path: Path, monkeypatc
     country = village()
     release = release_of(country)
     warehouse = written(tmp_path, release, country)
-    before = estimate_level(warehouse, release, "Nation", silent)
+    before = estimate_level(warehouse, custody_of(warehouse), release, "Nation", silent)
     monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
 
     def killed(task: workers.Task) -> workers.Outcome:
@@ -300,15 +301,15 @@ def test_a_level_that_was_not_finished_leaves_nothing(tmp_path: Path, monkeypatc
             raise KeyboardInterrupt
         return workers.outcome(task)
 
-    estimate_level(warehouse, release, "State", silent)
+    estimate_level(warehouse, custody_of(warehouse), release, "State", silent)
     with monkeypatch.context() as patched:
         whole = workers.outcome
         patched.setattr(workers, "outcome", lambda task: whole(task) if not task.first else killed(task))
         with pytest.raises(KeyboardInterrupt):
-            estimate_level(warehouse, release, "County", silent)
+            estimate_level(warehouse, custody_of(warehouse), release, "County", silent)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         assert not session.columns(release.public("level_county"))
-        assert estimation.stored_estimation(session, release, "Nation") == before
+        assert estimation.stored_estimation(session, custody_of(warehouse), release, "Nation") == before
 
 
 def test_another_draw_makes_every_level_again(copied: Estimated, computed: list[str]) -> None:
@@ -317,7 +318,7 @@ def test_another_draw_makes_every_level_again(copied: Estimated, computed: list[
         write_measurements(session, release, copied.country, seed=1, draw="two")
     second = estimate_all(warehouse, release)
     assert computed == list(release.levels)
-    assert all(first[level].version != second[level].version for level in release.levels)
+    assert all(first[level].made_of != second[level].made_of for level in release.levels)
     assert all(first[level].content != second[level].content for level in release.levels[1:])
 
 
@@ -352,7 +353,7 @@ def test_estimates_that_were_changed_afterwards_are_made_again(copied: Estimated
     tamper(warehouse, release, "County", lambda rows: rows[1:])
     tamper(warehouse, release, "Block", lambda rows: rows[1:])
     with pytest.raises(StaleInputError, match=r"estimates of County .* materialize level_county first"):
-        estimate_level(warehouse, release, "Block", silent)
+        estimate_level(warehouse, custody_of(warehouse), release, "Block", silent)
     computed.clear()
     again = estimate_all(warehouse, release)
     assert computed == ["County", "Block"]
@@ -366,7 +367,7 @@ def test_a_level_waits_for_the_one_above(tmp_path: Path) -> None:
     release = release_of(country)
     warehouse = written(tmp_path, release, country)
     with pytest.raises(StaleInputError, match=r"estimates of Nation .* materialize level_nation first"):
-        estimate_level(warehouse, release, "State", silent)
+        estimate_level(warehouse, custody_of(warehouse), release, "State", silent)
 
 
 @pytest.mark.parametrize("moment", ["reading", "writing"])
@@ -377,7 +378,7 @@ def test_measurements_that_are_drawn_anew_meanwhile_are_noticed(
     release = release_of(country)
     warehouse = written(tmp_path, release, country)
     for level in release.levels[:3]:
-        estimate_level(warehouse, release, level, silent)
+        estimate_level(warehouse, custody_of(warehouse), release, level, silent)
     monkeypatch.setattr(estimation, "PLACES_AT_A_TIME", 3)
     monkeypatch.setattr(estimation, "SECONDS_BETWEEN_REPORTS", 0.0)
 
@@ -387,7 +388,7 @@ def test_measurements_that_are_drawn_anew_meanwhile_are_noticed(
                 write_measurements(session, release, country, seed=5, draw="meanwhile")
 
     with pytest.raises(StaleInputError, match="anew"):
-        estimate_level(warehouse, release, "Block", interfering)
+        estimate_level(warehouse, custody_of(warehouse), release, "Block", interfering)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         assert not session.columns(release.public("level_block"))
 
@@ -399,11 +400,11 @@ def test_missing_measurements_are_refused(tmp_path: Path) -> None:
     smaller = replace(country, parents=(*country.parents[:-1], country.parents[-1][:-1]))
     smaller = replace(smaller, histograms={name: each[:-1] for name, each in country.histograms.items()})
     for level in release.levels[:3]:
-        estimate_level(warehouse, release, level, silent)
+        estimate_level(warehouse, custody_of(warehouse), release, level, silent)
     with warehouse.session(writes=Zone.PUBLIC) as session:
         write_measurements(session, release, smaller)
     with pytest.raises(GridError, match="persons Block"):
-        estimate_level(warehouse, release, "Block", silent)
+        estimate_level(warehouse, custody_of(warehouse), release, "Block", silent)
 
 
 def test_how_many_processes_and_places_at_a_time_makes_no_difference(
@@ -416,9 +417,9 @@ def test_how_many_processes_and_places_at_a_time_makes_no_difference(
     monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
     warehouse = written(tmp_path / "together", release, country)
     for level in release.levels[:-1]:
-        assert estimate_level(warehouse, release, level, silent).content == alone[level].content
+        assert estimate_level(warehouse, custody_of(warehouse), release, level, silent).content == alone[level].content
     together = replace(release, processes=2)
-    assert estimate_level(warehouse, together, "Block", silent).content == alone["Block"].content
+    assert estimate_level(warehouse, custody_of(warehouse), together, "Block", silent).content == alone["Block"].content
 
 
 def cramped(tasks: int) -> Iterator[workers.Task]:
@@ -484,11 +485,13 @@ def test_progress_is_told_as_parents_are_done(tmp_path: Path, monkeypatch: pytes
     release = release_of(country)
     warehouse = written(tmp_path, release, country)
     for level in release.levels[:3]:
-        estimate_level(warehouse, release, level, silent)
+        estimate_level(warehouse, custody_of(warehouse), release, level, silent)
     monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
     monkeypatch.setattr(estimation, "SECONDS_BETWEEN_REPORTS", 0.0)
     told: list[tuple[int, int]] = []
-    estimate_level(warehouse, release, "Block", lambda done, parents: told.append((done, parents)))
+    estimate_level(
+        warehouse, custody_of(warehouse), release, "Block", lambda done, parents: told.append((done, parents))
+    )
     assert told == [(done, 5) for done in range(1, 6)]
 
 

@@ -1,0 +1,92 @@
+"""Seals: proof that a stored table is what a stage wrote, for later stages that take it over without making it again.
+
+A seal is an HMAC under the custody over the content of tables and a description of what they were made of. Someone who
+can write to a database, but has no access to the custody, can neither alter a sealed table nor exchange it for another
+one, not even for an earlier version of itself. The rows are hashed with a key of the custody, because plain multiset
+hashes can be forged by someone who chooses the rows.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+
+from assets.release.release import Release
+from resources.custody import Custody
+from resources.statements import Table
+from resources.warehouse import Session
+
+
+class SealError(ValueError):
+    """Stored data do not have the seal of the stage that wrote them."""
+
+
+def seal_of(session: Session, custody: Custody, tables: Sequence[Table], made_of: Mapping[str, Any]) -> str:
+    """The seal of tables as they are stored now, 64 hexadecimal digits.
+
+    Args:
+        session: a session that reads the tables.
+        custody: the custody, which authenticates.
+        tables: the tables, which must exist.
+        made_of: what the tables were made of: text, integers, booleans, None, and lists and mappings of these.
+    """
+    return custody.seal(
+        {
+            "tables": [str(table) for table in tables],
+            "content": session.content_version(tables, custody.seal_key()),
+            "made_of": dict(made_of),
+        }
+    )
+
+
+def seal_stage(
+    session: Session,
+    custody: Custody,
+    release: Release,
+    stage: str,
+    tables: Sequence[Table],
+    made_of: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Seal the public tables of a stage, in the transaction in which they were written."""
+    row = pa.table({"seal": [seal_of(session, custody, tables, made_of)]})
+    session.create(_label(release, stage), "warehouse/all", source=session.register("seal", row))
+
+
+def is_sealed(
+    session: Session,
+    custody: Custody,
+    release: Release,
+    stage: str,
+    tables: Sequence[Table],
+    made_of: Mapping[str, Any] = MappingProxyType({}),
+) -> bool:
+    """Whether all tables exist and are exactly those that the stage sealed, made of exactly this."""
+    label = _label(release, stage)
+    if list(session.columns(label)) != ["seal"] or not all(session.columns(table) for table in tables):
+        return False
+    return session.rows("warehouse/all", source=label) == [(seal_of(session, custody, tables, made_of),)]
+
+
+def require_sealed(
+    session: Session,
+    custody: Custody,
+    release: Release,
+    stage: str,
+    tables: Sequence[Table],
+    made_of: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Refuse tables that are not exactly those that a stage sealed.
+
+    Raises:
+        SealError: if a table is missing, was altered or exchanged, or was sealed under another custody.
+    """
+    if not is_sealed(session, custody, release, stage, tables, made_of):
+        raise SealError(
+            f"{release.schema}: the stored tables of stage {stage} are not those that the stage wrote (their seal does "
+            f"not match); materialize {stage} again"
+        )
+
+
+def _label(release: Release, stage: str) -> Table:
+    return release.public(f"{stage}_seal")
