@@ -71,7 +71,7 @@ def stages(home: str, households: int, run: int) -> None:
     warehouse, custody, ledger = opened(home)
     dataset = _dataset(households)
     declaration = PHSafeDeclaration(
-        name=f"run{run}", dataset=dataset.name, title="S-DHC", states=sorted(dataset.population.states)
+        name=f"run{run}", dataset=dataset.name, title="S-DHC", states=sorted(dataset.generated.states)
     )
     release = build_release(declaration, dataset, Path(home) / "published")
     method = PHSafeMethod(release)

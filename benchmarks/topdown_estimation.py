@@ -88,7 +88,7 @@ def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
         write_spine(session, release)
         write_invariants(session, release)
-        seal_stage(session, custody, release, INVARIANTS, [release.public(SPINE), release.public(INVARIANTS)])
+        seal_stage(session, custody, release.schema, INVARIANTS, [release.public(SPINE), release.public(INVARIANTS)])
     with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
         for table, (name, values, names) in method.counts_recipes(session).items():
             session.create(table, name, values, **names)

@@ -12,23 +12,33 @@ from pathlib import Path
 import dagster as dg
 
 from assets.cef.readers import source_paths
-from assets.ledger.asset import LEDGER_KEY
+from assets.charge.preflight import PREFLIGHT
 from assets.release.release import Release
 from resources.custody import Custody
 
 
-def release_job(release: Release) -> dg.Definitions:
-    """The job `<dataset>__<release>`, which makes a release from its source to its publication.
+def release_jobs(release: Release, charges: bool) -> dg.Definitions:
+    """The job `<dataset>__<release>`, which makes a release from its source to its publication, and its preflight.
 
-    Schedules and sensors refer to it by this name, the release's schema.
+    Schedules and sensors refer to the job by its name, the release's schema.
+
+    Args:
+        release: the release.
+        charges: whether it has a charge, and therefore the job `<dataset>__<release>__preflight`.
     """
-    shared = [release.dataset_key("cef"), LEDGER_KEY, release.dataset_key("composition")]
-    job = dg.define_asset_job(
-        release.schema,
-        selection=dg.AssetSelection.groups(release.schema) | dg.AssetSelection.assets(*shared),
-        description=f"{release.title}: every stage from the source to the publication, with every check.",
+    cef = dg.AssetSelection.assets(release.dataset_key("cef"))
+    group = dg.AssetSelection.groups(release.schema)
+    words = f"{release.title}: every stage from the source to the publication, with every check."
+    if not charges:
+        return dg.Definitions(jobs=[dg.define_asset_job(release.schema, selection=cef | group, description=words)])
+    preflight = dg.AssetSelection.assets(release.key(PREFLIGHT))
+    price = f"{release.title}: what the next charge would be, and why. Draws nothing and charges nothing."
+    return dg.Definitions(
+        jobs=[
+            dg.define_asset_job(release.schema, selection=(cef | group) - preflight, description=words),
+            dg.define_asset_job(f"{release.schema}__{PREFLIGHT}", selection=preflight.upstream(), description=price),
+        ]
     )
-    return dg.Definitions(jobs=[job])
 
 
 def release_schedule(release: Release, cron: str) -> dg.ScheduleDefinition:

@@ -10,11 +10,15 @@ environment variables configure the deployment:
 """
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import dagster as dg
 
-from assets.ledger.asset import build_ledger
+from assets.ledger.asset import build_composition, build_composition_checks, build_ledger, populations
+from assets.release.dataset import DatasetDeclaration
+from assets.release.method import CHARGE
+from orchestration.components.dataset import Dataset
 from orchestration.components.release import ReleaseComponent
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -40,17 +44,44 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
         tree: the loaded `defs` folder.
         home: the folder of databases and keys.
     """
-    components = tree.get_all_components(ReleaseComponent)  # type: ignore[type-abstract]
-    releases = [component for component in components if component.charges]
-    charges = [component.key("charge") for component in releases]
-    draws = [component.key(component.method.draw_stage) for component in releases]
+    datasets = [component.declaration for component in tree.get_all_components(Dataset)]
+    releases = tree.get_all_components(ReleaseComponent)  # type: ignore[type-abstract]
     return dg.Definitions.merge(
         tree.build_defs(),
+        budget(datasets, releases),
         dg.Definitions(
-            assets=[build_ledger(charges, draws)],
             resources=deployment_resources(home),
             executor=dg.in_process_executor,
         ),
+    )
+
+
+def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseComponent]) -> dg.Definitions:
+    """The ledger and the compositions of all populations, their checks, their job, and what keeps them up to date.
+
+    Raises:
+        ValueError: if datasets of one population contradict each other.
+    """
+    charged = [component for component in releases if component.charges]
+    charges = [component.key(CHARGE) for component in charged]
+    draws = [component.key(component.method.draw_stage) for component in charged]
+    found = populations(datasets)
+    shown = [build_ledger(charges, draws), *(build_composition(population) for population in found)]
+    selection = dg.AssetSelection.assets(*shown)
+    words = "Brings the ledger and the compositions of all populations up to date."
+    return dg.Definitions(
+        assets=shown,
+        asset_checks=[check for population in found for check in build_composition_checks(population)],
+        jobs=[dg.define_asset_job("budget", selection=selection, description=words)],
+        sensors=[
+            dg.AutomationConditionSensorDefinition(
+                "budget_up_to_date",
+                target=selection,
+                default_status=dg.DefaultSensorStatus.RUNNING,
+                minimum_interval_seconds=10,
+                description=f"{words[:-1]} after every charge and draw.",
+            )
+        ],
     )
 
 

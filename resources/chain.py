@@ -5,10 +5,12 @@ This module holds values and pure functions. `ledger` stores the entries and det
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
+from types import MappingProxyType
+from typing import Any
 
 from mechanisms.accounting.specification import Specification
 from resources.custody import canonical
@@ -16,6 +18,34 @@ from resources.custody import canonical
 GENESIS = "0" * 64
 RESERVE = "reserve"
 SETTLE = "settle"
+
+
+@dataclass(frozen=True)
+class Details:
+    """What a reservation records about its charge besides the loss. Every value is either public or keyed.
+
+    Attributes:
+        population: whom the dataset is about; the cap belongs to it.
+        contents: keyed versions of the dataset's content: of its CEF and of each source file.
+        draw: what the draw is made of: its mechanism, the mechanism's version, parameters, and versions of inputs.
+        authorization: who authorized the charge (`by`), and the run that made it (`run`).
+    """
+
+    population: str
+    contents: tuple[str, ...] = ()
+    draw: Mapping[str, Any] = MappingProxyType({})
+    authorization: Mapping[str, str] = MappingProxyType({})
+
+    def as_text(self) -> str:
+        """The details as canonical JSON."""
+        return canonical(
+            {
+                "population": self.population,
+                "contents": list(self.contents),
+                "draw": dict(self.draw),
+                "authorization": dict(self.authorization),
+            }
+        ).decode()
 
 
 @dataclass(frozen=True)
@@ -34,6 +64,8 @@ class Entry:
         recorded_at: UTC, ISO 8601 to the second.
         previous_hash: `hash` of the previous entry; 64 zeros in the first.
         hash: SHA-256 of all other fields as canonical JSON, 64 hexadecimal digits.
+        details: `Details` as canonical JSON; None in settlements, and in entries of earlier versions, whose hashes do
+            not cover this field.
     """
 
     sequence: int
@@ -47,6 +79,17 @@ class Entry:
     recorded_at: str
     previous_hash: str
     hash: str = ""
+    details: str | None = None
+
+    def known(self) -> Details:
+        """The details of a reservation. Earlier versions recorded none; their population is the dataset."""
+        found = json.loads(self.details) if self.details else {}
+        return Details(
+            found.get("population", self.dataset),
+            tuple(found.get("contents", ())),
+            found.get("draw", {}),
+            found.get("authorization", {}),
+        )
 
     def declared(self) -> Specification:
         """The DP specification of a reservation. Raises ValueError for a settlement."""
@@ -58,20 +101,30 @@ class Entry:
         """The value of `hash` in an unaltered entry."""
         fields = asdict(self)
         del fields["hash"]
+        if self.details is None:
+            del fields["details"]
         return sha256(canonical(fields)).hexdigest()
 
 
 def reservation(
-    chain: Sequence[Entry], dataset: str, release: str, draw_id: str, specification: Specification, commitment: str
+    chain: Sequence[Entry],
+    dataset: str,
+    release: str,
+    draw_id: str,
+    specification: Specification,
+    commitment: str,
+    details: Details | None = None,
 ) -> Entry:
     """The entry that charges a draw, ready to be appended to `chain`."""
     text = canonical(specification.as_record()).decode()
-    return _sealed(chain, Entry(0, RESERVE, dataset, release, draw_id, text, commitment, None, "", ""))
+    told = (details or Details(dataset)).as_text()
+    return _linked(chain, Entry(0, RESERVE, dataset, release, draw_id, text, commitment, None, "", "", details=told))
 
 
 def settlement(chain: Sequence[Entry], reserved: Entry, output_version: str) -> Entry:
     """The entry that settles a reservation, ready to be appended to `chain`."""
-    return _sealed(chain, replace(reserved, kind=SETTLE, specification=None, output_version=output_version))
+    settled = replace(reserved, kind=SETTLE, specification=None, output_version=output_version, details=None)
+    return _linked(chain, settled)
 
 
 def find(chain: Sequence[Entry], kind: str, draw_id: str) -> Entry | None:
@@ -105,7 +158,7 @@ def breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def _sealed(chain: Sequence[Entry], entry: Entry) -> Entry:
+def _linked(chain: Sequence[Entry], entry: Entry) -> Entry:
     linked = replace(
         entry,
         sequence=len(chain) + 1,

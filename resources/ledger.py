@@ -34,7 +34,7 @@ from mechanisms.accounting.rounding import ceiling
 from mechanisms.accounting.specification import Specification, Total, compose
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources import chain
-from resources.chain import GENESIS, RESERVE, SETTLE, Entry
+from resources.chain import GENESIS, RESERVE, SETTLE, Details, Entry
 from resources.custody import Custody, canonical, flush_folder
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -43,12 +43,20 @@ ENTRIES = Table(Zone.LEDGER, "main", "entries")
 _COLUMNS = {field.name: "BIGINT" if field.name == "sequence" else "VARCHAR" for field in fields(Entry)}
 
 
+_EARLIER_COLUMNS = {name: kind for name, kind in _COLUMNS.items() if name != "details"}
+"""The columns of ledgers written before reservations had details. The column is added with the next entry."""
+
+
 class LedgerError(Exception):
     """The ledger refuses a request: it is not intact, or the requested entry contradicts an existing one."""
 
 
 class CapExceeded(LedgerError):  # noqa: N818 - the domain's term for this refusal
-    """A charge does not fit under its dataset's cap; nothing was charged."""
+    """A charge does not fit under its population's cap; nothing was charged."""
+
+
+class PopulationError(LedgerError):
+    """A dataset, or its content, was charged to another population; nothing was charged."""
 
 
 @dataclass(frozen=True)
@@ -80,31 +88,34 @@ class Ledger(ConfigurableResource):
         specification: Specification,
         commitment: str,
         cap: Loss | None,
+        details: Details | None = None,
     ) -> Entry:
-        """Charge a draw to its dataset before anything is drawn. Repeated calls charge it only once.
+        """Charge a draw to its population before anything is drawn. Repeated calls charge it only once.
 
         Args:
-            dataset: the dataset whose budget is charged.
+            dataset: the dataset that the release is made from.
             release: the release that the charge is for.
             draw_id: from `Custody.draw_id`.
             specification: what the draw will satisfy; its loss is the charge.
             commitment: `custody.commitment` of the draw's key.
-            cap: the upper bound on the composition of all reservations of the dataset, in the cap's output premetric,
-                compared exactly; None for no cap. It does not apply to a draw that has already been charged.
+            cap: the upper bound on the composition of all reservations of the population, in the cap's output
+                premetric, compared exactly; None for no cap. It does not apply to a draw that has already been charged.
+            details: what else is recorded, above all the population; by default it has the name of the dataset.
 
         Returns:
             The reservation: a new one, or the one that this draw already has.
 
         Raises:
             CapExceeded: if the charge does not fit under the cap, or cannot be stated in the cap's output premetric.
+            PopulationError: if the dataset was charged to another population, or its content to one.
             LedgerError: if the ledger is not intact, or the draw is reserved on other terms.
         """
+        told = details or Details(dataset)
         with self._appending() as (session, entries):
-            new = chain.reservation(entries, dataset, release, draw_id, specification, commitment)
+            new = chain.reservation(entries, dataset, release, draw_id, specification, commitment, told)
             found = chain.find(entries, RESERVE, draw_id)
             if found is None:
-                if cap is not None:
-                    _require_fit(dataset, release, _charges(entries, dataset), specification.charge, cap)
+                _require_chargeable(entries, dataset, release, specification, cap, told)
                 self._append(session, new)
                 return new
             for term in ("dataset", "release", "commitment"):
@@ -113,6 +124,12 @@ class Ledger(ConfigurableResource):
             if not found.declared().protects_like(specification):
                 raise LedgerError(_otherwise(found, "specification"))
             return found
+
+    def require_chargeable(
+        self, dataset: str, release: str, specification: Specification, cap: Loss | None, details: Details
+    ) -> None:
+        """Raise the error with which `reserve` would refuse a new draw now, if it would. Nothing is charged."""
+        _require_chargeable(self._intact(), dataset, release, specification, cap, details)
 
     def settle(self, draw_id: str, output_version: str) -> Entry:
         """Record that a reserved draw was made, with the version of its output. Settling twice changes nothing.
@@ -134,10 +151,16 @@ class Ledger(ConfigurableResource):
                 raise LedgerError(f"draw {draw_id} is settled in entry {found.sequence} with another output version")
             return found
 
-    def entries(self, dataset: str | None = None) -> tuple[Entry, ...]:
-        """All entries, or those of one dataset, in order and unverified: `verify` says whether they can be trusted."""
+    def entries(self, population: str | None = None) -> tuple[Entry, ...]:
+        """All entries, or the reservations and settlements of one population, in order.
+
+        They are unverified: `verify` says whether they can be trusted.
+        """
         entries, _ = self._read()
-        return tuple(entry for entry in entries if dataset is None or entry.dataset == dataset)
+        if population is None:
+            return entries
+        draws = {entry.draw_id for entry in _reservations(entries, population)}
+        return tuple(entry for entry in entries if entry.draw_id in draws)
 
     def reservation(self, draw_id: str) -> Entry | None:
         """The reservation of a draw; None if there is none. Raises LedgerError if the ledger is not intact."""
@@ -147,11 +170,11 @@ class Ledger(ConfigurableResource):
         """The settlement of a draw; None if there is none. Raises LedgerError if the ledger is not intact."""
         return chain.find(self._intact(), SETTLE, draw_id)
 
-    def charged(self, dataset: str, like: Loss, through: int | None = None) -> Loss:
-        """The composition of a dataset's charges, settled or not, which is compared with the cap.
+    def charged(self, population: str, like: Loss, through: int | None = None) -> Loss:
+        """The composition of a population's charges, settled or not, which is compared with the cap.
 
         Args:
-            dataset: the dataset.
+            population: the population.
             like: the cap; the result has its output premetric, and its δ if it has one.
             through: the last sequence number that counts; None for all entries.
 
@@ -160,11 +183,11 @@ class Ledger(ConfigurableResource):
             LedgerError: if the ledger is not intact.
         """
         entries = self._intact()
-        return total_like(like, _charges(entries if through is None else entries[:through], dataset))
+        return total_like(like, _charges(entries if through is None else entries[:through], population))
 
-    def total(self, dataset: str) -> tuple[Total, ...]:
-        """The composition of a dataset's reserved specifications. Raises LedgerError if the ledger is not intact."""
-        return compose(entry.declared() for entry in _reservations(self._intact(), dataset))
+    def total(self, population: str) -> tuple[Total, ...]:
+        """The composition of a population's reserved specifications. Raises LedgerError if the ledger is not intact."""
+        return compose(entry.declared() for entry in _reservations(self._intact(), population))
 
     def verify(self) -> tuple[str, ...]:
         """The problems of the ledger, each a sentence that names the sequence number; empty if it is intact."""
@@ -198,15 +221,17 @@ class Ledger(ConfigurableResource):
 
     def _load(self, session: Session) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
         found = session.columns(ENTRIES)
-        if found and found != _COLUMNS:
+        if found and found not in (_COLUMNS, _EARLIER_COLUMNS):
             return (), ("the table of entries was altered from entry 1 on: its columns are not the ledger's",)
-        rows = session.rows("ledger/entries", table=ENTRIES, columns=list(_COLUMNS)) if found else []
+        rows = session.rows("ledger/entries", table=ENTRIES, columns=list(found)) if found else []
         entries = tuple(Entry(*row) for row in rows)
         return entries, self._examine(entries)
 
     def _append(self, session: Session, entry: Entry) -> None:
         with session.transaction():
             session.run("ledger/create", table=ENTRIES)
+            if session.columns(ENTRIES) == _EARLIER_COLUMNS:
+                session.run("ledger/add_details", table=ENTRIES)
             session.run("ledger/append", asdict(entry), table=ENTRIES)
             self._set_anchor(Anchor(entry.sequence - 1, entry.previous_hash, announced=entry.hash))
         self._set_anchor(Anchor(entry.sequence, entry.hash))
@@ -274,16 +299,48 @@ def _refuse(problems: Sequence[str]) -> None:
         raise LedgerError(f"the ledger is not intact: {problems[0]}{more}")
 
 
-def _reservations(entries: Sequence[Entry], dataset: str) -> Iterator[Entry]:
-    return (entry for entry in entries if entry.kind == RESERVE and entry.dataset == dataset)
+def _reservations(entries: Sequence[Entry], population: str) -> Iterator[Entry]:
+    return (entry for entry in entries if entry.kind == RESERVE and entry.known().population == population)
 
 
-def _charges(entries: Sequence[Entry], dataset: str) -> list[Loss]:
-    return [entry.declared().charge for entry in _reservations(entries, dataset)]
+def _charges(entries: Sequence[Entry], population: str) -> list[Loss]:
+    return [entry.declared().charge for entry in _reservations(entries, population)]
 
 
-def _require_fit(dataset: str, release: str, charges: Sequence[Loss], charge: Loss, cap: Loss) -> None:
-    price = f"dataset {dataset}: release {release} would charge {stated(charge)}, "
+def _require_chargeable(
+    entries: Sequence[Entry],
+    dataset: str,
+    release: str,
+    specification: Specification,
+    cap: Loss | None,
+    details: Details,
+) -> None:
+    _require_one_population(entries, dataset, details)
+    if cap is not None:
+        charges = _charges(entries, details.population)
+        _require_fit(details.population, f"{dataset}/{release}", charges, specification.charge, cap)
+
+
+def _require_one_population(entries: Sequence[Entry], dataset: str, details: Details) -> None:
+    """Refuse a charge that would count the same people's losses under two caps."""
+    for entry in entries:
+        if entry.kind != RESERVE or (known := entry.known()).population == details.population:
+            continue
+        if entry.dataset == dataset:
+            raise PopulationError(
+                f"dataset {dataset} was charged to population {known.population} in entry {entry.sequence} and cannot "
+                f"be charged to population {details.population}: a dataset keeps its population"
+            )
+        if not set(known.contents).isdisjoint(details.contents):
+            raise PopulationError(
+                f"dataset {dataset} has the same content as dataset {entry.dataset}, which was charged to population "
+                f"{known.population} in entry {entry.sequence}; declare population: {known.population} for {dataset}, "
+                "so that one cap bounds the loss of the people they share"
+            )
+
+
+def _require_fit(population: str, release: str, charges: Sequence[Loss], charge: Loss, cap: Loss) -> None:
+    price = f"population {population}: release {release} would charge {stated(charge)}, "
     try:
         charged, total = total_like(cap, charges), total_like(cap, [*charges, charge])
     except DoesNotCompose as error:
@@ -292,12 +349,12 @@ def _require_fit(dataset: str, release: str, charges: Sequence[Loss], charge: Lo
         counted = "" if isinstance(charge, type(cap)) else f"counted as {stated(total_like(cap, [charge]))}, "
         raise CapExceeded(
             f"{price}{counted}which does not fit under the cap of {symbol(cap)} = {cap} ({cap.rounded_up()}): "
-            f"{stated(charged)} is charged so far and {symbol(cap)} = {_left(charged, cap)} remains"
+            f"{stated(charged)} is charged so far and {symbol(cap)} = {remaining(charged, cap)} remains"
         )
 
 
-def _left(charged: Loss, cap: Loss) -> Decimal:
-    # What is spent is rounded up and what is left is rounded down, so that no figure overstates what remains.
+def remaining(charged: Loss, cap: Loss) -> Decimal:
+    """What remains under a cap, in the cap's symbol, rounded down to two decimals, so that it is never overstated."""
     if isinstance(charged, ConcentratedLoss) and isinstance(cap, ConcentratedLoss):
         return max(Decimal("0.00"), -ceiling(charged.rho - cap.rho, 2))
     one, limit = (loss.epsilon if isinstance(loss, ApproximateLoss) else loss for loss in (charged, cap))

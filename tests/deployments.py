@@ -18,15 +18,14 @@ import duckdb
 
 from assets.confidentiality import nodes_of
 from assets.gates.shared import all_gates
-from assets.ledger.asset import build_ledger
 from assets.release.dataset import DatasetDeclaration
 from assets.release.gate import ReleaseContext
-from assets.release.method import CHARGE
 from assets.release.release import Release
 from assets.swapping.release import SwappingRelease
 from orchestration.components.dataset import Dataset
 from orchestration.components.release import ReleaseComponent
 from orchestration.components.swapping import PermutationSwapping, SwappingDeclaration
+from orchestration.definitions import budget
 from resources.chain import Entry
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -228,6 +227,7 @@ def small_dataset(root: Path, *, with_persons: bool = False, **changes: Any) -> 
         "reader": "csv",
         "record_name": "household",
         "cap": 40,
+        "charging": "automatic",
         "units": {"path": str(root / "units.csv"), "columns": UNITS},
     }
     if with_persons:
@@ -253,12 +253,10 @@ def deploy(
     # The only parts of the load context that components use.
     tree = SimpleNamespace(get_all_components=lambda kind: [data])
     context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=root, component_tree=tree))
-    charged = [each for each in releases if each.charges]
-    shown = build_ledger([each.key(CHARGE) for each in charged], [each.key(each.method.draw_stage) for each in charged])
     whole = dg.Definitions.merge(
         *(each.build_defs(context) for each in [data, *releases]),
+        budget([dataset], releases),
         dg.Definitions(
-            assets=[shown],
             resources={"warehouse": warehouse, "custody": custody, "ledger": ledger},
             jobs=[
                 dg.define_asset_job("release", selection=dg.AssetSelection.all()),

@@ -70,7 +70,7 @@ def changed(files: Files, **changes: Callable[[list[dict[str, str]]], object]) -
 
 def census_dataset(root: Path, **changes: Any) -> CensusDeclaration:
     """The declaration of a census whose files are in a folder. It is not synthetic unless declared so."""
-    declared: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 20}}
+    declared: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 20}, "charging": "automatic"}
     return CensusDeclaration(
         **(declared | changes),
         reader=Reader.CSV,

@@ -82,7 +82,7 @@ def with_quarters(files: Files) -> Files:
 
 def topdown_dataset(root: Path, **changes: Any) -> CensusDeclaration:
     """The declaration of a census with types of group quarters. It is not synthetic unless declared so."""
-    declared: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 20}}
+    declared: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 20}, "charging": "automatic"}
     return CensusDeclaration(
         **(declared | changes),
         reader=Reader.CSV,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from assets.cef.contents import publish_contents
 from assets.cef.findings import Finding, SourceError
 from assets.cef.ingestion import ingest
 from assets.cef.readers import source_paths
@@ -56,6 +57,8 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
                 metadata["dagster/row_count"] = dg.MetadataValue.int(units)
                 if persons:
                     metadata["persons"] = dg.MetadataValue.int(*persons)
+        records = {name: root / each.path for name, each in declaration.tables.items() if each.path}
+        publish_contents(warehouse, custody, declaration, version, records)
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 
     @dg.asset_check(

@@ -81,7 +81,7 @@ class SyntheticPopulation(dg.Model):
 class SyntheticCensusDeclaration(CensusDeclaration):
     """A dataset whose records are a synthetic census; always marked as synthetic."""
 
-    population: SyntheticPopulation
+    generated: SyntheticPopulation
 
     @field_validator("reader")
     @classmethod
@@ -97,19 +97,19 @@ class SyntheticCensusDeclaration(CensusDeclaration):
         return self
 
 
-def synthetic_census(population: SyntheticPopulation, **described: Any) -> SyntheticCensusDeclaration:
+def synthetic_census(generated: SyntheticPopulation, **described: Any) -> SyntheticCensusDeclaration:
     """The declaration of a synthetic census.
 
     Args:
-        population: the parameters of the census.
+        generated: the parameters of the census.
         described: the other fields of the dataset: `name`, `cap`, and optionally `title` and `description`.
     """
-    names = [STATES[state] for state in population.states]
+    names = [STATES[state] for state in generated.states]
     where = " and ".join(names) if len(names) <= 2 else f"{len(names)} states"
     described["title"] = described.get("title") or f"Synthetic census of {where}"
     origin = (
-        f"A synthetic census of {population.households:,} households in {len(population.states)} "
-        f"state{'' if len(population.states) == 1 else 's'} (seed {population.seed}): no record is about a real person."
+        f"A synthetic census of {generated.households:,} households in {len(generated.states)} "
+        f"state{'' if len(generated.states) == 1 else 's'} (seed {generated.seed}): no record is about a real person."
     )
     described["description"] = "\n\n".join(text for text in (described.get("description"), origin) if text)
     return SyntheticCensusDeclaration(
@@ -117,9 +117,9 @@ def synthetic_census(population: SyntheticPopulation, **described: Any) -> Synth
         synthetic=True,
         reader=Reader.SYNTHETIC_CENSUS,
         record_name="unit",
-        units=_units_of(population.states),
+        units=_units_of(generated.states),
         persons=census_persons(),
-        population=population,
+        generated=generated,
     )
 
 
@@ -194,8 +194,8 @@ def synthetic_names(population: SyntheticPopulation) -> dict[str, Any]:
 
 def synthetic_relation(declaration: SyntheticCensusDeclaration, table: str) -> tuple[Fragment, dict[str, Any]]:
     """A subquery that gives the stored columns of a table of the census, and the values bound in it."""
-    names = synthetic_names(declaration.population) | {"columns": list(declaration.tables[table].stored)}
-    return Fragment(statement(f"cef/synthetic_{table}", names)), {"seed": declaration.population.seed}
+    names = synthetic_names(declaration.generated) | {"columns": list(declaration.tables[table].stored)}
+    return Fragment(statement(f"cef/synthetic_{table}", names)), {"seed": declaration.generated.seed}
 
 
 def write(session: Session, declaration: SyntheticCensusDeclaration) -> None:
@@ -211,7 +211,7 @@ def write(session: Session, declaration: SyntheticCensusDeclaration) -> None:
         session.create(
             table,
             f"cef/synthetic_{name}",
-            {"seed": declaration.population.seed},
-            **synthetic_names(declaration.population),
+            {"seed": declaration.generated.seed},
+            **synthetic_names(declaration.generated),
             columns=list(records.stored),
         )

@@ -1,26 +1,30 @@
 """The asset `charge`: reserve the release's loss in the ledger, and commit to its randomness.
 
-All kinds of releases share this stage. The charge follows from public tables alone. If it exceeds the dataset's cap,
-the stage fails, and nothing downstream of it runs.
+All kinds of releases share this stage. Unless the dataset is charged automatically, a new draw needs an authorization
+that names its loss. If it is missing, or the charge exceeds the cap, the stage stops with the price, and nothing
+downstream of it runs.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
+from pydantic import Field
 
+from assets.charge.assessment import Assessment, assess
 from assets.conventions import StageKind, attributes, preview, table_schema
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
 from mechanisms.accounting.composition import stated
-from resources.chain import Entry
+from resources.chain import Details, Entry
 from resources.custody import Custody, commitment
-from resources.ledger import CapExceeded, Ledger
+from resources.ledger import CapExceeded, Ledger, PopulationError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 
 _COLUMNS = {
     "draw_id": "Identifier of the draw: an HMAC of everything it depends on",
@@ -28,6 +32,15 @@ _COLUMNS = {
     "ledger_entry": "Number of the reservation in the ledger",
     "ledger_hash": "Hash of the reservation",
 }
+
+
+class Authorization(dg.Config):
+    """Someone's word that a charge of exactly this size may be made."""
+
+    authorized_loss: str = Field(
+        "", description='The loss to be charged, as the refused run or the preflight states it, such as "ε = 3.4012".'
+    )
+    authorized_by: str = Field("", description="The name of the person who authorizes the charge.")
 
 
 def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
@@ -42,11 +55,18 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         code_version=CODE_VERSION,
         **attributes(StageKind.CHARGE, Zone.PUBLIC, {"duckdb", "ledger"}, crossing=method.charge_crossing),
     )
-    def charge(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
+    def charge(
+        context: dg.AssetExecutionContext,
+        config: Authorization,
+        warehouse: Warehouse,
+        custody: Custody,
+        ledger: Ledger,
+    ) -> dg.MaterializeResult:
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
-            method.require_chargeable(session)
-            draw = method.describe(session, custody)
-        entry = reserve(release, draw, custody, ledger)
+            assessment = assess(method, session, custody, ledger)
+        require_authorization(assessment, config)
+        entry = charge_draw(assessment, config, context.run_id, custody, ledger)
+        draw = assessment.draw
         facts = charge_facts(method, draw, entry)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             session.create(
@@ -60,7 +80,9 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
             data_version=dg.DataVersion(draw.draw_id),
             metadata={
                 **{name.replace("_", " "): value for name, value in facts.items()},
-                "charged so far": stated(ledger.charged(release.dataset.name, release.dataset.cap), 4),
+                "authorized by": entry.known().authorization.get("by", "not recorded"),
+                "population": entry.known().population,
+                "charged so far": stated(ledger.charged(release.dataset.population, release.dataset.cap), 4),
                 "cap": stated(release.dataset.cap, 4),
                 "dagster/column_schema": schema,
             }
@@ -70,19 +92,73 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
     return charge
 
 
-def reserve(release: Release, draw: Draw[Inputs], custody: Custody, ledger: Ledger) -> Entry:
+def require_authorization(assessment: Assessment, given: Authorization) -> None:
+    """Refuse a charge that the ledger would refuse, or that needs an authorization and has none.
+
+    A draw that is already charged needs nothing.
+
+    Raises:
+        dagster.Failure: with the price in its first sentence. Nothing was drawn or charged.
+    """
+    release = assessment.release
+    name = f"{release.dataset.name}/{release.name}"
+    if assessment.entry is not None:
+        return
+    problem = ""
+    if assessment.refusal:
+        problem = f"The ledger refuses it: {assessment.refusal}."
+    elif given.authorized_loss and not assessment.allows(given.authorized_loss):
+        problem = f"The authorization names another loss: {given.authorized_loss}."
+    elif given.authorized_loss and not given.authorized_by.strip():
+        problem = "The authorization does not say who gives it: authorized_by is empty."
+    elif release.dataset.asks and not given.authorized_loss:
+        problem = "Nobody has authorized it."
+    if not problem:
+        return
+    parts = [
+        f"Release {name} would charge {assessment.price} to population {assessment.details.population}. {problem}",
+        f"Why this is a new draw: {assessment.reason}",
+        assessment.budget,
+        "Nothing was drawn, and nothing was charged.",
+    ]
+    if not assessment.refusal:
+        parts.append(
+            f"To authorize it, launch the job again with this configuration:\n\n{assessment.how_to_authorize()}"
+        )
+    raise dg.Failure(description="\n".join(parts), allow_retries=False)
+
+
+def charge_draw(assessment: Assessment, given: Authorization, run_id: str, custody: Custody, ledger: Ledger) -> Entry:
+    """Reserve the assessed draw's loss, and record who authorized it for which run."""
+    automatic = "the declaration: the dataset is charged automatically"
+    by = given.authorized_by.strip() if given.authorized_loss else automatic
+    details = replace(assessment.details, authorization={"by": by, "run": run_id})
+    return reserve(assessment.release, assessment.draw, custody, ledger, details)
+
+
+def reserve(
+    release: Release, draw: Draw[Inputs], custody: Custody, ledger: Ledger, details: Details | None = None
+) -> Entry:
     """Reserve a draw's loss, or return the reservation that the draw already has.
 
     Raises:
-        CapExceeded: if the charge does not fit under the dataset's cap; a key made for the draw is deleted again.
+        CapExceeded: if the charge does not fit under the population's cap.
+        PopulationError: if the dataset or its content was charged to another population. In both cases, a key made for
+            the draw is deleted again.
     """
     standing = ledger.reservation(draw.draw_id)
     committed = standing.commitment if standing else commitment(custody.draw_key(draw.draw_id, release.custody))
     try:
         return ledger.reserve(
-            release.dataset.name, release.name, draw.draw_id, draw.specification, committed, release.dataset.cap
+            release.dataset.name,
+            release.name,
+            draw.draw_id,
+            draw.specification,
+            committed,
+            release.dataset.cap,
+            details or Details(release.dataset.population, (), draw.made_of),
         )
-    except CapExceeded:
+    except (CapExceeded, PopulationError):
         custody.forget(draw.draw_id)
         raise
 
@@ -99,10 +175,19 @@ def charge_facts(method: Method[Any, Any, Any], draw: Draw[Inputs], entry: Entry
 
 
 def _description(method: Method[Any, Any, Any]) -> str:
+    dataset = method.release.dataset
+    asks = (
+        "A new draw needs an authorization that names its loss: without one, this asset fails with the price and the "
+        "configuration that authorizes it."
+        if dataset.asks
+        else "The dataset is charged automatically: a new draw needs no authorization."
+    )
     return f"""Reserves the protection loss of the draw in the ledger, before anything is drawn.
 
 {method.charge_description()}
 
+{asks}
+
 The draw id is an HMAC of everything the draw depends on, and the SHA-256 of the draw's key commits to its randomness.
 Materializing this asset again with nothing changed finds the same reservation and charges nothing. If the charge would
-exceed the dataset's cap of {stated(method.release.dataset.cap, 4)}, this asset fails and nothing is drawn."""
+exceed the cap of {stated(dataset.cap, 4)} of population {dataset.population}, this asset fails and nothing is drawn."""

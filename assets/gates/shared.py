@@ -7,7 +7,10 @@ publication evaluates all of them again before it writes a file.
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
+
 from assets.cef.validation import cef_problems, structure_findings, structure_offenders
+from assets.charge.asset import charge_facts
 from assets.charge.drawing import make_output
 from assets.confidentiality import leaks
 from assets.ledger.asset import cap_problems
@@ -54,7 +57,12 @@ def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
     else:
         replay = Gate("key_gone", stage, "The draw's key no longer exists, so the draw cannot be replayed.", _key_gone)
     return [
-        Gate("charge_present", CHARGE, "The ledger holds the charge for exactly this draw.", _charge),
+        Gate(
+            "charge_present",
+            CHARGE,
+            "The ledger holds the charge for exactly this draw, and the table of the charge shows it.",
+            _charge,
+        ),
         Gate("settled", stage, f"The stored {output} are those that the ledger settled.", _settled),
         replay,
         Gate(
@@ -64,7 +72,7 @@ def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
             "invariant.",
             _confidentiality,
         ),
-        Gate("within_cap", "composition", "All charges to the dataset stay within its cap.", _cap),
+        Gate("within_cap", "composition", "All charges to the population stay within its cap.", _cap),
         Gate("ledger_intact", "composition", "No ledger entry was edited, removed or reordered.", _ledger),
     ]
 
@@ -131,7 +139,12 @@ def _charge(context: ReleaseContext[Any]) -> list[str]:
         return [f"ledger entry {entry.sequence} was made for another DP specification"]
     if (entry.dataset, entry.release) != (release.dataset.name, release.name):
         return [f"ledger entry {entry.sequence} belongs to {entry.dataset}/{entry.release}"]
-    return []
+    if entry.known().population != release.dataset.population:
+        return [f"ledger entry {entry.sequence} was charged to population {entry.known().population}"]
+    facts = pa.Table.from_pylist([charge_facts(context.method, draw, entry)])
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        shown: Recipe = ("warehouse/all", {}, {"source": session.register("facts", facts)})
+        return differing_table(session, release.public(CHARGE), shown)
 
 
 def _settled(context: ReleaseContext[Any]) -> list[str]:
@@ -163,7 +176,7 @@ def _key_gone(context: ReleaseContext[Any]) -> list[str]:
 
 
 def _cap(context: ReleaseContext[Any]) -> list[str]:
-    return cap_problems(context.release.dataset, context.ledger)
+    return cap_problems(context.release.dataset.population, context.release.dataset.cap, context.ledger)
 
 
 def _confidentiality(context: ReleaseContext[Any]) -> list[str]:

@@ -4,8 +4,8 @@ They show the ledger's entries, and a dataset's releases side by side with their
 in `comparison`. The charge and the draw write to the ledger, which is in `resources.ledger`.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import dagster as dg
@@ -15,7 +15,7 @@ from assets.conventions import POOL, StageKind, attributes, check_result, previe
 from assets.ledger.charts import side_by_side
 from assets.ledger.comparison import Comparison, compare
 from assets.ledger.tables import COLUMNS, releases_table, totals_table
-from assets.ledger.words import invariants_in_markdown, releases_in_markdown, remarks, totals_in_markdown
+from assets.ledger.words import invariants_in_markdown, listed, releases_in_markdown, remarks, totals_in_markdown
 from assets.pictures import picture
 from assets.release.dataset import DatasetDeclaration
 from mechanisms.accounting.composition import DoesNotCompose, Loss, fits, stated
@@ -27,6 +27,14 @@ from resources.warehouse import Warehouse
 CODE_VERSION = "1"
 COMPOSITION_VERSION = "2"
 LEDGER_KEY = dg.AssetKey(["ledger"])
+COMPOSITION = "composition"
+WHEN_CHARGED = (
+    dg.AutomationCondition.eager()
+    .without(~dg.AutomationCondition.any_deps_missing())
+    .with_label("when a release was charged or drawn")
+)
+"""Ledger and compositions are brought up to date after every charge and draw of any release, instead of in each
+release's job: a job would depend on the charges of all other releases, also of those that were never made."""
 _ENTRY = pa.schema([(field.name, pa.int64() if field.name == "sequence" else pa.string()) for field in fields(Entry)])
 ENTRIES = Table(Zone.PUBLIC, "ledger", "entries")
 
@@ -38,6 +46,7 @@ def build_ledger(charges: Sequence[dg.AssetKey], draws: Sequence[dg.AssetKey]) -
         key=LEDGER_KEY,
         deps=[*charges, *draws],
         group_name="ledger",
+        automation_condition=WHEN_CHARGED,
         description=(
             "Every charge to the budget of every dataset. The ledger is append-only: each entry contains the SHA-256 "
             "of the previous one. A reservation counts from before its draw; a settlement records the output of the "
@@ -73,29 +82,88 @@ def build_ledger(charges: Sequence[dg.AssetKey], draws: Sequence[dg.AssetKey]) -
     return ledger_asset
 
 
-def build_composition(dataset: DatasetDeclaration) -> dg.AssetsDefinition:
-    """The asset `[dataset, "composition"]`."""
-    totals = Table(Zone.PUBLIC, dataset.name, "composition")
-    releases = Table(Zone.PUBLIC, dataset.name, "composition_releases")
+@dataclass(frozen=True)
+class Population:
+    """The datasets about the same people, whose charges add up under one cap.
+
+    Attributes:
+        name: the name of the population.
+        datasets: its datasets, at least one, all with the same cap.
+
+    Raises:
+        ValueError: if two datasets declare different caps.
+    """
+
+    name: str
+    datasets: tuple[DatasetDeclaration, ...]
+
+    def __post_init__(self) -> None:
+        first, *others = self.datasets
+        for other in others:
+            if other.cap != first.cap:
+                raise ValueError(
+                    f"population {self.name}: datasets {first.name} and {other.name} declare different caps "
+                    f"({stated(first.cap, 4)} and {stated(other.cap, 4)}); the cap belongs to the population"
+                )
+
+    @property
+    def cap(self) -> Loss:
+        """The upper bound on the sum of all its charges."""
+        return self.datasets[0].cap
+
+    @property
+    def title(self) -> str:
+        """The titles of its datasets."""
+        return listed([dataset.title for dataset in self.datasets])
+
+
+def populations(datasets: Iterable[DatasetDeclaration]) -> tuple[Population, ...]:
+    """The populations of a deployment, in the order of their first datasets.
+
+    Raises:
+        ValueError: if two datasets of a population declare different caps, or a population has the name of a dataset
+            that belongs to another one.
+    """
+    declared = list(datasets)
+    found: dict[str, list[DatasetDeclaration]] = {}
+    for dataset in declared:
+        found.setdefault(dataset.population, []).append(dataset)
+    for dataset in declared:
+        if dataset.name in found and dataset.population != dataset.name:
+            raise ValueError(
+                f"dataset {dataset.name} belongs to population {dataset.population}, but another dataset declares "
+                f"population: {dataset.name}; a population may have the name of a dataset only if it contains it"
+            )
+    return tuple(Population(name, tuple(members)) for name, members in found.items())
+
+
+def build_composition(population: Population) -> dg.AssetsDefinition:
+    """The asset `[population, "composition"]`."""
+    totals = Table(Zone.PUBLIC, population.name, COMPOSITION)
+    releases = Table(Zone.PUBLIC, population.name, f"{COMPOSITION}_releases")
+    names = listed([dataset.name for dataset in population.datasets])
+    units = " or ".join(dict.fromkeys(dataset.record_name for dataset in population.datasets))
 
     @dg.asset(
-        key=[dataset.name, "composition"],
+        key=[population.name, COMPOSITION],
         deps=[LEDGER_KEY],
-        group_name=dataset.name,
-        description=f"""All releases from {dataset.name} side by side, and their composition.
+        group_name=population.name,
+        automation_condition=WHEN_CHARGED,
+        description=f"""All releases from {names} side by side, and their composition.
 
 The first table has a row for each release, with all five building blocks of its DP specification. The second has a
 total for each unit and output premetric, within the universes that share all invariants involved: pure ε adds up; zCDP
 adds up in ρ, where a pure ε counts as ε²/2; both count in (ε, δ). Each total says what it leaves out and why; totals
-that do not compose stand side by side. A guarantee for one {dataset.record_name} extends to one person by group
-privacy, for the number of {dataset.record_name}s that a change of the person's characteristics can change. The cap of
-{stated(dataset.cap, 4)} bounds the sum of all charges, whatever their unit; this sum is an upper bound on the loss.""",
+that do not compose stand side by side. A guarantee for one {units} extends to one person by group privacy,
+for the number of them that a change of the person's characteristics can change. The cap of {stated(population.cap, 4)}
+belongs to population {population.name}: it bounds the sum of all charges from all its datasets, whatever their unit.
+This sum is an upper bound on the loss.""",
         code_version=COMPOSITION_VERSION,
         **attributes(StageKind.COMPOSITION, Zone.PUBLIC, {"duckdb", "ledger", "matplotlib"}),
     )
     def composition(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
-        comparison = _comparison(dataset, ledger)
-        problems = _beyond(dataset.cap, comparison)
+        comparison = _comparison(population.name, ledger)
+        problems = _beyond(population.cap, comparison)
         with warehouse.session(writes=Zone.PUBLIC) as session:
             with session.transaction():
                 session.create(
@@ -107,8 +175,8 @@ privacy, for the number of {dataset.record_name}s that a change of the person's 
             columns = session.columns(totals) | session.columns(releases)
             version = session.content_version([totals, releases])
         metadata: dict[str, Any] = {
-            "counted against the cap": "; ".join(problems) or stated(comparison.counted(dataset.cap), 4),
-            "cap": stated(dataset.cap, 4),
+            "counted against the cap": "; ".join(problems) or stated(comparison.counted(population.cap), 4),
+            "cap": stated(population.cap, 4),
             "charges": len(comparison.charges),
             "tables": f"{totals}, {releases}",
             "dagster/column_schema": table_schema(columns, COLUMNS),
@@ -119,28 +187,28 @@ privacy, for the number of {dataset.record_name}s that a change of the person's 
                 "totals": totals_in_markdown(comparison),
                 "what adds up": dg.MetadataValue.md("\n".join(f"- {remark}" for remark in remarks(comparison))),
                 "invariants": invariants_in_markdown(comparison),
-                "releases side by side": picture(side_by_side(comparison, dataset.title, dataset.cap)),
+                "releases side by side": picture(side_by_side(comparison, population.title, population.cap)),
             }
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 
     return composition
 
 
-def build_composition_checks(dataset: DatasetDeclaration) -> list[dg.AssetChecksDefinition]:
+def build_composition_checks(population: Population) -> list[dg.AssetChecksDefinition]:
     """The blocking checks of `composition`: the cap, and the chain of the ledger."""
 
     @dg.asset_check(
-        asset=[dataset.name, "composition"],
+        asset=[population.name, COMPOSITION],
         name="within_cap",
-        description="All charges to the dataset stay within its cap.",
+        description="All charges to the population stay within its cap.",
         blocking=True,
         pool=POOL,
     )
     def within_cap(ledger: Ledger) -> dg.AssetCheckResult:
-        return check_result(cap_problems(dataset, ledger))
+        return check_result(cap_problems(population.name, population.cap, ledger))
 
     @dg.asset_check(
-        asset=[dataset.name, "composition"],
+        asset=[population.name, COMPOSITION],
         name="ledger_intact",
         description="No ledger entry was edited, removed or reordered.",
         blocking=True,
@@ -152,17 +220,17 @@ def build_composition_checks(dataset: DatasetDeclaration) -> list[dg.AssetChecks
     return [within_cap, ledger_intact]
 
 
-def cap_problems(dataset: DatasetDeclaration, ledger: Ledger) -> list[str]:
-    """The problem if the charges to a dataset exceed its cap; empty if they do not."""
-    return _beyond(dataset.cap, _comparison(dataset, ledger))
+def cap_problems(population: str, cap: Loss, ledger: Ledger) -> list[str]:
+    """The problem if the charges to a population exceed its cap; empty if they do not."""
+    return _beyond(cap, _comparison(population, ledger))
 
 
-def _comparison(dataset: DatasetDeclaration, ledger: Ledger) -> Comparison:
-    """The comparison of the dataset's releases from the current ledger. Raises LedgerError if it is not intact."""
+def _comparison(population: str, ledger: Ledger) -> Comparison:
+    """The comparison of the population's releases from the current ledger. Raises LedgerError if it is not intact."""
     problems = ledger.verify()
     if problems:
         raise LedgerError(f"the ledger is not intact: {'; '.join(problems)}")
-    return compare(ledger.entries(dataset.name))
+    return compare(ledger.entries(population))
 
 
 def _beyond(cap: Loss, comparison: Comparison) -> list[str]:

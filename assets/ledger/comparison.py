@@ -1,4 +1,4 @@
-"""A dataset's releases side by side: what was charged for each, and what each charge contributes to which total.
+"""A population's releases side by side: what was charged for each, and what each charge contributes to which total.
 
 This module computes values from ledger entries. `mechanisms.accounting` composes losses, `words` describes the
 comparison, and `charts` draws it. The form is that of Bailie, Gong and Meng, Table 4: different flavors stand side by
@@ -19,11 +19,11 @@ from resources.chain import RESERVE, SETTLE, Entry
 
 @dataclass(frozen=True)
 class Charge:
-    """A reservation of the dataset's budget.
+    """A reservation of the population's budget.
 
     Attributes:
         entry: the number of the reservation in the ledger.
-        release: the release that was charged.
+        release: the release that was charged; with its dataset, if the population has several.
         specification: the DP specification that was charged.
         settled: whether the draw was made.
         latest: whether the release has no later charge.
@@ -55,7 +55,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All charges of a dataset and their totals.
+    """All charges of a population and their totals.
 
     Attributes:
         charges: the charges in the order of the ledger.
@@ -101,22 +101,24 @@ class Comparison:
 
 
 def compare(entries: Iterable[Entry]) -> Comparison:
-    """The comparison of a dataset's releases.
+    """The comparison of a population's releases.
 
     Args:
-        entries: the dataset's entries of an intact ledger, in order.
+        entries: the population's entries of an intact ledger, in order.
     """
     listed = list(entries)
     reserved = [entry for entry in listed if entry.kind == RESERVE]
+    several = len({entry.dataset for entry in reserved}) > 1
+    names = {entry.sequence: f"{entry.dataset}/{entry.release}" if several else entry.release for entry in reserved}
     settled = {entry.draw_id for entry in listed if entry.kind == SETTLE}
-    last = {entry.release: entry.sequence for entry in reserved}
+    last = {names[entry.sequence]: entry.sequence for entry in reserved}
     charges = tuple(
         Charge(
             entry=entry.sequence,
-            release=entry.release,
+            release=names[entry.sequence],
             specification=entry.declared(),
             settled=entry.draw_id in settled,
-            latest=last[entry.release] == entry.sequence,
+            latest=last[names[entry.sequence]] == entry.sequence,
         )
         for entry in reserved
     )

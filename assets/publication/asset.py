@@ -38,10 +38,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
 
     @dg.asset(
         key=release.key(PUBLICATION),
-        deps=[
-            *(release.key(stage) for stage in _sources(method)),
-            release.dataset_key("composition"),
-        ],
+        deps=[release.key(stage) for stage in _sources(method)],
         group_name=release.schema,
         description=_description(release),
         code_version=CODE_VERSION,
@@ -190,7 +187,7 @@ def certify(
             entry.sequence,
             entry.hash,
             datetime.fromisoformat(entry.recorded_at),
-            context.ledger.charged(dataset.name, dataset.cap, through=entry.sequence),
+            context.ledger.charged(dataset.population, dataset.cap, through=entry.sequence),
             dataset.cap,
         ),
         code_versions={"stirred": version("stirred"), "duckdb": duckdb.__version__},

@@ -7,7 +7,7 @@ This module defines the typed declaration and the rules that it must satisfy ind
 from collections.abc import Mapping
 from enum import StrEnum
 from fractions import Fraction
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import dagster as dg
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
@@ -88,6 +88,13 @@ Cap = Annotated[
 ]
 
 
+class Charging(StrEnum):
+    """Whether a new draw needs an authorization."""
+
+    ASK = "ask"
+    AUTOMATIC = "automatic"
+
+
 class DatasetDeclaration(dg.Model):
     """One vintage of confidential microdata: units, with or without persons in them."""
 
@@ -110,9 +117,19 @@ class DatasetDeclaration(dg.Model):
     persons: RecordTable | SkipJsonSchema[None] = Field(
         None, description="The table of persons, each of whom is in one unit."
     )
+    population: DatasetName = Field(
+        "",
+        description="Whom the records are about; by default, the dataset's name. Datasets about the same people, such "
+        "as two vintages, declare the same population.",
+    )
     cap: Cap = Field(
-        description="The upper bound on the loss of all releases from this dataset together: ε as a number or a "
-        "fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: 1/10000000000}."
+        description="The upper bound on the loss of all releases from the datasets of the population together: ε as a "
+        "number or a fraction such as 1/2; or {rho: 5} in zCDP; or {epsilon: 20, delta: 1/10000000000}."
+    )
+    charging: Charging | SkipJsonSchema[None] = Field(
+        None,
+        description="ask: a new draw needs an authorization that names its loss; automatic: it does not. By default, "
+        "ask, and automatic for a synthetic dataset.",
     )
 
     @field_validator("reader")
@@ -121,6 +138,14 @@ class DatasetDeclaration(dg.Model):
         if reader is Reader.SYNTHETIC_CENSUS:
             raise ValueError("a synthetic census is declared by the component SyntheticCensus")
         return reader
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_population(cls, fields: Any) -> Any:
+        """A dataset that names no population is the only one about its own."""
+        if isinstance(fields, Mapping) and not fields.get("population"):
+            return {**fields, "population": fields.get("name")}
+        return fields
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -151,6 +176,11 @@ class DatasetDeclaration(dg.Model):
         if shared:
             raise ValueError(f"persons: column {shared[0]} has the name of a column of units; rename one of them")
         return self
+
+    @property
+    def asks(self) -> bool:
+        """Whether a new draw needs an authorization."""
+        return not self.synthetic if self.charging is None else self.charging is Charging.ASK
 
     @property
     def tables(self) -> dict[str, RecordTable]:

@@ -6,7 +6,8 @@ input. `assets.charge` charges and makes draws.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
 
 from assets.release.release import Release
 from assets.release.seal import seal_stage
@@ -48,11 +49,13 @@ class Draw(Generic[I_co]):
         draw_id: its identifier, an HMAC of everything the draw depends on.
         specification: the DP specification that it satisfies.
         inputs: the versions of its inputs.
+        made_of: the mechanism, its version, the parameters and the versions of the inputs, as plain values.
     """
 
     draw_id: str
     specification: Specification
     inputs: I_co
+    made_of: Mapping[str, Any] = MappingProxyType({})
 
 
 def label_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> None:
@@ -74,7 +77,7 @@ def publish_version(
     """Write the keyed version of a stage's confidential output to the public zone, sealed, for the charge to read."""
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         session.create(table, "warehouse/label", {"text": version}, column="version")
-        seal_stage(session, custody, release, stage, [table])
+        seal_stage(session, custody, release.schema, stage, [table])
 
 
 def published_version(session: Session, table: Table) -> str:

@@ -139,21 +139,24 @@ class Method(ABC, Generic[R, I, O]):
             SealError: if one of the `charged_tables` is not as its stage sealed it.
         """
         for stage, tables in self.charged_tables().items():
-            require_sealed(session, custody, self.release, stage, tables)
+            require_sealed(session, custody, self.release.schema, stage, tables)
         inputs = self.inputs(session, custody)
+        made_of = {
+            "mechanism": self.mechanism,
+            "version": self.version,
+            "parameters": {**self.parameters(), "custody": self.release.custody.value},
+            "inputs": dict(inputs.versions),
+        }
         draw_id = custody.draw_id(
             {
                 "dataset": self.release.dataset.name,
                 "release": self.release.name,
                 "stage": self.draw_stage,
                 "partition": None,
-                "mechanism": self.mechanism,
-                "version": self.version,
-                "parameters": {**self.parameters(), "custody": self.release.custody.value},
-                "inputs": dict(inputs.versions),
+                **made_of,
             }
         )
-        return Draw(draw_id, self.specification(inputs), inputs)
+        return Draw(draw_id, self.specification(inputs), inputs, made_of)
 
     def require_chargeable(self, session: Session) -> None:
         """Raise an error if a later stage could not be carried out, before anything is charged; nothing by default."""

@@ -12,9 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from assets.release.release import Release
 from resources.custody import Custody
-from resources.statements import Table
+from resources.statements import Table, Zone
 from resources.warehouse import Session
 
 
@@ -43,26 +42,35 @@ def seal_of(session: Session, custody: Custody, tables: Sequence[Table], made_of
 def seal_stage(
     session: Session,
     custody: Custody,
-    release: Release,
+    schema: str,
     stage: str,
     tables: Sequence[Table],
     made_of: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Seal the public tables of a stage, in the transaction in which they were written."""
+    """Seal the public tables of a stage, in the transaction in which they were written.
+
+    Args:
+        session: a session that writes the public zone.
+        custody: the custody, which authenticates.
+        schema: the schema of the release, or the name of the dataset.
+        stage: the name of the stage.
+        tables: its tables.
+        made_of: what they were made of, if a later stage compares it.
+    """
     row = pa.table({"seal": [seal_of(session, custody, tables, made_of)]})
-    session.create(_label(release, stage), "warehouse/all", source=session.register("seal", row))
+    session.create(_label(schema, stage), "warehouse/all", source=session.register("seal", row))
 
 
 def is_sealed(
     session: Session,
     custody: Custody,
-    release: Release,
+    schema: str,
     stage: str,
     tables: Sequence[Table],
     made_of: Mapping[str, Any] = MappingProxyType({}),
 ) -> bool:
     """Whether all tables exist and are exactly those that the stage sealed, made of exactly this."""
-    label = _label(release, stage)
+    label = _label(schema, stage)
     if list(session.columns(label)) != ["seal"] or not all(session.columns(table) for table in tables):
         return False
     return session.rows("warehouse/all", source=label) == [(seal_of(session, custody, tables, made_of),)]
@@ -71,7 +79,7 @@ def is_sealed(
 def require_sealed(
     session: Session,
     custody: Custody,
-    release: Release,
+    schema: str,
     stage: str,
     tables: Sequence[Table],
     made_of: Mapping[str, Any] = MappingProxyType({}),
@@ -81,12 +89,12 @@ def require_sealed(
     Raises:
         SealError: if a table is missing, was altered or exchanged, or was sealed under another custody.
     """
-    if not is_sealed(session, custody, release, stage, tables, made_of):
+    if not is_sealed(session, custody, schema, stage, tables, made_of):
         raise SealError(
-            f"{release.schema}: the stored tables of stage {stage} are not those that the stage wrote (their seal does "
+            f"{schema}: the stored tables of stage {stage} are not those that the stage wrote (their seal does "
             f"not match); materialize {stage} again"
         )
 
 
-def _label(release: Release, stage: str) -> Table:
-    return release.public(f"{stage}_seal")
+def _label(schema: str, stage: str) -> Table:
+    return Table(Zone.PUBLIC, schema, f"{stage}_seal")

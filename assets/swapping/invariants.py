@@ -53,7 +53,7 @@ def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
             with session.transaction():
                 write_invariants(session, release, custody.version_key())
-                seal_stage(session, custody, release, "invariants", invariant_tables(release))
+                seal_stage(session, custody, release.schema, "invariants", invariant_tables(release))
             version = session.content_version(invariant_tables(release))
             return dg.MaterializeResult(
                 data_version=dg.DataVersion(version),

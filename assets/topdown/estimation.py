@@ -184,7 +184,9 @@ def estimate_level(
 def stored_estimation(session: Session, custody: Custody, release: TopDownRelease, level: str) -> Estimation | None:
     """How the stored estimates of a level were made; None if there are none, or they or their account were altered."""
     table, account = _account(release, level)
-    if not session.columns(table) or not is_sealed(session, custody, release, release.estimates(level), [account]):
+    if not session.columns(table) or not is_sealed(
+        session, custody, release.schema, release.estimates(level), [account]
+    ):
         return None
     stored = Estimation(*session.row("warehouse/all", source=account))
     return stored if session.content_version([table], custody.seal_key()) == stored.content else None
@@ -422,5 +424,5 @@ def _write(
         sum(each.seconds for each in found),
     )
     session.create(account, "topdown/estimation", vars(estimation))
-    seal_stage(session, custody, release, release.estimates(level), [account])
+    seal_stage(session, custody, release.schema, release.estimates(level), [account])
     return estimation

@@ -84,7 +84,7 @@ def build_invariants(release: TopDownRelease) -> dg.AssetsDefinition:
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
             with session.transaction():
                 write_invariants(session, release)
-                seal_stage(session, custody, release, INVARIANTS, [release.public(SPINE), table])
+                seal_stage(session, custody, release.schema, INVARIANTS, [release.public(SPINE), table])
             return dg.MaterializeResult(
                 data_version=dg.DataVersion(session.content_version([table])),
                 metadata={

@@ -8,9 +8,10 @@ from typing import Literal
 
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.census import CensusDeclaration, census_persons, census_units
-from assets.release.dataset import Cap, DatasetDeclaration, DatasetName, Reader
+from assets.release.dataset import Cap, Charging, DatasetDeclaration, DatasetName, Reader
 from orchestration.components.dataset import Dataset
 
 _described = DatasetDeclaration.model_fields
@@ -25,7 +26,9 @@ class CensusAttributes(dg.Model):
     title: str = Field(min_length=1, description=_described["title"].description)
     description: str = Field("", description=_described["description"].description)
     synthetic: bool = Field(False, description=_described["synthetic"].description)
+    population: DatasetName | SkipJsonSchema[None] = Field(None, description=_described["population"].description)
     cap: Cap = Field(description=_described["cap"].description)
+    charging: Charging | SkipJsonSchema[None] = Field(None, description=_described["charging"].description)
     format: Literal["csv", "parquet"] = Field(description="csv or parquet, the same for all three files.")
     persons: str = Field(min_length=1, description="The file of persons: absolute, or relative to the project's root.")
     units: str = Field(min_length=1, description="The file of units.")
@@ -62,7 +65,9 @@ class CensusDataset(Dataset):
                 title=declared.title,
                 description=declared.description,
                 synthetic=declared.synthetic,
+                population=declared.population or declared.name,
                 cap=declared.cap,
+                charging=declared.charging,
                 reader=Reader(declared.format),
                 record_name="unit",
                 units=census_units(units, geo, declared.group_quarters_types),

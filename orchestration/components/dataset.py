@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from assets.cef.asset import build_cef
 from assets.conventions import OWNERS
-from assets.ledger.asset import build_composition, build_composition_checks
 from assets.release.dataset import DatasetDeclaration
 
 
@@ -50,9 +49,6 @@ class Dataset(dg.Component, dg.Resolvable):
         return dg.ComponentTypeSpec(owners=OWNERS, produces=["asset", "asset_check"])
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The CEF and the composition of the dataset's releases, with their checks."""
+        """The CEF with its checks."""
         cef, *checks = build_cef(self.declaration, context.project_root)
-        return dg.Definitions(
-            assets=[cef, build_composition(self.declaration)],
-            asset_checks=[*checks, *build_composition_checks(self.declaration)],
-        )
+        return dg.Definitions(assets=[cef], asset_checks=checks)

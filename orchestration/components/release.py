@@ -15,13 +15,14 @@ from pydantic.json_schema import SkipJsonSchema
 
 from assets.charge.asset import build_charge
 from assets.charge.drawing import build_draw
+from assets.charge.preflight import build_preflight
 from assets.conventions import OWNERS
 from assets.gates.asset import build_gates
 from assets.publication.asset import build_publication
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import Method
 from assets.release.release import DeclarationError, Release
-from orchestration.automation import release_job, release_schedule, source_sensor
+from orchestration.automation import release_jobs, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
 from resources.custody import CustodyMode
 
@@ -109,7 +110,7 @@ class ReleaseComponent(dg.Component, dg.Resolvable, ABC):
         if method.charges != self.charges:
             raise ValueError(f"{method.release.schema}: component and method disagree on whether anything is charged")
         return dg.Definitions.merge(
-            release_definitions(method), automated(method.release, self.declaration, context.project_root)
+            release_definitions(method), automated(method, self.declaration, context.project_root)
         )
 
 
@@ -118,7 +119,7 @@ def release_definitions(method: Method[Any, Any, Any]) -> dg.Definitions:
     assets, checks = list(method.own_assets()), build_gates(method)
     if method.charges:
         publication, files_check = build_publication(method)
-        assets += [build_charge(method), build_draw(method), publication]
+        assets += [build_preflight(method), build_charge(method), build_draw(method), publication]
         checks.append(files_check)
     return dg.Definitions(assets=assets, asset_checks=checks)
 
@@ -162,8 +163,11 @@ def dataset_of(declaration: ReleaseDeclaration, datasets: dict[str, DatasetDecla
     return dataset
 
 
-def automated(release: Release, declaration: ReleaseDeclaration, root: Path) -> dg.Definitions:
-    """The release's job, and its schedule and sensor if declared."""
+def automated(method: Method[Any, Any, Any], declaration: ReleaseDeclaration, root: Path) -> dg.Definitions:
+    """The release's jobs, and its schedule and sensor if declared."""
+    release = method.release
     schedules = [release_schedule(release, declaration.schedule)] if declaration.schedule else []
     sensors = [source_sensor(release, root)] if declaration.watch_source else []
-    return dg.Definitions.merge(release_job(release), dg.Definitions(schedules=schedules, sensors=sensors))
+    return dg.Definitions.merge(
+        release_jobs(release, method.charges), dg.Definitions(schedules=schedules, sensors=sensors)
+    )

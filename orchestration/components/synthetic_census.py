@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
-from assets.release.dataset import Cap, DatasetDeclaration, DatasetName
+from assets.release.dataset import Cap, Charging, DatasetDeclaration, DatasetName
 from orchestration.components.dataset import Dataset
 
 _described = DatasetDeclaration.model_fields
@@ -23,7 +24,9 @@ class SyntheticAttributes(SyntheticPopulation):
     name: DatasetName
     title: str = Field("", description="The dataset's name in words; by default it names the states.")
     description: str = Field("", description="What the dataset is for; how it was generated is added.")
+    population: DatasetName | SkipJsonSchema[None] = Field(None, description=_described["population"].description)
     cap: Cap = Field(description=_described["cap"].description)
+    charging: Charging | SkipJsonSchema[None] = Field(None, description=_described["charging"].description)
 
 
 @dataclass
@@ -46,6 +49,8 @@ class SyntheticCensus(Dataset):
                 name=declared.name,
                 title=declared.title,
                 description=declared.description,
+                population=declared.population or declared.name,
                 cap=declared.cap,
+                charging=declared.charging,
             )
         )

@@ -10,4 +10,5 @@ SELECT
     $output_version AS output_version,
     $recorded_at AS recorded_at,
     $previous_hash AS previous_hash,
-    $hash AS hash
+    $hash AS hash,
+    $details AS details

@@ -11,5 +11,6 @@ CREATE TABLE IF NOT EXISTS {{ table }} (
     recorded_at VARCHAR NOT NULL,
     previous_hash VARCHAR NOT NULL,
     hash VARCHAR NOT NULL,
+    details VARCHAR,
     UNIQUE (kind, draw_id)
 )

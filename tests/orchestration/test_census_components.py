@@ -111,7 +111,7 @@ def test_the_declarations_have_the_stated_meaning(monkeypatch: pytest.MonkeyPatc
     assert one == other
     assert list(one["units"].pop("GQTYPE").codes) == list("01234567")
     assert dict(untyped.units.columns) == {**one["units"], "TABBLKST": anywhere}
-    assert set(here.codes) == set(made_up.population.states) < set(anywhere.codes)
+    assert set(here.codes) == set(made_up.generated.states) < set(anywhere.codes)
 
 
 def test_a_release_of_a_state_outside_the_dataset_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,67 @@
+"""The keyed versions of a dataset's content, which show that two datasets hold the same records.
+
+The charge records them in the ledger. If the records of one dataset are charged again as another dataset, under a cap
+of its own, the ledger recognizes them. The versions cover the CEF and every source file of records, so that another
+selection of columns from the same file is recognized too. Nobody can test them against guessed records without the key.
+"""
+
+import hmac
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+
+import pyarrow as pa
+
+from assets.release.dataset import DatasetDeclaration
+from assets.release.seal import require_sealed, seal_stage
+from resources.custody import Custody
+from resources.statements import Table, Zone
+from resources.warehouse import Session, Warehouse
+
+CONTENTS = "cef_contents"
+_CHUNK = 1 << 20
+
+
+def publish_contents(
+    warehouse: Warehouse, custody: Custody, dataset: DatasetDeclaration, cef_version: str, files: Mapping[str, Path]
+) -> None:
+    """Write the keyed versions of the CEF and of its source files to the public zone, sealed.
+
+    Args:
+        warehouse: the warehouse.
+        custody: the custody.
+        dataset: the dataset.
+        cef_version: the keyed version of its CEF.
+        files: its files of records, by table.
+    """
+    key = custody.version_key()
+    versions = [cef_version, *(_version(path, key) for path in files.values())]
+    table = _table(dataset)
+    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+        rows = session.register("contents", pa.table({"version": versions}))
+        session.create(table, "warehouse/all", source=rows)
+        seal_stage(session, custody, dataset.name, "cef", [table])
+
+
+def published_contents(session: Session, custody: Custody, dataset: DatasetDeclaration) -> tuple[str, ...]:
+    """The keyed versions that `publish_contents` wrote.
+
+    Raises:
+        SealError: if they are missing or were altered.
+    """
+    table = _table(dataset)
+    require_sealed(session, custody, dataset.name, "cef", [table])
+    return tuple(sorted(version for (version,) in session.rows("warehouse/all", source=table)))
+
+
+def _table(dataset: DatasetDeclaration) -> Table:
+    return Table(Zone.PUBLIC, dataset.name, CONTENTS)
+
+
+def _version(path: Path, key: bytes) -> str:
+    """The HMAC of a file's bytes."""
+    digest = hmac.new(key, digestmod=sha256)
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,175 @@
+"""The price of a release's next draw: what it would charge, why it is a new draw, and whether it may be charged.
+
+The charge and the preflight both use this assessment. Assessing draws nothing and charges nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assets.cef.contents import published_contents
+from assets.release.draw import Draw, Inputs
+from assets.release.method import CHARGE, Method
+from assets.release.release import Release
+from mechanisms.accounting.composition import Loss, stated, symbol
+from resources.chain import RESERVE, Details, Entry
+from resources.custody import Custody
+from resources.ledger import CapExceeded, Ledger, PopulationError, remaining
+from resources.warehouse import Session
+
+PLACES = 4
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What charging a release's next draw would mean.
+
+    Attributes:
+        release: the release.
+        draw: the draw that follows from its parameters and the current tables.
+        details: what the reservation records, without an authorization.
+        entry: the reservation that the draw already has, or None.
+        reason: why the draw is a new one, as a sentence.
+        charged: what the population has been charged so far.
+        refusal: why the ledger would refuse the charge, or "".
+    """
+
+    release: Release
+    draw: Draw[Inputs]
+    details: Details
+    entry: Entry | None
+    reason: str
+    charged: Loss
+    refusal: str
+
+    @property
+    def loss(self) -> Loss:
+        """The loss to be charged."""
+        return self.draw.specification.charge
+
+    @property
+    def price(self) -> str:
+        """The loss to be charged, rounded up: the text that authorizes it."""
+        return stated(self.loss, PLACES)
+
+    @property
+    def budget(self) -> str:
+        """What is charged and what would remain, as a sentence."""
+        cap = self.release.dataset.cap
+        return (
+            f"Population {self.details.population} has been charged {stated(self.charged, PLACES)} of its cap of "
+            f"{stated(cap, PLACES)}; {symbol(cap)} = {remaining(self.charged, cap)} remains before this charge."
+        )
+
+    def allows(self, authorized_loss: str) -> bool:
+        """Whether a text names exactly the loss to be charged: as stated, with or without its symbol, or exactly."""
+        given = "".join(authorized_loss.split())
+        bare = self.price.removeprefix(f"{symbol(self.loss)} = ")
+        exact = str(self.loss)
+        names = (self.price, bare, exact, f"{symbol(self.loss)} = {exact}")
+        return given in {"".join(name.split()) for name in names}
+
+    def how_to_authorize(self) -> str:
+        """The run configuration that authorizes the charge, as YAML."""
+        op = "__".join(self.release.key(CHARGE).path)
+        return f'ops:\n  {op}:\n    config:\n      authorized_loss: "{self.price}"\n      authorized_by: "<your name>"'
+
+
+def assess(method: Method[Any, Any, Any], session: Session, custody: Custody, ledger: Ledger) -> Assessment:
+    """Assess the release's next draw.
+
+    Args:
+        method: the method of the release.
+        session: a session that reads the public zone.
+        custody: the custody.
+        ledger: the ledger, which must be intact.
+
+    Raises:
+        SealError: if a table that the charge follows from is missing or was altered.
+        LedgerError: if the ledger is not intact.
+    """
+    release = method.release
+    method.require_chargeable(session)
+    draw = method.describe(session, custody)
+    contents = published_contents(session, custody, release.dataset)
+    details = Details(release.dataset.population, contents, draw.made_of)
+    entry = ledger.reservation(draw.draw_id)
+    refusal = ""
+    if entry is None:
+        try:
+            ledger.require_chargeable(
+                release.dataset.name, release.name, draw.specification, release.dataset.cap, details
+            )
+        except (CapExceeded, PopulationError) as error:
+            refusal = str(error)
+    return Assessment(
+        release,
+        draw,
+        details,
+        entry,
+        why_new(release, details, ledger.entries()),
+        ledger.charged(details.population, release.dataset.cap),
+        refusal,
+    )
+
+
+def why_new(release: Release, details: Details, entries: Sequence[Entry]) -> str:
+    """Why the draw is not one of those that were charged before, as a sentence.
+
+    Args:
+        release: the release.
+        details: what the draw is made of.
+        entries: the ledger.
+    """
+    reserved = [entry for entry in entries if entry.kind == RESERVE and entry.dataset == release.dataset.name]
+    own = [entry for entry in reserved if entry.release == release.name]
+    if not own:
+        alike = [entry for entry in reserved if details.draw and dict(entry.known().draw) == dict(details.draw)]
+        if alike:
+            return (
+                f"The release was renamed: {alike[-1].release} was charged for the same parameters and records (ledger "
+                f"entry {alike[-1].sequence}). A new name makes a new draw with its own noise."
+            )
+        return "It is the first draw of this release."
+    latest = own[-1]
+    before = latest.known()
+    if not before.draw:
+        return (
+            f"Ledger entry {latest.sequence} does not record what the draw before was made of, so changes are unknown."
+        )
+    changes = list(_changes(before.draw, details.draw))
+    if not changes:
+        return f"Nothing that ledger entry {latest.sequence} records has changed, but the keys under custody have."
+    return f"Since ledger entry {latest.sequence}, {'; '.join(changes)}."
+
+
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    if before.get("mechanism") != now["mechanism"]:
+        yield f"the mechanism changed from {before.get('mechanism')} to {now['mechanism']}"
+    if before.get("version") != now["version"]:
+        yield f"the version of the mechanism changed from {before.get('version')} to {now['version']}"
+    for name, old, new in _differences(before.get("parameters", {}), now["parameters"]):
+        yield f"parameter {name} changed from {old} to {new}"
+    inputs = before.get("inputs", {})
+    changed = sorted(name for name in now["inputs"] if inputs.get(name) != now["inputs"][name])
+    if changed:
+        yield f"the records changed (input{'s' * (len(changed) > 1)} {', '.join(changed)})"
+
+
+def _differences(before: Any, now: Any, name: str = "") -> Iterator[tuple[str, str, str]]:
+    """The differences of two nested records: name, value before and value now, as short texts."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in sorted(before.keys() | now.keys()):
+            yield from _differences(before.get(key), now.get(key), f"{name}.{key}" if name else key)
+    elif before != now:
+        yield name, _short(before), _short(now)
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+_LONGEST = 80

@@ -1,0 +1,60 @@
+"""The asset `preflight`: what the next charge of a release would be, and why, without charging it.
+
+It states the same facts as a charge that stops for want of an authorization, but does not fail.
+"""
+
+from typing import Any
+
+import dagster as dg
+
+from assets.charge.assessment import Assessment, assess
+from assets.conventions import StageKind, attributes
+from assets.release.method import Method
+from resources.custody import Custody
+from resources.ledger import Ledger
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+
+PREFLIGHT = "preflight"
+CODE_VERSION = "1"
+
+
+def build_preflight(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "preflight"]`."""
+    release = method.release
+
+    @dg.asset(
+        key=release.key(PREFLIGHT),
+        deps=[release.key(stage) for stage in method.charge_follows],
+        group_name=release.schema,
+        description=(
+            "What the next charge of this release would be: the loss, why it is a new draw, and what remains of the "
+            "budget. Nothing is drawn and nothing is charged."
+        ),
+        code_version=CODE_VERSION,
+        **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb", "ledger"}, crossing=method.charge_crossing),
+    )
+    def preflight(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
+        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            assessment = assess(method, session, custody, ledger)
+        return dg.MaterializeResult(metadata=preflight_metadata(assessment))
+
+    return preflight
+
+
+def preflight_metadata(assessment: Assessment) -> dict[str, Any]:
+    """The assessment for the asset's page."""
+    facts: dict[str, Any] = {"draw id": assessment.draw.draw_id, "budget": assessment.budget}
+    entry = assessment.entry
+    if entry is not None:
+        return {"decision": f"Already charged in ledger entry {entry.sequence}; running it charges nothing.", **facts}
+    facts = {"price": assessment.price, "price, exactly": str(assessment.loss), "why new": assessment.reason, **facts}
+    if assessment.refusal:
+        return {"decision": f"The ledger would refuse it: {assessment.refusal}.", **facts}
+    if not assessment.release.dataset.asks:
+        return {"decision": f"Running it charges {assessment.price} automatically.", **facts}
+    return {
+        "decision": f"Running it needs an authorization of {assessment.price}.",
+        **facts,
+        "how to authorize": dg.MetadataValue.md(f"```yaml\n{assessment.how_to_authorize()}\n```"),
+    }
