@@ -6,10 +6,9 @@ This module holds values and pure functions. `ledger` stores the entries and det
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
-from types import MappingProxyType
 from typing import Any
 
 from mechanisms.accounting.specification import Specification
@@ -33,8 +32,8 @@ class Details:
 
     population: str
     contents: tuple[str, ...] = ()
-    draw: Mapping[str, Any] = MappingProxyType({})
-    authorization: Mapping[str, str] = MappingProxyType({})
+    draw: Mapping[str, Any] = field(default_factory=dict)
+    authorization: Mapping[str, str] = field(default_factory=dict)
 
     def as_text(self) -> str:
         """The details as canonical JSON."""

@@ -5,8 +5,7 @@ input. `assets.charge` charges and makes draws.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from assets.release.release import Release
@@ -55,7 +54,7 @@ class Draw(Generic[I_co]):
     draw_id: str
     specification: Specification
     inputs: I_co
-    made_of: Mapping[str, Any] = MappingProxyType({})
+    made_of: Mapping[str, Any] = field(default_factory=dict)
 
 
 def label_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> None:
