@@ -86,8 +86,8 @@ class Custody(ConfigurableResource):
         """
         return hmac.new(self.derive("draw id"), canonical(dict(parts)), sha256).hexdigest()
 
-    def draw_key(self, draw_id: str, mode: CustodyMode) -> bytes:
-        """The key of a draw that is about to be charged or made, 32 bytes.
+    def commit(self, draw_id: str, mode: CustodyMode) -> str:
+        """The commitment to the key of a draw that is about to be charged. Only `open_key` returns the key itself.
 
         An escrowed key is derived from the master key and the draw id. An ephemeral key is random: the first call makes
         it and stores it on disk until `forget`, so that a draw that was killed midway resumes with the same key.
@@ -96,23 +96,33 @@ class Custody(ConfigurableResource):
             CustodyError: if a key file is malformed or exposed.
         """
         if CustodyMode(mode) is CustodyMode.ESCROWED:
-            return self.derive(f"draw {_name(draw_id)}")
+            return commitment(self._escrowed(draw_id))
         path = self._ephemeral(draw_id)
-        return _read(path) or _make(path)
+        return commitment(_read(path) or _make(path))
 
-    def open_key(self, draw_id: str, mode: CustodyMode) -> bytes:
-        """The key of a draw that has been charged. This method never makes a key.
+    def open_key(self, draw_id: str, mode: CustodyMode, committed: str) -> bytes:
+        """The key of a draw that has been charged, 32 bytes. This method never makes a key.
+
+        Args:
+            draw_id: the draw.
+            mode: the custody that its release declares.
+            committed: the commitment in the draw's reservation. There is no way to a draw's key without it.
 
         Raises:
-            CustodyError: if the key was ephemeral and is gone, or if a key file is malformed or exposed.
+            CustodyError: if the key is not the one that was committed to, if it was ephemeral and is gone, or if a key
+                file is malformed or exposed.
         """
-        if CustodyMode(mode) is CustodyMode.ESCROWED:
-            return self.draw_key(draw_id, mode)
-        key = _read(self._ephemeral(draw_id))
+        escrowed = CustodyMode(mode) is CustodyMode.ESCROWED
+        key = self._escrowed(draw_id) if escrowed else _read(self._ephemeral(draw_id))
         if key is None:
             raise CustodyError(
                 f"draw {draw_id} cannot be replayed: its custody is ephemeral and its key was destroyed; "
                 "drawing again needs a release under a new name, with a new charge"
+            )
+        if not hmac.compare_digest(commitment(key).encode(), committed.encode()):
+            raise CustodyError(
+                f"draw {draw_id}: the key in custody is not the one that its charge committed to; nothing was drawn; "
+                "restore the key, or draw under a new name of the release, with a new charge"
             )
         return key
 
@@ -156,6 +166,9 @@ class Custody(ConfigurableResource):
         if key is None:
             raise CustodyError(f"environment variable {self.variable} must hold {2 * KEY_BYTES} hexadecimal digits")
         return key
+
+    def _escrowed(self, draw_id: str) -> bytes:
+        return self.derive(f"draw {_name(draw_id)}")
 
     def _ephemeral(self, draw_id: str) -> Path:
         return self.private_folder("ephemeral") / f"{_name(draw_id)}.key"

@@ -19,7 +19,7 @@ from assets.release.method import CHARGE, Method
 from assets.release.release import Release
 from mechanisms.accounting.composition import stated
 from resources.chain import Details, Entry
-from resources.custody import Custody, commitment
+from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, PopulationError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -147,7 +147,7 @@ def reserve(
             the draw is deleted again.
     """
     standing = ledger.reservation(draw.draw_id)
-    committed = standing.commitment if standing else commitment(custody.draw_key(draw.draw_id, release.custody))
+    committed = standing.commitment if standing else custody.commit(draw.draw_id, release.custody)
     try:
         return ledger.reserve(
             release.dataset.name,

@@ -71,7 +71,7 @@ def make_draw(
     Raises:
         UnchargedDrawError: if the ledger holds no reservation for exactly these inputs and parameters.
         StaleInputError: if the confidential input has changed since the charge.
-        CustodyError: if both the draw's key and its output are gone.
+        CustodyError: if the draw's key is not the one that was committed to, or both it and the output are gone.
         ReplayError: if a settled draw gives another output than before; nothing is written then.
     """
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
@@ -118,13 +118,16 @@ def make_output(
 ) -> Any:
     """The output of a charged draw, computed from the confidential input and the draw's key.
 
+    The key of a draw is opened only here. It must be the one that the draw's reservation committed to.
+
     Raises:
         UnchargedDrawError: if the ledger holds no reservation for exactly these inputs and parameters.
         StaleInputError: if the confidential input has changed since the charge.
-        CustodyError: if the draw's key is gone.
+        CustodyError: if the draw's key is gone, or is not the one that was committed to.
     """
-    require_charge(method, draw, ledger)
-    return method.make(session, draw, custody)
+    entry = require_charge(method, draw, ledger)
+    key = custody.open_key(draw.draw_id, method.release.custody, entry.commitment)
+    return method.make(session, draw, key, custody)
 
 
 def _description(method: Method[Any, Any, Any]) -> str:

@@ -132,12 +132,12 @@ class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
         return Inputs({COUNTS: published_version(session, self.version_table)})
 
     @final
-    def make(self, session: Session, draw: Draw[Inputs], custody: Custody) -> Iterable[B]:
+    def make(self, session: Session, draw: Draw[Inputs], key: bytes, custody: Custody) -> Iterable[B]:
         if self.counts_version(session, custody) != draw.inputs.versions[COUNTS]:
             raise StaleInputError(
                 f"{self.release.schema}: the exact counts have changed since the charge; materialize charge again"
             )
-        return _Drawn(self, session, custody.open_key(draw.draw_id, self.release.custody))
+        return _Drawn(self, session, key)
 
     @final
     def version_of(self, draw: Draw[Inputs], output: Iterable[B]) -> str:

@@ -178,7 +178,7 @@ class Method(ABC, Generic[R, I, O]):
         return {}
 
     @abstractmethod
-    def make(self, session: Session, draw: Draw[I], custody: Custody) -> O:
+    def make(self, session: Session, draw: Draw[I], key: bytes, custody: Custody) -> O:
         """Compute the draw's output from the confidential input and the draw's key, without storing it.
 
         The same draw must always give the same output.
@@ -186,11 +186,11 @@ class Method(ABC, Generic[R, I, O]):
         Args:
             session: a session that reads the confidential and the public zone.
             draw: the draw.
-            custody: the custody, whose `open_key` gives the draw's key.
+            key: the draw's key, which is the one that its charge committed to.
+            custody: the key of versions, for the version of the confidential input.
 
         Raises:
             StaleInputError: if the version of the confidential input is not that of `draw.inputs`.
-            CustodyError: if the draw's key is gone.
         """
 
     @abstractmethod

@@ -35,14 +35,13 @@ def write_cells(session: Session, release: SwappingRelease, cells: Contingency) 
 
 
 def drawn_cells(
-    session: Session, release: SwappingRelease, draw: Draw[SwappingInputs], custody: Custody
+    session: Session, release: SwappingRelease, draw: Draw[SwappingInputs], key: bytes, custody: Custody
 ) -> Contingency:
     """The draw's output, computed from the confidential records and the draw's key.
 
     Raises:
         StaleInputError: if the CEF has changed since the invariants were computed, or the loss that was charged does
             not follow from the records.
-        CustodyError: if the draw's key is gone.
     """
     staged = stage_records(session, release)
     records = read_contingency(session, release, staged)
@@ -55,8 +54,7 @@ def drawn_cells(
             f"{release.schema}: the charge was computed for other strata than those of the records; materialize "
             "invariants and charge again"
         )
-    stream = RandomStream(custody.open_key(draw.draw_id, release.custody), MECHANISM)
-    return permute(records, release.design.swap_rate, stream)
+    return permute(records, release.design.swap_rate, RandomStream(key, MECHANISM))
 
 
 def swapped_version(inputs: SwappingInputs, cells: Contingency) -> str:

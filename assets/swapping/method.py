@@ -141,8 +141,8 @@ The result is stored as the saturated contingency table [n_mhs], which has neith
         swapped = self.release.key(self.draw_stage)
         return {"dagster/column_lineage": lineage({name: [(swapped, name)] for name in sorted(known)})}
 
-    def make(self, session: Session, draw: Draw[SwappingInputs], custody: Custody) -> Contingency:
-        return drawn_cells(session, self.release, draw, custody)
+    def make(self, session: Session, draw: Draw[SwappingInputs], key: bytes, custody: Custody) -> Contingency:
+        return drawn_cells(session, self.release, draw, key, custody)
 
     def version_of(self, draw: Draw[SwappingInputs], output: Contingency) -> str:
         return swapped_version(draw.inputs, output)

@@ -20,7 +20,7 @@ from assets.swapping.charts import epsilon_against_swap_rate, mape_boxplots
 from assets.swapping.draw import SwappingInputs, strata
 from assets.swapping.errors import experiment_errors, product_errors
 from assets.swapping.release import Experiment, SwappingRelease
-from resources.custody import Custody, CustodyMode
+from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -105,7 +105,7 @@ def _experiment(method: Method[SwappingRelease, SwappingInputs, Any], experiment
         rows = []
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
             draw_id = method.describe(session, custody).draw_id
-            key = custody.draw_key(custody.draw_id({"experiment beside": draw_id}), CustodyMode.ESCROWED)
+            key = custody.derive(f"experiment beside draw {draw_id}")
             for rate, draw, error in experiment_errors(session, release, experiment, key):
                 errors[rate].append(error.mape or 0.0)
                 rows.append({"swap_rate": str(rate), "draw": draw, **asdict(error)})

@@ -101,14 +101,23 @@ def test_over_the_cap_nothing_is_charged_drawn_or_published(kind: Kind, tmp_path
     assert deployment.context.method.drawn_table not in tables
 
 
-def test_an_ephemeral_key_is_gone_after_the_draw_and_the_release_is_published(kind: Kind, tmp_path: Path) -> None:
+def test_an_ephemeral_key_draws_only_as_committed_and_is_gone_after_the_draw(kind: Kind, tmp_path: Path) -> None:
     deployment = kind.build(tmp_path / "release", custody="ephemeral")
-    run(deployment)
+    method = deployment.context.method
+    deployment.run(*before_draw(method))
+    (file,) = tmp_path.glob("release/custody/ephemeral/*.key")
+    committed = file.read_text()
+    file.write_text("00" * 32)
+    assert "not the one that its charge committed to" in deployment.refusal(method.draw_stage)
+    assert [entry.kind for entry in deployment.ledger] == ["reserve"]
+    file.write_text(committed)
+    deployment.run(*(stage for stage in to_publication(method) if stage not in before_draw(method)))
     draw_id = deployment.ledger[0].draw_id
+    assert deployment.published()
     assert not deployment.context.custody.keeps(draw_id)
     assert "key_gone" in {gate.name for gate in all_gates(deployment.context.method)}
     assert failing(deployment) == set()
-    deployment.context.custody.draw_key(draw_id, CustodyMode.EPHEMERAL)
+    deployment.context.custody.commit(draw_id, CustodyMode.EPHEMERAL)
     assert failing(deployment) == {"key_gone"}
 
 

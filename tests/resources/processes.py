@@ -73,11 +73,11 @@ def charge_and_draw(folder: Path, mode: CustodyMode) -> None:
     keys, store = book.custody, book.warehouse
     draw_id = keys.draw_id({"release": "half"})
     if book.settlement(draw_id) is None:
-        seal = commitment(keys.draw_key(draw_id, mode))
+        seal = keys.commit(draw_id, mode)
         book.reserve(
             "ma1940", "half", draw_id, Specification(FLAVOR, PureLoss.logarithm(2)), seal, PureLoss(Fraction(1))
         )
-        drawn = commitment(b"noise" + keys.open_key(draw_id, mode))
+        drawn = commitment(b"noise" + keys.open_key(draw_id, mode, seal))
         with store.session(writes=Zone.PUBLIC) as session:
             keep(session, DRAWN, drawn)
             version = session.content_version([DRAWN])
@@ -183,7 +183,7 @@ def keys(folder: Path, number: int) -> str:
     """Make the master key and an ephemeral one."""
     keeper = Custody(folder=str(folder / "custody"))
     draw_id = keeper.draw_id({})
-    return commitment(keeper.version_key() + keeper.draw_key(draw_id, CustodyMode.EPHEMERAL))
+    return commitment((keeper.version_key().hex() + keeper.commit(draw_id, CustodyMode.EPHEMERAL)).encode())
 
 
 def tables(folder: Path, number: int) -> str:
@@ -195,7 +195,7 @@ def tables(folder: Path, number: int) -> str:
 
 def _reserve(book: Ledger, dataset: str, release: str) -> str:
     draw_id = book.custody.draw_id({"dataset": dataset, "release": release})
-    seal = commitment(book.custody.draw_key(draw_id, CustodyMode.ESCROWED))
+    seal = book.custody.commit(draw_id, CustodyMode.ESCROWED)
     specification = Specification(FLAVOR, PureLoss.logarithm(2))
     try:
         return str(book.reserve(dataset, release, draw_id, specification, seal, PureLoss(Fraction(1))).sequence)

@@ -256,53 +256,70 @@ def test_a_part_that_can_be_written_in_two_ways_is_refused(custody, value):
 
 
 def test_escrowed_keys_follow_from_the_draw_and_leave_no_file(custody):
-    key = custody.draw_key(DRAW, CustodyMode.ESCROWED)
+    committed = custody.commit(DRAW, CustodyMode.ESCROWED)
+    key = custody.open_key(DRAW, CustodyMode.ESCROWED, committed)
     assert len(key) == 32
+    assert commitment(key) == committed
     custody.forget(DRAW)
-    assert custody.open_key(DRAW, CustodyMode.ESCROWED) == custody.draw_key(DRAW, CustodyMode.ESCROWED) == key
-    assert custody.draw_key("cd" * 32, CustodyMode.ESCROWED) != key
+    assert custody.commit(DRAW, CustodyMode.ESCROWED) == committed
+    assert custody.open_key(DRAW, CustodyMode.ESCROWED, committed) == key
+    assert custody.commit("cd" * 32, CustodyMode.ESCROWED) != committed
     assert not [path for path in Path(custody.folder).rglob("*.key") if path.name != "master.key"]
 
 
 def test_a_mode_may_come_as_the_text_of_a_configuration(custody):
-    assert custody.draw_key(DRAW, "escrowed") == custody.draw_key(DRAW, CustodyMode.ESCROWED)
+    assert custody.commit(DRAW, "escrowed") == custody.commit(DRAW, CustodyMode.ESCROWED)
     with pytest.raises(ValueError, match="forever"):
-        custody.draw_key(DRAW, "forever")
+        custody.commit(DRAW, "forever")
 
 
 def test_an_ephemeral_key_lives_from_charge_to_settlement(custody):
     with pytest.raises(CustodyError, match="cannot be replayed"):
-        custody.open_key(DRAW, CustodyMode.EPHEMERAL)
-    key = custody.draw_key(DRAW, CustodyMode.EPHEMERAL)
+        custody.open_key(DRAW, CustodyMode.EPHEMERAL, "00" * 32)
+    committed = custody.commit(DRAW, CustodyMode.EPHEMERAL)
     file = Path(custody.folder) / "ephemeral" / f"{DRAW}.key"
     assert mode_of(file) == 0o600
     assert mode_of(file.parent) == 0o700
     again = Custody(folder=custody.folder)
-    assert again.draw_key(DRAW, CustodyMode.EPHEMERAL) == again.open_key(DRAW, CustodyMode.EPHEMERAL) == key
+    assert again.commit(DRAW, CustodyMode.EPHEMERAL) == committed
+    assert commitment(again.open_key(DRAW, CustodyMode.EPHEMERAL, committed)) == committed
     custody.forget(DRAW)
     custody.forget(DRAW)
     assert not list(file.parent.iterdir())
     with pytest.raises(CustodyError) as caught:
-        custody.open_key(DRAW, CustodyMode.EPHEMERAL)
+        custody.open_key(DRAW, CustodyMode.EPHEMERAL, committed)
     assert "a release under a new name, with a new charge" in str(caught.value)
-    assert custody.draw_key(DRAW, CustodyMode.EPHEMERAL) != key, "an ephemeral key does not follow from anything"
+    assert custody.commit(DRAW, CustodyMode.EPHEMERAL) != committed, "an ephemeral key does not follow from anything"
+
+
+@pytest.mark.parametrize("mode", CustodyMode)
+def test_a_key_is_opened_only_with_the_commitment_made_to_it(custody, mode):
+    """Told apart from: no comparison, one of ephemeral keys alone, and one of the first digits alone."""
+    committed = custody.commit(DRAW, mode)
+    assert commitment(custody.open_key(DRAW, mode, committed)) == committed
+    altered = committed[:-1] + "01"[committed[-1] == "0"]
+    for other in ("", "é", committed[:-1], altered, custody.commit("cd" * 32, mode)):
+        with pytest.raises(CustodyError, match="not the one that its charge committed to; nothing was drawn"):
+            custody.open_key(DRAW, mode, other)
 
 
 def test_an_ephemeral_key_is_guarded_like_the_master_key(custody):
-    custody.draw_key(DRAW, CustodyMode.EPHEMERAL)
+    committed = custody.commit(DRAW, CustodyMode.EPHEMERAL)
     file = Path(custody.folder) / "ephemeral" / f"{DRAW}.key"
     file.chmod(0o640)
-    for use in (custody.draw_key, custody.open_key):
-        with pytest.raises(CustodyError, match=r"chmod 600.*0640"):
-            use(DRAW, CustodyMode.EPHEMERAL)
+    with pytest.raises(CustodyError, match=r"chmod 600.*0640"):
+        custody.commit(DRAW, CustodyMode.EPHEMERAL)
+    with pytest.raises(CustodyError, match=r"chmod 600.*0640"):
+        custody.open_key(DRAW, CustodyMode.EPHEMERAL, committed)
 
 
 @pytest.mark.parametrize("name", ["", "../master", "AB" * 32, DRAW + "\n", DRAW[:-1], "/etc/passwd"])
 @pytest.mark.parametrize("mode", CustodyMode)
 def test_a_draw_id_is_no_path(custody, name, mode):
-    for use in (custody.draw_key, custody.open_key):
-        with pytest.raises(CustodyError, match="64 hexadecimal digits"):
-            use(name, mode)
+    with pytest.raises(CustodyError, match="64 hexadecimal digits"):
+        custody.commit(name, mode)
+    with pytest.raises(CustodyError, match="64 hexadecimal digits"):
+        custody.open_key(name, mode, "00" * 32)
     with pytest.raises(CustodyError, match="64 hexadecimal digits"):
         custody.forget(name)
 
@@ -317,12 +334,12 @@ def test_a_commitment_is_the_digest_of_the_key():
 def test_no_error_representation_or_dagster_record_shows_a_key(custody, master, capfd):
     draw_id = custody.draw_id(PARTS)
     keys = [bytes.fromhex(master.read_text()), custody.version_key()]
-    keys += [custody.draw_key(draw_id, mode) for mode in CustodyMode]
+    keys += [custody.open_key(draw_id, mode, custody.commit(draw_id, mode)) for mode in CustodyMode]
     shown = [repr(custody), str(custody), custody.model_dump_json(), str(vars(custody))]
 
     @dg.asset
     def stage(custody: Custody) -> None:
-        custody.open_key(draw_id, CustodyMode.EPHEMERAL)
+        custody.open_key(draw_id, CustodyMode.EPHEMERAL, custody.commit(draw_id, CustodyMode.EPHEMERAL))
         raise ValueError(str(custody))
 
     with dg.DagsterInstance.ephemeral() as instance:
@@ -335,7 +352,7 @@ def test_no_error_representation_or_dagster_record_shows_a_key(custody, master, 
         for damage in (lambda file: file.chmod(0o644), lambda file: file.write_text(file.read_text() + "00")):
             damage(file)
             try:
-                custody.draw_key(draw_id, CustodyMode.EPHEMERAL)
+                custody.commit(draw_id, CustodyMode.EPHEMERAL)
             except CustodyError as error:
                 shown += ["".join(traceback.format_exception(error)), repr(error.__context__)]
             file.write_text(whole)

@@ -62,7 +62,7 @@ def specified(flavor, loss):
 def reserve(ledger, release, loss=LN2, cap=None, dataset="ma1940", flavor=HOUSEHOLDS):
     """Charge a draw of its own to a release."""
     draw_id = ledger.custody.draw_id({"dataset": dataset, "release": release})
-    seal = commitment(ledger.custody.draw_key(draw_id, CustodyMode.ESCROWED))
+    seal = ledger.custody.commit(draw_id, CustodyMode.ESCROWED)
     return ledger.reserve(dataset, release, draw_id, specified(flavor, loss), seal, limit(cap))
 
 
@@ -82,7 +82,7 @@ def test_a_ledger_that_nobody_wrote_is_empty_and_stays_unmade(ledger, tmp_path):
 def test_what_ledger_and_custody_write_is_closed_to_others_whatever_the_umask(ledger, tmp_path):
     before = os.umask(0)
     try:
-        ledger.custody.draw_key("0" * 64, CustodyMode.EPHEMERAL)
+        ledger.custody.commit("0" * 64, CustodyMode.EPHEMERAL)
         ledger.settle(reserve(ledger, "half").draw_id, "v1")
         # As a process leaves it that was killed while it wrote the anchor.
         (tmp_path / "custody" / ".ledger.anchor").touch()
@@ -605,7 +605,8 @@ def test_the_same_entry_is_never_written_twice_even_by_the_table_itself(written)
 def test_neither_ledger_nor_anchor_holds_a_key(written):
     master = (Path(written.custody.folder) / "master.key").read_text().strip()
     keys = [bytes.fromhex(master), written.custody.derive("ledger anchor"), written.custody.version_key()]
-    keys += [written.custody.draw_key(entry.draw_id, CustodyMode.ESCROWED) for entry in written.entries()]
+    for entry in written.entries():
+        keys.append(written.custody.open_key(entry.draw_id, CustodyMode.ESCROWED, entry.commitment))
     content = written.warehouse.path(Zone.LEDGER).read_bytes() + anchor_of(written).read_bytes()
     assert commitment(keys[-1]).encode() in content
     for key in keys:

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -373,8 +372,7 @@ def test_a_run_that_dies_between_charge_and_settlement_is_taken_up_with_the_same
     deployment = copied(counted, tmp_path, custody=custody)
     deployment.run("charge")
     (entry,) = deployment.ledger
-    key = deployment.context.custody.open_key(entry.draw_id, CustodyMode(custody))
-    assert sha256(key).hexdigest() == entry.commitment
+    key = deployment.context.custody.open_key(entry.draw_id, CustodyMode(custody), entry.commitment)
     with monkeypatch.context() as patch:
         patch.setattr(place, name, dies)
         with pytest.raises(Killed):
@@ -395,7 +393,7 @@ def test_an_ephemeral_key_is_kept_nowhere_and_what_was_drawn_with_it_is_still_pu
     again = phsafe_deployment(tmp_path, runs=FEW, custody="ephemeral")
     assert list(tmp_path.glob("custody/ephemeral/*")) == []
     with pytest.raises(CustodyError, match="cannot be replayed"):
-        again.context.custody.open_key(again.ledger[0].draw_id, CustodyMode.EPHEMERAL)
+        again.context.custody.open_key(ledger[0].draw_id, CustodyMode.EPHEMERAL, ledger[0].commitment)
     shutil.rmtree(again.release.folder)
     again.run(*TO_PUBLICATION)
     assert again.published() == published != {}

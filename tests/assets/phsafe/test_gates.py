@@ -262,7 +262,7 @@ def test_without_a_replay_noise_that_was_left_out_is_told_by_its_distribution(ep
 
 
 def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephemeral: PHSafeDeployment) -> None:
-    ephemeral.context.custody.draw_key(ephemeral.ledger[-1].draw_id, CustodyMode.EPHEMERAL)
+    ephemeral.context.custody.commit(ephemeral.ledger[-1].draw_id, CustodyMode.EPHEMERAL)
     assert failing(ephemeral) == {"key_gone"}
     refuses_to_publish(ephemeral, {"key_gone"}, "")
 
@@ -365,7 +365,8 @@ def test_noise_that_is_not_the_draws_is_stopped_by_drawing_again(
     def make(
         method: PHSafeMethod, session: Session, draw: Draw[Inputs], custody: Custody, ledger: Ledger
     ) -> list[Batch]:
-        key, noise = custody.open_key(draw.draw_id, method.release.custody), method.distributions()
+        committed = drawing.require_charge(method, draw, ledger).commitment
+        key, noise = custody.open_key(draw.draw_id, method.release.custody, committed), method.distributions()
         return [
             replace(exact, values=exact.values + wrong(exact.query, noise[exact.query], len(exact.values), key))
             for exact in method.exact(session)

@@ -371,7 +371,7 @@ def test_altered_swapped_data_are_found_even_without_a_replay(
 
 def test_an_ephemeral_key_that_still_exists_stops_the_publication(ephemeral: Deployment, tmp_path: Path) -> None:
     deployment = taken_on(ephemeral, tmp_path)
-    deployment.context.custody.draw_key(deployment.ledger[0].draw_id, CustodyMode.EPHEMERAL)
+    deployment.context.custody.commit(deployment.ledger[0].draw_id, CustodyMode.EPHEMERAL)
     assert deployment.failed_checks() == {"key_gone"}
     refuses_to_publish(deployment, {"key_gone"}, "")
 

@@ -248,8 +248,9 @@ def test_another_master_key_is_another_draw(escrowed: Published, tmp_path: Path)
 def test_no_ephemeral_key_exists_once_the_draw_is_settled(ephemeral: Published) -> None:
     keys = list(ephemeral.deployment.root.glob("custody/ephemeral/*"))
     assert keys == []
+    charge = ephemeral.ledger[0]
     with pytest.raises(Exception, match="cannot be replayed"):
-        ephemeral.deployment.context.custody.open_key(ephemeral.ledger[0].draw_id, CustodyMode.EPHEMERAL)
+        ephemeral.deployment.context.custody.open_key(charge.draw_id, CustodyMode.EPHEMERAL, charge.commitment)
 
 
 @pytest.mark.deep

@@ -147,8 +147,9 @@ class Case:
             self.deployment.run(*TO_CHARGE)
         else:
             self.deployment.run(*self.stages)
+        charge = self.deployment.ledger[0]
         self.key = self.deployment.context.custody.open_key(
-            self.deployment.ledger[0].draw_id, self.deployment.release.custody
+            charge.draw_id, self.deployment.release.custody, charge.commitment
         )
         if self.ephemeral:
             self.deployment.run(*self.stages[len(TO_CHARGE) :])
