@@ -33,7 +33,7 @@ def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
         threads=int(os.environ.get("STIRRED_THREADS", "0")),
         spill_folder=os.environ.get("STIRRED_SPILL_FOLDER", ""),
     )
-    custody = Custody(folder=str(home / "custody"))
+    custody = Custody(folder=str(home / "custody"), databases=warehouse.folder)
     return {"warehouse": warehouse, "custody": custody, "ledger": Ledger(warehouse=warehouse, custody=custody)}
 
 

@@ -12,9 +12,9 @@ from hashlib import sha256
 from typing import Any
 
 from mechanisms.accounting.specification import Specification
-from resources.custody import canonical
+from resources.anchor import GENESIS
+from resources.canonical import canonical
 
-GENESIS = "0" * 64
 RESERVE = "reserve"
 SETTLE = "settle"
 

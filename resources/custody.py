@@ -1,13 +1,25 @@
-"""The custody of keys: the master key of a deployment, and every key that is derived from it.
+"""The custody of keys: the master key of a deployment, every key that is derived from it, and the ledger's anchor.
 
-This module makes, reads, derives and destroys key bytes. `mechanisms.sampling` turns a draw's key into random numbers,
-and `ledger` keeps the public record of each draw. A key is never a field of a resource, so that no configuration,
-representation or error message can reveal one.
+This module makes, derives and destroys keys. `keyfiles` reads and writes their files, `mechanisms.sampling` turns a
+draw's key into random numbers, and `ledger` keeps the public record of each draw. A key is never a field of a resource,
+so that no configuration, representation or error message can reveal one.
+
+A new key in place of a lost one would make an old deployment look like a new one, in which nothing was charged yet.
+Therefore a master key is made only for a deployment that has no databases, and together with the anchor of the empty
+ledger. From then on, every use of a key requires that key, anchor, ledger and databases are there and belong together.
+The files are made in this order:
+
+1. the key under a temporary name;
+2. the anchor of the empty ledger, sealed with that key;
+3. the final name of the key;
+4. the fingerprint of the key, beside the databases;
+5. the databases.
+
+Whenever a process is killed, the next one can go on: the anchor tells which temporary file holds the key. A deployment
+from which all of these files were removed cannot be told from a new one.
 """
 
 import hmac
-import json
-import os
 import re
 import secrets
 import stat
@@ -15,6 +27,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from enum import StrEnum
 from hashlib import sha256
+from os import environ
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +35,29 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from dagster import ConfigurableResource
 
-KEY_BYTES = 32
+from resources.anchor import Anchor, opened
+from resources.canonical import canonical
+from resources.keyfiles import (
+    KEY_BYTES,
+    CustodyError,
+    flush_folder,
+    key_text,
+    link_new,
+    make_key,
+    parse,
+    read_file,
+    read_key,
+    replace,
+    temporaries,
+    write_beside,
+)
+from resources.statements import Zone
 
+MASTER, ANCHOR, FINGERPRINT = "master.key", "ledger.anchor", "custody.fingerprint"
+"""The names of the files of the master key and the anchor in the custody's folder, and of the key's fingerprint in the
+folder of the databases."""
 
-class CustodyError(Exception):
-    """A key is missing, exposed or malformed. The message never contains key material."""
+_SEALING = "ledger anchor"
 
 
 class CustodyMode(StrEnum):
@@ -40,21 +71,52 @@ class Custody(ConfigurableResource):
     """The keys of one deployment.
 
     Attributes:
-        folder: the folder of key files; created with mode 0700 on first use.
+        folder: the folder of the key files and the anchor; created with mode 0700 on first use.
+        databases: the folder of the deployment's databases, which show whether the custody is new, lost or another
+            one; empty if no databases depend on these keys.
         variable: the environment variable that holds the master key as 64 hexadecimal digits. If it is set, no master
             key file is read or created.
     """
 
     folder: str
+    databases: str = ""
     variable: str = "STIRRED_MASTER_KEY"
 
     def derive(self, purpose: str) -> bytes:
         """A key of 32 bytes for one purpose: HKDF-SHA256 (RFC 5869) of the master key, with `purpose` as info.
 
+        The first use establishes the custody of a new deployment.
+
         Raises:
-            CustodyError: if the master key is malformed, or its file is exposed or unreadable.
+            CustodyError: if the master key is malformed, or its file is exposed or unreadable; or if key, anchor,
+                ledger and databases do not belong together, or one of them is missing.
         """
-        return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=purpose.encode()).derive(self._master_key())
+        return _derived(self._master_key(), purpose)
+
+    def establish(self) -> None:
+        """Make the master key and the anchor of a new deployment. Otherwise check that they are there and belong to it.
+
+        Raises:
+            CustodyError: as for `derive`.
+        """
+        self._master_key()
+
+    def anchor(self) -> Anchor | None:
+        """The ledger's anchor; None in a new deployment, whose custody this does not establish.
+
+        Raises:
+            CustodyError: as for `derive`.
+        """
+        found = self._found()
+        return found[1] if found else None
+
+    def set_anchor(self, anchor: Anchor) -> None:
+        """Seal another anchor. Only the process that has the ledger open for writing may do so.
+
+        Raises:
+            CustodyError: as for `derive`, or if the file cannot be written.
+        """
+        replace(Path(self.folder) / ANCHOR, anchor.sealed(self.derive(_SEALING)))
 
     def version_key(self) -> bytes:
         """The key for data versions that depend on confidential content."""
@@ -97,8 +159,9 @@ class Custody(ConfigurableResource):
         """
         if CustodyMode(mode) is CustodyMode.ESCROWED:
             return commitment(self._escrowed(draw_id))
+        self.establish()
         path = self._ephemeral(draw_id)
-        return commitment(_read(path) or _make(path))
+        return commitment(read_key(path) or make_key(path))
 
     def open_key(self, draw_id: str, mode: CustodyMode, committed: str) -> bytes:
         """The key of a draw that has been charged, 32 bytes. This method never makes a key.
@@ -113,7 +176,7 @@ class Custody(ConfigurableResource):
                 file is malformed or exposed.
         """
         escrowed = CustodyMode(mode) is CustodyMode.ESCROWED
-        key = self._escrowed(draw_id) if escrowed else _read(self._ephemeral(draw_id))
+        key = self._escrowed(draw_id) if escrowed else read_key(self._ephemeral(draw_id))
         if key is None:
             raise CustodyError(
                 f"draw {draw_id} cannot be replayed: its custody is ephemeral and its key was destroyed; "
@@ -148,24 +211,111 @@ class Custody(ConfigurableResource):
         """
         folder = Path(self.folder)
         for step in (folder, folder / name) if name else (folder,):
-            try:
-                step.mkdir(parents=True, exist_ok=True, mode=0o700)
-            except FileExistsError:
-                raise CustodyError(f"{step} must be a folder") from None
-            mode = stat.S_IMODE(step.stat().st_mode)
-            if mode & 0o022:
-                raise CustodyError(f"{step} must be writable by its owner alone (chmod 700); its mode is {mode:04o}")
+            _make_folder(step)
+            _require_private(step)
         return step
 
     def _master_key(self) -> bytes:
-        given = os.environ.get(self.variable)
-        if given is None:
-            path = self.private_folder() / "master.key"
-            return _read(path) or _make(path)
-        key = _parse(given)
+        if self._found() is None:
+            self._make()
+        found = self._found()
+        if found is None:
+            raise CustodyError(f"the files in {self.folder} disappeared while they were being made")
+        key, _ = found
+        self._tie_databases(key)
+        return key
+
+    def _found(self) -> tuple[bytes, Anchor] | None:
+        """The master key and the anchor, which belong together and to the databases; None in a new deployment.
+
+        What is made last is looked at first, so that a process that is just making the files is not taken for one that
+        has lost some of them.
+        """
+        data = [name for name in (Zone.CONFIDENTIAL.database, Zone.LEDGER.database) if self._has_data(name)]
+        tie = self._tie()
+        folder = Path(self.folder)
+        if folder.exists():
+            _require_private(folder)
+        given = self._given()
+        key = given or read_key(folder / MASTER)
+        sealed = read_file(folder / ANCHOR)
+        if sealed is None:
+            signs = [*data, *([FINGERPRINT] if tie is not None else [])]
+            if not signs and (given or key is None):
+                return None
+            missing = ANCHOR if key else f"{MASTER} and {ANCHOR}"
+            sign = f"{signs[0]} exists in {self.databases}" if signs else f"{MASTER} exists"
+            raise self._refusal(f"{sign}, but {missing} {'is' if key else 'are'} missing")
+        key = key or self._recovered(sealed)
+        anchor = opened(sealed, _derived(key, _SEALING))
+        if anchor is None:
+            holder = f"in the variable {self.variable}" if given else f"in {MASTER}"
+            raise self._refusal(f"{ANCHOR} was altered, or sealed with another custody's key than the one {holder}")
+        if tie is not None and not hmac.compare_digest(tie, _fingerprint(key)):
+            raise self._refusal(f"the databases in {self.databases} belong to another custody's key")
+        if tie is None and data and not anchor.charged:
+            raise self._refusal(
+                f"{FINGERPRINT} is missing in {self.databases}, and {ANCHOR} says that nothing was charged, so nothing "
+                f"shows that {data[0]} belongs to this custody"
+            )
+        if anchor.charged and self.databases and not self._has_data(Zone.LEDGER.database):
+            raise self._refusal(
+                f"{Zone.LEDGER.database} is missing in {self.databases}, but {ANCHOR} says that it has entries, "
+                f"{anchor.sequence} or more"
+            )
+        return key, anchor
+
+    def _recovered(self, sealed: bytes) -> bytes:
+        """The master key whose file has not got its final name yet, because its process was killed."""
+        path = Path(self.folder) / MASTER
+        for temporary in temporaries(path):
+            with suppress(CustodyError):
+                key = read_key(temporary)
+                if key and opened(sealed, _derived(key, _SEALING)):
+                    link_new(temporary, path)
+                    return key
+        # Its process, or another one, may just have given it that name.
+        if key := read_key(path):
+            return key
+        raise self._refusal(f"{ANCHOR} exists, but {MASTER}, with which it was sealed, is missing")
+
+    def _make(self) -> None:
+        """Make the anchor of the empty ledger and, unless it is given, the key. `_recovered` names the key's file."""
+        folder, given = self.private_folder(), self._given()
+        key = given or secrets.token_bytes(KEY_BYTES)
+        temporary = None if given else write_beside(folder / MASTER, key_text(key))
+        anchor = write_beside(folder / ANCHOR, Anchor().sealed(_derived(key, _SEALING)))
+        if not link_new(anchor, folder / ANCHOR) and temporary:
+            # Another process was first, and its key is the one.
+            temporary.unlink(missing_ok=True)
+
+    def _tie_databases(self, key: bytes) -> None:
+        """Leave the fingerprint of the key beside the databases, which may not exist yet."""
+        if self.databases and self._tie() is None:
+            folder = Path(self.databases)
+            _make_folder(folder)
+            link_new(write_beside(folder / FINGERPRINT, _fingerprint(key)), folder / FINGERPRINT)
+
+    def _tie(self) -> bytes | None:
+        return read_file(Path(self.databases) / FINGERPRINT) if self.databases else None
+
+    def _has_data(self, name: str) -> bool:
+        return bool(self.databases) and (Path(self.databases) / name).exists()
+
+    def _given(self) -> bytes | None:
+        text = environ.get(self.variable)
+        if text is None:
+            return None
+        key = parse(text)
         if key is None:
             raise CustodyError(f"environment variable {self.variable} must hold {2 * KEY_BYTES} hexadecimal digits")
         return key
+
+    def _refusal(self, problem: str) -> CustodyError:
+        return CustodyError(
+            f"custody {self.folder}: {problem}. Nothing was charged, drawn or made. Restore the custody and the "
+            "databases from one back-up; docs/operations.md says what is left to do without one"
+        )
 
     def _escrowed(self, draw_id: str) -> bytes:
         return self.derive(f"draw {_name(draw_id)}")
@@ -179,37 +329,13 @@ def commitment(key: bytes) -> str:
     return sha256(key).hexdigest()
 
 
-def canonical(value: Any) -> bytes:
-    """The canonical JSON form of a value, for hashing.
-
-    Raises:
-        TypeError: if the value contains anything but text, integers, booleans, None, lists, and mappings with text
-            keys.
-    """
-    _refuse_ambiguous(value)
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+def _derived(key: bytes, purpose: str) -> bytes:
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=purpose.encode()).derive(key)
 
 
-def flush_folder(folder: Path) -> None:
-    """Flush a folder's directory entries to disk, so that file names are as durable as file contents."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _refuse_ambiguous(value: Any, where: str = "value") -> None:
-    if isinstance(value, dict):
-        for key, part in value.items():
-            if not isinstance(key, str):
-                raise TypeError(f"{where} has a key that is a {type(key).__name__}, not text")
-            _refuse_ambiguous(part, f"{where}.{key}")
-    elif isinstance(value, list):
-        for part in value:
-            _refuse_ambiguous(part, f"{where}[]")
-    elif not (value is None or isinstance(value, str | int)):
-        raise TypeError(f"{where} is a {type(value).__name__}; only text, integers, booleans and None are hashed")
+def _fingerprint(key: bytes) -> bytes:
+    """What tells master keys apart and says nothing else about them, as the content of a file."""
+    return key_text(_derived(key, "fingerprint"))
 
 
 def _name(draw_id: str) -> str:
@@ -218,59 +344,18 @@ def _name(draw_id: str) -> str:
     return draw_id
 
 
-def _parse(text: str) -> bytes | None:
-    return bytes.fromhex(text) if re.fullmatch(f"[0-9a-fA-F]{{{2 * KEY_BYTES}}}", text) else None
-
-
-def _read(path: Path) -> bytes | None:
-    """The key in a file, or None if there is no file."""
+def _make_folder(folder: Path) -> None:
     try:
-        # These flags keep `open` from following a link or waiting for a pipe; neither is a regular file, so both fail.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return None
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except FileExistsError:
+        raise CustodyError(f"{folder} must be a folder") from None
     except OSError as error:
-        problem = "must be a regular file" if path.is_symlink() else f"cannot be opened ({error.strerror})"
-        raise CustodyError(f"key file {path} {problem}") from None
-    try:
-        status = os.fstat(descriptor)
-        mode = stat.S_IMODE(status.st_mode)
-        if not stat.S_ISREG(status.st_mode):
-            raise CustodyError(f"key file {path} must be a regular file (mode {mode:04o})")
-        if status.st_uid != os.geteuid():
-            raise CustodyError(f"key file {path} must belong to the user who runs this (mode {mode:04o})")
-        if mode & 0o077:
-            raise CustodyError(
-                f"key file {path} must be closed to all but its owner (chmod 600), but has mode {mode:04o}"
-            )
-        content = os.read(descriptor, 4 * KEY_BYTES)
-    finally:
-        os.close(descriptor)
-    key = _parse(content.decode("ascii", errors="replace").removesuffix("\n"))
-    if key is None:
-        raise CustodyError(f"key file {path} must hold {2 * KEY_BYTES} hexadecimal digits (mode {mode:04o})")
-    return key
+        raise CustodyError(f"folder {folder} cannot be created ({error.strerror})") from None
 
 
-def _make(path: Path) -> bytes:
-    """Create a key file atomically. If another process was first, return that process's key.
-
-    The finished temporary file is linked to the final name. Only one process succeeds in linking, and the name never
-    refers to a partial key.
-    """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_bytes(KEY_BYTES).hex() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):
-            os.link(temporary, path)
-    finally:
-        temporary.unlink()
-    flush_folder(path.parent)
-    key = _read(path)
-    if key is None:
-        raise CustodyError(f"key file {path} disappeared while it was being created")
-    return key
+def _require_private(folder: Path) -> None:
+    if not folder.is_dir():
+        raise CustodyError(f"{folder} must be a folder")
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o022:
+        raise CustodyError(f"{folder} must be writable by its owner alone (chmod 700); its mode is {mode:04o}")

@@ -6,24 +6,16 @@ keys in `custody`, and the composition of losses in `mechanisms.accounting`.
 The order is write-ahead: reserve, draw, settle. A reservation counts from the moment it is committed, whether or not
 the draw follows. A run that is killed at any point therefore leaves either no reservation or one that counts.
 
-A chain of hashes cannot reveal that its last entries were cut off, that the file was replaced by an earlier copy, or
-that the whole chain was rebuilt. The anchor can. It is a small file outside the database, authenticated by an HMAC
-under a key of the custody. It holds the head of the chain and, while an entry is being appended, the hash of that
-entry, announced *before* the entry is committed. At any moment the chain must end either at the anchor's head or at
-the announced entry; the ledger refuses anything else. The anchor cannot reveal that it was itself restored to an
-earlier state together with the database: someone who can write to both folders can roll both back.
+At any moment the chain must end either at the anchor's head or at the entry that the anchor announces, which is written
+*before* the entry is committed; the ledger refuses anything else. The anchor cannot reveal that it was itself restored
+to an earlier state together with the database: someone who can write to both folders can roll both back.
 """
 
-import hmac
-import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, fields
 from decimal import Decimal
 from fractions import Fraction
-from hashlib import sha256
-from pathlib import Path
 
 from dagster import ConfigurableResource, ResourceDependency
 
@@ -34,8 +26,10 @@ from mechanisms.accounting.rounding import ceiling
 from mechanisms.accounting.specification import Specification, Total, compose
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources import chain
-from resources.chain import GENESIS, RESERVE, SETTLE, Details, Entry
-from resources.custody import Custody, canonical, flush_folder
+from resources.anchor import GENESIS, Anchor
+from resources.chain import RESERVE, SETTLE, Details, Entry
+from resources.custody import Custody
+from resources.keyfiles import CustodyError
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
@@ -59,23 +53,8 @@ class PopulationError(LedgerError):
     """A dataset, or its content, was charged to another population; nothing was charged."""
 
 
-@dataclass(frozen=True)
-class Anchor:
-    """Where the chain ends.
-
-    Attributes:
-        sequence: the number of the last entry known to be committed; 0 before the first.
-        hash: the hash of that entry; 64 zeros before the first.
-        announced: the hash of the entry that is being appended, or None.
-    """
-
-    sequence: int = 0
-    hash: str = GENESIS
-    announced: str | None = None
-
-
 class Ledger(ConfigurableResource):
-    """The ledger of one deployment: a table in the warehouse's `ledger` zone, its anchor in the custody's folder."""
+    """The ledger of one deployment: a table in the warehouse's `ledger` zone, and its anchor in the custody."""
 
     warehouse: ResourceDependency[Warehouse]
     custody: ResourceDependency[Custody]
@@ -200,23 +179,29 @@ class Ledger(ConfigurableResource):
         return entries
 
     def _read(self) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
-        # The anchor is created after the database file. Reading it first rules out an anchor without a database file
-        # just because another process wrote both in the meantime.
-        problems = self._examine(())
-        if not self.warehouse.path(Zone.LEDGER).exists():
-            return (), problems
-        with self.warehouse.session(reads=[Zone.LEDGER]) as session:
-            return self._load(session)
+        # The database is created before the anchor announces an entry. Reading the anchor first rules out an anchor
+        # without a database just because another process wrote both in the meantime.
+        anchor, problems = self._anchor()
+        if self.warehouse.path(Zone.LEDGER).exists():
+            with self.warehouse.session(reads=[Zone.LEDGER]) as session:
+                return self._load(session)
+        if anchor and anchor.charged:
+            return (), (*problems, f"entries from 1 on are missing: there is no {Zone.LEDGER.database}")
+        return (), problems
 
     @contextmanager
     def _appending(self) -> Iterator[tuple[Session, tuple[Entry, ...]]]:
         """Open an intact ledger for writing, and keep every other process out until the end of the block."""
+        _, problems = self._anchor()
+        _refuse(problems)
+        # The keys of a new deployment come before its databases.
+        self.custody.establish()
         with self.warehouse.session(writes=Zone.LEDGER) as session:
             entries, problems = self._load(session)
             _refuse(problems)
-            if entries and self._anchor() != (head := Anchor(entries[-1].sequence, entries[-1].hash)):
+            if entries and self.custody.anchor() != (head := Anchor(entries[-1].sequence, entries[-1].hash)):
                 # A run was killed after it announced an entry, before or after it committed it.
-                self._set_anchor(head)
+                self.custody.set_anchor(head)
             yield session, entries
 
     def _load(self, session: Session) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
@@ -225,7 +210,12 @@ class Ledger(ConfigurableResource):
             return (), ("the table of entries was altered from entry 1 on: its columns are not the ledger's",)
         rows = session.rows("ledger/entries", table=ENTRIES, columns=list(found)) if found else []
         entries = tuple(Entry(*row) for row in rows)
-        return entries, self._examine(entries)
+        anchor, problems = self._anchor()
+        if anchor:
+            problems += _departures(entries, anchor)
+        elif not problems:
+            problems += ("no entry from 1 on can be trusted: the ledger has no anchor",)
+        return entries, (*chain.breaks(entries), *problems)
 
     def _append(self, session: Session, entry: Entry) -> None:
         with session.transaction():
@@ -233,51 +223,15 @@ class Ledger(ConfigurableResource):
             if session.columns(ENTRIES) == _EARLIER_COLUMNS:
                 session.run("ledger/add_details", table=ENTRIES)
             session.run("ledger/append", asdict(entry), table=ENTRIES)
-            self._set_anchor(Anchor(entry.sequence - 1, entry.previous_hash, announced=entry.hash))
-        self._set_anchor(Anchor(entry.sequence, entry.hash))
+            self.custody.set_anchor(Anchor(entry.sequence - 1, entry.previous_hash, announced=entry.hash))
+        self.custody.set_anchor(Anchor(entry.sequence, entry.hash))
 
-    def _examine(self, entries: Sequence[Entry]) -> tuple[str, ...]:
-        problems = [*chain.breaks(entries)]
-        anchor = self._anchor()
-        if isinstance(anchor, Anchor):
-            problems += _departures(entries, anchor)
-        elif isinstance(anchor, str):
-            problems.append(f"no entry from 1 on can be trusted: {anchor}")
-        elif entries:
-            problems.append(f"entry {entries[0].sequence} and those after it have no anchor")
-        return tuple(problems)
-
-    def _anchor_path(self) -> Path:
-        return Path(self.custody.folder) / "ledger.anchor"
-
-    def _anchor(self) -> Anchor | str | None:
-        """The anchor; None if there is none; a description of the problem if it cannot be trusted."""
-        path = self._anchor_path()
+    def _anchor(self) -> tuple[Anchor | None, tuple[str, ...]]:
+        """The anchor, if there is one that can be trusted, and otherwise the problem; neither in a new deployment."""
         try:
-            record = json.loads(path.read_bytes())
-            anchor = Anchor(record["sequence"], record["hash"], record["announced"])
-            genuine = hmac.compare_digest(record["mac"], self._mac(anchor))
-        except FileNotFoundError:
-            return None
-        except (ValueError, KeyError, TypeError):
-            return f"{path.name} is not an anchor"
-        if not genuine:
-            return f"{path.name} was altered, or written under another custody's key"
-        return anchor
-
-    def _set_anchor(self, anchor: Anchor) -> None:
-        folder = self.custody.private_folder()
-        temporary = folder / ".ledger.anchor"
-        with temporary.open("wb") as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.write(canonical(asdict(anchor) | {"mac": self._mac(anchor)}))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._anchor_path())
-        flush_folder(folder)
-
-    def _mac(self, anchor: Anchor) -> str:
-        return hmac.new(self.custody.derive("ledger anchor"), canonical(list(astuple(anchor))), sha256).hexdigest()
+            return self.custody.anchor(), ()
+        except CustodyError as error:
+            return None, (f"no entry from 1 on can be trusted: {error}",)
 
 
 def _departures(entries: Sequence[Entry], anchor: Anchor) -> tuple[str, ...]:

@@ -33,6 +33,11 @@ class Zone(StrEnum):
     PUBLIC = "public"
     LEDGER = "ledger"
 
+    @property
+    def database(self) -> str:
+        """The name of the zone's file in the folder of the databases."""
+        return f"{self.value}.duckdb"
+
 
 @dataclass(frozen=True)
 class Table:

@@ -187,7 +187,7 @@ class Warehouse(ConfigurableResource):
 
     def path(self, zone: Zone) -> Path:
         """The database file of a zone."""
-        return Path(self.folder) / f"{zone.value}.duckdb"
+        return Path(self.folder) / zone.database
 
     @contextmanager
     def session(self, reads: Collection[Zone] = (), writes: Zone | None = None) -> Iterator[Session]:

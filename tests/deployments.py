@@ -247,7 +247,7 @@ def deploy(
         beside: other releases of the dataset.
     """
     warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
-    custody = Custody(folder=str(root / "custody"), variable="STIRRED_TEST_MASTER_KEY")
+    custody = Custody(folder=str(root / "custody"), databases=warehouse.folder, variable="STIRRED_TEST_MASTER_KEY")
     ledger = Ledger(warehouse=warehouse, custody=custody)
     data, releases = Dataset(dataset), [component, *beside]
     # The only parts of the load context that components use.

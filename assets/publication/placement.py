@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from resources.custody import flush_folder
+from resources.keyfiles import flush_folder
 
 
 @contextmanager

@@ -32,14 +32,14 @@ from jinja2 import ChoiceLoader, DictLoader, FileSystemLoader
 
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
-from resources import custody, ledger, statements, warehouse
+from resources import custody, keyfiles, ledger, statements, warehouse
 from resources.custody import Custody, CustodyMode, commitment
 from resources.ledger import CapExceeded, Ledger
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
 FLAVOR = Flavor("all households", ("their number",), "household", 1)
-TRACED = {custody.__file__, ledger.__file__, warehouse.__file__, pathlib.__file__}
+TRACED = {custody.__file__, keyfiles.__file__, ledger.__file__, warehouse.__file__, pathlib.__file__}
 EFFECTS = {"close", "commit", "execute", "fsync", "link", "replace", "unlink"}
 STATEMENTS = {
     "tests/noise.sql": "SELECT $noise AS noise",
@@ -57,10 +57,8 @@ PATIENCE = 300
 
 
 def deployment(folder: Path) -> Ledger:
-    return Ledger(
-        warehouse=Warehouse(folder=str(folder / "warehouse"), threads=1),
-        custody=Custody(folder=str(folder / "custody")),
-    )
+    warehouse = Warehouse(folder=str(folder / "warehouse"), threads=1)
+    return Ledger(warehouse=warehouse, custody=Custody(folder=str(folder / "custody"), databases=warehouse.folder))
 
 
 def keep(session: Session, table: Table, noise: str) -> None:
@@ -181,7 +179,7 @@ def same(folder: Path, number: int) -> str:
 
 def keys(folder: Path, number: int) -> str:
     """Make the master key and an ephemeral one."""
-    keeper = Custody(folder=str(folder / "custody"))
+    keeper = Custody(folder=str(folder / "custody"), databases=str(folder / "warehouse"))
     draw_id = keeper.draw_id({})
     return commitment((keeper.version_key().hex() + keeper.commit(draw_id, CustodyMode.EPHEMERAL)).encode())
 

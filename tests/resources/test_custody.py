@@ -1,9 +1,13 @@
 """Claims about custody: who may read a key, how keys follow from one another, and that none is ever shown."""
 
 import hmac
+import json
 import os
+import shutil
 import traceback
+from collections import Counter
 from hashlib import sha256
+from itertools import combinations
 from pathlib import Path
 
 import dagster as dg
@@ -11,7 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.custody import Custody, CustodyError, CustodyMode, canonical, commitment
+from resources.anchor import Anchor
+from resources.canonical import canonical
+from resources.custody import Custody, CustodyError, CustodyMode, commitment
 
 MASTER = "0123456789abcdef" * 4
 DRAW = "ab" * 32
@@ -47,7 +53,7 @@ def test_the_first_use_makes_a_private_key_that_stays(custody, master):
     kept = master.read_bytes()
     assert custody.version_key() == Custody(folder=custody.folder).version_key()
     assert master.read_bytes() == kept
-    assert [path.name for path in master.parent.iterdir()] == ["master.key"]
+    assert {path.name for path in master.parent.iterdir()} == {"master.key", "ledger.anchor"}
 
 
 def test_two_custodies_share_no_key(custody, tmp_path):
@@ -142,19 +148,24 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path):
     assert "must be a folder" in refusal(Custody(folder=str(tmp_path / "custody")))
 
 
-def test_the_environment_goes_before_the_file(custody, master, monkeypatch):
-    from_file = custody.version_key()
+def test_the_environment_goes_before_the_file(custody, master, tmp_path, monkeypatch):
+    from_file, kept = custody.version_key(), master.read_text()
     monkeypatch.setenv("STIRRED_MASTER_KEY", MASTER)
-    assert custody.version_key() != from_file
+    assert "sealed with another custody's key than the one in the variable STIRRED_MASTER_KEY" in refusal(custody)
+    other = Custody(folder=str(tmp_path / "other"))
+    assert other.version_key() != from_file
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["ledger.anchor"]
     monkeypatch.setenv("STIRRED_MASTER_KEY", MASTER.upper())
-    assert custody.version_key() == Custody(folder="nowhere at all").version_key()
-    assert not Path("nowhere at all").exists()
+    assert other.version_key() == Custody(folder=str(tmp_path / "third")).version_key()
+    monkeypatch.setenv("STIRRED_MASTER_KEY", kept.strip())
+    assert custody.version_key() == from_file
 
 
-def test_the_variable_has_the_name_it_is_given(custody, master, monkeypatch):
+def test_the_variable_has_the_name_it_is_given(custody, master, tmp_path, monkeypatch):
     monkeypatch.setenv("ANOTHER", MASTER)
-    other = Custody(folder=custody.folder, variable="ANOTHER")
+    other = Custody(folder=str(tmp_path / "other"), variable="ANOTHER")
     assert other.version_key() != custody.version_key()
+    assert not (tmp_path / "other" / "master.key").exists()
 
 
 @pytest.mark.parametrize("given", ["", MASTER[:-1], MASTER + "0", MASTER + "\n", "0x" + MASTER[2:], "secretsecret" * 6])
@@ -174,6 +185,112 @@ def test_processes_that_use_a_new_custody_at_once_agree_on_its_keys(tmp_path, pr
         assert len(set(keys)) == 1
         assert len(keys[0]) == 64
         assert not list(place.rglob(".*")), "nothing half made is left"
+
+
+# What belongs together -------------------------------------------------------------------------------------
+
+KEY, SEALED, TIE = "custody/master.key", "custody/ledger.anchor", "warehouse/custody.fingerprint"
+BOOK, RECORDS = "warehouse/ledger.duckdb", "warehouse/confidential.duckdb"
+PARTS_OF_A_DEPLOYMENT = (KEY, SEALED, TIE, BOOK, RECORDS)
+EARLIER_ANCHOR = {
+    "announced": None,
+    "hash": "ab" * 32,
+    "mac": "a7e04935fe0ff29a1c015527f168db3549da1a8fafbc356b07d4459c2617c568",
+    "sequence": 1,
+}
+"""What the first version of Stirred wrote under the master key `MASTER`."""
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def used(folder, *, charged):
+    """The custody of a deployment that has read records, and charged a draw or not; databases stand for themselves."""
+    custody = Custody(folder=str(folder / "custody"), databases=str(folder / "warehouse"))
+    custody.establish()
+    for name in (BOOK, RECORDS):
+        (folder / name).touch()
+    if charged:
+        custody.set_anchor(Anchor(2, "ab" * 32))
+    return custody
+
+
+def whole(there, *, charged):
+    """Whether nothing is lost: what can be made again without harm may be missing."""
+    if not {KEY, SEALED} <= there:
+        return False
+    return BOOK in there if charged else TIE in there or there.isdisjoint({BOOK, RECORDS})
+
+
+@pytest.mark.parametrize("charged", [True, False], ids=["charged", "not charged"])
+@pytest.mark.parametrize("given", [True, False], ids=["key in the environment", "key in a file"])
+def test_without_any_of_its_parts_a_deployment_is_new_whole_or_refused(tmp_path, monkeypatch, charged, given):
+    """All sets of parts that can be missing. A refusal says how to restore, and changes and makes nothing.
+
+    Told apart from: a new key for a lost one, a new anchor for a lost one, and an empty ledger for a lost one.
+    """
+    monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
+    if given:
+        monkeypatch.setenv("STIRRED_MASTER_KEY", MASTER)
+    before = used(tmp_path / "made", charged=charged).version_key()
+    parts = PARTS_OF_A_DEPLOYMENT[given:]
+    found = Counter()
+    for number, missing in enumerate(missing for size in range(6) for missing in combinations(parts, size)):
+        place = Path(shutil.copytree(tmp_path / "made", tmp_path / str(number)))
+        custody = Custody(folder=str(place / "custody"), databases=str(place / "warehouse"))
+        for part in missing:
+            (place / part).unlink()
+        left, there = contents(place), set(PARTS_OF_A_DEPLOYMENT) - set(missing)
+        if whole(there, charged=charged):
+            found["whole"] += 1
+            assert custody.version_key() == before, missing
+            assert custody.anchor() == (Anchor(2, "ab" * 32) if charged else Anchor())
+        elif there <= ({KEY} if given else set()):
+            found["new"] += 1
+            assert (custody.version_key() == before) == given
+            assert custody.anchor() == Anchor()
+        else:
+            found["refused"] += 1
+            message = refusal(custody)
+            assert all(word in message for word in ("missing", "Nothing was charged", "Restore")), message
+            for use in (custody.anchor, lambda: custody.commit(DRAW, CustodyMode.EPHEMERAL)):  # noqa: B023
+                with pytest.raises(CustodyError):
+                    use()
+            assert contents(place) == left, missing
+    assert found == {"whole": 4 if charged else 5, "new": 1, "refused": 2 ** len(parts) - (5 if charged else 6)}
+
+
+@pytest.mark.parametrize("charged", [True, False], ids=["charged", "not charged"])
+def test_another_custody_is_refused_wherever_it_comes_from(tmp_path, monkeypatch, charged):
+    """Told apart from: looking at the key alone, or at key and anchor without the databases."""
+    monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
+    custody, other = used(tmp_path / "one", charged=charged), used(tmp_path / "other", charged=charged)
+    other.version_key()
+    keys = {name: (tmp_path / name / KEY).read_bytes() for name in ("one", "other")}
+    (tmp_path / "one" / KEY).write_bytes(keys["other"])
+    assert "another custody's key than the one in master.key" in refusal(custody)
+    (tmp_path / "one" / KEY).write_bytes(keys["one"])
+    foreign = Custody(folder=other.folder, databases=custody.databases)
+    assert "belong to another custody's key" in refusal(foreign)
+    fresh = Custody(folder=str(tmp_path / "fresh"), databases=custody.databases)
+    assert "master.key and ledger.anchor are missing" in refusal(fresh)
+    assert not (tmp_path / "fresh").exists(), "no key is made for databases that have one"
+    custody.version_key()
+
+
+def test_a_deployment_of_an_earlier_version_goes_on(tmp_path, monkeypatch):
+    """It has a key, an anchor of the same form, and no fingerprint."""
+    monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
+    for part in (KEY, BOOK, RECORDS):
+        (tmp_path / part).parent.mkdir(exist_ok=True, mode=0o700)
+        (tmp_path / part).touch(mode=0o600)
+    (tmp_path / KEY).write_text(MASTER)
+    (tmp_path / SEALED).write_text(json.dumps(EARLIER_ANCHOR))
+    custody = Custody(folder=str(tmp_path / "custody"), databases=str(tmp_path / "warehouse"))
+    assert custody.anchor() == Anchor(1, "ab" * 32)
+    custody.version_key()
+    assert (tmp_path / TIE).exists()
 
 
 # Draw ids --------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import UNBOUNDED, Flavor, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.chain import GENESIS, Entry
-from resources.custody import Custody, CustodyMode, commitment
+from resources.custody import Custody, CustodyError, CustodyMode, commitment
 from resources.ledger import CapExceeded, Ledger, LedgerError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -35,10 +35,8 @@ def _own_keys(monkeypatch):
 
 
 def deployment(folder):
-    return Ledger(
-        warehouse=Warehouse(folder=str(folder / "warehouse"), threads=1, patience=20),
-        custody=Custody(folder=str(folder / "custody")),
-    )
+    warehouse = Warehouse(folder=str(folder / "warehouse"), threads=1, patience=20)
+    return Ledger(warehouse=warehouse, custody=Custody(folder=str(folder / "custody"), databases=warehouse.folder))
 
 
 @pytest.fixture
@@ -87,11 +85,12 @@ def test_what_ledger_and_custody_write_is_closed_to_others_whatever_the_umask(le
         # As a process leaves it that was killed while it wrote the anchor.
         (tmp_path / "custody" / ".ledger.anchor").touch()
         (tmp_path / "custody" / ".ledger.anchor").chmod(0o666)
-        ledger._set_anchor(ledger._anchor())
+        ledger.custody.set_anchor(ledger.custody.anchor())
     finally:
         os.umask(before)
     found = {path: f"{path.stat().st_mode & 0o777:o}" for path in tmp_path.rglob("*")}
-    assert {"ledger.duckdb", "ledger.anchor", "master.key", "0" * 64 + ".key"} < {path.name for path in found}
+    made = {"ledger.duckdb", "ledger.anchor", "master.key", "custody.fingerprint", "0" * 64 + ".key"}
+    assert made < {path.name for path in found}
     assert found == {path: "700" if path.is_dir() else "600" for path in found}
 
 
@@ -304,8 +303,9 @@ def test_a_run_killed_anywhere_leaves_no_charge_or_one_and_is_taken_up_again(tmp
         assert (healed["problems"], healed["keys"]) == ([], []), one
         states.add((len(left["kinds"]), left["anchored"], left["announced"], len(left["keys"])))
     assert states == {
-        (0, None, False, 0),  # nothing yet
-        (0, None, False, 1),  # a key, and no charge
+        (0, None, False, 0),  # nothing yet, or a master key without its name
+        (0, 0, False, 0),  # the anchor, and then the master key's name
+        (0, 0, False, 1),  # a draw's key, and no charge
         (0, 0, True, 1),  # the reservation announced, not committed
         (1, 0, True, 1),  # committed, not anchored
         (1, 1, False, 1),  # anchored; drawn or not
@@ -396,7 +396,8 @@ def assert_refused(ledger):
         lambda: ledger.reservation("0" * 64),
         lambda: ledger.charged("ma1940", PureLoss()),
     ):
-        with pytest.raises(LedgerError, match="not intact"):
+        # Who charges asks the custody for a draw id first.
+        with pytest.raises((LedgerError, CustodyError), match=r"not intact|Nothing was charged"):
             use()
 
 
@@ -584,9 +585,22 @@ def test_an_anchor_put_back_without_the_ledger_shows(ledger):
 
 
 def test_a_ledger_under_another_custody_is_refused(written, tmp_path):
-    (Path(written.custody.folder) / "master.key").unlink()
+    """Whoever puts another master key beside the anchor, or another custody in the place of this one."""
+    other = deployment(tmp_path / "other")
+    reserve(other, "first")
+    folder, kept = Path(written.custody.folder), tmp_path / "kept"
+    key = (folder / "master.key").read_bytes()
+    shutil.copy(Path(other.custody.folder) / "master.key", folder)
     assert "another custody's key" in written.verify()[0]
     assert_refused(written)
+    (folder / "master.key").write_bytes(key)
+    folder.rename(kept)
+    shutil.copytree(other.custody.folder, folder)
+    assert "belong to another custody's key" in written.verify()[0]
+    assert_refused(written)
+    shutil.rmtree(folder)
+    kept.rename(folder)
+    assert written.verify() == ()
 
 
 def test_the_same_entry_is_never_written_twice_even_by_the_table_itself(written):
