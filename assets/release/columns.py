@@ -16,13 +16,23 @@ import pyarrow.compute as pc
 from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from assets.release.names import ColumnName, SourcePath
+from assets.release.numbers import shown
+
 Value = int | str | bool | date | Decimal
+
+LONGEST_PATTERN = 1000
+"""The most letters of a pattern."""
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 
 
 _DECIMAL = re.compile(r"-?[0-9]{1,14}(\.[0-9]{1,4})?", re.ASCII)
+
+
+_LONGEST_INTEGER = 64
+"""The bits of an integer that is longer than any column holds, and that Python might refuse to write as text."""
 
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
@@ -73,13 +83,15 @@ class Role(StrEnum):
 
 def _typed(kind: ColumnType, value: object) -> Value:
     """Convert a declared value to the column's type. Raises ValueError if it is not of that type."""
-    wrong = ValueError(f"{value!r} is not of type {kind.value}")
+    wrong = ValueError(f"{shown(value)} is not of type {kind.value}")
+    if isinstance(value, int) and value.bit_length() > _LONGEST_INTEGER:
+        raise wrong
     text = str(value)
     match kind:
         case ColumnType.STRING if isinstance(value, str):
             return text
         case ColumnType.STRING:
-            raise ValueError(f"{value!r} is not of type string; put it in quotes")
+            raise ValueError(f"{shown(value)} is not of type string; put it in quotes")
         case ColumnType.INTEGER if isinstance(value, int) and not isinstance(value, bool):
             if _INTEGER.fullmatch(text):
                 return value
@@ -106,9 +118,6 @@ _GivenValues = Annotated[
 ]
 
 
-_Text = Annotated[str, Field(min_length=1)]
-
-
 class Column(dg.Model):
     """One column of a table: its type, its role and its domain.
 
@@ -127,8 +136,8 @@ class Column(dg.Model):
     type: ColumnType = Field(description="integer, string, boolean, date or decimal.")
     role: Role = Field(Role.CHARACTERISTIC, description="key, unit, geography or characteristic.")
     description: str = Field("", description="What the column contains, for the data dictionary.")
-    source: _Text | SkipJsonSchema[None] = Field(
-        None, description="The column's name in the source, if it differs there."
+    source: ColumnName | SkipJsonSchema[None] = Field(
+        None, min_length=1, description="The column's name in the source, if it differs there."
     )
     values: _GivenValues | SkipJsonSchema[None] = Field(
         None, description="The codes that may occur: a list, or a mapping of each code to its label."
@@ -145,17 +154,31 @@ class Column(dg.Model):
     def _keep_values_as_given(cls, values: object) -> object:
         if values is not None and not (isinstance(values, list | tuple | Mapping) and values):
             raise ValueError("values are a nonempty list of codes or a nonempty mapping of codes to labels")
+        if isinstance(values, list | tuple | Mapping) and not all(isinstance(code, _Given) for code in values):
+            raise ValueError("every code in values is a number, a text or a boolean")
+        if isinstance(values, Mapping) and not all(isinstance(label, str) for label in values.values()):
+            raise ValueError("every label in values is a text; put it in quotes")
         return values
+
+    @field_validator("pattern")
+    @classmethod
+    def _check_pattern(cls, pattern: str | None) -> str | None:
+        if pattern is None:
+            return None
+        if len(pattern) > LONGEST_PATTERN:
+            raise ValueError(f"a pattern has at most {LONGEST_PATTERN:,} letters")
+        # A pattern that is valid by itself has balanced parentheses, so it cannot end the group around it.
+        for expression in (pattern, whole(pattern)):
+            try:
+                pc.match_substring_regex(pa.array([""]), expression)
+            except pa.ArrowInvalid:
+                raise ValueError(f"{shown(pattern)} is not a regular expression of RE2") from None
+        return pattern
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         self._check_which_rules_fit()
         self._check_values()
-        if self.pattern is not None:
-            try:
-                pc.match_substring_regex(pa.array([""]), whole(self.pattern))
-            except pa.ArrowInvalid:
-                raise ValueError(f"pattern {self.pattern!r} is not a regular expression of RE2") from None
         return self
 
     def _check_which_rules_fit(self) -> None:
@@ -277,14 +300,14 @@ class RecordTable(dg.Model):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    path: _Text | SkipJsonSchema[None] = Field(
+    path: SourcePath | SkipJsonSchema[None] = Field(
         None, description="The source file: absolute, or relative to the project's root."
     )
-    geography_path: _Text | SkipJsonSchema[None] = Field(
+    geography_path: SourcePath | SkipJsonSchema[None] = Field(
         None,
         description="A second source file with the columns of role geography and one record for each key.",
     )
-    columns: Annotated[dict[str, Column], Field(min_length=1)] = Field(
+    columns: Annotated[dict[ColumnName, Column], Field(min_length=1)] = Field(
         description="The columns to take from the source, by name; other columns are ignored."
     )
 
@@ -292,9 +315,7 @@ class RecordTable(dg.Model):
     @classmethod
     def _check_names(cls, columns: dict[str, Column]) -> dict[str, Column]:
         seen: dict[str, str] = {}
-        for name, column in columns.items():
-            if not name or "\x00" in f"{name}{column.source}":
-                raise ValueError("a column's name is not empty and contains no NUL character")
+        for name in columns:
             other = seen.setdefault(name.casefold(), name)
             if other != name:
                 raise ValueError(f"columns {other} and {name} differ only in upper and lower case")

@@ -4,17 +4,18 @@ This module defines the typed declaration and the rules that it must satisfy ind
 `assets.cef.readers` reads the source, and `assets.cef.validation` checks its rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Self
 
-import dagster as dg
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.columns import RecordTable, Role
-from assets.release.numbers import EXPONENT, FRACTION, exact_delta, exact_fraction
+from assets.release.declaration import Declaration
+from assets.release.names import DatasetName
+from assets.release.numbers import EXPONENT, FRACTION, LARGEST_NUMBER, exact_delta, positive_fraction
 from assets.release.structure import Structure
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import Loss
@@ -38,37 +39,30 @@ class Reader(StrEnum):
         return self in (Reader.MA1940, Reader.SYNTHETIC_CENSUS)
 
 
-DatasetName = Annotated[
-    str,
-    Field(
-        pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$",
-        description="The dataset's name: lowercase letters, digits and single underscores, starting with a letter.",
-    ),
-]
-
-
 def _loss(value: object) -> Loss:
     """A declared cap as a loss, whose output premetric determines how the losses of releases are added up."""
     match value:
         case PureLoss() | ConcentratedLoss() | ApproximateLoss():
             return value
         case {"rho": rho, **others} if not others:
-            return ConcentratedLoss(_positive(rho))
+            return ConcentratedLoss(_field("rho", positive_fraction, rho))
         case {"epsilon": epsilon, "delta": delta, **others} if not others:
-            return ApproximateLoss(PureLoss(_positive(epsilon)), exact_delta(delta))
+            return ApproximateLoss(
+                PureLoss(_field("epsilon", positive_fraction, epsilon)), _field("delta", exact_delta, delta)
+            )
         case Mapping():
             raise ValueError("the cap is a number (ε), {rho: …} or {epsilon: …, delta: …}")
-    return PureLoss(_positive(value))
+    return PureLoss(positive_fraction(value))
 
 
-def _positive(value: object) -> Fraction:
-    number = exact_fraction(value)
-    if number <= 0:
-        raise ValueError("the cap must be greater than 0")
-    return number
+def _field(name: str, convert: Callable[[object], Fraction], value: object) -> Fraction:
+    try:
+        return convert(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
-_NUMBER = {"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": FRACTION}
+_NUMBER = {"type": ["number", "string"], "exclusiveMinimum": 0, "maximum": LARGEST_NUMBER, "pattern": FRACTION}
 
 Cap = Annotated[
     Loss,
@@ -95,8 +89,10 @@ class Charging(StrEnum):
     AUTOMATIC = "automatic"
 
 
-class DatasetDeclaration(dg.Model):
+class DatasetDeclaration(Declaration):
     """One vintage of confidential microdata: units, with or without persons in them."""
+
+    declares = "dataset"
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 

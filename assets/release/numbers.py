@@ -18,6 +18,28 @@ EXPONENT = r"[1-9](\.[0-9]+)?[eE]-[0-9]{1,3}"
 
 FRACTION = r"^[0-9]+(\.[0-9]+|/[0-9]+)?$"
 
+LARGEST_NUMBER = 10**9
+"""The largest number that a declaration may contain."""
+
+LARGEST_DENOMINATOR = 10**12
+"""The largest denominator of a declared number, except a δ: twelve decimals."""
+
+LEAST_DELTA = Fraction(1, 10**100)
+"""The least δ, and the reciprocal of its largest denominator."""
+
+LARGEST_DENOMINATOR_OF_A_RATE = 10**9
+
+_LONGEST_TEXT = 250
+_LONGEST_SHOWN = 40
+
+
+def shown(value: object) -> str:
+    """A declared value for a message, shortened if it is long."""
+    if isinstance(value, int) and value.bit_length() > 4 * _LONGEST_SHOWN:
+        return "an integer of over 40 digits"
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
 
 def exact_fraction(value: object) -> Fraction:
     """Convert a number from YAML to the fraction that was written.
@@ -28,16 +50,26 @@ def exact_fraction(value: object) -> Fraction:
         value: an integer, a float, a decimal, a fraction, or a text such as `1/2`, `0.5` or `40`.
 
     Raises:
-        ValueError: if the value is none of these, or not finite, or a text that is negative.
+        ValueError: if the value is none of these, or not finite, or a text that is negative; if its size is more than
+            `LARGEST_NUMBER`, or its denominator more than `LARGEST_DENOMINATOR`.
     """
-    wrong = ValueError(f"{value!r} is not a number or a fraction such as 1/2")
+    number = _fraction(value)
+    if abs(number) > LARGEST_NUMBER:
+        raise ValueError(f"{shown(value)} is out of range; the largest number here is a billion")
+    if number.denominator > LARGEST_DENOMINATOR:
+        raise ValueError(f"{shown(value)} is too fine; a number here has at most 12 decimals or a denominator of 10^12")
+    return number
+
+
+def _fraction(value: object) -> Fraction:
+    wrong = ValueError(f"{shown(value)} is not a number or a fraction such as 1/2")
     if isinstance(value, Fraction):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise wrong
     if isinstance(value, float) and not math.isfinite(value):
         raise wrong
-    if isinstance(value, str) and not re.fullmatch(FRACTION, value, re.ASCII):
+    if isinstance(value, str) and not (len(value) <= _LONGEST_TEXT and re.fullmatch(FRACTION, value, re.ASCII)):
         raise wrong
     try:
         return Fraction(repr(value) if isinstance(value, float) else value)
@@ -49,26 +81,40 @@ def exact_delta(value: object) -> Fraction:
     """Convert a δ from YAML to the fraction that was written, including `1e-10`, which YAML reads as text.
 
     Raises:
-        ValueError: if the value is not a number, or not strictly between 0 and 1.
+        ValueError: if the value is not a number, not strictly between 0 and 1, or below or finer than `LEAST_DELTA`.
     """
-    by_exponent = isinstance(value, str) and re.fullmatch(EXPONENT, value, re.ASCII)
-    delta = Fraction(value) if isinstance(value, str) and by_exponent else exact_fraction(value)
+    by_exponent = isinstance(value, str) and len(value) <= _LONGEST_TEXT and re.fullmatch(EXPONENT, value, re.ASCII)
+    delta = Fraction(value) if isinstance(value, str) and by_exponent else _fraction(value)
     if not 0 < delta < 1:
         raise ValueError("δ must be strictly between 0 and 1")
+    if delta < LEAST_DELTA or LEAST_DELTA.denominator < delta.denominator:
+        raise ValueError(f"{shown(value)} is out of range; δ is at least 1e-100, with at most 100 decimals")
     return delta
 
 
-def _positive(value: object) -> Fraction:
+def positive_fraction(value: object) -> Fraction:
+    """Convert a number greater than 0 from YAML to the fraction that was written.
+
+    Raises:
+        ValueError: as `exact_fraction`, and if the number is not greater than 0.
+    """
     number = exact_fraction(value)
     if number <= 0:
-        raise ValueError(f"{value!r} is not greater than 0")
+        raise ValueError(f"{shown(value)} is not greater than 0")
     return number
 
 
 def _not_negative(value: object) -> Fraction:
     if isinstance(value, int | float) and value < 0:
-        raise ValueError(f"{value} is negative; a budget is a nonnegative number, or a fraction such as 1/100")
+        raise ValueError(f"{shown(value)} is negative; a budget is a nonnegative number, or a fraction such as 1/100")
     return exact_fraction(value)
+
+
+def _share(value: object) -> Fraction:
+    share = exact_fraction(value)
+    if not 0 <= share <= 1:
+        raise ValueError(f"{shown(value)} is not between 0 and 1, as a share must be")
+    return share
 
 
 def _margin(value: object) -> Fraction:
@@ -82,7 +128,7 @@ def _rate(value: object) -> Fraction:
     rate = exact_fraction(value)
     if not 0 < rate < 1:
         raise ValueError(f"the swap rate must be strictly between 0 and 1 (at 0 and 1, ε is infinite), not {rate}")
-    if rate.denominator > LARGEST_DENOMINATOR:
+    if rate.denominator > LARGEST_DENOMINATOR_OF_A_RATE:
         raise ValueError("the denominator of a swap rate must be at most a billion")
     return rate
 
@@ -97,39 +143,40 @@ def _schema(number: dict[str, Any], text: str, description: str) -> WithJsonSche
     )
 
 
-LARGEST_DENOMINATOR = 10**9
-
 _ANY_TEXT = r"^[0-9]+(\.[0-9]+|/0*[1-9][0-9]*)?$"
 _POSITIVE_TEXT = r"^(0*[1-9][0-9]*(\.[0-9]+|/0*[1-9][0-9]*)?|0+\.[0-9]*[1-9][0-9]*)$"
 _DELTA_TEXT = r"^(0+\.[0-9]*[1-9][0-9]*|0*[1-9][0-9]*/0*[1-9][0-9]*|" + EXPONENT + ")$"
 _RATE_TEXT = r"^(0?\.[0-9]*[1-9][0-9]*|[1-9][0-9]*/[1-9][0-9]*)$"
+_POSITIVE = {"exclusiveMinimum": 0, "maximum": LARGEST_NUMBER}
 _BETWEEN_0_AND_1 = {"exclusiveMinimum": 0, "exclusiveMaximum": 1}
 
 Budget = Annotated[
     Fraction,
     BeforeValidator(_not_negative),
-    _schema({"minimum": 0}, _ANY_TEXT, "ρ, or ε with noise: pure, for one person added or removed; 0: not released"),
+    _schema(
+        {"minimum": 0, "maximum": LARGEST_NUMBER},
+        _ANY_TEXT,
+        "ρ, or ε with noise: pure, for one person added or removed; 0: not released",
+    ),
 ]
 """A nonnegative budget."""
 
-Rho = Annotated[Fraction, BeforeValidator(_positive), _schema({"exclusiveMinimum": 0}, _POSITIVE_TEXT, "ρ, exactly")]
+Rho = Annotated[Fraction, BeforeValidator(positive_fraction), _schema(_POSITIVE, _POSITIVE_TEXT, "ρ, exactly")]
 """A ρ greater than 0."""
 
-Epsilon = Annotated[
-    Fraction, BeforeValidator(_positive), _schema({"exclusiveMinimum": 0}, _POSITIVE_TEXT, "ε, exactly")
-]
+Epsilon = Annotated[Fraction, BeforeValidator(positive_fraction), _schema(_POSITIVE, _POSITIVE_TEXT, "ε, exactly")]
 """An ε greater than 0."""
 
 Margin = Annotated[
     Fraction,
     BeforeValidator(_margin),
-    _schema({"exclusiveMinimum": 0}, _POSITIVE_TEXT, "the 90% margin of error of one count, in persons or units"),
+    _schema(_POSITIVE, _POSITIVE_TEXT, "the 90% margin of error of one count, in persons or units"),
 ]
 """A margin of error greater than 0."""
 
 Share = Annotated[
     Fraction,
-    BeforeValidator(exact_fraction),
+    BeforeValidator(_share),
     _schema({"minimum": 0, "maximum": 1}, _ANY_TEXT, "a share such as 1/8 or 0.125; those of a level add up to 1"),
 ]
 """A share of a budget."""

@@ -5,14 +5,13 @@ from typing import Literal, Self
 import dagster as dg
 from pydantic import Field, model_validator
 
+from assets.release.names import ProductName
+
 
 class Product(dg.Model, dg.Resolvable):
     """A table of counts to publish."""
 
-    name: str = Field(
-        pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$",
-        description="The product's name, which is part of its file names.",
-    )
+    name: ProductName
     title: str = Field(default="", description="The product's name in words.")
     description: str = Field(default="", description="What readers should know about the product.")
     of: Literal["units", "persons"] = Field(

@@ -11,14 +11,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.census import CensusDeclaration, census_persons, census_units
-from assets.release.dataset import Cap, Charging, DatasetDeclaration, DatasetName, Reader
+from assets.release.dataset import Cap, Charging, DatasetDeclaration, Reader
+from assets.release.declaration import Declaration
+from assets.release.names import DatasetName, SourcePath
 from orchestration.components.dataset import Dataset
 
 _described = DatasetDeclaration.model_fields
 
 
-class CensusAttributes(dg.Model):
+class CensusAttributes(Declaration):
     """The YAML attributes of a dataset in the production layout."""
+
+    declares = "dataset"
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
@@ -30,9 +34,9 @@ class CensusAttributes(dg.Model):
     cap: Cap = Field(description=_described["cap"].description)
     charging: Charging | SkipJsonSchema[None] = Field(None, description=_described["charging"].description)
     format: Literal["csv", "parquet"] = Field(description="csv or parquet, the same for all three files.")
-    persons: str = Field(min_length=1, description="The file of persons: absolute, or relative to the project's root.")
-    units: str = Field(min_length=1, description="The file of units.")
-    geo: str = Field(min_length=1, description="The file that says where each unit lies.")
+    persons: SourcePath = Field(description="The file of persons: absolute, or relative to the project's root.")
+    units: SourcePath = Field(description="The file of units.")
+    geo: SourcePath = Field(description="The file that says where each unit lies.")
     group_quarters_types: bool = Field(
         False,
         description="Whether the file of units has the column GQTYPE, the type of group quarters, which a TopDown "

@@ -20,22 +20,23 @@ from assets.conventions import OWNERS
 from assets.gates.asset import build_gates
 from assets.publication.asset import build_publication
 from assets.release.dataset import DatasetDeclaration
+from assets.release.declaration import Declaration, given_text
 from assets.release.method import Method
+from assets.release.names import ReleaseName
 from assets.release.release import DeclarationError, Release
 from orchestration.automation import release_jobs, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
 from resources.custody import CustodyMode
 
 
-class ReleaseDeclaration(dg.Model):
+class ReleaseDeclaration(Declaration):
     """The fields that every kind of release declares."""
+
+    declares = "release"
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
-    name: str = Field(
-        pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$",
-        description="The release's name: lowercase letters, digits and single underscores, starting with a letter.",
-    )
+    name: ReleaseName
     dataset: str = Field(description="The name of the dataset that the release is made from.")
     title: str = Field(min_length=1, description="The release's name in words.")
     description: str = Field("", description="What is published, for readers.")
@@ -45,6 +46,10 @@ class ReleaseDeclaration(dg.Model):
     )
     schedule: str | SkipJsonSchema[None] = Field(None, description="A cron expression (UTC) for the release's job.")
     watch_source: bool = Field(False, description="Whether a changed source file launches the release's job.")
+
+    @classmethod
+    def named(cls, given: Any) -> str:
+        return f"{given_text(given, 'dataset')}/{given_text(given, 'name')}"
 
     @field_validator("schedule")
     @classmethod

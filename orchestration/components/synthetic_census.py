@@ -10,14 +10,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
-from assets.release.dataset import Cap, Charging, DatasetDeclaration, DatasetName
+from assets.release.dataset import Cap, Charging, DatasetDeclaration
+from assets.release.declaration import Declaration
+from assets.release.names import DatasetName
 from orchestration.components.dataset import Dataset
 
 _described = DatasetDeclaration.model_fields
 
 
-class SyntheticAttributes(SyntheticPopulation):
+class SyntheticAttributes(Declaration, SyntheticPopulation):
     """The YAML attributes of a synthetic census."""
+
+    declares = "dataset"
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 

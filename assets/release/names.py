@@ -1,0 +1,86 @@
+"""The names that a deployment gives to datasets, releases, products, columns and source files.
+
+Names become parts of asset keys, of schemas in the databases, and of files and folders. What one of these could not
+hold, or what Stirred uses itself, is refused when the declaration is loaded.
+"""
+
+import os
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from assets.release.numbers import shown
+
+LONGEST_NAME = 60
+"""The most letters of a name. File systems allow 255 for a file, and our suffixes and DuckDB's take some of them."""
+
+LONGEST_COLUMN = 120
+"""The most letters of the name of a column, which comes from a file of the user."""
+
+LONGEST_PATH = 4000
+LONGEST_FILE = 255
+"""The most bytes of a path and of each of its parts, as Linux allows them."""
+
+OURS = frozenset({"certificate", "datapackage", "sha256sums", "editions"})
+"""The stems of the files and folders of a publication that are not products."""
+
+_RESERVED_SCHEMAS = frozenset(
+    {"information_schema", "pg_catalog", "main", "temp", "system", "confidential", "public", "ledger"}
+)
+
+
+def _not_reserved(name: str) -> str:
+    if name in _RESERVED_SCHEMAS:
+        raise ValueError(f"{name} is a name that the database or the ledger uses itself; choose another one")
+    return name
+
+
+def _not_ours(name: str) -> str:
+    if name in OURS:
+        raise ValueError(f"{name} is the name of a file or folder that every publication has; choose another one")
+    return name
+
+
+def _possible_path(path: str) -> str:
+    longest = max(len(os.fsencode(part)) for part in path.split("/"))
+    if len(os.fsencode(path)) > LONGEST_PATH or longest > LONGEST_FILE:
+        raise ValueError(f"a path has at most {LONGEST_PATH} bytes, and each part of it {LONGEST_FILE}")
+    return path
+
+
+def _possible_column(name: str) -> str:
+    if not name:
+        raise ValueError("a column's name is not empty")
+    if any(letter in name for letter in "\n\r\t"):
+        raise ValueError("a column's name contains no tabs or line breaks")
+    if len(name) > LONGEST_COLUMN:
+        raise ValueError(f"a column's name has at most {LONGEST_COLUMN} letters, and {shown(name)} has {len(name)}")
+    return name
+
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=LONGEST_NAME)]
+"""Lowercase letters, digits and single underscores, starting with a letter; so two underscores separate names."""
+
+DatasetName = Annotated[
+    Name,
+    AfterValidator(_not_reserved),
+    Field(description="The dataset's name: lowercase letters, digits and single underscores, starting with a letter."),
+]
+
+ReleaseName = Annotated[
+    Name,
+    AfterValidator(_not_ours),
+    Field(description="The release's name: lowercase letters, digits and single underscores, starting with a letter."),
+]
+
+ProductName = Annotated[
+    Name,
+    AfterValidator(_not_ours),
+    Field(description="The product's name, which is part of its file names."),
+]
+
+ColumnName = Annotated[str, AfterValidator(_possible_column)]
+"""The name of a column, in the CEF and in its source."""
+
+SourcePath = Annotated[str, Field(min_length=1), AfterValidator(_possible_path)]
+"""The path of a source file. Template variables in it are filled in afterwards."""
