@@ -10,7 +10,7 @@ environment variables configure the deployment:
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -18,8 +18,10 @@ import dagster as dg
 from assets.ledger.asset import build_composition, build_composition_checks, build_ledger, populations
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import CHARGE
+from assets.release.release import DeclarationError
 from orchestration.components.dataset import Dataset
 from orchestration.components.release import ReleaseComponent
+from orchestration.defs_files import require_unambiguous
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.warehouse import Warehouse
@@ -43,9 +45,19 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
     Args:
         tree: the loaded `defs` folder.
         home: the folder of databases and keys.
+
+    Raises:
+        DeclarationError: if a file of declarations has a key twice, or a name is declared twice.
     """
+    require_unambiguous(tree.defs_module_path)
     datasets = [component.declaration for component in tree.get_all_components(Dataset)]
     releases = tree.get_all_components(ReleaseComponent)  # type: ignore[type-abstract]
+    _require_single(
+        [
+            *(f"dataset {dataset.name}" for dataset in datasets),
+            *(f"release {each.declaration.dataset}/{each.declaration.name}" for each in releases),
+        ]
+    )
     return dg.Definitions.merge(
         tree.build_defs(),
         budget(datasets, releases),
@@ -83,6 +95,12 @@ def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseCom
             )
         ],
     )
+
+
+def _require_single(declared: Sequence[str]) -> None:
+    twice = sorted({name for name in declared if declared.count(name) > 1})
+    if twice:
+        raise DeclarationError(f"{', '.join(twice)}: name: it is declared more than once")
 
 
 @dg.definitions

@@ -20,6 +20,7 @@ from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_v
 from assets.cef.census import CensusDeclaration, census_persons, census_units
 from assets.release.columns import RecordTable
 from assets.release.dataset import Reader
+from assets.release.numbers import shown
 from mechanisms.states import STATES
 from resources.statements import Fragment, statement
 from resources.warehouse import Session
@@ -48,10 +49,13 @@ class SyntheticPopulation(dg.Model):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    seed: int = Field(SEED, ge=0, lt=2**63, description="The seed; each seed gives another census of the same size.")
+    seed: int = Field(
+        SEED, ge=0, lt=2**63, strict=True, description="The seed; each seed gives another census of the same size."
+    )
     households: int = Field(
         ge=1,
         le=200_000_000,
+        strict=True,
         description="The number of households; vacant housing units and group quarters are added to it.",
     )
     states: Annotated[
@@ -64,7 +68,7 @@ class SyntheticPopulation(dg.Model):
     def _check_states(cls, states: list[str]) -> list[str]:
         unknown = [state for state in states if state not in STATES]
         if unknown:
-            raise ValueError(f"{', '.join(unknown)}: not a FIPS code of a state such as '01', in quotes")
+            raise ValueError(f"{', '.join(map(shown, unknown))}: not a FIPS code of a state such as '01', in quotes")
         if not states:
             raise ValueError("name at least one state")
         if len(set(states)) < len(states):

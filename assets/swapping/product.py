@@ -6,6 +6,9 @@ from pydantic import Field, field_validator, model_validator
 
 from assets.tabulation.declaration import Product
 
+MOST_TOTALS = 6
+"""The most columns that totals are added over: 64 combinations of them. DuckDB runs out of memory at 14."""
+
 
 class SwappedProduct(Product):
     """A table of counts, tabulated from the swapped data."""
@@ -32,6 +35,11 @@ class SwappedProduct(Product):
     def _check(self) -> Self:
         if self.name in ("saturated", "saturated_persons"):
             raise ValueError(f"the name {self.name} belongs to the saturated contingency table")
+        if len(self.totals) > MOST_TOTALS or len(set(self.totals)) < len(self.totals):
+            raise ValueError(
+                f"product {self.name}: totals: at most {MOST_TOTALS} columns, each once: every combination of them has "
+                "rows of its own"
+            )
         for name in self.totals:
             if name not in self.columns:
                 raise ValueError(f"product {self.name}: totals: {name} is not a column of the product")

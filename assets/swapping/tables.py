@@ -79,7 +79,7 @@ def require_readable(session: Session, release: SwappingRelease) -> None:
     """Refuse products with too many empty cells. Only the invariants are needed, so this is checked before the charge.
 
     Raises:
-        TooManyCellsError: if a product with its empty cells would have more than 20 million rows.
+        TooManyCellsError: if a product with its empty cells and its totals could have more than 20 million rows.
     """
     sources = {
         release.public(HOLDING): set(release.design.holding),
@@ -92,6 +92,8 @@ def require_readable(session: Session, release: SwappingRelease) -> None:
             columns = [name for name in product.columns if name in variables]
             if columns:
                 cells *= int(session.row("swapping/combinations", table=table, columns=columns)[0])
+        # Totals over a column at most double the rows.
+        cells <<= len(product.totals)
         if product.zeros and cells > MOST_CELLS:
             raise TooManyCellsError(
                 f"{release.schema}: product {product.name} would list {cells:,} cells, most of them empty; "

@@ -33,6 +33,10 @@ PRODUCTS = (*TABLES, *RECORDS, MEASUREMENTS, *STATISTICS)
 published."""
 
 
+_MADE = "_made"
+"""The end of the names of tables that say how the estimates of a level were made."""
+
+
 def available_products(design: TopDownDesign) -> tuple[str, ...]:
     """The products that a design allows: all except statistics that are not invariants."""
     return tuple(name for name in PRODUCTS if name not in STATISTICS or name in design.invariants)
@@ -98,6 +102,13 @@ class TopDownRelease(Release):
         if first != Code():
             self.refuse(f"spine: {root}: the root is a single place and takes no columns")
         finest = self.levels[-1]
+        names: dict[str, str] = {}
+        for level in self.levels:
+            # The names of levels become names of tables, whose case DuckDB ignores.
+            if (other := names.setdefault(level.lower(), level)) != level:
+                self.refuse(f"spine: levels {other} and {level} differ only in upper and lower case")
+            if level.lower().endswith(_MADE):
+                self.refuse(f"spine: {level}: names that end with {_MADE} belong to tables of the estimation")
         for level, code in below:
             if bool(code.columns) == (code.prefix is not None):
                 self.refuse(

@@ -6,8 +6,9 @@ Gates use it to check the draws of a release. The tests show that the samplers a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from math import log, sqrt
+from math import exp, log, sqrt
 from operator import add
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,10 @@ FEWEST = 10
 
 REACH = 12
 """How many standard deviations are tabulated on either side. The probability beyond them is less than 10^-31."""
+
+WIDEST_TABULATED = 2**18
+"""The largest standard deviation that is tabulated: a table of six million probabilities. Beyond it, the quantiles are
+those of the continuous distribution, rounded; the probability of a bin is then exact to 1/σ², below 10^-10."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +125,32 @@ def _first_of_bins(expected: NDArray[np.float64]) -> list[int]:
 @lru_cache
 def _cut(distribution: DiscreteGaussian | DiscreteLaplace) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The greatest value of every bin but the last, and the probability of each."""
-    reach = int(REACH * sqrt(float(distribution.exact_variance))) + 30
-    support = np.arange(-reach, reach + 1)
-    cumulative = np.cumsum(distribution.probabilities(support))
-    places = np.searchsorted(cumulative, np.arange(1, BINS) / BINS)
-    inner = cumulative[places]
-    return support[places], np.diff(np.concatenate([[0.0], inner, [1.0]]))
+    ranks = np.arange(1, BINS) / BINS
+    deviation = sqrt(float(distribution.exact_variance))
+    if deviation > WIDEST_TABULATED:
+        edges, inner = _cut_wide(distribution, deviation, ranks)
+    else:
+        reach = int(REACH * deviation) + 30
+        support = np.arange(-reach, reach + 1)
+        cumulative = np.cumsum(distribution.probabilities(support))
+        places = np.searchsorted(cumulative, ranks)
+        edges, inner = support[places], cumulative[places]
+    return edges, np.diff(np.concatenate([[0.0], inner, [1.0]]))
+
+
+def _cut_wide(
+    distribution: DiscreteGaussian | DiscreteLaplace, deviation: float, ranks: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Integers near the quantiles of a distribution that is too wide for a table, and P(X <= x) of each.
+
+    P(X <= x) of a discrete Gaussian is Φ((x + 1/2) / σ) with an error below 1/σ² (the midpoint rule). That of a
+    discrete Laplace is q^−x / (1 + q) for x < 0 and 1 − q^(x + 1) / (1 + q) otherwise.
+    """
+    if isinstance(distribution, DiscreteGaussian):
+        normal = NormalDist()
+        edges = np.rint([deviation * normal.inv_cdf(rank) for rank in ranks]).astype(np.int64)
+        return edges, np.array([normal.cdf((edge + 0.5) / deviation) for edge in edges.tolist()])
+    scale = float(distribution.scale)
+    edges = np.rint(np.sign(ranks - 0.5) * -scale * np.log(1 - 2 * np.abs(ranks - 0.5))).astype(np.int64)
+    tail = np.exp(-np.where(edges < 0, -edges, edges + 1) / scale) / (1 + exp(-1 / scale))
+    return edges, np.where(edges < 0, tail, 1 - tail)

@@ -14,7 +14,7 @@ from assets.cef.census import CensusDeclaration, census_persons, census_units
 from assets.release.dataset import Cap, Charging, DatasetDeclaration, Reader
 from assets.release.declaration import Declaration
 from assets.release.names import DatasetName, SourcePath
-from orchestration.components.dataset import Dataset
+from orchestration.components.dataset import Dataset, filled_path
 
 _described = DatasetDeclaration.model_fields
 
@@ -61,7 +61,8 @@ class CensusDataset(Dataset):
         """The component for the declared attributes, with the template variables of paths filled in."""
         declared = CensusAttributes.model_validate(model)
         persons, units, geo = (
-            context.resolve_value(path, as_type=str) for path in (declared.persons, declared.units, declared.geo)
+            filled_path(context, declared.name, field, getattr(declared, field))
+            for field in ("persons", "units", "geo")
         )
         return cls(
             CensusDeclaration(

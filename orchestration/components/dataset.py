@@ -6,11 +6,34 @@ This module turns YAML into a declaration. The fields of a declaration are in `a
 from dataclasses import dataclass
 
 import dagster as dg
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from assets.cef.asset import build_cef
 from assets.conventions import OWNERS
 from assets.release.dataset import DatasetDeclaration
+from assets.release.names import SourcePath
+from assets.release.numbers import shown
+from assets.release.release import DeclarationError
+
+
+def filled_path(context: dg.ResolutionContext, dataset: str, field: str, path: str) -> str:
+    """A declared path with its template variables filled in.
+
+    Raises:
+        DeclarationError: if a template variable is unknown, or the result is not a path; the message does not contain
+            the values of variables.
+    """
+    try:
+        return _PATH.validate_python(context.resolve_value(path, as_type=str))
+    except Exception as error:
+        # Template variables are expressions, which can fail in any way.
+        raise DeclarationError(
+            f"dataset {dataset}: {field}: the template variables in {shown(path)} cannot be filled in, or do not give "
+            f"a possible path ({type(error).__name__})"
+        ) from None
+
+
+_PATH = TypeAdapter(SourcePath)
 
 
 @dataclass
@@ -34,13 +57,14 @@ class Dataset(dg.Component, dg.Resolvable):
         if not isinstance(model, DatasetDeclaration):
             raise TypeError(f"a dataset is declared by a DatasetDeclaration, not by a {type(model).__name__}")
         tables = {
-            name: records.model_copy(
+            table: records.model_copy(
                 update={
-                    path: context.resolve_value(getattr(records, path), as_type=str)
-                    for path in ("path", "geography_path")
+                    field: filled_path(context, model.name, f"{table}.{field}", path)
+                    for field in ("path", "geography_path")
+                    if (path := getattr(records, field)) is not None
                 }
             )
-            for name, records in model.tables.items()
+            for table, records in model.tables.items()
         }
         return cls(model.model_copy(update=tables))
 

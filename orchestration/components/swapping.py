@@ -4,11 +4,12 @@ What a release must satisfy is in `assets.swapping.release`.
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
 import dagster as dg
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.dataset import DatasetDeclaration
@@ -27,8 +28,17 @@ class ExperimentDeclaration(dg.Model):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     product: str = Field(description="The product whose error is measured.")
-    swap_rates: Annotated[list[SwapRate], Field(min_length=1)] = Field(description="The swap rates to try.")
-    draws: int = Field(20, ge=1, le=1000, description="Independent draws at each swap rate.")
+    swap_rates: Annotated[list[SwapRate], Field(min_length=1, max_length=100)] = Field(
+        description="The swap rates to try, each once."
+    )
+    draws: int = Field(20, ge=1, le=1000, strict=True, description="Independent draws at each swap rate.")
+
+    @field_validator("swap_rates")
+    @classmethod
+    def _check_swap_rates(cls, swap_rates: list[Fraction]) -> list[Fraction]:
+        if len(set(swap_rates)) < len(swap_rates):
+            raise ValueError("a swap rate is given twice")
+        return swap_rates
 
 
 class SwappingDeclaration(ReleaseDeclaration):

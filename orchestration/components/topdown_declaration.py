@@ -41,7 +41,17 @@ Product = Literal[
     "population", "housing_units", "group_quarters",
 ]  # fmt: skip
 
-Level = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*$")]
+LONGEST_LEVEL = 40
+MOST_LEVELS = 20
+
+Level = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*$", max_length=LONGEST_LEVEL)]
+
+
+LONGEST_CODE = 255
+"""The most characters of a place's code that a prefix can name."""
+
+MOST_PROCESSES = 256
+"""The most estimating processes: each takes memory of its own, and a release that is charged has to be estimated."""
 
 
 class PrefixDeclaration(dg.Model):
@@ -49,7 +59,7 @@ class PrefixDeclaration(dg.Model):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    prefix: int = Field(ge=1, strict=True, description="The number of characters.")
+    prefix: int = Field(ge=1, le=LONGEST_CODE, strict=True, description="The number of characters.")
 
 
 class AllocationDeclaration(dg.Model):
@@ -64,6 +74,12 @@ class AllocationDeclaration(dg.Model):
     )
 
 
+PlaceCode = Annotated[
+    Annotated[list[str], Tag("columns")] | Annotated[PrefixDeclaration, Tag("prefix")],
+    Discriminator(lambda value: "prefix" if isinstance(value, Mapping | PrefixDeclaration) else "columns"),
+]
+
+
 def _production_or(other: str) -> Discriminator:
     return Discriminator(lambda value: other if isinstance(value, Mapping | AllocationDeclaration) else "production")
 
@@ -74,7 +90,7 @@ Allocated = Annotated[
 ]
 Spine = Annotated[
     Annotated[Literal["production"], Tag("production")]
-    | Annotated[dict[Level, list[str] | PrefixDeclaration], Tag("levels")],
+    | Annotated[dict[Level, PlaceCode], Field(max_length=MOST_LEVELS), Tag("levels")],
     _production_or("levels"),
 ]
 Held = Annotated[
@@ -111,7 +127,9 @@ class TopDownDeclaration(ReleaseDeclaration):
         description="What is published besides the spine: tables P1 to P5 and H1, microdata (persons, units), "
         "noisy_measurements, and the statistics that are exact; if empty, everything.",
     )
-    processes: int = Field(0, ge=0, strict=True, description="The number of estimating processes; 0: one per core.")
+    processes: int = Field(
+        0, ge=0, le=MOST_PROCESSES, strict=True, description="The number of estimating processes; 0: one per core."
+    )
 
     @field_validator("products")
     @classmethod

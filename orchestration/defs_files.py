@@ -1,0 +1,110 @@
+"""The files `defs.yaml` before anything is loaded from them: refuses what YAML would read as something else.
+
+A YAML parser takes the last of two equal keys in silence, so that one of two caps would be ignored, and it reads 010 as
+8 and 1:30 as 90. The components see only the result. The files themselves are therefore checked whenever the
+definitions are loaded.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from assets.release.numbers import shown
+from assets.release.release import DeclarationError
+
+NAMES = ("defs.yaml", "defs.yml", "component.yaml")
+"""The names of the files that Dagster reads declarations from."""
+
+_KEPT_AS_TEXT = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge"}
+"""The kinds of scalars that Dagster reads as text, or not at all."""
+
+
+def require_unambiguous(folder: Path) -> None:
+    """Check all files of declarations in a folder and below it.
+
+    Raises:
+        DeclarationError: if a mapping has a key twice, a number is not decimal, or a file cannot be read as YAML; the
+            message names the file, the line and the key or the number.
+    """
+    for path in sorted(path for name in NAMES for path in folder.rglob(name)):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeError) as error:
+            raise DeclarationError(f"{path}: it cannot be read as UTF-8 ({type(error).__name__})") from None
+        require_unambiguous_text(text, str(path))
+
+
+def require_unambiguous_text(text: str, file: str) -> None:
+    """Check the text of one file, which contains one YAML document or several.
+
+    Args:
+        text: the YAML.
+        file: its name in messages.
+
+    Raises:
+        DeclarationError: as `require_unambiguous`.
+    """
+    try:
+        loader = yaml.SafeLoader(text)
+        while loader.check_node():
+            for node in _nodes(loader.get_node(), set()):
+                _check(loader, node, file)
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise DeclarationError(f"{file}{line}: it is not YAML: {error.problem}") from None
+    except yaml.YAMLError as error:
+        raise DeclarationError(f"{file}: it is not YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise DeclarationError(f"{file}: its lists and mappings are nested too deeply") from None
+
+
+def _nodes(node: yaml.Node, seen: set[int]) -> Iterator[yaml.Node]:
+    """A node and all nodes in it, each once, however often an alias repeats it."""
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    yield node
+    if isinstance(node, yaml.MappingNode):
+        for pair in node.value:
+            for part in pair:
+                yield from _nodes(part, seen)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _nodes(item, seen)
+
+
+def _check(loader: yaml.SafeLoader, node: yaml.Node, file: str) -> None:
+    if isinstance(node, yaml.ScalarNode):
+        _value(loader, node, file)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    lines: dict[object, int] = {}
+    for key_node, _ in node.value:
+        line = key_node.start_mark.line + 1
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise DeclarationError(f"{file}:{line}: a key is a single text or number")
+        key = _value(loader, key_node, file)
+        if key in lines:
+            raise DeclarationError(
+                f"{file}:{line}: {shown(key)} is declared twice, first in line {lines[key]}; only one would count"
+            )
+        lines[key] = line
+
+
+def _value(loader: yaml.SafeLoader, node: yaml.ScalarNode, file: str) -> object:
+    if node.tag in _KEPT_AS_TEXT:
+        return node.value
+    where = f"{file}:{node.start_mark.line + 1}"
+    try:
+        value = loader.construct_object(node)
+    except (ValueError, OverflowError):
+        # Python refuses to read a number of more than 4,300 digits.
+        raise DeclarationError(f"{where}: {shown(node.value)} cannot be read") from None
+    digits = node.value.lstrip("+-")
+    if isinstance(value, int | float) and (":" in digits or (digits[:1] == "0" and digits[1:2] not in ("", "."))):
+        raise DeclarationError(
+            f"{where}: {shown(node.value)} would be read as {shown(value)}; write a number in decimal digits without "
+            "leading zeros, and a code in quotes"
+        )
+    return value
