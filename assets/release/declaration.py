@@ -4,12 +4,13 @@
 """
 
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import dagster as dg
-from pydantic import ModelWrapValidatorHandler, ValidationError, model_validator
-from pydantic_core import InitErrorDetails
+from pydantic import GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails
+from pydantic_core.core_schema import no_info_wrap_validator_function
 
 from assets.release.names import LONGEST_NAME
 from assets.release.numbers import shown
@@ -26,25 +27,25 @@ class Declaration(dg.Model):
     declares: ClassVar[str]
     """What is declared: a dataset or a release."""
 
-    @model_validator(mode="wrap")
     @classmethod
-    def _name_errors(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        # A validator of the model would run inside those of subclasses, and would not see their errors.
+        return no_info_wrap_validator_function(cls._name_errors, handler(source))
+
+    @classmethod
+    def _name_errors(cls, given: Any, validate: Callable[[Any], Self]) -> Self:
         named = f"{cls.declares} {cls.named(given)}"
         if unwritable := _unwritable(given):
             raise ValueError(f"{named}: {unwritable}")
         try:
-            return handler(given)
+            return validate(given)
         except ValidationError as error:
-            found = [
-                InitErrorDetails(
-                    type="value_error",
-                    loc=each["loc"],
-                    input=each["input"],
-                    ctx={"error": ValueError(_sentence(named, each["loc"], each["msg"]))},
-                )
-                for each in error.errors(include_url=False)
-            ]
-            raise ValidationError.from_exception_data(error.title, found) from None
+            found = error.errors(include_url=False)
+            # A field that may be left out accepts None, so that pydantic adds to any other error that it is not None.
+            found = [each for each in found if each["type"] != "none_required"] or found
+            raise ValidationError.from_exception_data(
+                error.title, [_named_error(named, given, each) for each in found]
+            ) from None
 
     @classmethod
     def named(cls, given: Any) -> str:
@@ -60,9 +61,30 @@ def given_text(given: Any, field: str) -> str:
     return value if isinstance(value, str) and len(value) <= LONGEST_NAME and value.isprintable() else shown(value)
 
 
-def _sentence(named: str, fields: tuple[int | str, ...], rule: str) -> str:
-    where = ".".join(str(field) for field in fields)
-    return f"{named}: {where + ': ' if where else ''}{rule.removeprefix('Value error, ')}"
+def _named_error(named: str, given: Any, error: ErrorDetails) -> InitErrorDetails:
+    fields = _fields(given, error["loc"], error["type"] == "missing")
+    parts = [named, ".".join(map(_field_text, fields)), error["msg"].removeprefix("Value error, ")]
+    sentence = ": ".join(part for part in parts if part)
+    return InitErrorDetails(type="value_error", loc=fields, input=error["input"], ctx={"error": ValueError(sentence)})
+
+
+def _fields(given: Any, location: tuple[int | str, ...], missing: bool) -> tuple[int | str, ...]:
+    """The fields that lead to an error, without pydantic's names for the alternatives of a type."""
+    fields: list[int | str] = []
+    place = given
+    for part in location:
+        known: Any = dict(enumerate(place)) if isinstance(place, list | tuple) else place
+        if isinstance(known, Mapping) and part in known:
+            place = known[part]
+        elif not (missing and part == location[-1]):
+            continue
+        fields.append(part)
+    return tuple(fields)
+
+
+def _field_text(field: object) -> str:
+    text = field if isinstance(field, str) else shown(field)
+    return text if text.isprintable() and len(text) <= LONGEST_NAME else ascii(text)[1 : LONGEST_NAME + 1]
 
 
 def _unwritable(given: Any) -> str | None:
@@ -83,7 +105,7 @@ def _values(given: Any, fields: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
     yield fields, given
     if isinstance(given, Mapping):
         for key, value in given.items():
-            below = (*fields, shown(key) if not isinstance(key, str) else ascii(key)[1:-1][:LONGEST_NAME])
+            below = (*fields, _field_text(key))
             yield below, key
             yield from _values(value, below)
     elif isinstance(given, list | tuple):

@@ -22,7 +22,7 @@ LONGEST_FILE = 255
 """The most bytes of a path and of each of its parts, as Linux allows them."""
 
 OURS = frozenset({"certificate", "datapackage", "sha256sums", "editions"})
-"""The stems of the files and folders of a publication that are not products."""
+"""The stems of the files and folders of a publication that are not products, in lowercase."""
 
 _RESERVED_SCHEMAS = frozenset(
     {"information_schema", "pg_catalog", "main", "temp", "system", "confidential", "public", "ledger"}

@@ -1,10 +1,14 @@
 """Published tables and their columns, as described in the data dictionary."""
 
+import os
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from assets.release.names import LONGEST_FILE, LONGEST_PATH, OURS
+from assets.release.release import Release
 from resources.statements import Table
 
 FIELD_TYPES = {
@@ -98,3 +102,27 @@ class PublishedTable:
     def has_lists(self) -> bool:
         """Whether a column contains lists, so that the table is written as Parquet only."""
         return any(column.type == LIST for column in self.columns)
+
+
+def require_placeable(release: Release, tables: Sequence[PublishedTable]) -> None:
+    """Check that the files and stored tables of a release can exist side by side, before anything is charged.
+
+    File systems and DuckDB may ignore the case of names. While a publication is written, its folder has a longer name.
+
+    Raises:
+        DeclarationError: if two tables have the same name or address, one has the name of a file that every publication
+            has, or a path would be too long.
+    """
+    for named in ([table.name.casefold() for table in tables], [str(table.table).casefold() for table in tables]):
+        for name, times in Counter(named).items():
+            if times > 1:
+                release.refuse(f"products: {name} would be written {times} times")
+            if name in OURS:
+                release.refuse(f"products: {name} is the name of a file or folder that every publication has")
+    for table in tables:
+        path = os.fsencode(release.folder.with_name(f".{release.name}.arriving") / f"{table.name}.parquet")
+        if len(path) > LONGEST_PATH or max(map(len, path.split(b"/"))) > LONGEST_FILE:
+            release.refuse(
+                f"products: {table.name}: its path in the folder of publications would be too long; a path has at most "
+                f"{LONGEST_PATH:,} bytes, and each part of it {LONGEST_FILE}"
+            )

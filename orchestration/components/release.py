@@ -23,6 +23,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Declaration, given_text
 from assets.release.method import Method
 from assets.release.names import ReleaseName
+from assets.release.published import require_placeable
 from assets.release.release import DeclarationError, Release
 from orchestration.automation import release_jobs, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
@@ -120,7 +121,13 @@ class ReleaseComponent(dg.Component, dg.Resolvable, ABC):
 
 
 def release_definitions(method: Method[Any, Any, Any]) -> dg.Definitions:
-    """The assets and checks of a release: those of its mechanism, and those that all releases share."""
+    """The assets and checks of a release: those of its mechanism, and those that all releases share.
+
+    Raises:
+        DeclarationError: if what it publishes could not be written.
+    """
+    if method.charges:
+        require_placeable(method.release, method.tables())
     assets, checks = list(method.own_assets()), build_gates(method)
     if method.charges:
         publication, files_check = build_publication(method)

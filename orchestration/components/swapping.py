@@ -46,6 +46,7 @@ class SwappingDeclaration(ReleaseDeclaration):
 
     unit: str | SkipJsonSchema[None] = Field(
         None,
+        min_length=1,
         description="What is swapped: the dataset's record_name (the default), or person if units have persons.",
     )
     match: list[str] = Field(
@@ -57,6 +58,14 @@ class SwappingDeclaration(ReleaseDeclaration):
     experiment: ExperimentDeclaration | SkipJsonSchema[None] = Field(
         None, description="Draws that compare swap rates, on a synthetic dataset."
     )
+
+    @field_validator("match", "swap")
+    @classmethod
+    def _check_variables(cls, variables: list[str]) -> list[str]:
+        twice = sorted({name for name in variables if variables.count(name) > 1})
+        if twice:
+            raise ValueError(f"{twice[0]} is named twice")
+        return variables
 
 
 @dataclass

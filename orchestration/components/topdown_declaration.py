@@ -90,7 +90,7 @@ Allocated = Annotated[
 ]
 Spine = Annotated[
     Annotated[Literal["production"], Tag("production")]
-    | Annotated[dict[Level, PlaceCode], Field(max_length=MOST_LEVELS), Tag("levels")],
+    | Annotated[dict[Level, PlaceCode], Field(min_length=2, max_length=MOST_LEVELS), Tag("levels")],
     _production_or("levels"),
 ]
 Held = Annotated[

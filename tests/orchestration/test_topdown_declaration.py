@@ -107,7 +107,7 @@ def test_valid_declarations_pass_both_the_schema_and_the_model(text: str) -> Non
     [
         ({"spine": "produktion"}, "spine.production", "'production'"),
         ({"spine": {"US": [], "Block": {"prefix": 0}}}, "prefix", "greater than or equal to 1"),
-        ({"invariants": {"households": "Block"}}, "[key]", "'population'"),
+        ({"invariants": {"households": "Block"}}, "households", "'population'"),
         ({"persons": {"rho": 1}}, "levels", "Field required"),
         ({"persons": TWO_LEVELS["persons"] | {"rho": "much"}}, "rho", "not a number or a fraction"),
         ({"persons": TWO_LEVELS["persons"] | {"epsilon": 1}}, "epsilon", "not permitted"),

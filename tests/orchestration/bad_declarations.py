@@ -1,0 +1,376 @@
+"""Bad declarations of every kind, generated: a valid declaration with one field replaced by something impossible.
+
+`BAD` lists them. Each names the field that its refusal must name. `refusal` loads one as a deployment does, from YAML
+to the asset graph, without running anything.
+"""
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import dagster as dg
+import yaml
+from pydantic import ValidationError
+
+from assets.release.release import DeclarationError
+from orchestration.components import CensusDataset, Dataset, PermutationSwapping, PHSafe, SyntheticCensus, TopDown
+from orchestration.defs_files import require_unambiguous_text
+
+Path_ = tuple[str | int, ...]
+
+_UNITS = {
+    "path": "units.csv",
+    "columns": {
+        "serial": {"type": "integer", "role": "key"},
+        "region": {"type": "string", "role": "geography", "values": ["N", "S"]},
+        "county": {"type": "string", "role": "geography", "pattern": "[A-C]"},
+        "size": {"type": "integer", "minimum": 1, "maximum": 9},
+        "rent": {"type": "decimal", "minimum": 0, "maximum": 9},
+        "built": {"type": "date", "minimum": "1900-01-01", "maximum": "2020-01-01"},
+        "maybe": {"type": "integer", "values": [1, 2], "nullable": True},
+    },
+}
+_PERSONS = {
+    "path": "persons.csv",
+    "columns": {
+        "household": {"type": "integer", "role": "unit"},
+        "age": {"type": "integer", "minimum": 0, "maximum": 115},
+    },
+}
+_QUERIES = {"US": {"detailed": 1}, "Block": {"total": "1/2", "detailed": "1/2"}}
+
+VALID: dict[type[Any], dict[str, Any]] = {
+    Dataset: {
+        "name": "town",
+        "title": "A town",
+        "reader": "csv",
+        "record_name": "household",
+        "cap": 10,
+        "units": _UNITS,
+        "persons": _PERSONS,
+    },
+    CensusDataset: {
+        "name": "town",
+        "title": "A town",
+        "cap": {"rho": 10},
+        "format": "csv",
+        "persons": "persons.csv",
+        "units": "units.csv",
+        "geo": "geo.csv",
+    },
+    SyntheticCensus: {"name": "town", "cap": {"epsilon": 10, "delta": "1e-10"}, "households": 100, "states": ["10"]},
+    PermutationSwapping: {
+        "name": "tables",
+        "dataset": "village",
+        "title": "Tables",
+        "match": ["size"],
+        "swap": ["county"],
+        "swap_rate": "1/2",
+        "products": [{"name": "one", "geography": ["county"], "dimensions": ["size"], "totals": ["size"]}],
+        "experiment": {"product": "one", "swap_rates": ["1/3"], "draws": 2},
+    },
+    PHSafe: {
+        "name": "tables",
+        "dataset": "census",
+        "title": "Tables",
+        "states": ["10"],
+        "runs": {
+            "PH1_num": {"truncation": 4, "budget": {"nation_*": "1/50"}, "moe": {"state_*": 100}},
+            "PH1_denom": {"budget": {"nation_*": "1/20"}},
+        },
+        "delta": "1e-10",
+    },
+    TopDown: {
+        "name": "tables",
+        "dataset": "census",
+        "title": "Tables",
+        "spine": {"US": [], "Block": ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"]},
+        "invariants": {"population": "US"},
+        "persons": {"rho": 1, "levels": {"US": "1/2", "Block": "1/2"}, "queries": _QUERIES},
+        "units": {
+            "rho": 1,
+            "levels": {"US": "1/2", "Block": "1/2"},
+            "queries": {"US": {"detailed": 1}, "Block": {"detailed": 1}},
+        },
+        "delta": "1e-10",
+        "processes": 1,
+    },
+}
+"""A valid declaration of each kind."""
+
+
+@dataclass(frozen=True)
+class Bad:
+    """One bad declaration.
+
+    Attributes:
+        kind: the component.
+        field: the field that the refusal must name.
+        attributes: the attributes of the component.
+        text: the YAML of the attributes, if it cannot be written from them.
+    """
+
+    kind: type[Any]
+    field: str
+    attributes: dict[str, Any]
+    text: str = ""
+
+    @property
+    def yaml(self) -> str:
+        """The attributes as YAML."""
+        return self.text or yaml.safe_dump(self.attributes, sort_keys=False)
+
+    @property
+    def names(self) -> str:
+        """What the refusal must name: the dataset, or the dataset and the release, as far as the name is given."""
+        field = "dataset" if issubclass(self.kind, PermutationSwapping | PHSafe | TopDown) else "name"
+        kind = "release" if field == "dataset" else "dataset"
+        name = self.attributes.get(field)
+        known = isinstance(name, str) and name.isprintable() and len(name) <= 60
+        return f"{kind} {name}" if known else f"{kind} "
+
+
+NOT_NUMBERS: Sequence[Any] = (
+    None, True, "", "half", "-1", "+1", "1/0", "0/0", "1/-2", "½", "１", "1,5", "1_000", " 1", "1e308", "1e-308",
+    "9" * 300, "1/" + "9" * 5000, "0." + "0" * 5000 + "1", "NaN", float("nan"), float("inf"), float("-inf"), -1, -0.5,
+    1e308, 10**308, 10**4000, 5e-324, 1e-308, [], [1], {}, {"a": 1},
+)  # fmt: skip
+"""What is no exact number within bounds, for whatever field."""
+
+NOT_INTEGERS: Sequence[Any] = (
+    None, True, "1", "", 1.5, float("nan"), float("inf"), -1, 10**19, -(10**4000), [], {}, 1e308,
+)  # fmt: skip
+
+NOT_NAMES: Sequence[Any] = (
+    None, 1, True, "", "A", "a__b", "a_", "_a", "1a", "a b", "a-b", "a/b", "../a", "a.b", "ä", "a\n", "a\0", "\ud800",
+    "a" * 61, "a" * 250, [], {"a": 1},
+)  # fmt: skip
+
+NOT_TEXTS: Sequence[Any] = (None, 1, [], {}, "\0", "\ud800", "a\x1b[0m")
+
+NOT_PATTERNS: Sequence[Any] = (
+    "a)|(?:b", "(a", "a)", "[a", "a\\", "*", "a{1001}", "(?=a)", "\\1", "(a{1000}){1000}", "\\Qa",
+    "a" * 1001, "\ud800", 1, ["a"], "(?i", "a**", ")(",
+)  # fmt: skip
+
+NUMBERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
+    Dataset: {("cap",): (0, "0.0", *NOT_NUMBERS), ("cap", "rho"): (0,)},
+    CensusDataset: {("cap", "rho"): (0, *NOT_NUMBERS)},
+    SyntheticCensus: {
+        ("cap", "epsilon"): (0, *NOT_NUMBERS),
+        ("cap", "delta"): (0, 1, "1e-101", "1e-999", "0." + "9" * 101, *NOT_NUMBERS),
+        ("households",): (0, 200_000_001, *NOT_INTEGERS),
+        ("seed",): (2**63, *NOT_INTEGERS),
+    },
+    PermutationSwapping: {
+        ("swap_rate",): (0, 1, 2, "1.5", "1/1000000001", 0.30000000000000004, *NOT_NUMBERS),
+        ("experiment", "swap_rates", 0): (0, 1, *NOT_NUMBERS),
+        ("experiment", "draws"): (0, 1001, *NOT_INTEGERS),
+    },
+    PHSafe: {
+        ("runs", "PH1_num", "budget", "nation_*"): (1001, "1/1000000000001", *NOT_NUMBERS),
+        ("runs", "PH1_num", "moe", "state_*"): (0, "0.000001", 10**9, *NOT_NUMBERS),
+        ("runs", "PH1_num", "truncation"): (0, 100_000, *NOT_INTEGERS),
+        ("delta",): (0, 1, "1e-101", *NOT_NUMBERS),
+    },
+    TopDown: {
+        ("persons", "rho"): (0, 1001, "1/100000000000", *NOT_NUMBERS),
+        ("units", "rho"): (0, 1001, "1/100000000000"),
+        ("persons", "levels", "US"): (0, 1, 2, *NOT_NUMBERS),
+        ("persons", "queries", "Block", "total"): (0, 1, "1/3", *NOT_NUMBERS),
+        ("spine",): tuple(
+            {"US": [], "Some": {"prefix": prefix}, "Block": ["TABBLK"]} for prefix in (0, 256, *NOT_INTEGERS)
+        ),
+        ("delta",): (0, 1, "1e-101", *NOT_NUMBERS),
+        ("processes",): (257, *NOT_INTEGERS),
+    },
+}
+"""By kind and field, what is not a number for it."""
+
+OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
+    Dataset: {
+        ("name",): (
+            *NOT_NAMES,
+            "information_schema", "main", "pg_catalog", "temp", "system", "ledger", "confidential", "public",
+        ),
+        ("title",): ("", *NOT_TEXTS),
+        ("description",): NOT_TEXTS[1:],
+        ("reader",): ("excel", "synthetic_census", None, 1),
+        ("record_name",): ("", "person", *NOT_TEXTS),
+        ("synthetic",): ("perhaps", None, 3),
+        ("cap",): ({"rho": 1, "epsilon": 1}, {"epsilon": 1}, {"delta": "1e-10"}, {"sigma": 1}, {"rho": None}),
+        ("unknown",): (1,),
+        ("units",): (None, [], {}, {"path": "a.csv", "columns": {}}),
+        ("units", "path"): ("", None, 1, "a" * 256, "/".join(["a" * 200] * 25), "\0", "{{ env.A", "{{ 1 / 0 }}"),
+        ("units", "geography_path"): ("", "a" * 256),
+        ("units", "columns", ""): ({"type": "boolean"},),
+        ("units", "columns", "a" * 121): ({"type": "boolean"},),
+        ("units", "columns", "a\nb"): ({"type": "boolean"},),
+        ("units", "columns", "SIZE"): ({"type": "boolean"},),
+        ("units", "columns", "age"): ({"type": "boolean"},),
+        ("units", "columns", "key"): ({"type": "integer", "role": "key"},),
+        ("units", "columns", "unit"): ({"type": "integer", "role": "unit"},),
+        ("units", "columns", "size", "type"): ("int", None, 3, "string", "boolean", "float"),
+        ("units", "columns", "size", "role"): ("id", None, 3),
+        ("units", "columns", "size", "source"): ("", "\0", "a" * 121, 3),
+        ("units", "columns", "size", "nullable"): ("perhaps", None, 3),
+        ("units", "columns", "size", "minimum"): (
+            10, None, True, "1", 1.5, 10**18, -(10**18), 10**4000, "1e3", float("nan"), [1], {"a": 1},
+        ),
+        ("units", "columns", "size", "maximum"): (0, 10**18, 1e308),
+        ("units", "columns", "size", "values"): ([1],),
+        ("units", "columns", "maybe", "values"): (
+            [], {}, "1,2", [1, 1], ["1"], [1.5], [None], [True], [[1]], {1: 2}, {1: None}, [10**18], [10**4000],
+        ),
+        ("units", "columns", "region", "values"): ([1], ["N", "N"], [True], ["\0"], ["\ud800"], {"N": "\ud800"}),
+        ("units", "columns", "rent", "minimum"): (10, "1e3", 1e-308, 1e308, "0.00001", 10**15, float("inf"), True),
+        ("units", "columns", "built", "minimum"): ("2021-01-01", "0000-01-01", "2000-02-30", "1.1.2000", 2000, 1e3),
+        ("units", "columns", "county", "pattern"): NOT_PATTERNS,
+        ("units", "columns", "size", "pattern"): ("[0-9]",),
+        ("persons", "columns", "household", "type"): ("string", "date"),
+        ("persons", "columns", "household", "role"): ("key", "geography"),
+        ("persons", "columns", "household", "nullable"): (True,),
+        ("persons", "path"): (None,),
+    },
+    CensusDataset: {
+        ("name",): NOT_NAMES,
+        ("format",): ("ma1940", None, 1),
+        ("persons",): ("", None, 1, "a" * 256, "{{ env", "\0"),
+        ("group_quarters_types",): ("perhaps", None, 3),
+        ("unknown",): (1,),
+    },
+    SyntheticCensus: {
+        ("name",): NOT_NAMES,
+        ("states",): ([], None, "10", [10], ["10", "10"], ["03"], ["a" * 5000], [None], [["10"]]),
+        ("title",): NOT_TEXTS,
+        ("synthetic",): (False,),
+    },
+    PermutationSwapping: {
+        ("name",): (*NOT_NAMES, "certificate", "editions"),
+        ("dataset",): (None, 1, "nowhere", "", "\0"),
+        ("title",): ("", *NOT_TEXTS),
+        ("custody",): ("burnt", None, 1),
+        ("schedule",): ("often", "", "60 * * * *", "@reboot", 5, "0 0 30 2 *"),
+        ("watch_source",): ("perhaps", None),
+        ("unit",): ("dwelling", "", 1),
+        ("match",): (["county"], ["nothing"], ["size", "size"], ["serial"], ["maybe"], None, "size", [1]),
+        ("swap",): ([], ["nothing"], ["county", "county"], ["serial"], None, "county", ["size"]),
+        ("products", 0, "name"): (*NOT_NAMES, "saturated", "certificate", "datapackage", "sha256sums"),
+        ("products", 0, "geography"): (["nothing"], ["size"], None, "county", ["serial"]),
+        ("products", 0, "totals"): (["tenure"], ["size", "size"], ["nothing"], None),
+        ("products", 0, "of"): ("everything", None),
+        ("products", 0, "zeros"): ("perhaps", None),
+        ("products", 0, "source"): ("cef", None),
+        ("products", 0, "total_label"): ("All",),
+        ("experiment", "product"): ("nothing", None),
+        ("experiment", "swap_rates"): ([], None, ["1/3", "1/3"], [f"1/{n}" for n in range(2, 103)]),
+    },
+    PHSafe: {
+        ("name",): NOT_NAMES,
+        ("dataset",): ("village", "nowhere"),
+        ("states",): ([], None, "10", [10], ["10", "10"], ["03"], ["1"], ["10", "72"], ["06"], [None]),
+        ("noise",): ("white", None, 1),
+        ("runs",): (None, "all", {}, [], {"PH9": {}}, {"PH2": {"budget": {"nation_*": 1}}}, 1),
+        ("runs", "PH1_denom", "truncation"): (3,),
+        ("runs", "PH1_num", "budget", "county_*"): (1,),
+        ("runs", "PH1_num", "moe", "nation_*"): (100,),
+        ("runs", "PH1_num", "sigma"): (1,),
+        ("products",): (["PH9"], ["PH1", "PH1"], ["PH2"], "PH1", None, [1]),
+        ("interval",): ("longest", None),
+        ("private",): ("perhaps", None),
+    },
+    TopDown: {
+        ("name",): NOT_NAMES,
+        ("dataset",): ("village", "nowhere"),
+        ("spine",): (
+            None, "produktion", {}, [], {"US": []}, {"US": ["TABBLKST"], "Block": ["TABBLK"]},
+            {"US": [], "Block": []}, {"US": [], "Block": ["TABBLK", "nothing"]}, {"US": [], "Block": ["HHT"]},
+            {"US": [], "us": ["TABBLKST"], "Block": ["TABBLK"]},
+            {"US": [], "US_made": ["TABBLKST"], "Block": ["TABBLK"]},
+            {"US": [], "a" * 41: ["TABBLKST"], "Block": ["TABBLK"]}, {"US": [], "a b": ["TABBLKST"]},
+            {"US": [], **{f"L{n}": {"prefix": n} for n in range(1, 20)}, "Block": ["TABBLK"]}, {"US": [], "Block": 3},
+            {"US": [], "Block": {"prefix": 2}}, {"US": [], "Block": None}, {"US": [], "ä": ["TABBLK"]},
+        ),
+        ("invariants",): ("produktion", {"people": "US"}, {"population": "State"}, {"housing_units": "US"}, [], None),
+        ("persons",): ("produktion", None, [], "production"),
+        ("persons", "levels"): ({"US": 1}, {"US": "1/2", "State": "1/2"}, None, [], {}),
+        ("persons", "queries"): ({"US": {"detailed": 1}}, None, [], {"US": {"total": 1}, "Block": {"detailed": 1}}),
+        ("persons", "queries", "Block"): (
+            {"total": 1}, {"income": 1}, {"detailed": "1/100000", "total": "99999/100000"}, None,
+            {"detailed": "1/2", "hispanic * hispanic": "1/2"}, {},
+        ),
+        ("total_first",): (["State"], ["US"], "US", [1]),
+        ("products",): (["P9"], ["P1", "P1"], ["housing_units"], "P1", None),
+    },
+}  # fmt: skip
+"""By kind and field, what else is impossible."""
+
+
+def _changed(attributes: dict[str, Any], path: Path_, value: Any) -> dict[str, Any]:
+    changed = deepcopy(attributes)
+    place: Any = changed
+    for key in path[:-1]:
+        if not isinstance(place[key], dict | list):
+            place[key] = {}
+        place = place[key]
+    place[path[-1]] = value
+    return changed
+
+
+def _generated() -> Iterator[Bad]:
+    for fields in (NUMBERS, OTHERS):
+        for kind, by_path in fields.items():
+            for path, values in by_path.items():
+                for value in values:
+                    yield Bad(kind, str(path[0]), _changed(VALID[kind], path, value))
+    for kind, attributes in VALID.items():
+        for field in attributes:
+            text = yaml.safe_dump(attributes, sort_keys=False)
+            doubled = text + yaml.safe_dump({field: attributes[field]}, sort_keys=False)
+            yield Bad(kind, field, attributes, doubled)
+        for required in [
+            field for field in attributes if field in kind.get_model_cls().model_json_schema()["required"]
+        ]:
+            yield Bad(kind, required, {name: value for name, value in attributes.items() if name != required})
+
+
+BAD = tuple(_generated())
+
+
+def _datasets(root: Path) -> list[Any]:
+    village = VALID[Dataset] | {"name": "village", "synthetic": True}
+    census = VALID[SyntheticCensus] | {"name": "census"}
+    return [
+        Dataset.resolve_from_yaml(yaml.safe_dump(village)),
+        SyntheticCensus.resolve_from_yaml(yaml.safe_dump(census)),
+    ]
+
+
+def load(bad: Bad, root: Path) -> dg.Definitions:
+    """Load a declaration as a deployment does: the file, the fields, and the asset graph."""
+    require_unambiguous_text(bad.yaml, f"{root}/defs.yaml")
+    component = bad.kind.resolve_from_yaml(bad.yaml)
+    declared = _datasets(root)
+    tree = SimpleNamespace(get_all_components=lambda kind: declared)
+    context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=root, component_tree=tree))
+    return component.build_defs(context)
+
+
+def refusal(bad: Bad, root: Path) -> str | None:
+    """The message of the refusal; None if the declaration is accepted.
+
+    Raises:
+        Exception: any other error than a refusal.
+    """
+    try:
+        load(bad, root)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        assert len(found) == 1, f"{len(found)} errors: {[each['msg'] for each in found]}"
+        return str(found[0]["msg"])
+    except DeclarationError as error:
+        return str(error)
+    return None

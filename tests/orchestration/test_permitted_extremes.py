@@ -1,0 +1,182 @@
+"""Permitted but extreme declarations: each is refused before anything is charged, or the whole release succeeds.
+
+A release that is charged and then cannot be made or published has spent budget on nothing.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deployments import COUNTIES, UNITS, Deployment, deploy, households, small_dataset, small_release, write_csv
+from tests.phsafe_deployments import census, phsafe_deployment
+from tests.topdown_deployments import topdown_deployment
+
+pytestmark = pytest.mark.deep
+
+CAP = {"rho": 10**9}
+OF_NOBODY = {"title": "Only $ in $x_{ and <b>&amp;"}
+"""Titles are not formulas or markup."""
+
+
+def household(root: Path, count: int = 1, **changes: Any) -> Deployment[Any]:
+    """A release by swapping of a few records."""
+    rows = households(count)
+    root.mkdir(exist_ok=True)
+    write_csv(root / "units.csv", rows)
+    dataset = small_dataset(root, synthetic=True, cap=10**9, **OF_NOBODY)
+    return deploy(root, dataset, small_release(dataset, **changes))
+
+
+def every_kind_of_column(root: Path) -> Deployment[Any]:
+    """Columns of all types with nulls, one with a single value and one with the widest domain, and many totals."""
+    columns = {
+        **UNITS,
+        "moved": {"type": "date", "nullable": True},
+        "rent": {"type": "decimal", "nullable": True},
+        "lift": {"type": "boolean", "nullable": True},
+        "wide": {"type": "integer", "minimum": -(10**18) + 1, "maximum": 10**18 - 1, "nullable": True},
+        "alone": {"type": "string", "values": ["only"]},
+        "odd \"name\" of 'a', column; with | and %" + "x" * 80: {"type": "string", "pattern": ".*", "nullable": True},
+    }
+    others: dict[str, list[Any]] = {
+        "moved": ["", "0001-01-01", "9999-12-31"],
+        "rent": ["", "-99999999999999.9999", "0.0001"],
+        "lift": ["", "true", "false"],
+        "wide": ["", 10**18 - 1, -(10**18) + 1],
+        "alone": ["only"],
+        list(columns)[-1]: ["", "Total?", 'a "quoted", text'],
+    }
+    rows = [
+        row | {name: values[number % len(values)] for name, values in others.items()}
+        for number, row in enumerate(households(60))
+    ]
+    root.mkdir(exist_ok=True)
+    write_csv(root / "units.csv", rows)
+    units = {"path": str(root / "units.csv"), "columns": columns}
+    dataset = small_dataset(root, synthetic=True, cap=10**9, units=units)
+    names = [name for name in columns if name != "serial"]
+    some = ["county", "alone", "lift", "size", "tenure", "region"]
+    products = [
+        {"name": "a" * 60, "dimensions": some, "totals": some},
+        {"name": "every", "dimensions": names, "zeros": False},
+    ]
+    return deploy(root, dataset, small_release(dataset, products=products, name="r" * 60))
+
+
+def phsafe(root: Path, households: int = 1, **changes: Any) -> Deployment[Any]:
+    """A release by PHSafe of a few households in one state."""
+    declared = {"states": ["10"], "dataset": {"cap": CAP, "synthetic": True, **OF_NOBODY}}
+    return phsafe_deployment(root, files=census(households, ("10",)), **(declared | changes))
+
+
+def topdown(root: Path, households: int = 1, **changes: Any) -> Deployment[Any]:
+    """A release by TopDown of a few households in one state."""
+    dataset = {"cap": CAP, "synthetic": True, **OF_NOBODY}
+    return topdown_deployment(root, files=census(households, ("10",)), dataset=dataset, **changes)
+
+
+def levels(number: int, rho: Any, detailed: str = "1") -> dict[str, Any]:
+    """A spine of some levels with equal shares: prefixes of the block's code of 15 characters."""
+    spine: dict[str, Any] = {"US": []}
+    spine |= {f"Prefix{length}": {"prefix": length} for length in range(1, number - 1)}
+    spine["Block"] = ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"]
+    share = dict.fromkeys(spine, f"1/{number}")
+    coarse = {} if detailed == "1" else {"total": f"{int(detailed[2:]) - 1}/{detailed[2:]}"}
+    persons = {"rho": rho, "levels": share, "queries": {level: {**coarse, "detailed": detailed} for level in spine}}
+    units = {"rho": rho, "levels": share, "queries": {level: {"detailed": 1} for level in spine}}
+    return {
+        "spine": spine,
+        "persons": persons,
+        "units": units,
+        "invariants": {"population": "Block", "housing_units": "Block", "group_quarters": "Block"},
+    }
+
+
+CASES: dict[str, Callable[[Path], Deployment[Any]]] = {
+    "swapping: one record": lambda root: household(root, products=[]),
+    "swapping: two records": lambda root: household(root, 2, match=[]),
+    "swapping: the least rate": lambda root: household(root, 60, swap_rate="1/1000000000"),
+    "swapping: the greatest rate": lambda root: household(root, 60, swap_rate="999999999/1000000000"),
+    "swapping: every type of column": every_kind_of_column,
+    "swapping: values that do not occur": lambda root: household(
+        root, 1, products=[{"name": "p", "dimensions": ["county", "size"], "totals": ["county", "size"]}]
+    ),
+    "PHSafe: one household": lambda root: phsafe(root),
+    "PHSafe: one household in pure DP": lambda root: phsafe(root, noise="pure"),
+    "PHSafe: the widest noise": lambda root: phsafe(
+        root,
+        40,
+        runs={
+            "PH1_num": {"truncation": 99_999, "budget": {"nation_*": "0.00000002", "state_A-G": "0.00000002"}},
+            "PH1_denom": {"budget": {"nation_*": "0.000000000001", "state_A-G": "0.000000000001"}},
+            "PH4": {"truncation": 99_999, "budget": {"nation_*": "0.00000002"}},
+            "PH6": {"truncation": 99_999, "budget": {"nation_*": "0.00000002", "state_*": "0.00000002"}},
+        },
+        delta="1e-100",
+    ),
+    "PHSafe: the widest noise in pure DP": lambda root: phsafe(
+        root,
+        40,
+        noise="pure",
+        runs={
+            "PH1_num": {"truncation": 99_999, "budget": {"nation_*": "0.000283", "state_A-G": "0.000283"}},
+            "PH1_denom": {"budget": {"nation_*": "0.000000003", "state_A-G": "0.000000003"}},
+            "PH6": {"truncation": 99_999, "budget": {"nation_*": "0.000283", "state_*": "0.000283"}},
+        },
+        delta="0.999999999999",
+    ),
+    "PHSafe: hardly any noise, the least truncation": lambda root: phsafe(
+        root,
+        runs={
+            "PH1_num": {"truncation": 1, "budget": {"nation_*": 1000}},
+            "PH1_denom": {"budget": {"nation_*": 1000}},
+            "PH2": {"truncation": 1, "budget": {"nation_*": 1000}},
+        },
+        delta="0.999999999999",
+    ),
+    "TopDown: one household": lambda root: topdown(root, delta="1e-100"),
+    "TopDown: 17 levels": lambda root: topdown(root, 40, **levels(17, 10)),
+    "TopDown: hardly any noise": lambda root: topdown(root, 40, **levels(3, 1000), delta="0.999999999999"),
+    "TopDown: the widest noise": lambda root: topdown(root, 40, **levels(3, "1/11000000000")),
+    "TopDown: the greatest curvature": lambda root: topdown(root, 40, **levels(3, 1, "1/49")),
+    "TopDown: no invariants and wide noise": lambda root: topdown(
+        root, 40, **levels(3, "1/1000000000") | {"invariants": {}}
+    ),
+    "TopDown: names of 40 letters": lambda root: topdown(
+        root,
+        spine={"A" * 40: [], "B" * 40: ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"]},
+        invariants={"population": "A" * 40},
+        persons={
+            "rho": 1,
+            "levels": {"A" * 40: "1/2", "B" * 40: "1/2"},
+            "queries": {"A" * 40: {"detailed": 1}, "B" * 40: {"detailed": 1}},
+        },
+        units={
+            "rho": 1,
+            "levels": {"A" * 40: "1/2", "B" * 40: "1/2"},
+            "queries": {"A" * 40: {"detailed": 1}, "B" * 40: {"detailed": 1}},
+        },
+        name="r" * 60,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_permitted_extreme_is_refused_before_the_charge_or_succeeds(case: str, tmp_path: Path) -> None:
+    deployment = CASES[case](tmp_path)
+    result = deployment.run(raise_on_error=False)
+    if deployment.ledger:
+        failed = [event.step_key for event in result.all_events if event.is_step_failure]
+        assert not failed, f"{case}: charged, and then {failed} failed"
+        assert deployment.published()
+        assert deployment.failed_checks() == set()
+    else:
+        assert not result.success
+        assert deployment.published() == {}
+
+
+def test_most_of_these_extremes_succeed() -> None:
+    """So that the test above is not satisfied by refusing everything."""
+    assert len(COUNTIES) == 3
