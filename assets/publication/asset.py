@@ -24,6 +24,7 @@ from assets.release.gate import ReleaseContext
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
 from mechanisms.accounting.composition import symbol
+from resources.chain import RESERVE
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Zone
@@ -172,6 +173,7 @@ def certify(
     entry, settled = context.ledger.reservation(draw.draw_id), context.ledger.settlement(draw.draw_id)
     if entry is None or settled is None:
         raise dg.Failure(f"{release.schema}: the charge disappeared from the ledger")
+    last_charge = [each.sequence for each in context.ledger.entries(dataset.population) if each.kind == RESERVE][-1]
     return Certificate(
         dataset=dataset.name,
         dataset_title=dataset.title,
@@ -188,6 +190,8 @@ def certify(
             entry.hash,
             datetime.fromisoformat(entry.recorded_at),
             context.ledger.charged(dataset.population, dataset.cap, through=entry.sequence),
+            last_charge,
+            context.ledger.charged(dataset.population, dataset.cap, through=last_charge),
             dataset.cap,
         ),
         code_versions={"stirred": version("stirred"), "duckdb": duckdb.__version__},
@@ -223,4 +227,5 @@ def _description(release: Release) -> str:
 The files are written to `{release.dataset.name}/{release.name}` in the folder of publications, all or none: each
 product as CSV and Parquet, a data dictionary (`datapackage.json`), the certificate as JSON and HTML, and `SHA256SUMS`.
 Before any file is written, every gate is evaluated again. If one fails, nothing is published, and an earlier
-publication stays in place. Materializing again with nothing changed gives the same bytes."""
+publication stays in place. Materializing again gives the same bytes, unless the records, the declaration, the code, or
+the charges to the dataset have changed."""

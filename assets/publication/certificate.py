@@ -1,8 +1,8 @@
 """The certificate of a release: what the release guarantees and how this can be checked, as JSON and as one page.
 
 The page is made from the JSON record alone, so the two cannot disagree. Each mechanism contributes a `Statement`
-(`assets.release.statement`). Nothing in a certificate depends on when or where a run took place, so the same release
-has the same certificate.
+(`assets.release.statement`). Nothing in a certificate depends on when or where a run took place. The same release
+therefore has the same certificate until its dataset is charged again, which alters the total at publication.
 """
 
 import json
@@ -70,13 +70,15 @@ class Randomness:
 
 @dataclass(frozen=True)
 class LedgerReference:
-    """The ledger entry that charged the release, and the dataset's total after it.
+    """The ledger entry that charged the release, and the dataset's total after it and at publication.
 
     Attributes:
         sequence: the number of the entry.
         entry_hash: the hash of the entry, which the next entry contains.
         recorded_at: when the entry was written, with a time zone.
-        total: the total charged to the dataset, including this entry.
+        total: the total charged to the dataset up to and including this entry.
+        last_charge: the number of the dataset's last charge at publication.
+        total_at_publication: the total charged to the dataset up to and including its last charge at publication.
         cap: the cap of the dataset.
 
     Raises:
@@ -87,6 +89,8 @@ class LedgerReference:
     entry_hash: str
     recorded_at: datetime
     total: Loss
+    last_charge: int
+    total_at_publication: Loss
     cap: Loss
 
     def __post_init__(self) -> None:
@@ -195,7 +199,9 @@ class Certificate:
                 "sequence": self.ledger.sequence,
                 "entry_hash": self.ledger.entry_hash,
                 "recorded_at": self.ledger.recorded_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-                "total": stated(self.ledger.total, PLACES),
+                "total_after_this_charge": stated(self.ledger.total, PLACES),
+                "total_at_publication": stated(self.ledger.total_at_publication, PLACES),
+                "last_charge_at_publication": self.ledger.last_charge,
                 "cap": f"{symbol(self.ledger.cap)} = {self.ledger.cap}",
             },
             "data_versions": {"versions": [asdict(version) for version in statement.data_versions], "note": _VERSIONS},

@@ -70,7 +70,13 @@ def massachusetts() -> Certificate:
         specification=specification,
         randomness=Randomness(CustodyMode.ESCROWED, _hash("draw"), _hash("key")),
         ledger=LedgerReference(
-            7, _hash("entry"), datetime(2026, 3, 1, 9, 30, tzinfo=UTC), specification.loss, PureLoss(Fraction(20))
+            7,
+            _hash("entry"),
+            datetime(2026, 3, 1, 9, 30, tzinfo=UTC),
+            specification.loss,
+            11,
+            PureLoss(Fraction(3), Fraction(B + 1)),
+            PureLoss(Fraction(20)),
         ),
         code_versions={"stirred": "0.1.0", "swapping": "1", "duckdb": "1.5.6", "dagster": "1.13.27"},
         checks=(
@@ -229,7 +235,8 @@ def test_a_loss_in_zcdp_is_written_in_rho_with_its_lines_and_meaning() -> None:
     )
     flavor = replace(certificate.specification.flavor, output_premetric=ConcentratedLoss.output_premetric)
     specification = Specification(flavor, ConcentratedLoss(Fraction(1, 2)), lines)
-    ledger = replace(certificate.ledger, total=specification.loss, cap=ConcentratedLoss(Fraction(20)))
+    loss = specification.loss
+    ledger = replace(certificate.ledger, total=loss, total_at_publication=loss, cap=ConcentratedLoss(Fraction(20)))
     certificate = replace(certificate, specification=specification, ledger=ledger)
     assert _missing(certificate) == []
     text = _page(certificate).text
@@ -279,7 +286,7 @@ def test_the_same_release_has_the_same_certificate() -> None:
 
 def test_a_time_without_a_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="time zone"):
-        LedgerReference(1, _hash("entry"), datetime(2026, 3, 1), PureLoss(), PureLoss(Fraction(1)))
+        LedgerReference(1, _hash("entry"), datetime(2026, 3, 1), PureLoss(), 1, PureLoss(), PureLoss(Fraction(1)))
 
 
 def test_names_and_descriptions_are_text_and_never_markup() -> None:
