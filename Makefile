@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 export DAGSTER_HOME ?= $(CURDIR)/var/dagster
 
-.PHONY: demo test test-deep ui unblock bench pictures lint lock clean
+.PHONY: demo test test-deep ui unblock verify bench pictures lint lock clean
 
 demo: $(READY)      ## publish the built-in 1940 Massachusetts release and show what came out
 	@$(BIN)/python -m orchestration.demo
@@ -16,6 +16,9 @@ ui: $(READY)        ## the Dagster UI, with schedules and sensors, on http://loc
 
 unblock: $(READY)   ## after a run was killed: which run holds up the others; RUN=<id> ends it
 	@$(BIN)/python -m orchestration.unblock $(RUN)
+
+verify: $(READY)    ## check a publication: FOLDER=published/<dataset>/<release> KEY=<the office's public key>
+	@$(BIN)/python -m orchestration.verify $(FOLDER) --key $(KEY)
 
 # Files are begun in the order that tests/conftest.py gives them.
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder

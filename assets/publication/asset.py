@@ -7,18 +7,30 @@ tables that were changed afterwards.
 from datetime import datetime
 from importlib.metadata import version
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import duckdb
 
 from assets.confidentiality import deployed_nodes
-from assets.conventions import StageKind, attributes, check_result, preview
+from assets.conventions import POOL, StageKind, attributes, check_result, preview
 from assets.gates.shared import all_gates
 from assets.publication.certificate import Certificate, Check, LedgerReference, Randomness, to_html, to_json
-from assets.publication.package import CHECKSUMS, DataFile, checksums, data_package, file_sha256, write_data_files
-from assets.publication.placement import placed
+from assets.publication.package import DataFile, data_package, write_data_files
+from assets.publication.placement import place_file, placed
+from assets.publication.signature import (
+    CHECKSUMS,
+    PUBLIC_KEY,
+    VerificationError,
+    altered_files,
+    file_sha256,
+    fingerprint,
+    identity,
+    pem,
+    public_key,
+    read_public_key,
+    sign,
+)
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import ReleaseContext
 from assets.release.method import CHARGE, PUBLICATION, Method
@@ -87,15 +99,54 @@ def _files_as_published(release: Release) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=key,
         name="files_as_published",
-        description="The published files are exactly those of the last materialization.",
+        description="The published files are signed, and are exactly those of the last materialization.",
+        pool=POOL,
     )
-    def files_as_published(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+    def files_as_published(
+        context: dg.AssetCheckExecutionContext, custody: Custody, ledger: Ledger
+    ) -> dg.AssetCheckResult:
         event = context.instance.get_latest_materialization_event(key)
         materialization = event.asset_materialization if event else None
-        checksums = str(materialization.metadata[CHECKSUMS].value) if materialization else None
-        return check_result(altered_files(release.folder, checksums))
+        recorded = str(materialization.metadata[CHECKSUMS].value) if materialization else None
+        return check_result(publication_problems(release, custody, ledger, recorded))
 
     return files_as_published
+
+
+def publication_problems(
+    release: Release, custody: Custody, ledger: Ledger, recorded_checksums: str | None = None
+) -> list[str]:
+    """The problems of a release's published files. Only what the custody authenticates is believed.
+
+    The files must be signed with the custody's key, and their certificate must be that of a settled draw of this
+    release. So another release's folder in this place is a problem, even though it is signed.
+
+    Args:
+        release: the release.
+        custody: the custody, whose signature counts.
+        ledger: the ledger, with which the certificate is compared if it is intact.
+        recorded_checksums: the SHA-256 of `SHA256SUMS` that Dagster recorded; None if it recorded none. It can only
+            add a problem: it shows that an earlier state of the same release was put back.
+    """
+    key, folder = public_key(custody), release.folder
+    try:
+        problems = [] if read_public_key(release.published / PUBLIC_KEY) == key else [f"{PUBLIC_KEY} is another key"]
+    except VerificationError:
+        problems = [f"{PUBLIC_KEY} is missing or is not a public key"]
+    if altered := altered_files(folder, key):
+        return problems + altered
+    if recorded_checksums and file_sha256(folder / CHECKSUMS) != recorded_checksums:
+        problems.append(f"{CHECKSUMS} is signed, but is not the one of the last materialization")
+    stated = identity(folder)
+    if (stated.dataset, stated.release) != (release.dataset.name, release.name):
+        return [*problems, f"the files are signed, but are those of {stated.dataset}/{stated.release}"]
+    if ledger.verify():
+        # The gate `ledger_intact` says what is wrong with it; nothing can be compared with it until then.
+        return problems
+    entry, settled = ledger.reservation(stated.draw_id), ledger.settlement(stated.draw_id)
+    if entry is None or settled is None or (entry.sequence, entry.hash) != (stated.ledger_entry, stated.ledger_hash):
+        problems.append(f"the ledger holds no settled draw that belongs to ledger entry {stated.ledger_entry}")
+    return problems
 
 
 def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
@@ -113,6 +164,7 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         evaluated_on = _state(context, session)
     passed = require_gates(context)
+    place_file(release.published / PUBLIC_KEY, pem(public_key(context.custody)))
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session, placed(release.folder) as folder:
         # While this session is open, no other process can write, so the files have the content that is compared here.
         if _state(context, session) != evaluated_on:
@@ -132,7 +184,7 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
             ("certificate.html", to_html(certificate)),
         ):
             (folder / name).write_bytes(text)
-        (folder / CHECKSUMS).write_bytes(checksums(folder))
+        sign(folder, context.custody)
     return certificate, file_sha256(release.folder / CHECKSUMS)
 
 
@@ -197,35 +249,16 @@ def certify(
         code_versions={"stirred": version("stirred"), "duckdb": duckdb.__version__},
         checks=passed,
         products=files,
+        signing_key=fingerprint(public_key(context.custody)),
     )
-
-
-def altered_files(folder: Path, published_checksums: str | None) -> list[str]:
-    """The problems of a publication's files: those that are missing, altered, or not part of it.
-
-    Args:
-        folder: the folder of the publication.
-        published_checksums: the SHA-256 of `SHA256SUMS` at publication; None if it is not known.
-    """
-    sums = folder / CHECKSUMS
-    if not sums.is_file():
-        return [f"{CHECKSUMS} is missing"]
-    if published_checksums and file_sha256(sums) != published_checksums:
-        return [f"{CHECKSUMS} was altered"]
-    listed = {name: digest for digest, name in (line.split("  ", 1) for line in sums.read_text().splitlines())}
-    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {CHECKSUMS}
-    altered = [f"{name} is missing" for name in sorted(listed.keys() - found)]
-    altered += [f"{name} is not part of the publication" for name in sorted(found - listed.keys())]
-    return altered + [
-        f"{name} was altered" for name in sorted(listed.keys() & found) if file_sha256(folder / name) != listed[name]
-    ]
 
 
 def _description(release: Release) -> str:
     return f"""{release.description}
 
 The files are written to `{release.dataset.name}/{release.name}` in the folder of publications, all or none: each
-product as CSV and Parquet, a data dictionary (`datapackage.json`), the certificate as JSON and HTML, and `SHA256SUMS`.
+product as CSV and Parquet, a data dictionary (`datapackage.json`), the certificate as JSON and HTML, `SHA256SUMS`, and
+its signature. `make verify` checks them with the public key alone.
 Before any file is written, every gate is evaluated again. If one fails, nothing is published, and an earlier
 publication stays in place. Materializing again gives the same bytes, unless the records, the declaration, the code, or
 the charges to the dataset have changed."""

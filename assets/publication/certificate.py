@@ -17,6 +17,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from assets.publication.package import DataFile
+from assets.publication.signature import CHECKSUMS, SIGNATURE
 from assets.release.statement import Statement
 from mechanisms.accounting.composition import Loss, stated, symbol
 from mechanisms.accounting.specification import BOUNDED, UNBOUNDED, Specification
@@ -48,6 +49,11 @@ _VERSIONS = (
     "A version is a hash of content. A keyed version (HMAC-SHA256) depends on confidential records. Only the custodian "
     "can recompute it, so nobody else can test guessed records against it. Anyone who has the underlying tables can "
     "recompute the other versions."
+)
+
+_SIGNATURE = (
+    "The signature covers every file of this publication. The fingerprint is the SHA-256 of the public key in DER. "
+    "Compare it with a copy that you obtained elsewhere: whoever can replace all files can also replace this one."
 )
 
 
@@ -125,6 +131,7 @@ class Certificate:
         code_versions: the versions of programs and libraries, by name.
         checks: the checks that the release passed.
         products: the data files.
+        signing_key: the fingerprint of the public key that verifies the publication's signature.
     """
 
     dataset: str
@@ -141,6 +148,7 @@ class Certificate:
     code_versions: Mapping[str, str]
     checks: tuple[Check, ...]
     products: tuple[DataFile, ...]
+    signing_key: str
 
     def as_record(self) -> dict[str, Any]:
         """The certificate as plain values for JSON; exact numbers are text and are accompanied by rounded values."""
@@ -218,6 +226,13 @@ class Certificate:
                 }
                 for file in self.products
             ],
+            "signature": {
+                "algorithm": "Ed25519",
+                "file": SIGNATURE,
+                "signs": CHECKSUMS,
+                "public_key": self.signing_key,
+                "note": _SIGNATURE,
+            },
         }
 
 

@@ -1,21 +1,19 @@
-"""The data files of a publication, the data dictionary that describes them, and their checksums.
+"""The data files of a publication, and the data dictionary that describes them.
 
-This module writes CSV, Parquet, `datapackage.json` (Frictionless Data Package) and `SHA256SUMS`. The same tables always
-give the same bytes. `placement` moves the files into place, and `certificate` states the guarantee.
+This module writes CSV, Parquet and `datapackage.json` (Frictionless Data Package). The same tables always give the same
+bytes. `signature` lists and signs the files, `placement` moves them into place, and `certificate` states the guarantee.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
+from assets.publication.signature import file_sha256
 from assets.release.published import FIELD_TYPES, LIST, PublishedColumn, PublishedTable
 from resources.statements import Fragment, literal
 from resources.warehouse import Session
-
-CHECKSUMS = "SHA256SUMS"
 
 _PARQUET = "application/vnd.apache.parquet"
 
@@ -142,18 +140,6 @@ def data_package(
         "resources": [_resource(by_name[file.product], file) for file in files],
     }
     return (json.dumps(package, ensure_ascii=False, indent=2) + "\n").encode()
-
-
-def checksums(folder: Path) -> bytes:
-    """The text of `SHA256SUMS`, for `sha256sum -c`: every other file in the folder, sorted by name."""
-    paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    return "".join(f"{file_sha256(folder / path)}  {path}\n" for path in paths if path != CHECKSUMS).encode()
-
-
-def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file's bytes, 64 hexadecimal digits."""
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
 
 
 def _require_declared_columns(session: Session, published: PublishedTable) -> None:

@@ -55,6 +55,22 @@ def placed(target: Path) -> Iterator[Path]:
             _recover(target)
 
 
+def place_file(target: Path, content: bytes) -> None:
+    """Write a file that everyone can read, all of it or nothing; do nothing if it has this content already."""
+    _make_public(target.parent)
+    with _alone_in(target.parent):
+        if target.is_file() and not target.is_symlink() and target.read_bytes() == content:
+            return
+        arriving = _arriving(target)
+        with arriving.open("wb") as file:
+            os.fchmod(file.fileno(), 0o644)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        arriving.replace(target)
+        flush_folder(target.parent)
+
+
 def _arriving(target: Path) -> Path:
     return target.with_name(f".{target.name}.arriving")
 

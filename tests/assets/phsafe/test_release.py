@@ -323,6 +323,7 @@ def test_these_files_are_published_and_no_others(published: Case) -> None:
         "certificate.json",
         "datapackage.json",
         "SHA256SUMS",
+        "SHA256SUMS.sig",
     }
 
 

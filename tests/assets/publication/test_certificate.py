@@ -91,6 +91,7 @@ def massachusetts() -> Certificate:
                 "tenure_by_county", title, "tenure_by_county.parquet", "parquet", 28, 1105, _hash("parquet"), None
             ),
         ),
+        signing_key=_hash("public key"),
     )
 
 

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from frictionless import Package, validate
 
-from assets.publication.package import DataFile, checksums, data_package, write_data_files
+from assets.publication.package import DataFile, data_package, write_data_files
+from assets.publication.signature import checksums
 from assets.release.published import PublishedColumn, PublishedTable
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse

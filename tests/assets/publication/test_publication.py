@@ -1,4 +1,4 @@
-"""A published release: what its certificate says of the budget when it is published again."""
+"""A published release: what its certificate says of the budget, and what is found if its files are altered."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from assets.publication.asset import publish
+from assets.publication.asset import publication_problems, publish
+from assets.publication.signature import checksums, file_sha256, pem, public_key, sign
+from resources.custody import Custody
 from tests.contract.kinds import KINDS, to_publication
 from tests.deployments import Deployment
 from tests.gates import keep, put_back
@@ -59,3 +61,53 @@ def test_charges_to_other_datasets_leave_a_publication_as_it_is(published: Deplo
     charge_elsewhere(published, "another_dataset", 5)
     publish(published.context)
     assert published.published() == before
+
+
+def problems(deployment: Deployment[Any], recorded: str | None = None) -> list[str]:
+    context = deployment.context
+    return publication_problems(context.release, context.custody, context.ledger, recorded)
+
+
+def test_what_is_published_is_what_the_custody_signed(published: Deployment[Any]) -> None:
+    assert problems(published, file_sha256(published.release.folder / "SHA256SUMS")) == []
+
+
+def test_nothing_forged_passes_who_may_write_publications_and_dagsters_events(published: Deployment[Any]) -> None:
+    """He alters a table, makes everything fit, signs it with a key of his own, and tells Dagster so."""
+    folder = published.release.folder
+    table = folder / "tenure_by_county.csv"
+    table.write_text(table.read_text().replace("own", "rent", 1))
+    his = Custody(folder=str(published.root / "his"), variable="STIRRED_TEST_MASTER_KEY")
+    (folder / "SHA256SUMS").write_bytes(checksums(folder))
+    found = problems(published, file_sha256(folder / "SHA256SUMS"))
+    assert any("SHA256SUMS was altered" in problem for problem in found)
+    sign(folder, his)
+    (published.release.published / "public_key.pem").write_bytes(pem(public_key(his)))
+    found = problems(published, file_sha256(folder / "SHA256SUMS"))
+    assert [problem.split()[0] for problem in found] == ["public_key.pem", "SHA256SUMS"]
+    publish(published.context)
+    assert problems(published) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("dataset", {"name": "town"}, "are those of town/noisy"),
+        ("release", {"name": "other"}, "are those of village/other"),
+        ("ledger", {"sequence": 2, "entry_hash": "e" * 64}, "belongs to ledger entry 2"),
+        ("randomness", {"draw_id": "d" * 64}, "belongs to ledger entry 1"),
+    ],
+)
+def test_a_signed_folder_in_the_wrong_place_is_found(
+    published: Deployment[Any], field: str, value: dict[str, Any], says: str
+) -> None:
+    """Whoever may write publications may exchange them: each was signed, but for another place."""
+    folder = published.release.folder
+    path = folder / "certificate.json"
+    path.write_text(json.dumps(certificate(published) | {field: value}))
+    sign(folder, published.context.custody)
+    assert any(says in problem for problem in problems(published))
+
+
+def test_an_earlier_state_that_was_put_back_is_found_by_what_dagster_recorded(published: Deployment[Any]) -> None:
+    assert problems(published, "0" * 64) == ["SHA256SUMS is signed, but is not the one of the last materialization"]

@@ -93,13 +93,14 @@ def of_production(cases: Cases) -> Case:
 def test_these_files_are_published_and_no_others(published: Case) -> None:
     names = {*published.products, "spine", "queries", "query_cells"}
     files = {f"{name}.{ending}" for name in names for ending in ("csv", "parquet")} - {"noisy_measurements.csv"}
-    whole = {"certificate.html", "certificate.json", "datapackage.json", "SHA256SUMS"}
+    whole = {"certificate.html", "certificate.json", "datapackage.json", "SHA256SUMS", "SHA256SUMS.sig"}
     assert set(published.deployment.published()) == files | whole
 
 
 def test_the_checksums_are_those_of_all_files(published: Case) -> None:
     files = published.deployment.published()
     lines = files.pop("SHA256SUMS").decode().splitlines()
+    del files["SHA256SUMS.sig"]
     listed = {name: digest for digest, name in (line.split("  ") for line in lines)}
     assert listed == {name: sha256(content).hexdigest() for name, content in files.items()}
 
@@ -707,7 +708,7 @@ def test_a_run_that_dies_goes_on_at_the_level_it_reached_to_the_same_end(
 def without_times(deployment: TopDownDeployment) -> dict[str, bytes]:
     """The publication but for the ledger's times, and what is hashed with them."""
     files = deployment.published()
-    timely = ("certificate.html", "certificate.json", "SHA256SUMS")
+    timely = ("certificate.html", "certificate.json", "SHA256SUMS", "SHA256SUMS.sig")
     record = json.loads(files["certificate.json"])
     del record["ledger"]["recorded_at"], record["ledger"]["entry_hash"]
     others = {name: content for name, content in files.items() if name not in timely}

@@ -1,0 +1,159 @@
+"""The checksums of a publication, their signature, and the verification of a folder with the public key alone.
+
+Nothing here needs a database. Only `sign` and `public_key` need the custody; whoever verifies needs the folder and the
+public key. The signature is Ed25519 (RFC 8032), which is deterministic: the same files have the same signature.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
+
+if TYPE_CHECKING:
+    # Whoever only verifies does not wait for Dagster to be imported.
+    from resources.custody import Custody
+
+CHECKSUMS = "SHA256SUMS"
+SIGNATURE = "SHA256SUMS.sig"
+"""The signature of `SHA256SUMS`: 64 bytes, as `openssl pkeyutl -verify -rawin` takes them."""
+
+CERTIFICATE = "certificate.json"
+PUBLIC_KEY = "public_key.pem"
+"""The name of the public key in the folder of all publications."""
+
+
+class VerificationError(Exception):
+    """A public key or a folder cannot be read."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a signed certificate says that a folder holds: a release of a dataset, and its ledger entry."""
+
+    dataset: str
+    release: str
+    draw_id: str
+    ledger_entry: int
+    ledger_hash: str
+
+    def __str__(self) -> str:
+        return f"{self.dataset}/{self.release}, ledger entry {self.ledger_entry}"
+
+
+def sign(folder: Path, custody: "Custody") -> None:
+    """Write `SHA256SUMS`, which lists every other file of the folder, and its signature."""
+    sums = checksums(folder)
+    (folder / CHECKSUMS).write_bytes(sums)
+    (folder / SIGNATURE).write_bytes(_private_key(custody).sign(sums))
+
+
+def checksums(folder: Path) -> bytes:
+    """The text of `SHA256SUMS`, for `sha256sum -c`: every other file in the folder, sorted by name."""
+    paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return "".join(f"{file_sha256(folder / path)}  {path}\n" for path in paths if path not in _SEALING).encode()
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file's bytes, 64 hexadecimal digits."""
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def public_key(custody: "Custody") -> Ed25519PublicKey:
+    """The public key of a custody's signatures."""
+    return _private_key(custody).public_key()
+
+
+def pem(key: Ed25519PublicKey) -> bytes:
+    """A public key as a PEM file, as OpenSSL reads it."""
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def fingerprint(key: Ed25519PublicKey) -> str:
+    """The SHA-256 of a public key in DER (SubjectPublicKeyInfo), 64 hexadecimal digits."""
+    return sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+
+
+def read_public_key(path: Path) -> Ed25519PublicKey:
+    """The public key in a PEM file.
+
+    Raises:
+        VerificationError: if the file cannot be read, or is not an Ed25519 public key in PEM.
+    """
+    try:
+        key = load_pem_public_key(path.read_bytes())
+    except OSError as error:
+        raise VerificationError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise VerificationError(f"{path} is not a public key in PEM") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise VerificationError(f"{path} is not an Ed25519 key")
+    return key
+
+
+def altered_files(folder: Path, key: Ed25519PublicKey) -> list[str]:
+    """The problems of a signed folder: a missing or wrong signature, and files that are missing, altered or added.
+
+    Args:
+        folder: the folder of one publication.
+        key: the public key.
+    """
+    sums, signature = folder / CHECKSUMS, folder / SIGNATURE
+    for path in (sums, signature):
+        if path.is_symlink() or not path.is_file():
+            return [f"{path.name} is missing"]
+    try:
+        key.verify(signature.read_bytes(), text := sums.read_bytes())
+    except InvalidSignature:
+        return [f"{CHECKSUMS} was altered, or was not signed with the key {fingerprint(key)}"]
+    listed = {name: digest for digest, name in (line.split("  ", 1) for line in text.decode().splitlines())}
+    found = set(_everything(folder)) - _SEALING
+    altered = [f"{name} is missing" for name in sorted(listed.keys() - found)]
+    altered += [f"{name} is not part of the publication" for name in sorted(found - listed.keys())]
+    return altered + [
+        f"{name} was altered" for name in sorted(listed.keys() & found) if _digest(folder / name) != listed[name]
+    ]
+
+
+def identity(folder: Path) -> Identity:
+    """What the folder's certificate says that it is; believe it only of a folder without problems.
+
+    Raises:
+        VerificationError: if there is no certificate, or it lacks a field.
+    """
+    try:
+        record: dict[str, Any] = json.loads((folder / CERTIFICATE).read_bytes())
+        return Identity(
+            dataset=record["dataset"]["name"],
+            release=record["release"]["name"],
+            draw_id=record["randomness"]["draw_id"],
+            ledger_entry=record["ledger"]["sequence"],
+            ledger_hash=record["ledger"]["entry_hash"],
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        raise VerificationError(f"{folder}: {CERTIFICATE} is missing or is not a certificate") from None
+
+
+_SEALING = {CHECKSUMS, SIGNATURE}
+
+
+def _everything(folder: Path) -> Iterator[str]:
+    """The relative names of everything in a folder but folders that are not empty."""
+    for path in folder.rglob("*"):
+        if path.is_symlink() or not path.is_dir() or not any(path.iterdir()):
+            yield path.relative_to(folder).as_posix()
+
+
+def _digest(path: Path) -> str | None:
+    # A link could lead to the right content now and to another later.
+    return None if path.is_symlink() or not path.is_file() else file_sha256(path)
+
+
+def _private_key(custody: "Custody") -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(custody.derive("publication signature"))

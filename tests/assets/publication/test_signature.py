@@ -1,0 +1,174 @@
+"""A signed folder verifies with the public key alone, and no alteration of it does."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from assets.publication.signature import (
+    VerificationError,
+    altered_files,
+    checksums,
+    fingerprint,
+    identity,
+    pem,
+    public_key,
+    read_public_key,
+    sign,
+)
+from orchestration.verify import main
+from resources.custody import Custody
+
+CERTIFICATE = {
+    "dataset": {"name": "village"},
+    "release": {"name": "counties"},
+    "randomness": {"draw_id": "d" * 64},
+    "ledger": {"sequence": 3, "entry_hash": "e" * 64},
+}
+
+
+@pytest.fixture
+def custody(tmp_path: Path) -> Custody:
+    return Custody(folder=str(tmp_path / "custody"), variable="STIRRED_TEST_MASTER_KEY")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, custody: Custody) -> Path:
+    folder = tmp_path / "counties"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "table.csv").write_text("county,count\nAvon,3\n")
+    (folder / "inner" / "notes.txt").write_text("notes")
+    (folder / "certificate.json").write_text(json.dumps(CERTIFICATE))
+    sign(folder, custody)
+    return folder
+
+
+@pytest.fixture
+def key_file(tmp_path: Path, custody: Custody) -> Path:
+    path = tmp_path / "public_key.pem"
+    path.write_bytes(pem(public_key(custody)))
+    return path
+
+
+def test_a_signed_folder_verifies_and_says_what_it_is(
+    folder: Path, key_file: Path, custody: Custody, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert altered_files(folder, read_public_key(key_file)) == []
+    assert main([str(folder), "--key", str(key_file)]) == 0
+    said = capsys.readouterr().out
+    assert "village/counties, ledger entry 3" in said
+    assert fingerprint(public_key(custody)) in said
+
+
+def test_signing_again_gives_the_same_bytes(folder: Path, custody: Custody) -> None:
+    before = (folder / "SHA256SUMS.sig").read_bytes()
+    sign(folder, custody)
+    assert (folder / "SHA256SUMS.sig").read_bytes() == before
+    assert len(before) == 64
+
+
+def _other_sums(folder: Path) -> None:
+    (folder / "table.csv").write_text("county,count\nAvon,4\n")
+    (folder / "SHA256SUMS").write_bytes(checksums(folder))
+
+
+def _linked(folder: Path) -> None:
+    """The same content now, and whatever the attacker wants later."""
+    (folder / "table.csv").rename(folder.parent / "table.csv")
+    (folder / "table.csv").symlink_to(folder.parent / "table.csv")
+
+
+def _signed_by_somebody_else(folder: Path) -> None:
+    (folder / "table.csv").write_text("county,count\nAvon,4\n")
+    sign(folder, Custody(folder=str(folder.parent / "his custody"), variable="STIRRED_TEST_MASTER_KEY"))
+
+
+ALTERATIONS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "one byte of a file": (lambda folder: (folder / "table.csv").write_text("county,count\nAvon,4\n"), "was altered"),
+    "a file in a folder": (lambda folder: (folder / "inner" / "notes.txt").write_text("note"), "inner/notes.txt was"),
+    "a file and its checksum": (_other_sums, "SHA256SUMS was altered"),
+    "signed by somebody else": (_signed_by_somebody_else, "was not signed with the key"),
+    "a file less": (lambda folder: (folder / "table.csv").unlink(), "table.csv is missing"),
+    "a file more": (lambda folder: (folder / "more.csv").write_text(""), "more.csv is not part"),
+    "a hidden file more": (lambda folder: (folder / ".more").write_text(""), ".more is not part"),
+    "an empty folder more": (lambda folder: (folder / "more").mkdir(), "more is not part"),
+    "a broken link more": (lambda folder: (folder / "more").symlink_to("nowhere"), "more is not part"),
+    "a linked folder more": (lambda folder: (folder / "more").symlink_to(folder / "inner"), "more is not part"),
+    "a pipe more": (lambda folder: os.mkfifo(folder / "more"), "more is not part"),
+    "a link instead of a file": (_linked, "table.csv was altered"),
+    "no checksums": (lambda folder: (folder / "SHA256SUMS").unlink(), "SHA256SUMS is missing"),
+    "no signature": (lambda folder: (folder / "SHA256SUMS.sig").unlink(), "SHA256SUMS.sig is missing"),
+    "an empty signature": (lambda folder: (folder / "SHA256SUMS.sig").write_bytes(b""), "was not signed"),
+    "no folder": (shutil.rmtree, "SHA256SUMS is missing"),
+}
+
+
+@pytest.mark.parametrize("name", ALTERATIONS)
+def test_every_alteration_is_found(folder: Path, key_file: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    alter, says = ALTERATIONS[name]
+    alter(folder)
+    assert any(says in problem for problem in altered_files(folder, read_public_key(key_file)))
+    assert main([str(folder), "--key", str(key_file)]) == 1
+    assert says in capsys.readouterr().err
+
+
+def test_every_byte_of_the_signature_counts(folder: Path, key_file: Path) -> None:
+    key, path = read_public_key(key_file), folder / "SHA256SUMS.sig"
+    genuine = path.read_bytes()
+    for position in range(len(genuine)):
+        path.write_bytes(genuine[:position] + bytes([genuine[position] ^ 1]) + genuine[position + 1 :])
+        assert altered_files(folder, key)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        b"",
+        b"-----BEGIN PUBLIC KEY-----\n",
+        Ed448PrivateKey.generate().public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
+    ],
+    ids=["no file", "empty", "half", "another kind of key"],
+)
+def test_what_is_not_a_public_key_is_refused(
+    folder: Path, tmp_path: Path, content: bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "given.pem"
+    if content is not None:
+        path.write_bytes(content)
+    assert main([str(folder), "--key", str(path)]) == 1
+    assert "given.pem" in capsys.readouterr().err
+
+
+def test_another_key_verifies_nothing(folder: Path) -> None:
+    assert altered_files(folder, Ed25519PrivateKey.generate().public_key())
+
+
+def test_a_folder_without_a_certificate_says_so(folder: Path, custody: Custody) -> None:
+    (folder / "certificate.json").write_text("{}")
+    sign(folder, custody)
+    assert altered_files(folder, public_key(custody)) == []
+    with pytest.raises(VerificationError, match="is not a certificate"):
+        identity(folder)
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="needs OpenSSL")
+def test_openssl_and_sha256sum_verify_it_too(folder: Path, key_file: Path, custody: Custody) -> None:
+    """These are the commands in docs/releases.md. The fingerprint is the certificate's."""
+    verify = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", str(key_file), "-rawin"]
+    verify += ["-in", "SHA256SUMS", "-sigfile", "SHA256SUMS.sig"]
+    assert subprocess.run(verify, cwd=folder, check=False, capture_output=True).returncode == 0
+    assert subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=folder, check=False).returncode == 0
+    der = ["openssl", "pkey", "-pubin", "-in", str(key_file), "-outform", "DER"]
+    shown = subprocess.run(["sha256sum"], input=subprocess.check_output(der), capture_output=True, check=True).stdout
+    assert shown.split()[0].decode() == fingerprint(public_key(custody))
+    with (folder / "SHA256SUMS").open("a") as sums:
+        sums.write("\n")
+    assert subprocess.run(verify, cwd=folder, check=False, capture_output=True).returncode != 0
