@@ -46,7 +46,7 @@ def main() -> int:
     assert isinstance(ledger, Ledger)
     _show_ledger(ledger)
     print(f"\nPublished in {folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder}:")
-    for path in sorted(folder.iterdir()):
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
         print(f"   {path.name:42} {path.stat().st_size:>8,} bytes")
     print("\nRead certificate.html in a browser; `make ui` shows the run, its lineage, plots and checks.")
     print("Its jobs two_states__swapped, __s_dhc and __redistricting publish one synthetic census by three methods.")

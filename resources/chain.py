@@ -131,6 +131,18 @@ def find(chain: Sequence[Entry], kind: str, draw_id: str) -> Entry | None:
     return next((entry for entry in chain if entry.kind == kind and entry.draw_id == draw_id), None)
 
 
+def settled_draws(chain: Sequence[Entry], dataset: str, release: str) -> tuple[Entry, ...]:
+    """The reservations of a release's settled draws, in the order in which they were settled.
+
+    The position in this order, from 1, is the number of the draw's edition. Later entries never change it.
+    """
+    settled = [
+        entry for entry in chain if entry.kind == SETTLE and (entry.dataset, entry.release) == (dataset, release)
+    ]
+    reserved = {entry.draw_id: entry for entry in chain if entry.kind == RESERVE}
+    return tuple(reserved[entry.draw_id] for entry in settled)
+
+
 def breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
     """The problems of a chain, each a sentence that names the sequence number; empty if the chain is intact.
 

@@ -149,6 +149,14 @@ class Ledger(ConfigurableResource):
         """The settlement of a draw; None if there is none. Raises LedgerError if the ledger is not intact."""
         return chain.find(self._intact(), SETTLE, draw_id)
 
+    def settled_draws(self, dataset: str, release: str) -> tuple[Entry, ...]:
+        """The reservations of a release's settled draws in order of settlement, which numbers its editions from 1.
+
+        Raises:
+            LedgerError: if the ledger is not intact.
+        """
+        return chain.settled_draws(self._intact(), dataset, release)
+
     def charged(self, population: str, like: Loss, through: int | None = None) -> Loss:
         """The composition of a population's charges, settled or not, which is compared with the cap.
 

@@ -162,9 +162,10 @@ class Deployment(Generic[R]):
         return self.release.dataset_key(stage) if stage in ("cef", "composition") else self.release.key(stage)
 
     def published(self) -> dict[str, bytes]:
-        """The published files by name; empty if nothing is published."""
+        """The files of the published edition by name; empty if nothing is published."""
         folder = self.release.folder
-        return {path.name: path.read_bytes() for path in sorted(folder.iterdir())} if folder.exists() else {}
+        files = [path for path in sorted(folder.iterdir()) if path.is_file()] if folder.exists() else []
+        return {path.name: path.read_bytes() for path in files}
 
     def versions(self) -> dict[str, str]:
         """The instance's data version of every materialized asset."""

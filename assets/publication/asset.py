@@ -4,23 +4,27 @@ It evaluates every gate again on the current tables, because a check that passed
 tables that were changed afterwards.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import version
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import duckdb
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from assets.confidentiality import deployed_nodes
 from assets.conventions import POOL, StageKind, attributes, check_result, preview
 from assets.gates.shared import all_gates
-from assets.publication.certificate import Certificate, Check, LedgerReference, Randomness, to_html, to_json
+from assets.publication.certificate import Certificate, Check, Edition, LedgerReference, Randomness, to_html, to_json
 from assets.publication.package import DataFile, data_package, write_data_files
 from assets.publication.placement import place_file, placed
 from assets.publication.signature import (
     CHECKSUMS,
     PUBLIC_KEY,
+    Identity,
     VerificationError,
     altered_files,
     file_sha256,
@@ -30,13 +34,14 @@ from assets.publication.signature import (
     public_key,
     read_public_key,
     sign,
+    verify,
 )
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import ReleaseContext
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
 from mechanisms.accounting.composition import symbol
-from resources.chain import RESERVE
+from resources.chain import RESERVE, Entry
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Zone
@@ -65,6 +70,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sums),
             metadata={
+                "edition": certificate.edition,
                 "folder": dg.MetadataValue.path(str(release.folder)),
                 "certificate": dg.MetadataValue.path(str(release.folder / "certificate.html")),
                 symbol(certificate.specification.loss): float(certificate.specification.loss.rounded_up(4)),
@@ -118,8 +124,9 @@ def publication_problems(
 ) -> list[str]:
     """The problems of a release's published files. Only what the custody authenticates is believed.
 
-    The files must be signed with the custody's key, and their certificate must be that of a settled draw of this
-    release. So another release's folder in this place is a problem, even though it is signed.
+    The files of every edition must be signed with the custody's key, and their certificate must be that of the
+    release's settled draw with this number. So another release's folder in this place is a problem, even though it is
+    signed.
 
     Args:
         release: the release.
@@ -133,20 +140,27 @@ def publication_problems(
         problems = [] if read_public_key(release.published / PUBLIC_KEY) == key else [f"{PUBLIC_KEY} is another key"]
     except VerificationError:
         problems = [f"{PUBLIC_KEY} is missing or is not a public key"]
-    if altered := altered_files(folder, key):
-        return problems + altered
-    if recorded_checksums and file_sha256(folder / CHECKSUMS) != recorded_checksums:
+    editions, altered = verify(folder, key)
+    problems += altered
+    if folder in editions and recorded_checksums and file_sha256(folder / CHECKSUMS) != recorded_checksums:
         problems.append(f"{CHECKSUMS} is signed, but is not the one of the last materialization")
-    stated = identity(folder)
-    if (stated.dataset, stated.release) != (release.dataset.name, release.name):
-        return [*problems, f"the files are signed, but are those of {stated.dataset}/{stated.release}"]
-    if ledger.verify():
-        # The gate `ledger_intact` says what is wrong with it; nothing can be compared with it until then.
-        return problems
-    entry, settled = ledger.reservation(stated.draw_id), ledger.settlement(stated.draw_id)
-    if entry is None or settled is None or (entry.sequence, entry.hash) != (stated.ledger_entry, stated.ledger_hash):
-        problems.append(f"the ledger holds no settled draw that belongs to ledger entry {stated.ledger_entry}")
+    # The gate `ledger_intact` says what is wrong with a ledger; nothing can be compared with it until then.
+    draws = None if ledger.verify() else ledger.settled_draws(release.dataset.name, release.name)
+    for stated in editions.values():
+        if (stated.dataset, stated.release) != (release.dataset.name, release.name):
+            problems.append(f"the files are signed, but are those of {stated.dataset}/{stated.release}")
+        elif draws is not None and not _in_ledger(stated, draws):
+            problems.append(f"edition {stated.edition} is signed, but the ledger holds no such draw that was settled")
     return problems
+
+
+def _in_ledger(stated: Identity, draws: Sequence[Entry]) -> bool:
+    entry = draws[stated.edition - 1] if 0 < stated.edition <= len(draws) else None
+    return entry is not None and (entry.draw_id, entry.sequence, entry.hash) == (
+        stated.draw_id,
+        stated.ledger_entry,
+        stated.ledger_hash,
+    )
 
 
 def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
@@ -164,8 +178,12 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         evaluated_on = _state(context, session)
     passed = require_gates(context)
-    place_file(release.published / PUBLIC_KEY, pem(public_key(context.custody)))
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session, placed(release.folder) as folder:
+    key = public_key(context.custody)
+    place_file(release.published / PUBLIC_KEY, pem(key))
+    with (
+        context.warehouse.session(reads=[Zone.PUBLIC]) as session,
+        placed(release.folder, lambda present: _kept_as(context, present, key, evaluated_on[0].draw_id)) as folder,
+    ):
         # While this session is open, no other process can write, so the files have the content that is compared here.
         if _state(context, session) != evaluated_on:
             raise _refusal(context, ["tables: another run has replaced them; materialize again"])
@@ -206,6 +224,31 @@ def require_gates(context: ReleaseContext[Any]) -> tuple[Check, ...]:
     return tuple(passed)
 
 
+def _kept_as(context: ReleaseContext[Any], present: Path, key: Ed25519PublicKey, draw_id: str) -> str | None:
+    """The name under which the present publication stays as an earlier edition; None if it is of this draw.
+
+    Raises:
+        dagster.Failure: if the folder holds anything but a signed edition of the release, which nothing may replace.
+    """
+    release = context.release
+    try:
+        stated: Identity | None = identity(present)
+    except VerificationError:
+        stated = None
+    if stated and stated.draw_id == draw_id:
+        return None
+    problems = altered_files(present, key)
+    if stated is None or problems or (stated.dataset, stated.release) != (release.dataset.name, release.name):
+        raise dg.Failure(
+            f"{release.schema} is not published: {present} holds something else than a signed edition of this release "
+            f"({(problems or ['its certificate is of another release or version'])[0]}), so it cannot be kept as an "
+            "earlier edition. Move the folder elsewhere, or restore it, and materialize again. The earlier files "
+            "stay as they were.",
+            allow_retries=False,
+        )
+    return str(stated.edition)
+
+
 def _refusal(context: ReleaseContext[Any], problems: list[str]) -> dg.Failure:
     words = f"{context.release.schema} is not published, because it does not pass its gates:\n" + "\n".join(problems)
     return dg.Failure(description=words, allow_retries=False)
@@ -225,6 +268,7 @@ def certify(
     entry, settled = context.ledger.reservation(draw.draw_id), context.ledger.settlement(draw.draw_id)
     if entry is None or settled is None:
         raise dg.Failure(f"{release.schema}: the charge disappeared from the ledger")
+    draws = context.ledger.settled_draws(dataset.name, release.name)
     last_charge = [each.sequence for each in context.ledger.entries(dataset.population) if each.kind == RESERVE][-1]
     return Certificate(
         dataset=dataset.name,
@@ -245,6 +289,11 @@ def certify(
             last_charge,
             context.ledger.charged(dataset.population, dataset.cap, through=last_charge),
             dataset.cap,
+        ),
+        edition=[each.draw_id for each in draws].index(draw.draw_id) + 1,
+        editions=tuple(
+            Edition(number, each.sequence, each.declared().loss, each.recorded_at)
+            for number, each in enumerate(draws, start=1)
         ),
         code_versions={"stirred": version("stirred"), "duckdb": duckdb.__version__},
         checks=passed,

@@ -51,6 +51,12 @@ _VERSIONS = (
     "recompute the other versions."
 )
 
+_EDITIONS = (
+    "Each draw of the release is an edition, numbered in the order of the ledger, and each was charged in full. An "
+    "edition that was published stays available in the folder editions/ under its number when another one takes its "
+    "place."
+)
+
 _SIGNATURE = (
     "The signature covers every file of this publication. The fingerprint is the SHA-256 of the public key in DER. "
     "Compare it with a copy that you obtained elsewhere: whoever can replace all files can also replace this one."
@@ -105,6 +111,23 @@ class LedgerReference:
 
 
 @dataclass(frozen=True)
+class Edition:
+    """A settled draw of the release.
+
+    Attributes:
+        number: its number, in the order of settlement.
+        sequence: the number of the ledger entry that charged it.
+        charge: the loss that was charged.
+        recorded_at: when that entry was written, ISO 8601 in UTC.
+    """
+
+    number: int
+    sequence: int
+    charge: Loss
+    recorded_at: str
+
+
+@dataclass(frozen=True)
 class Check:
     """A blocking check that the release passed."""
 
@@ -128,6 +151,8 @@ class Certificate:
         specification: the five building blocks; its loss is the loss charged.
         randomness: the randomness of the draw.
         ledger: the charge.
+        edition: the number of this edition.
+        editions: all settled draws of the release at publication, this one among them.
         code_versions: the versions of programs and libraries, by name.
         checks: the checks that the release passed.
         products: the data files.
@@ -145,6 +170,8 @@ class Certificate:
     specification: Specification
     randomness: Randomness
     ledger: LedgerReference
+    edition: int
+    editions: tuple[Edition, ...]
     code_versions: Mapping[str, str]
     checks: tuple[Check, ...]
     products: tuple[DataFile, ...]
@@ -206,11 +233,24 @@ class Certificate:
             "ledger": {
                 "sequence": self.ledger.sequence,
                 "entry_hash": self.ledger.entry_hash,
-                "recorded_at": self.ledger.recorded_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+                "recorded_at": _utc(self.ledger.recorded_at),
                 "total_after_this_charge": stated(self.ledger.total, PLACES),
                 "total_at_publication": stated(self.ledger.total_at_publication, PLACES),
                 "last_charge_at_publication": self.ledger.last_charge,
                 "cap": f"{symbol(self.ledger.cap)} = {self.ledger.cap}",
+            },
+            "edition": {
+                "number": self.edition,
+                "all": [
+                    {
+                        "number": edition.number,
+                        "ledger_entry": edition.sequence,
+                        "charged": stated(edition.charge, PLACES),
+                        "recorded_at": _utc(datetime.fromisoformat(edition.recorded_at)),
+                    }
+                    for edition in self.editions
+                ],
+                "note": _EDITIONS,
             },
             "data_versions": {"versions": [asdict(version) for version in statement.data_versions], "note": _VERSIONS},
             "code_versions": dict(sorted(self.code_versions.items())),
@@ -303,6 +343,10 @@ def _meaning(specification: Specification, remark: str) -> str:
         f"{agree} k {unit}s, no outcome of the mechanism is more than exp(kε) times as probable under one as under the "
         f"other. {remark}"
     ).rstrip()
+
+
+def _utc(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _sentence(text: str) -> str:

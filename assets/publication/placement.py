@@ -1,5 +1,8 @@
 """The atomic placement of a publication's folder.
 
+Earlier editions of a publication are in its folder, under `editions/`, and are placed together with it. Their files are
+linked, not copied: they are never written again.
+
 While a publication is moved into place, up to two folders stand next to the target. `.<name>.arriving` is the new
 publication, possibly incomplete, and can always be deleted. `.<name>.leaving` is the old publication, and always
 complete. A killed process may leave them behind; the next process cleans up. Only one process at a time works in the
@@ -14,26 +17,31 @@ import fcntl
 import filecmp
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from assets.publication.signature import EDITIONS
 from resources.keyfiles import flush_folder
 
 
 @contextmanager
-def placed(target: Path) -> Iterator[Path]:
+def placed(target: Path, kept_as: Callable[[Path], str | None]) -> Iterator[Path]:
     """A folder to write a publication into; when the block ends, it is moved to `target`.
 
-    If `target` has exactly the same files, it is left untouched; otherwise it is replaced. If the block raises an
-    error, or the move fails, `target` stays as it was. If a process is killed between moving the old publication away
-    and moving the new one into place, the next entry restores the old one first.
+    If `target` has exactly the same files, it is left untouched; otherwise it is replaced, and the editions in it are
+    carried over. If the block raises an error, or the move fails, `target` stays as it was. If a process is killed
+    between moving the old publication away and moving the new one into place, the next entry restores the old one
+    first.
 
     Everyone can read the placed files, and parents that are created (0644, folders 0755), whatever the umask is.
 
     Args:
         target: the folder of the publication; parents are created as needed. Another entry for a target with the same
             parent waits until this one ends.
+        kept_as: given the folder of the present publication, the name under which it is kept as an earlier edition;
+            None if it gives way to another publication of the same edition. It is called before anything is moved, and
+            may raise. An edition that is kept already stays as it is.
 
     Raises:
         FileExistsError: if the target exists and is not a folder.
@@ -48,6 +56,7 @@ def placed(target: Path) -> Iterator[Path]:
             arriving.mkdir()
             yield arriving
             if not _same(arriving, target):
+                _keep_editions(target, arriving, kept_as)
                 _open_to_all(arriving)
                 _flush(arriving)
                 _replace(arriving, target)
@@ -127,6 +136,27 @@ def _replace(arriving: Path, target: Path) -> None:
     flush_folder(target.parent)
 
 
+def _keep_editions(target: Path, arriving: Path, kept_as: Callable[[Path], str | None]) -> None:
+    """Link the earlier editions, and the present publication if it becomes one, into the new publication."""
+    if not target.exists():
+        return
+    kept = arriving / EDITIONS
+    if (target / EDITIONS).exists():
+        shutil.copytree(target / EDITIONS, kept, symlinks=True, copy_function=_link)
+    name = kept_as(target)
+    if name is not None and not (kept / name).exists():
+        others = shutil.ignore_patterns(EDITIONS)
+        shutil.copytree(target, kept / name, symlinks=True, copy_function=_link, ignore=others)
+
+
+def _link(source: str, destination: str) -> None:
+    try:
+        os.link(source, destination)
+    except OSError:
+        # Some network file systems have no hard links.
+        shutil.copy2(source, destination)
+
+
 def _same(first: Path, second: Path) -> bool:
     if not second.exists():
         return False
@@ -135,7 +165,9 @@ def _same(first: Path, second: Path) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
+    """The files of a publication without those of earlier editions."""
+    names = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
+    return sorted(name for name in names if name.parts[0] != EDITIONS)
 
 
 def _flush(folder: Path) -> None:

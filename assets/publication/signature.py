@@ -2,6 +2,9 @@
 
 Nothing here needs a database. Only `sign` and `public_key` need the custody; whoever verifies needs the folder and the
 public key. The signature is Ed25519 (RFC 8032), which is deterministic: the same files have the same signature.
+
+Every edition of a release is signed on its own: the checksums in the folder of a release do not cover the earlier
+editions in its subfolder `editions/`, each of which has checksums of its own.
 """
 
 import json
@@ -23,6 +26,9 @@ CHECKSUMS = "SHA256SUMS"
 SIGNATURE = "SHA256SUMS.sig"
 """The signature of `SHA256SUMS`: 64 bytes, as `openssl pkeyutl -verify -rawin` takes them."""
 
+EDITIONS = "editions"
+"""The folder of a release's earlier editions, each named by its number."""
+
 CERTIFICATE = "certificate.json"
 PUBLIC_KEY = "public_key.pem"
 """The name of the public key in the folder of all publications."""
@@ -34,28 +40,29 @@ class VerificationError(Exception):
 
 @dataclass(frozen=True)
 class Identity:
-    """What a signed certificate says that a folder holds: a release of a dataset, and its ledger entry."""
+    """What a signed certificate says that a folder holds: an edition of a release, and its ledger entry."""
 
     dataset: str
     release: str
+    edition: int
     draw_id: str
     ledger_entry: int
     ledger_hash: str
 
     def __str__(self) -> str:
-        return f"{self.dataset}/{self.release}, ledger entry {self.ledger_entry}"
+        return f"{self.dataset}/{self.release}, edition {self.edition}, ledger entry {self.ledger_entry}"
 
 
 def sign(folder: Path, custody: "Custody") -> None:
-    """Write `SHA256SUMS`, which lists every other file of the folder, and its signature."""
+    """Write `SHA256SUMS`, which lists every other file of the folder but earlier editions, and its signature."""
     sums = checksums(folder)
     (folder / CHECKSUMS).write_bytes(sums)
     (folder / SIGNATURE).write_bytes(_private_key(custody).sign(sums))
 
 
 def checksums(folder: Path) -> bytes:
-    """The text of `SHA256SUMS`, for `sha256sum -c`: every other file in the folder, sorted by name."""
-    paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    """The text of `SHA256SUMS`, for `sha256sum -c`: every other file in the folder but earlier editions, by name."""
+    paths = sorted(name for name in _everything(folder) if (folder / name).is_file())
     return "".join(f"{file_sha256(folder / path)}  {path}\n" for path in paths if path not in _SEALING).encode()
 
 
@@ -97,11 +104,49 @@ def read_public_key(path: Path) -> Ed25519PublicKey:
     return key
 
 
+def verify(folder: Path, key: Ed25519PublicKey) -> tuple[dict[Path, Identity], list[str]]:
+    """Verify a release's current edition and all earlier ones in its folder.
+
+    Returns:
+        What each intact edition is, by its folder, and the problems of all others. The earlier editions must be of the
+        release that the current one is of, each in the folder of its number.
+    """
+    found: dict[Path, Identity] = {}
+    problems = []
+    for edition in (folder, *earlier_editions(folder)):
+        where = "" if edition == folder else f"{EDITIONS}/{edition.name}: "
+        if altered := altered_files(edition, key):
+            problems += [f"{where}{problem}" for problem in altered]
+            continue
+        try:
+            stated = identity(edition)
+        except VerificationError as error:
+            problems.append(f"{where}{error}")
+            continue
+        current = found.get(folder, stated)
+        if (stated.dataset, stated.release) != (current.dataset, current.release):
+            problems.append(f"{where}is signed, but is {stated}")
+        elif edition != folder and edition.name != str(stated.edition):
+            problems.append(f"{where}is signed, but is edition {stated.edition}")
+        elif edition != folder and (edition / EDITIONS).exists():
+            problems.append(f"{where}{EDITIONS} is not part of the publication")
+        else:
+            found[edition] = stated
+    return found, problems
+
+
+def earlier_editions(folder: Path) -> list[Path]:
+    """Everything in the folder of a release's earlier editions, by number."""
+    if not _has_editions(folder):
+        return []
+    return sorted((folder / EDITIONS).iterdir(), key=lambda path: (len(path.name), path.name))
+
+
 def altered_files(folder: Path, key: Ed25519PublicKey) -> list[str]:
     """The problems of a signed folder: a missing or wrong signature, and files that are missing, altered or added.
 
     Args:
-        folder: the folder of one publication.
+        folder: the folder of one edition; earlier editions in it are left out.
         key: the public key.
     """
     sums, signature = folder / CHECKSUMS, folder / SIGNATURE
@@ -132,6 +177,7 @@ def identity(folder: Path) -> Identity:
         return Identity(
             dataset=record["dataset"]["name"],
             release=record["release"]["name"],
+            edition=record["edition"]["number"],
             draw_id=record["randomness"]["draw_id"],
             ledger_entry=record["ledger"]["sequence"],
             ledger_hash=record["ledger"]["entry_hash"],
@@ -144,10 +190,17 @@ _SEALING = {CHECKSUMS, SIGNATURE}
 
 
 def _everything(folder: Path) -> Iterator[str]:
-    """The relative names of everything in a folder but folders that are not empty."""
+    """The relative names of everything in a folder but earlier editions, and but folders that are not empty."""
     for path in folder.rglob("*"):
+        name = path.relative_to(folder)
+        if name.parts[0] == EDITIONS and _has_editions(folder):
+            continue
         if path.is_symlink() or not path.is_dir() or not any(path.iterdir()):
-            yield path.relative_to(folder).as_posix()
+            yield name.as_posix()
+
+
+def _has_editions(folder: Path) -> bool:
+    return (folder / EDITIONS).is_dir() and not (folder / EDITIONS).is_symlink()
 
 
 def _digest(path: Path) -> str | None:

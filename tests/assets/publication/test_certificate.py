@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from assets.publication import certificate as certificate_module
-from assets.publication.certificate import Certificate, Check, LedgerReference, Randomness, to_html, to_json
+from assets.publication.certificate import Certificate, Check, Edition, LedgerReference, Randomness, to_html, to_json
 from assets.publication.package import DataFile
 from assets.release.statement import DataVersion, Equivalent, Statement
 from assets.swapping import statement as swapping
@@ -77,6 +77,11 @@ def massachusetts() -> Certificate:
             11,
             PureLoss(Fraction(3), Fraction(B + 1)),
             PureLoss(Fraction(20)),
+        ),
+        edition=2,
+        editions=(
+            Edition(1, 3, PureLoss(Fraction(7, 2)), "2026-02-01T09:30:00+00:00"),
+            Edition(2, 7, specification.loss, "2026-03-01T09:30:00+00:00"),
         ),
         code_versions={"stirred": "0.1.0", "swapping": "1", "duckdb": "1.5.6", "dagster": "1.13.27"},
         checks=(
@@ -167,6 +172,8 @@ def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None
         "specification": replace(certificate.specification, loss=PureLoss.logarithm(5)),
         "randomness": replace(certificate.randomness, custody=CustodyMode.EPHEMERAL),
         "ledger": replace(certificate.ledger, cap=PureLoss(Fraction(41, 3))),
+        "edition": 3,
+        "editions": certificate.editions[1:],
         "code_versions": {"stirred": "9"},
         "checks": certificate.checks[1:],
         "products": certificate.products[1:],

@@ -12,9 +12,18 @@ import pytest
 
 from assets.publication import placement
 from assets.publication.placement import placed
+from tests.depth import deep_but
 
 OLD = {"table.csv": b"county,count\nDukes,1741\n", "inner/notes.txt": b"old"}
+FIRST = {"table.csv": b"county,count\nDukes,0\n"}
 NEW = {"table.csv": b"county,count\nDukes,1025\n", "certificate.json": b"{}"}
+
+OLD_AND_FIRST = OLD | {f"editions/1/{name}": content for name, content in FIRST.items()}
+NEW_AND_BOTH = (
+    NEW
+    | {f"editions/1/{name}": content for name, content in FIRST.items()}
+    | {f"editions/2/{name}": content for name, content in OLD.items()}
+)
 
 KILLED = """
 import os, signal, sys
@@ -44,11 +53,13 @@ if name == "rename":
     Path.rename = killing(Path.rename, int(number))
 elif name == "fsync":
     os.fsync = killing(os.fsync, int(number))
+elif name == "link":
+    os.link = killing(os.link, int(number))
 elif name == "unlink":
     # The only files removed are those of the old publication, one by one.
     os.unlink = killing(os.unlink, int(number))
 
-with placement.placed(target) as folder:
+with placement.placed(target, lambda present: "2") as folder:
     (folder / "table.csv").write_bytes(b"county,count\\nDukes,1025\\n")
     if name == "body":
         kill()
@@ -68,13 +79,17 @@ def _read(folder: Path) -> dict[str, bytes] | None:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def _place(target: Path, files: Mapping[str, bytes]) -> None:
-    with placed(target) as folder:
+def _gives_way(present: Path) -> None:
+    """The new publication is of the edition that the present one is of."""
+
+
+def _place(target: Path, files: Mapping[str, bytes], kept_as: str | None = None) -> None:
+    with placed(target, lambda present: kept_as) as folder:
         _write(folder, files)
 
 
 def _fail(target: Path, error: type[BaseException]) -> None:
-    with placed(target) as folder:
+    with placed(target, _gives_way) as folder:
         _write(folder, {"table.csv": b"half"})
         raise error
 
@@ -99,7 +114,7 @@ def target(tmp_path: Path) -> Path:
 
 
 def test_a_publication_is_visible_only_when_it_is_complete(target: Path) -> None:
-    with placed(target) as folder:
+    with placed(target, _gives_way) as folder:
         _write(folder, NEW)
         assert _read(target) is None
         assert folder.parent == target.parent
@@ -129,7 +144,7 @@ def test_folders_above_a_publication_keep_their_modes(target: Path) -> None:
 
 def test_a_new_publication_replaces_the_old_one_completely(target: Path) -> None:
     _place(target, OLD)
-    with placed(target) as folder:
+    with placed(target, _gives_way) as folder:
         _write(folder, NEW)
         assert _read(target) == OLD
     assert _read(target) == NEW
@@ -156,7 +171,7 @@ def test_the_same_publication_leaves_the_target_untouched(target: Path) -> None:
 def test_the_smallest_difference_is_published(target: Path, other: dict[str, bytes]) -> None:
     _place(target, OLD)
     stamp = (target / "table.csv").stat()
-    with placed(target) as folder:
+    with placed(target, _gives_way) as folder:
         _write(folder, other)
         os.utime(folder / "table.csv", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     assert _read(target) == other
@@ -176,6 +191,55 @@ def test_an_exception_leaves_the_target_unchanged(
     if before is not None:
         assert _stamps(target) == stamps
     assert _beside(target) == ([target.name] if before is not None else [])
+
+
+def test_an_earlier_edition_is_kept_and_never_changes(target: Path) -> None:
+    _place(target, FIRST)
+    _place(target, OLD, kept_as="1")
+    kept = target / "editions" / "1" / "table.csv"
+    inode = kept.stat().st_ino
+    _place(target, OLD, kept_as="1")
+    _place(target, NEW, kept_as="2")
+    assert _read(target) == NEW_AND_BOTH
+    assert kept.stat().st_ino == inode
+    assert kept.stat().st_mode & 0o777 == 0o644
+    assert {path.stat().st_mode & 0o777 for path in (target / "editions", kept.parent)} == {0o755}
+
+
+def test_another_publication_of_the_same_edition_keeps_nothing_of_it(target: Path) -> None:
+    _place(target, FIRST)
+    _place(target, OLD, kept_as="1")
+    _place(target, NEW)
+    assert _read(target) == NEW | {f"editions/1/{name}": content for name, content in FIRST.items()}
+
+
+def test_an_edition_that_comes_back_and_leaves_again_stays_as_it_was_kept(target: Path) -> None:
+    _place(target, FIRST)
+    _place(target, OLD, kept_as="1")
+    _place(target, {"table.csv": b"the first again, with another total"}, kept_as="2")
+    _place(target, NEW, kept_as="1")
+    assert _read(target) == NEW_AND_BOTH
+
+
+def test_what_may_not_be_kept_stays_in_place(target: Path) -> None:
+    def refuse(present: Path) -> None:
+        raise BrokenError
+
+    _place(target, OLD)
+    with pytest.raises(BrokenError), placed(target, refuse) as folder:
+        _write(folder, NEW)
+    assert _read(target) == OLD
+    assert _beside(target) == [target.name]
+
+
+def test_editions_are_kept_where_there_are_no_hard_links(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(source: str, destination: str) -> None:
+        raise PermissionError("no hard links here")
+
+    monkeypatch.setattr(os, "link", refused)
+    _place(target, FIRST)
+    _place(target, OLD, kept_as="1")
+    assert _read(target) == OLD_AND_FIRST
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -230,30 +294,40 @@ def test_anything_else_at_the_target_is_refused(target: Path) -> None:
     assert _beside(target) == [target.name]
 
 
-POINTS = [
-    "body before",
-    *(f"fsync:{number} {when}" for number in range(1, 7) for when in ("before", "after")),
-    *(f"rename:{number} {when}" for number in range(1, 4) for when in ("before", "after")),
-    *(f"unlink:{number} {when}" for number in range(1, 3) for when in ("before", "after")),
-]
+POINTS = deep_but(
+    ["body before", *(f"rename:{number} {when}" for number in range(1, 4) for when in ("before", "after"))],
+    [
+        "body before",
+        *(f"link:{number} {when}" for number in range(1, 4) for when in ("before", "after")),
+        *(f"fsync:{number} {when}" for number in range(1, 14) for when in ("before", "after")),
+        *(f"rename:{number} {when}" for number in range(1, 4) for when in ("before", "after")),
+        *(f"unlink:{number} {when}" for number in range(1, 4) for when in ("before", "after")),
+    ],
+)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a system with SIGKILL")
 @pytest.mark.parametrize("point", POINTS)
-def test_a_kill_at_any_point_loses_no_publication(target: Path, point: str) -> None:
-    """After the next attempt, even a failing one, the target holds the complete old or new publication."""
-    _place(target, OLD)
+def test_a_kill_at_any_point_loses_no_edition(target: Path, point: str) -> None:
+    """After the next attempt, even a failing one, the target holds the complete old or new publication.
+
+    The old one is edition 2, and edition 1 is kept already. The new one keeps both.
+    """
+    _place(target, FIRST)
+    _place(target, OLD, kept_as="1")
+    assert _read(target) == OLD_AND_FIRST
     name, _, when = point.partition(" ")
     name = name if ":" in name else f"{name}:0"
     process = subprocess.run([sys.executable, "-c", KILLED, str(target), name, when], check=False)
     assert process.returncode == -signal.SIGKILL, "the point was never reached"
-    assert _read(target) in (OLD, NEW, None)
+    assert _read(target) in (OLD_AND_FIRST, NEW_AND_BOTH, None)
     with pytest.raises(BrokenError):
         _fail(target, BrokenError)
-    assert _read(target) in (OLD, NEW)
+    assert _read(target) in (OLD_AND_FIRST, NEW_AND_BOTH)
     assert _beside(target) == [target.name]
-    _place(target, NEW)
-    assert _read(target) == NEW
+    if _read(target) == OLD_AND_FIRST:
+        _place(target, NEW, kept_as="2")
+    assert _read(target) == NEW_AND_BOTH
     assert _beside(target) == [target.name]
 
 
@@ -262,7 +336,7 @@ def test_a_half_removed_old_publication_never_comes_back(target: Path) -> None:
     _place(target, OLD)
     process = subprocess.run([sys.executable, "-c", KILLED, str(target), "unlink:1", "after"], check=False)
     assert process.returncode == -signal.SIGKILL
-    assert _read(target) == NEW
+    assert _read(target) == NEW | {f"editions/2/{name}": content for name, content in OLD.items()}
     target.rename(target.parent / "elsewhere")
     with pytest.raises(BrokenError):
         _fail(target, BrokenError)
@@ -273,7 +347,7 @@ def test_another_writer_waits_for_a_live_one_and_keeps_its_files(target: Path) -
     entered, leave = threading.Event(), threading.Event()
 
     def write_slowly() -> None:
-        with placed(target) as folder:
+        with placed(target, _gives_way) as folder:
             _write(folder, OLD)
             entered.set()
             leave.wait(10)

@@ -3,8 +3,10 @@
 import json
 from collections.abc import Iterator
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 
 from assets.publication.asset import publication_problems, publish
@@ -94,8 +96,10 @@ def test_nothing_forged_passes_who_may_write_publications_and_dagsters_events(pu
     [
         ("dataset", {"name": "town"}, "are those of town/noisy"),
         ("release", {"name": "other"}, "are those of village/other"),
-        ("ledger", {"sequence": 2, "entry_hash": "e" * 64}, "belongs to ledger entry 2"),
-        ("randomness", {"draw_id": "d" * 64}, "belongs to ledger entry 1"),
+        ("ledger", {"sequence": 2, "entry_hash": "e" * 64}, "the ledger holds no such draw"),
+        ("randomness", {"draw_id": "d" * 64}, "the ledger holds no such draw"),
+        ("edition", {"number": 2}, "edition 2 is signed, but the ledger holds no such draw"),
+        ("edition", {"number": 0}, "edition 0 is signed, but the ledger holds no such draw"),
     ],
 )
 def test_a_signed_folder_in_the_wrong_place_is_found(
@@ -111,3 +115,58 @@ def test_a_signed_folder_in_the_wrong_place_is_found(
 
 def test_an_earlier_state_that_was_put_back_is_found_by_what_dagster_recorded(published: Deployment[Any]) -> None:
     assert problems(published, "0" * 64) == ["SHA256SUMS is signed, but is not the one of the last materialization"]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_what_is_no_signed_edition_of_the_release_is_never_replaced(published: Deployment[Any]) -> None:
+    """It could be an edition that a new one must keep, or a publication of a version that did not sign."""
+    folder = published.release.folder
+    (folder / "SHA256SUMS.sig").unlink()
+    record = certificate(published)
+    del record["edition"]
+    (folder / "certificate.json").write_text(json.dumps(record))
+    before = files(folder)
+    with pytest.raises(dg.Failure, match=r"cannot be kept as an earlier edition. Move the folder elsewhere"):
+        publish(published.context)
+    assert files(folder) == before
+    folder.rename(folder.parent / "elsewhere")
+    publish(published.context)
+    assert problems(published) == []
+
+
+@pytest.mark.deep
+def test_every_draw_is_an_edition_and_earlier_ones_stay_as_they_were(tmp_path: Path) -> None:
+    """The records change, change back and change again. Editions are numbered as the ledger settled their draws."""
+
+    def run(guess: int) -> Deployment[Any]:
+        deployment = KINDS["laplace tables"].build(tmp_path / "release", guess=guess)
+        assert deployment.run(*to_publication(deployment.context.method)).success
+        assert problems(deployment) == []
+        return deployment
+
+    first = run(0)
+    folder = first.release.folder
+    kept = files(folder)
+    assert certificate(first)["edition"]["number"] == 1
+    assert run(0).release.folder == folder
+    assert files(folder) == kept
+    second = files(run(1).release.folder)
+    assert files(folder / "editions" / "1") == kept
+    shown = certificate(first)["edition"]
+    assert (shown["number"], [(each["number"], each["ledger_entry"]) for each in shown["all"]]) == (2, [(1, 1), (2, 3)])
+    assert certificate(first)["ledger"]["total_at_publication"] == "ε = 3.0000"
+    assert {each["charged"] for each in shown["all"]} == {"ε = 1.5000"}
+    assert len(first.ledger) == 4
+    run(0)
+    assert (certificate(first)["edition"]["number"], len(first.ledger)) == (1, 4)
+    assert [files(folder / "editions" / number) for number in "12"] == [kept, second]
+    run(1)
+    assert files(folder) == second
+    assert [files(folder / "editions" / number) for number in "12"] == [kept, second]
+    assert {path.name for path in (folder / "editions").iterdir()} == {"1", "2"}
+    other = next(path for path in (folder / "editions" / "1").iterdir() if path.suffix == ".csv")
+    other.write_text("forged")
+    assert problems(first) == [f"editions/1: {other.name} was altered"]

@@ -29,6 +29,7 @@ from resources.custody import Custody
 CERTIFICATE = {
     "dataset": {"name": "village"},
     "release": {"name": "counties"},
+    "edition": {"number": 2},
     "randomness": {"draw_id": "d" * 64},
     "ledger": {"sequence": 3, "entry_hash": "e" * 64},
 }
@@ -63,7 +64,7 @@ def test_a_signed_folder_verifies_and_says_what_it_is(
     assert altered_files(folder, read_public_key(key_file)) == []
     assert main([str(folder), "--key", str(key_file)]) == 0
     said = capsys.readouterr().out
-    assert "village/counties, ledger entry 3" in said
+    assert "village/counties, edition 2, ledger entry 3" in said
     assert fingerprint(public_key(custody)) in said
 
 
@@ -115,6 +116,60 @@ def test_every_alteration_is_found(folder: Path, key_file: Path, name: str, caps
     alter, says = ALTERATIONS[name]
     alter(folder)
     assert any(says in problem for problem in altered_files(folder, read_public_key(key_file)))
+    assert main([str(folder), "--key", str(key_file)]) == 1
+    assert says in capsys.readouterr().err
+
+
+def _edition(folder: Path, number: int, custody: Custody, release: str = "counties") -> Path:
+    """An earlier edition, signed on its own."""
+    earlier = folder / "editions" / str(number)
+    earlier.mkdir(parents=True)
+    record = CERTIFICATE | {"release": {"name": release}, "edition": {"number": number}}
+    (earlier / "certificate.json").write_text(json.dumps(record))
+    sign(earlier, custody)
+    return earlier
+
+
+def test_each_edition_verifies_on_its_own_and_all_of_them_together(
+    folder: Path, key_file: Path, custody: Custody, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (folder / "SHA256SUMS").read_bytes()
+    earlier = _edition(folder, 1, custody)
+    sign(folder, custody)
+    assert (folder / "SHA256SUMS").read_bytes() == before, "the checksums do not cover earlier editions"
+    assert main([str(folder), "--key", str(key_file)]) == 0
+    said = capsys.readouterr().out
+    assert "edition 2" in said
+    assert "edition 1" in said
+    assert main([str(earlier), "--key", str(key_file)]) == 0
+
+
+IN_EDITIONS: dict[str, tuple[Callable[[Path, Custody], object], str]] = {
+    "altered": (lambda editions, _: (editions / "1" / "certificate.json").write_text("{}"), "editions/1: certificate"),
+    "under another number": (lambda editions, _: (editions / "1").rename(editions / "3"), "editions/3: is signed, but"),
+    "of another release": (
+        lambda editions, custody: _edition(editions.parent, 4, custody, "other"),
+        "editions/4: is signed, but is village/other",
+    ),
+    "a file more": (lambda editions, _: (editions / "more.csv").write_text(""), "editions/more.csv: "),
+    "editions of an edition": (
+        lambda editions, _: (editions / "1" / "editions").mkdir(),
+        "1: editions is not",
+    ),
+    "a link to editions": (
+        lambda editions, _: (editions.rename(editions.parent.parent / "x"), editions.symlink_to("../x")),
+        "editions is not part",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_EDITIONS)
+def test_every_alteration_of_an_earlier_edition_is_found(
+    folder: Path, key_file: Path, custody: Custody, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _edition(folder, 1, custody)
+    alter, says = IN_EDITIONS[name]
+    alter(folder / "editions", custody)
     assert main([str(folder), "--key", str(key_file)]) == 1
     assert says in capsys.readouterr().err
 
