@@ -163,6 +163,12 @@ def _write(path: Path, content: bytes, how: int) -> None:
         os.fsync(descriptor)
 
 
+def flush_file(path: Path) -> None:
+    """Flush a file's content to disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def flush_folder(folder: Path) -> None:
     """Flush a folder's directory entries to disk, so that file names are as durable as file contents."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

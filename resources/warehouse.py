@@ -28,6 +28,7 @@ import duckdb
 import pyarrow as pa
 from dagster import ConfigurableResource
 
+from resources.keyfiles import flush_file, flush_folder
 from resources.spill import spill_folder
 from resources.statements import Fragment, Table, Zone, identifier, literal, statement
 
@@ -125,6 +126,22 @@ class Session:
             )
         )
 
+    def schemas(self, zone: Zone) -> list[str]:
+        """The names of a zone's schemas."""
+        return [name for (name,) in self.rows("warehouse/schemas", {"zone": zone.value})]
+
+    def drop_schema(self, zone: Zone, schema: str) -> None:
+        """Delete a schema with everything in it, if there is one. `Warehouse.compact` removes what is left of it."""
+        self.run("warehouse/drop_schema", zone=identifier(zone.value), schema=identifier(schema))
+
+    def copy_zone(self, zone: Zone, path: Path) -> None:
+        """Copy the current content of a zone into a new database file, without remains of what was deleted."""
+        alias = identifier(f"copy of {zone.value}")
+        self.run("warehouse/attach", path=literal(path), alias=alias)
+        self.run("warehouse/copy_database", zone=identifier(zone.value), copy=alias)
+        self.run("warehouse/detach", alias=alias)
+        flush_file(path)
+
     def count(self, table: Table) -> int:
         """The number of rows of a table."""
         return int(self.row("warehouse/count", table=table)[0])
@@ -218,6 +235,31 @@ class Warehouse(ConfigurableResource):
                 self._attach(connection, writes, read_only=False)
             yield Session(connection, {*readable, *([writes] if writes else [])})
 
+    def compact(self, zone: Zone) -> None:
+        """Rewrite a zone's file, so that nothing is left in it, or in its log, of what was deleted.
+
+        The new file takes the place of the old one in one step. Whoever reads the old one may go on; writers wait. If
+        the process is killed, either file is in place, and a copy may be left that the next call overwrites. A file
+        system may keep blocks of a deleted file; only an encrypted or overwritten disk does not.
+
+        Raises:
+            WarehouseError: if another process holds the zone for longer than `patience`.
+        """
+        path = self.path(zone)
+        fresh = path.with_name(f".{path.name}.compacted")
+        while True:
+            with self.session(writes=zone) as session:
+                session.run("warehouse/checkpoint", zone=identifier(zone.value))
+            with self.session(reads=[zone]) as session:
+                if path.with_name(f"{path.name}.wal").exists():
+                    # Another process wrote in between, and was killed. Its log does not belong to the new file.
+                    continue
+                fresh.unlink(missing_ok=True)
+                session.copy_zone(zone, fresh)
+                fresh.replace(path)
+                flush_folder(path.parent)
+                return
+
     def _config(self, spilled: Path) -> dict[str, Any]:
         config = {**_SETTINGS, "memory_limit": self.memory_limit, "temp_directory": str(spilled)}
         return {**config, "threads": self.threads} if self.threads else config
@@ -247,8 +289,12 @@ class Warehouse(ConfigurableResource):
         deadline = time.monotonic() + self.patience
         while True:
             try:
+                before = path.stat().st_ino
                 connection.execute(text)
-                return
+                if path.stat().st_ino == before:
+                    return
+                # `compact` replaced the file after it was opened here.
+                connection.execute(statement("warehouse/detach", {"alias": identifier(zone.value)}))
             except duckdb.Error as error:
                 held = "lock on file" in str(error) or "Unique file handle conflict" in str(error)
                 if not held or time.monotonic() > deadline:

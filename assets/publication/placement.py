@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from assets.publication.signature import EDITIONS
-from resources.keyfiles import flush_folder
+from resources.keyfiles import flush_file, flush_folder
 
 
 @contextmanager
@@ -176,6 +176,5 @@ def _flush(folder: Path) -> None:
         if path.is_dir():
             flush_folder(path)
         else:
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+            flush_file(path)
     flush_folder(folder)

@@ -1,0 +1,1 @@
+COPY FROM DATABASE {{ zone }} TO {{ copy }}
