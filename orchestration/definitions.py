@@ -39,6 +39,13 @@ def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
     return {"warehouse": warehouse, "custody": custody, "ledger": Ledger(warehouse=warehouse, custody=custody)}
 
 
+def deployment_folders() -> tuple[Path, Path]:
+    """The folder of databases and keys, and that of publications, as the environment names them."""
+    project = Path(__file__).resolve().parent.parent
+    home = os.environ.get("STIRRED_HOME", project / "var")
+    return Path(home), Path(os.environ.get("STIRRED_PUBLISHED", project / "published"))
+
+
 def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
     """Everything that a component tree declares, with the ledger and the resources.
 

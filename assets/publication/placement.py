@@ -80,6 +80,25 @@ def place_file(target: Path, content: bytes) -> None:
         flush_folder(target.parent)
 
 
+def copy_publications(published: Path, folder: Path) -> None:
+    """Copy all publications to a folder. Each is complete: nothing is placed in a dataset's folder meanwhile."""
+    for path in sorted(published.iterdir()) if published.exists() else []:
+        if path.is_file():
+            shutil.copy2(path, folder)
+            continue
+        with _alone_in(path):
+            for leaving in path.glob(".*.leaving"):
+                _recover(path / leaving.name.removeprefix(".").removesuffix(".leaving"))
+            shutil.copytree(path, folder / path.name, symlinks=True, ignore=shutil.ignore_patterns(".*"))
+
+
+def bring_publications(folder: Path, published: Path) -> None:
+    """Copy publications from a folder to where there are none."""
+    _make_public(published)
+    shutil.copytree(folder, published, symlinks=True, dirs_exist_ok=True)
+    _open_to_all(published)
+
+
 def _arriving(target: Path) -> Path:
     return target.with_name(f".{target.name}.arriving")
 

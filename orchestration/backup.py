@@ -1,0 +1,191 @@
+"""Back up a deployment to a folder, and restore it into an empty home.
+
+A back-up holds the databases, the ledger's anchor and the publications, and is signed. It holds keys only if that is
+asked for: who has both the databases and the keys can test guesses about the records and repeat every draw. Dagster's
+own history of runs is not part of it.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import dagster as dg
+
+from assets.publication.placement import bring_publications, copy_publications
+from assets.publication.signature import altered_files, public_key, sign
+from orchestration.definitions import deployment_folders, deployment_resources
+from resources.custody import CustodyError
+from resources.ledger import Ledger
+from resources.statements import Zone
+from resources.warehouse import WarehouseError
+
+WAREHOUSE, CUSTODY, PUBLISHED = "warehouse", "custody", "published"
+MASTER = "master.key"
+
+
+class BackupError(Exception):
+    """A back-up cannot be made or restored. The message says why, and what to do."""
+
+
+def back_up(ledger: Ledger, published: Path, folder: Path, *, with_keys: bool = False) -> None:
+    """Write a deployment's databases, anchor and publications to a folder, consistent with each other.
+
+    No other process can write a database meanwhile: writers wait, or this waits for them. Nothing that was deleted from
+    a database is in the back-up. If the process is killed, the folder has no signature and cannot be restored.
+
+    Args:
+        ledger: the ledger of the deployment, with its warehouse and custody.
+        published: the folder of publications.
+        folder: a folder that does not exist, or is empty.
+        with_keys: whether the keys are copied too.
+
+    Raises:
+        BackupError: if the folder is not empty, or the ledger is not intact.
+    """
+    warehouse, custody = ledger.warehouse, ledger.custody
+    if folder.exists() and any(folder.iterdir()):
+        raise BackupError(f"{folder} is not empty: a back-up needs a folder of its own")
+    # Not inside the session: a process that closes a file gives up every lock that it holds on it.
+    if problems := ledger.verify():
+        raise BackupError(f"nothing is backed up, because the ledger is not intact: {problems[0]}")
+    zones = [zone for zone in Zone if warehouse.path(zone).exists()]
+    for name in (WAREHOUSE, CUSTODY, PUBLISHED):
+        (folder / name).mkdir(parents=True, mode=0o700)
+    folder.chmod(0o700)
+    with warehouse.session(reads=zones) as session:
+        for zone in zones:
+            session.copy_zone(zone, folder / WAREHOUSE / warehouse.path(zone).name)
+        # The anchor changes only while the ledger is open for writing.
+        for path in _beside_databases(Path(warehouse.folder)):
+            shutil.copy2(path, folder / WAREHOUSE)
+        for path in _custody_files(Path(custody.folder), with_keys=with_keys):
+            copy = folder / CUSTODY / path.relative_to(custody.folder)
+            copy.parent.mkdir(exist_ok=True, mode=0o700)
+            shutil.copy2(path, copy)
+        copy_publications(published, folder / PUBLISHED)
+    os.sync()
+    sign(folder, custody)
+
+
+def restore(
+    folder: Path,
+    home: Path,
+    published: Path,
+    resources: Callable[[Path], Mapping[str, dg.ConfigurableResource]] = deployment_resources,
+) -> None:
+    """Restore a back-up into a home that has no databases, and its publications where there are none.
+
+    The master key must be there: in the home's custody, in the environment, or in the back-up. Nothing is charged and
+    nothing is drawn; materializing again gives the same bytes.
+
+    Args:
+        folder: the back-up.
+        home: the folder of databases and keys. It may hold a custody that survived; its anchor then counts.
+        published: the folder of publications; it may hold no publications.
+        resources: the warehouse, custody and ledger of the deployment whose home is the given folder.
+
+    Raises:
+        BackupError: if something is in the way, there is no key, the back-up was altered or made under another key, or
+            the ledger of the back-up is older than the anchor. Nothing is restored then.
+    """
+    if (home / WAREHOUSE).exists() or (published.exists() and any(published.iterdir())):
+        raise BackupError(f"{home / WAREHOUSE} or publications exist already: a back-up is restored into an empty home")
+    staged = home / ".restoring"
+    if staged.exists():
+        shutil.rmtree(staged)
+    staged.mkdir(parents=True, mode=0o700)
+    try:
+        shutil.copytree(folder / WAREHOUSE, staged / WAREHOUSE)
+        shutil.copytree(folder / CUSTODY, staged / CUSTODY)
+        if (home / CUSTODY).exists():
+            shutil.copytree(home / CUSTODY, staged / CUSTODY, dirs_exist_ok=True)
+        _require_ours(folder, staged, resources(staged))
+        bring_publications(folder / PUBLISHED, published)
+        for path in _custody_files(staged / CUSTODY, with_keys=True):
+            kept = home / CUSTODY / path.relative_to(staged / CUSTODY)
+            kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not kept.exists():
+                shutil.copy2(path, kept)
+        os.sync()
+        # Last, because databases in the home say that it is restored.
+        (staged / WAREHOUSE).rename(home / WAREHOUSE)
+    except FileNotFoundError as error:
+        raise BackupError(f"{folder} is not a complete back-up: {error.filename} is missing") from None
+    finally:
+        shutil.rmtree(staged)
+
+
+def _require_ours(folder: Path, staged: Path, resources: Mapping[str, dg.ConfigurableResource]) -> None:
+    ledger = resources["ledger"]
+    assert isinstance(ledger, Ledger)
+    custody = ledger.custody
+    if not (staged / CUSTODY / MASTER).exists() and custody.variable not in os.environ:
+        raise BackupError(
+            f"nothing is restored, because the master key is missing: put {MASTER} into the folder {CUSTODY} of the "
+            f"home (mode 0600), or set the variable {custody.variable}. Without the key nobody can verify the ledger "
+            "or repeat a draw. If the key is lost, keep the publications, which verify with the public key, and begin "
+            "a new deployment under other names of datasets: what was spent before still counts, so lower its caps by "
+            "the totals of the last certificates."
+        )
+    try:
+        altered = altered_files(folder, public_key(custody))
+        problems = ledger.verify()
+    except CustodyError as error:
+        raise BackupError(f"nothing is restored: {error}") from None
+    if altered:
+        raise BackupError(
+            f"nothing is restored, because the back-up was altered, is incomplete or was made under another key: "
+            f"{altered[0]}"
+        )
+    if problems:
+        raise BackupError(
+            f"nothing is restored, because the back-up's ledger does not end where the anchor in the custody says: "
+            f"{problems[0]}. An older ledger would forget charges. Restore the latest back-up."
+        )
+
+
+def _beside_databases(folder: Path) -> list[Path]:
+    """The files of a warehouse that are no databases, logs or leftovers."""
+    return [
+        path
+        for path in folder.iterdir()
+        if path.is_file() and not path.name.startswith(".") and ".duckdb" not in path.suffixes
+    ]
+
+
+def _custody_files(folder: Path, *, with_keys: bool) -> list[Path]:
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return [path for path in files if with_keys or path.suffix != ".key"]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Back up or restore the deployment that the environment names; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m orchestration.backup", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    making = commands.add_parser("create", help="write a back-up to an empty folder")
+    making.add_argument("--with-keys", action="store_true", help="copy the keys too")
+    restoring = commands.add_parser("restore", help="restore a back-up into a home without databases")
+    for command in (making, restoring):
+        command.add_argument("folder", type=Path)
+    given = parser.parse_args(arguments)
+    home, published = deployment_folders()
+    try:
+        if given.command == "create":
+            ledger = deployment_resources(home)["ledger"]
+            assert isinstance(ledger, Ledger)
+            back_up(ledger, published, given.folder, with_keys=given.with_keys)
+        else:
+            restore(given.folder, home, published)
+    except (BackupError, CustodyError, WarehouseError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    done = "backed up to" if given.command == "create" else "restored from"
+    print(f"{home} and {published}: {done} {given.folder}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

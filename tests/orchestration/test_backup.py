@@ -1,0 +1,209 @@
+"""A back-up restores a deployment: nothing is charged, and the bytes are the same. What cannot be right is refused."""
+
+import os
+import shutil
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.publication.signature import pem, public_key, sign
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.specification import Flavor, Specification
+from orchestration.backup import BackupError, back_up, restore
+from resources.custody import Custody
+from resources.ledger import Ledger
+from resources.statements import Table, Zone
+from resources.warehouse import Warehouse
+from tests.contract.kinds import KINDS, to_publication
+from tests.depth import deep_but
+
+SPECIFICATION = Specification(Flavor("all households", ("their number",), "household", 1), PureLoss(Fraction(1)))
+SECRET = Table(Zone.CONFIDENTIAL, "village", "units")
+
+
+def resources(home: Path) -> dict[str, dg.ConfigurableResource]:
+    warehouse = Warehouse(folder=str(home / "warehouse"), threads=1)
+    custody = Custody(folder=str(home / "custody"), variable="STIRRED_TEST_MASTER_KEY")
+    return {"ledger": Ledger(warehouse=warehouse, custody=custody)}
+
+
+def ledger_of(home: Path) -> Ledger:
+    ledger = resources(home)["ledger"]
+    assert isinstance(ledger, Ledger)
+    return ledger
+
+
+def charge(ledger: Ledger, number: int) -> None:
+    ledger.reserve("village", "counties", f"{number:064x}", SPECIFICATION, "0" * 64, None)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A deployment with a charge, a confidential table, an ephemeral key and a publication, not made by a release."""
+    home = tmp_path / "home"
+    ledger = ledger_of(home)
+    charge(ledger, 1)
+    (ledger.custody.private_folder("ephemeral") / f"{1:064x}.key").write_text("ab" * 32)
+    with ledger.warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        session.create(SECRET, "warehouse/label", {"text": "secret"}, column="value")
+    release = tmp_path / "published" / "village" / "counties"
+    (release / "editions" / "1").mkdir(parents=True)
+    for folder in (release, release / "editions" / "1"):
+        (folder / "table.csv").write_text("county,count\n")
+        sign(folder, ledger.custody)
+    (tmp_path / "published" / "public_key.pem").write_bytes(pem(public_key(ledger.custody)))
+    return home
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_backup_holds_everything_but_the_keys_for_its_owner_alone(home: Path, tmp_path: Path) -> None:
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept")
+    names = set(tree(tmp_path / "kept"))
+    assert {"warehouse/confidential.duckdb", "warehouse/ledger.duckdb", "custody/ledger.anchor"} <= names
+    assert "published/village/counties/editions/1/table.csv" in names
+    assert not [name for name in names if name.endswith((".key", ".wal"))]
+    assert (tmp_path / "kept").stat().st_mode & 0o077 == 0
+    key = (home / "custody" / "master.key").read_bytes().strip()
+    assert not [name for name, content in tree(tmp_path / "kept").items() if key in content]
+
+
+def test_keys_are_in_a_backup_that_asks_for_them_and_it_needs_nothing_else(home: Path, tmp_path: Path) -> None:
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", with_keys=True)
+    entries, published = ledger_of(home).entries(), tree(tmp_path / "published")
+    custody = tree(home / "custody")
+    shutil.rmtree(home)
+    shutil.rmtree(tmp_path / "published")
+    restore(tmp_path / "kept", home, tmp_path / "published", resources)
+    assert (ledger_of(home).entries(), ledger_of(home).verify()) == (entries, ())
+    assert tree(tmp_path / "published") == published
+    assert tree(home / "custody") == custody
+    assert {path.name for path in home.iterdir()} == {"warehouse", "custody"}
+    with ledger_of(home).warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert session.rows("warehouse/labelled", table=SECRET, column="value") == [("secret",)]
+    readable = [tmp_path / "published", *(tmp_path / "published").rglob("*")]
+    assert {path.stat().st_mode & 0o777 for path in readable} == {0o644, 0o755}
+
+
+@pytest.mark.parametrize("given", ["in the home", "in the environment"])
+def test_without_keys_in_it_a_backup_needs_the_custody(
+    home: Path, tmp_path: Path, given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept")
+    key = (home / "custody" / "master.key").read_text()
+    entries = ledger_of(home).entries()
+    shutil.rmtree(home)
+    published = tmp_path / "published again"
+    with pytest.raises(BackupError, match=r"the master key is missing: put master.key .* If the key is lost, keep the"):
+        restore(tmp_path / "kept", home, published, resources)
+    assert not [path for path in home.rglob("*") if path.is_file()]
+    assert not published.exists()
+    if given == "in the environment":
+        monkeypatch.setenv("STIRRED_TEST_MASTER_KEY", key.strip())
+    else:
+        (home / "custody").mkdir(mode=0o700)
+        (home / "custody" / "master.key").write_text(key)
+        (home / "custody" / "master.key").chmod(0o600)
+    restore(tmp_path / "kept", home, published, resources)
+    assert (ledger_of(home).entries(), ledger_of(home).verify()) == (entries, ())
+
+
+def test_an_older_ledger_is_not_restored_under_a_newer_anchor(home: Path, tmp_path: Path) -> None:
+    """The databases are lost, the custody survived. Charges since the back-up must not be forgotten."""
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "older")
+    charge(ledger_of(home), 2)
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "latest")
+    shutil.rmtree(home / "warehouse")
+    custody, again = tree(home / "custody"), tmp_path / "published again"
+    with pytest.raises(BackupError, match=r"entries from 2 to 2 are missing.* Restore the latest back-up"):
+        restore(tmp_path / "older", home, again, resources)
+    assert not (home / "warehouse").exists()
+    assert tree(home / "custody") == custody
+    restore(tmp_path / "latest", home, again, resources)
+    assert len(ledger_of(home).entries()) == 2
+    assert tree(home / "custody") == custody
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    deep_but(
+        [("warehouse/confidential.duckdb", "altered"), ("SHA256SUMS.sig", "removed")],
+        product(
+            ["warehouse/confidential.duckdb", "published/public_key.pem", "SHA256SUMS.sig"], ["altered", "removed"]
+        ),
+    ),
+)
+def test_an_altered_backup_is_not_restored(home: Path, tmp_path: Path, name: str, how: str) -> None:
+    kept = tmp_path / "kept"
+    back_up(ledger_of(home), tmp_path / "published", kept, with_keys=True)
+    if how == "removed":
+        (kept / name).unlink()
+    else:
+        (kept / name).write_bytes(b"x" + (kept / name).read_bytes()[1:])
+    with pytest.raises(BackupError, match=rf"altered, is incomplete or .*: {name.replace('SHA256SUMS.sig', 'SHA256')}"):
+        restore(kept, tmp_path / "other", tmp_path / "published again", resources)
+    assert not (tmp_path / "published again").exists()
+    assert not [path for path in (tmp_path / "other").rglob("*") if path.is_file()]
+
+
+def test_nothing_is_restored_over_databases_or_publications(home: Path, tmp_path: Path) -> None:
+    back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept", with_keys=True)
+    for where, published in ((home, tmp_path / "new"), (tmp_path / "new", tmp_path / "published")):
+        with pytest.raises(BackupError, match="into an empty home"):
+            restore(tmp_path / "kept", where, published, resources)
+
+
+def test_a_backup_waits_for_nobody_who_is_not_writing_and_needs_an_empty_folder(home: Path, tmp_path: Path) -> None:
+    with pytest.raises(BackupError, match="is not empty"):
+        back_up(ledger_of(home), tmp_path / "published", home)
+    (home / "warehouse" / "ledger.duckdb").unlink()
+    with pytest.raises(Exception, match="missing"):
+        back_up(ledger_of(home), tmp_path / "published", tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.deep
+def test_a_restored_release_is_made_again_with_the_same_bytes_and_without_a_charge(tmp_path: Path) -> None:
+    """The drill: all is lost but the back-up."""
+    for name in ("swapping", "laplace tables"):
+        root, kind = tmp_path / name, KINDS[name]
+        deployment = kind.build(root)
+        assert deployment.run(*to_publication(deployment.context.method)).success
+        published, entries = deployment.published(), deployment.ledger
+        back_up(deployment.context.ledger, root / "published", tmp_path / "kept" / name, with_keys=True)
+        for folder in ("warehouse", "custody", "published"):
+            shutil.rmtree(root / folder)
+        restore(tmp_path / "kept" / name, root, root / "published", resources)
+        again = kind.build(root)
+        assert again.published() == published
+        shutil.rmtree(root / "published")
+        assert again.run(*to_publication(again.context.method)).success
+        assert again.published() == published
+        assert again.ledger == entries
+
+
+@pytest.mark.deep
+def test_a_backup_made_while_others_charge_and_publish_is_consistent(home: Path, tmp_path: Path) -> None:
+    def charge_on() -> None:
+        for number in range(2, 30):
+            charge(ledger_of(home), number)
+
+    # A process of its own: threads of one process share its locks.
+    child = os.fork()
+    if child == 0:
+        try:
+            charge_on()
+        finally:
+            os._exit(0)
+    for number in range(5):
+        kept = tmp_path / f"kept {number}"
+        back_up(ledger_of(home), tmp_path / "published", kept, with_keys=True)
+        restore(kept, tmp_path / f"home {number}", tmp_path / f"published {number}", resources)
+        assert ledger_of(tmp_path / f"home {number}").verify() == ()
+    os.waitpid(child, 0)
+    assert len(ledger_of(home).entries()) == 29
