@@ -6,6 +6,7 @@ changed draws nothing and charges nothing, so a release can be run any number of
 
 import hmac
 import json
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -56,13 +57,23 @@ def release_schedule(release: Release, cron: str) -> dg.ScheduleDefinition:
     )
 
 
-def source_sensor(release: Release, root: Path) -> dg.SensorDefinition:
+def source_sensor(release: Release, declared: str, root: Path) -> dg.SensorDefinition:
     """Launch the release's job once its source files have changed and then stayed the same for one tick.
 
     Waiting for one tick avoids reading a file while it is still being copied. The files' sizes and modification times
     reveal something about their contents, so the cursor holds only a keyed hash of them.
+
+    If the job's last run failed, for example because it was not authorized or did not fit under the cap, the sensor
+    launches it again when the declarations have changed since. An authorization needs no further run: it is given to
+    one.
+
+    Args:
+        release: the release.
+        declared: the declarations of the release and its dataset, as text.
+        root: the folder that relative source paths start from.
     """
     paths = source_paths(release.dataset, root)
+    declarations = sha256(declared.encode()).hexdigest()
 
     @dg.sensor(
         name=f"{release.schema}__source",
@@ -77,20 +88,40 @@ def source_sensor(release: Release, root: Path) -> dg.SensorDefinition:
             return dg.SkipReason(f"{', '.join(missing)} is missing")
         state = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
         seen = hmac.new(custody.derive("source sensor"), json.dumps(state).encode(), sha256).hexdigest()
-        before = json.loads(context.cursor or _cursor(seen, seen, 0))
-        launches = before["launches"]
-        if seen == before["launched"]:
-            return dg.SensorResult(skip_reason="the source has not changed", cursor=_cursor(seen, seen, launches))
-        if seen != before["seen"]:
-            return dg.SensorResult(
-                skip_reason="the source is changing", cursor=_cursor(before["launched"], seen, launches)
-            )
+        before = _Cursor(**json.loads(context.cursor)) if context.cursor else _Cursor(seen, seen, 0, declarations)
+        if seen == before.launched:
+            last = context.instance.get_runs(dg.RunsFilter(job_name=release.schema), limit=1)
+            if before.declarations == declarations or (last and not last[0].is_finished):
+                return dg.SensorResult(skip_reason="nothing has changed", cursor=replace(before, seen=seen).text)
+            if not last or last[0].status is not dg.DagsterRunStatus.FAILURE:
+                cursor = replace(before, seen=seen, declarations=declarations)
+                return dg.SensorResult(skip_reason="the last run did not fail", cursor=cursor.text)
+        elif seen != before.seen:
+            return dg.SensorResult(skip_reason="the source is changing", cursor=replace(before, seen=seen).text)
         # The number makes the run key new when a source returns to an earlier state, so that the job is launched again.
-        request = dg.RunRequest(run_key=f"{launches + 1}-{seen}")
-        return dg.SensorResult(run_requests=[request], cursor=_cursor(seen, seen, launches + 1))
+        launches = before.launches + 1
+        request = dg.RunRequest(run_key=f"{launches}-{seen}")
+        return dg.SensorResult(run_requests=[request], cursor=_Cursor(seen, seen, launches, declarations).text)
 
     return source_changed
 
 
-def _cursor(launched: str, seen: str, launches: int) -> str:
-    return json.dumps({"launched": launched, "seen": seen, "launches": launches})
+@dataclass(frozen=True)
+class _Cursor:
+    """What the sensor remembers between ticks.
+
+    Attributes:
+        launched: the keyed state of the source when the job was last launched.
+        seen: the keyed state at the last tick.
+        launches: how often the job was launched.
+        declarations: a digest of the declarations when the job was last launched, or found not to need it.
+    """
+
+    launched: str
+    seen: str
+    launches: int
+    declarations: str = ""
+
+    @property
+    def text(self) -> str:
+        return json.dumps(asdict(self))

@@ -179,7 +179,7 @@ def automated(method: Method[Any, Any, Any], declaration: ReleaseDeclaration, ro
     """The release's jobs, and its schedule and sensor if declared."""
     release = method.release
     schedules = [release_schedule(release, declaration.schedule)] if declaration.schedule else []
-    sensors = [source_sensor(release, root)] if declaration.watch_source else []
+    sensors = [source_sensor(release, f"{declaration!r} {release.dataset!r}", root)] if declaration.watch_source else []
     return dg.Definitions.merge(
         release_jobs(release, method.charges), dg.Definitions(schedules=schedules, sensors=sensors)
     )

@@ -32,14 +32,36 @@ class Watch:
     """The sensor and its cursor, evaluated by hand."""
 
     def __init__(self, release: SwappingRelease, root: Path) -> None:
-        self.sensor = source_sensor(release, root)
+        self.release, self.root = release, root
+        self.instance = dg.DagsterInstance.ephemeral()
+        self.declare("as at first")
         self.custody = Custody(folder=str(root / "custody"), variable="STIRRED_TEST_MASTER_KEY")
         self.cursor: str | None = None
         self.kept: list[str] = []
 
+    def declare(self, declared: str) -> None:
+        """Load the sensor with other declarations."""
+        self.sensor = source_sensor(self.release, declared, self.root)
+
+    def ran(self, *, success: bool) -> None:
+        """A run of the release's job that ended."""
+
+        @dg.op
+        def stage() -> None:
+            if not success:
+                raise dg.Failure("refused")
+
+        @dg.job(name=self.release.schema)
+        def release_job() -> None:
+            stage()
+
+        release_job.execute_in_process(instance=self.instance, raise_on_error=False)
+
     def look(self) -> list[str]:
         """The run keys of one tick."""
-        context = dg.build_sensor_context(cursor=self.cursor, resources={"custody": self.custody})
+        context = dg.build_sensor_context(
+            instance=self.instance, cursor=self.cursor, resources={"custody": self.custody}
+        )
         answer = self.sensor(context)
         if isinstance(answer, dg.SkipReason):
             return []
@@ -81,6 +103,22 @@ def test_a_file_that_changes_at_every_tick_never_launches(watch: Watch, tmp_path
         alter(tmp_path / "units.csv", at=2_000_000_000 + tick)
         assert watch.look() == []
     assert len(watch.look()) == 1, "and does once it has come to rest"
+
+
+def test_a_refused_run_is_launched_again_once_the_declarations_have_changed(watch: Watch, tmp_path: Path) -> None:
+    watch.look()
+    alter(tmp_path / "units.csv", at=2_000_000_000)
+    watch.look()
+    (first,) = watch.look()
+    watch.ran(success=False)
+    assert [watch.look() for _ in range(2)] == [[], []], "a refusal that still holds is not repeated"
+    watch.declare("with a higher cap")
+    (again,) = watch.look()
+    assert again != first, "a run key that was used launches nothing"
+    assert watch.look() == []
+    watch.ran(success=True)
+    watch.declare("with another title")
+    assert [watch.look() for _ in range(2)] == [[], []], "what was made is not made again for other declarations"
 
 
 def test_a_change_of_content_at_the_same_size_launches(watch: Watch, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def build(root: Path, units: Sequence[Mapping[str, Any]], **changes: Any) -> Dep
 def tick(deployment: Deployment) -> None:
     """Let the source sensor see a change, and write its cursor and run requests to a public file."""
     release = deployment.release
-    sensor = source_sensor(release, deployment.root)
+    sensor = source_sensor(release, "as declared", deployment.root)
     cursor, kept = None, []
     for look in range(3):
         if look == 1:
