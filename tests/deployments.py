@@ -100,6 +100,8 @@ class Deployment(Generic[R]):
     context: ReleaseContext[R]
     definitions: dg.Definitions
     instance: dg.DagsterInstance
+    authorization: Mapping[str, str] | None = None
+    """The configuration that runs give to the release's charge, if any."""
 
     @property
     def release(self) -> R:
@@ -126,9 +128,11 @@ class Deployment(Generic[R]):
 
     def _execute(self, job: str, keys: list[dg.AssetKey], raise_on_error: bool) -> dg.ExecuteInProcessResult:
         repository = self.definitions.get_repository_def()
+        op = "__".join(self.release.key("charge").path)
+        given = {"ops": {op: {"config": dict(self.authorization)}}} if self.authorization else {}
         with known(repository):
             return repository.get_job(job).execute_in_process(
-                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}, **given},
                 instance=self.instance,
                 asset_selection=keys or None,
                 raise_on_error=raise_on_error,

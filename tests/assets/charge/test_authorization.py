@@ -1,0 +1,142 @@
+"""Nothing is charged unasked: a new draw needs an authorization that names its loss, or a dataset that needs none."""
+
+import re
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from assets.charge.assessment import Assessment
+from assets.swapping.release import SwappingRelease
+from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.zcdp import ConcentratedLoss
+from resources.chain import Details
+from tests.deployments import Deployment, households, small_dataset, small_deployment, write_csv
+
+BEFORE = ("cef", "invariants")
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Deployment[SwappingRelease]:
+    """A deployment whose dataset asks, with everything before the charge made."""
+    deployment = small_deployment(tmp_path / "asking", dataset={"charging": "ask"})
+    deployment.run(*BEFORE)
+    return deployment
+
+
+def price_in(refusal: str) -> str:
+    """The price in the first sentence of a refusal."""
+    (price,) = re.findall(r"would charge (ε = [0-9.]+) to population village\. ", refusal)
+    return str(price)
+
+
+def test_a_charge_that_nobody_authorized_stops_with_its_price(asking: Deployment[SwappingRelease]) -> None:
+    refusal = asking.refusal("charge")
+    sentence = refusal.splitlines()[1]
+    assert sentence.startswith("Release village/counties would charge ε = ")
+    assert sentence.endswith("Nobody has authorized it.")
+    for said in (
+        "It is the first draw of this release.",
+        "has been charged ε = 0.0000 of its cap of ε = 40.0000",
+        "Nothing was drawn, and nothing was charged.",
+        "village__counties__charge:",
+        f'authorized_loss: "{price_in(refusal)}"',
+    ):
+        assert said in refusal
+    assert asking.ledger == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"authorized_loss": "ε = 1.0000", "authorized_by": "Ada"}, "names another loss: ε = 1.0000"),
+        ({"authorized_loss": "yes", "authorized_by": "Ada"}, "names another loss"),
+        ({"authorized_by": "Ada"}, "Nobody has authorized it"),
+        ({"authorized_loss": "the price", "authorized_by": " "}, "does not say who gives it"),
+    ],
+)
+def test_another_amount_or_nobody_authorizes_nothing(
+    asking: Deployment[SwappingRelease], given: dict[str, str], says: str
+) -> None:
+    price = price_in(asking.refusal("charge"))
+    asking.authorization = {name: price if value == "the price" else value for name, value in given.items()}
+    assert says in asking.refusal("charge")
+    assert asking.ledger == ()
+
+
+def test_an_authorized_charge_says_who_when_and_for_which_run(asking: Deployment[SwappingRelease]) -> None:
+    price = price_in(asking.refusal("charge"))
+    asking.authorization = {"authorized_loss": price, "authorized_by": "Ada Lovelace"}
+    result = asking.run("charge")
+    (entry,) = asking.ledger
+    assert entry.known().authorization == {"by": "Ada Lovelace", "run": result.run_id}
+    assert entry.recorded_at
+    (charged,) = result.get_asset_materialization_events()
+    assert charged.materialization.metadata["authorized by"].value == "Ada Lovelace"
+    asking.authorization = None
+    asking.run()
+    assert [entry.kind for entry in asking.ledger] == ["reserve", "settle"], "what is charged needs no further word"
+    assert asking.published()
+
+
+def test_a_preflight_states_the_price_and_charges_nothing(asking: Deployment[SwappingRelease]) -> None:
+    price = price_in(asking.refusal("charge"))
+    (stated,) = asking.run("preflight").get_asset_materialization_events()
+    shown = {name: value.value for name, value in stated.materialization.metadata.items()}
+    assert shown["price"] == price
+    assert price in shown["decision"]
+    assert shown["why new"] == "It is the first draw of this release."
+    assert price in shown["how to authorize"]
+    assert asking.ledger == ()
+    asking.authorization = {"authorized_loss": price, "authorized_by": "Ada"}
+    asking.run("charge")
+    asking.authorization = None
+    (stated,) = asking.run("preflight").get_asset_materialization_events()
+    assert stated.materialization.metadata["decision"].value == (
+        "Already charged in ledger entry 1; running it charges nothing."
+    )
+
+
+def test_changed_records_are_found_said_and_not_charged(asking: Deployment[SwappingRelease]) -> None:
+    asking.authorization = {"authorized_loss": price_in(asking.refusal("charge")), "authorized_by": "Ada"}
+    asking.run("charge")
+    asking.authorization = None
+    write_csv(asking.root / "units.csv", households()[:-1])
+    refusal = asking.refusal("cef", "invariants", "charge")
+    assert "Since ledger entry 1, the records changed (inputs holding, records, swap)." in refusal
+    assert len(asking.ledger) == 1
+    again = small_deployment(asking.root, dataset={"charging": "ask"}, swap_rate="1/4")
+    refusal = again.refusal("charge")
+    assert "Since ledger entry 1, parameter swap_rate changed from 1/3 to 1/4." in refusal
+    renamed = small_deployment(asking.root, dataset={"charging": "ask"}, name="renamed")
+    renamed.run(*BEFORE)
+    assert "The release was renamed: counties was charged for the same parameters and records" in renamed.refusal(
+        "charge"
+    )
+    assert len(asking.ledger) == 1
+
+
+def test_a_synthetic_dataset_is_charged_automatically_and_the_entry_says_so(tmp_path: Path) -> None:
+    deployment = small_deployment(tmp_path / "made_up", dataset={"charging": None, "synthetic": True})
+    deployment.run(*BEFORE, "charge")
+    (entry,) = deployment.ledger
+    assert "automatically" in entry.known().authorization["by"]
+    assert not small_dataset(tmp_path, charging=None, synthetic=True).asks
+    assert small_dataset(tmp_path, charging=None).asks, "asking is the default"
+    assert small_dataset(tmp_path, charging="ask", synthetic=True).asks
+
+
+@pytest.mark.parametrize("loss", [PureLoss.logarithm(30), PureLoss.logarithm(2), ConcentratedLoss(Fraction(1))])
+def test_only_the_very_loss_authorizes(loss: Loss) -> None:
+    release = SimpleNamespace(dataset=SimpleNamespace(name="d", cap=PureLoss.logarithm(2)), name="r")
+    draw = SimpleNamespace(specification=SimpleNamespace(charge=loss))
+    assessment = Assessment(cast(Any, release), cast(Any, draw), Details("d"), None, "", PureLoss(), "")
+    price = assessment.price
+    figure = price.split("= ")[1]
+    for allowed in (price, figure, str(loss), f" {price} "):
+        assert assessment.allows(allowed)
+    for refused in ("", "0", f"{figure}1", figure[:-1], f"-{figure}", "all", f"{price} or more", "*"):
+        assert not assessment.allows(refused)
