@@ -13,6 +13,9 @@ OWNERS = ["team:disclosure-avoidance"]
 POOL = "warehouse"
 """Steps that write a database take turns in this pool, so that two runs queue instead of failing."""
 
+NO_CONFIG: dict[str, Any] = {}
+"""The schema of a run's configuration that refuses every key. Without a schema, Dagster accepts and ignores any."""
+
 ZONE, STAGE_KIND, CROSSING = "zone", "stage_kind", "crossing"
 """Tag keys: the zone of an asset's data, its kind of stage, and the reason why its data may leave the confidential
 zone."""
@@ -41,9 +44,12 @@ but a version that is keyed under the custody."""
 
 
 def attributes(stage_kind: StageKind, zone: Zone, kinds: set[str], crossing: str | None = None) -> dict[str, Any]:
-    """Keyword arguments of `dagster.asset` that all assets need: owners, pool, tags and kinds."""
+    """Keyword arguments of `dagster.asset` that all assets need: owners, pool, tags, kinds, and no configuration.
+
+    An asset whose function has an argument `config` takes that configuration all the same, and no other.
+    """
     tags = {ZONE: zone.value, STAGE_KIND: stage_kind.value} | ({CROSSING: crossing} if crossing else {})
-    return {"owners": OWNERS, "pool": POOL, "tags": tags, "kinds": kinds}
+    return {"owners": OWNERS, "pool": POOL, "tags": tags, "kinds": kinds, "config_schema": NO_CONFIG}
 
 
 def table_schema(columns: Mapping[str, str], descriptions: Mapping[str, str] | None = None) -> dg.TableSchema:

@@ -10,11 +10,12 @@ environment variables configure the deployment:
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import dagster as dg
 
+from assets.conventions import NO_CONFIG
 from assets.ledger.asset import build_composition, build_composition_checks, build_ledger, populations
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import CHARGE
@@ -46,6 +47,19 @@ def deployment_folders() -> tuple[Path, Path]:
     return Path(home), Path(os.environ.get("STIRRED_PUBLISHED", project / "published"))
 
 
+def without_configuration(resources: Mapping[str, object]) -> dict[str, dg.ResourceDefinition]:
+    """The same resources, which no run can configure: Dagster refuses a run that tries to, before anything runs.
+
+    Whoever deploys decides where keys and databases lie. Stages exchange no values through Dagster, so the resource
+    with which a run could have them stored in any folder is replaced too.
+    """
+    fixed = {
+        name: dg.ResourceDefinition(lambda _, resource=resource: resource, config_schema=NO_CONFIG)
+        for name, resource in resources.items()
+    }
+    return fixed | {"io_manager": dg.IOManagerDefinition(lambda _: dg.InMemoryIOManager(), config_schema=NO_CONFIG)}
+
+
 def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
     """Everything that a component tree declares, with the ledger and the resources.
 
@@ -69,7 +83,7 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
         tree.build_defs(),
         budget(datasets, releases),
         dg.Definitions(
-            resources=deployment_resources(home),
+            resources=without_configuration(deployment_resources(home)),
             executor=dg.in_process_executor,
         ),
     )

@@ -25,7 +25,7 @@ from assets.swapping.release import SwappingRelease
 from orchestration.components.dataset import Dataset
 from orchestration.components.release import ReleaseComponent
 from orchestration.components.swapping import PermutationSwapping, SwappingDeclaration
-from orchestration.definitions import budget
+from orchestration.definitions import budget, without_configuration
 from resources.chain import Entry
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -262,7 +262,7 @@ def deploy(
         *(each.build_defs(context) for each in [data, *releases]),
         budget([dataset], releases),
         dg.Definitions(
-            resources={"warehouse": warehouse, "custody": custody, "ledger": ledger},
+            resources=without_configuration({"warehouse": warehouse, "custody": custody, "ledger": ledger}),
             jobs=[
                 dg.define_asset_job("release", selection=dg.AssetSelection.all()),
                 dg.define_asset_job("checks", selection=dg.AssetSelection.all_asset_checks()),

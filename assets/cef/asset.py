@@ -13,7 +13,7 @@ from assets.cef.findings import Finding, SourceError
 from assets.cef.ingestion import ingest
 from assets.cef.readers import source_paths
 from assets.cef.validation import cef_findings, form_findings, structure_findings, structure_offenders
-from assets.conventions import POOL, StageKind, attributes
+from assets.conventions import NO_CONFIG, POOL, StageKind, attributes
 from assets.release.columns import Column, Role
 from assets.release.dataset import DatasetDeclaration
 from resources.custody import Custody
@@ -70,6 +70,7 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
         ),
         blocking=True,
         pool=POOL,
+        config_schema=NO_CONFIG,
     )
     def schema_and_keys(warehouse: Warehouse) -> dg.AssetCheckResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
@@ -90,6 +91,7 @@ def _build_structure(declaration: DatasetDeclaration, key: dg.AssetKey) -> dg.As
         description="The stored records satisfy the rules of their layout; each rule is shown with its violations.",
         blocking=True,
         pool=POOL,
+        config_schema=NO_CONFIG,
     )
     def structure(warehouse: Warehouse) -> dg.AssetCheckResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:

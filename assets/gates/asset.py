@@ -5,7 +5,7 @@ from typing import Any
 import dagster as dg
 
 from assets.confidentiality import deployed_nodes
-from assets.conventions import POOL, check_result
+from assets.conventions import NO_CONFIG, POOL, check_result
 from assets.gates.shared import DATASET_STAGES, all_gates
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import Method
@@ -21,7 +21,12 @@ def build_gates(method: Method[Any, Any, Any]) -> list[dg.AssetChecksDefinition]
 
 def _check(method: Method[Any, Any, Any], gate: Gate[Any]) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=method.release.key(gate.stage), name=gate.name, description=gate.words, blocking=True, pool=POOL
+        asset=method.release.key(gate.stage),
+        name=gate.name,
+        description=gate.words,
+        blocking=True,
+        pool=POOL,
+        config_schema=NO_CONFIG,
     )
     def check(
         context: dg.AssetCheckExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger

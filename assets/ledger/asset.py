@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import POOL, StageKind, attributes, check_result, preview, table_schema
+from assets.conventions import NO_CONFIG, POOL, StageKind, attributes, check_result, preview, table_schema
 from assets.ledger.charts import side_by_side
 from assets.ledger.comparison import Comparison, compare
 from assets.ledger.tables import COLUMNS, releases_table, totals_table
@@ -203,6 +203,7 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
         description="All charges to the population stay within its cap.",
         blocking=True,
         pool=POOL,
+        config_schema=NO_CONFIG,
     )
     def within_cap(ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(cap_problems(population.name, population.cap, ledger))
@@ -213,6 +214,7 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
         description="No ledger entry was edited, removed or reordered.",
         blocking=True,
         pool=POOL,
+        config_schema=NO_CONFIG,
     )
     def ledger_intact(ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(list(ledger.verify()))

@@ -16,7 +16,7 @@ import duckdb
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from assets.confidentiality import deployed_nodes
-from assets.conventions import POOL, StageKind, attributes, check_result, preview
+from assets.conventions import NO_CONFIG, POOL, StageKind, attributes, check_result, preview
 from assets.gates.shared import all_gates
 from assets.publication.certificate import Certificate, Check, Edition, LedgerReference, Randomness, to_html, to_json
 from assets.publication.package import DataFile, data_package, write_data_files
@@ -107,6 +107,7 @@ def _files_as_published(release: Release) -> dg.AssetChecksDefinition:
         name="files_as_published",
         description="The published files are signed, and are exactly those of the last materialization.",
         pool=POOL,
+        config_schema=NO_CONFIG,
     )
     def files_as_published(
         context: dg.AssetCheckExecutionContext, custody: Custody, ledger: Ledger
