@@ -1,0 +1,73 @@
+"""Claims about what a run may configure: no resource, and of the assets only what takes a configuration."""
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from orchestration.definitions import defs, deployment_resources
+from resources.custody import CustodyError
+from resources.statements import Zone
+from tests.deployments import small_deployment
+
+RESOURCES = {
+    "custody": {"folder": "elsewhere", "databases": "elsewhere", "variable": "ANOTHER"},
+    "warehouse": {"folder": "elsewhere", "memory_limit": "1GiB", "threads": 1, "spill_folder": "elsewhere"},
+    "ledger": {"warehouse": {}, "custody": {}},
+    "io_manager": {"base_dir": "elsewhere"},
+}
+
+
+@pytest.fixture(params=["demo", "small"])
+def repository(request: pytest.FixtureRequest, tmp_path: Path) -> dg.RepositoryDefinition:
+    built = defs() if request.param == "demo" else small_deployment(tmp_path / "small").definitions
+    return built.get_repository_def()
+
+
+def refusal(job: dg.JobDefinition, run_config: dict[str, Any]) -> str:
+    with pytest.raises(dg.DagsterInvalidConfigError) as caught:
+        dg.validate_run_config(job, run_config)
+    return str(caught.value)
+
+
+def test_every_key_that_no_asset_check_or_resource_takes_is_refused_in_every_job(
+    repository: dg.RepositoryDefinition,
+) -> None:
+    """Told apart from: an operation of any job without a schema, which accepts and ignores any configuration."""
+    jobs = repository.get_all_jobs()
+    asked: set[str] = set()
+    for job in jobs:
+        names = [node.name for node in job.nodes]
+        said = refusal(job, {"ops": {name: {"config": {"cap": 100}} for name in names}})
+        assert [name for name in names if f"root:ops:{name}:config" not in said] == []
+        asked.update(names)
+        for name, fields in RESOURCES.items():
+            for field, value in fields.items():
+                said = refusal(job, {"resources": {name: {"config": {field: value}}}})
+                assert f'unexpected config entry "{field}" at path root:resources:{name}:config' in said
+    graph = repository.asset_graph
+    assert len(jobs) > 1
+    assert len(asked) >= len(graph.materializable_asset_keys) + len(graph.asset_check_keys)
+
+
+def test_a_run_with_other_folders_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    """As it was, such a run made a new master key, published over the release, and certified it."""
+    deployment = small_deployment(tmp_path / "release")
+    before = sorted(tmp_path.rglob("*"))
+    for name in ("custody", "warehouse"):
+        config = {"resources": {name: {"config": {"folder": str(tmp_path / "elsewhere")}}}}
+        with pytest.raises(dg.DagsterInvalidConfigError):
+            deployment.definitions.get_repository_def().get_job("release").execute_in_process(
+                run_config=config, instance=deployment.instance
+            )
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_deployments_custody_knows_its_databases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
+    resources = deployment_resources(tmp_path)
+    with resources["warehouse"].session(writes=Zone.CONFIDENTIAL):
+        pass
+    with pytest.raises(CustodyError, match=r"confidential\.duckdb exists in .*, but master\.key .* are missing"):
+        resources["custody"].version_key()
