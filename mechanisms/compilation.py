@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from mechanisms import delimited
 from mechanisms.phsafe.averages import estimate_averages
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
@@ -30,6 +31,7 @@ def compile_kernels() -> None:
         Constraints(ones, np.array([0, 2]), np.zeros((1, 1)), np.full((1, 1), 2.0), np.array([2.0])),
     )
     estimate_averages(2, 1, 1, 1, least=1)
+    delimited.form([np.zeros(1, dtype=np.uint8)], 1, 1)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
-CODE_VERSION = "2"
-"""Increased when the same source would give another CEF."""
+CODE_VERSION = "3"
+"""Increased when the same source would give another CEF, or none any more."""
 
 
 def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefinition | dg.AssetChecksDefinition]:

@@ -142,7 +142,7 @@ UNIT_COLUMNS = {
     "TABBLKST": _codes(STATES, "State (FIPS).", role="geography"),
     "TABBLKCOU": _digits(3, "County (FIPS), within the state."),
     "TABTRACTCE": _digits(6, "Census tract, within the county."),
-    "TABBLKGRPCE": _digits(1, "Block group, within the tract."),
+    "TABBLKGRPCE": _digits(1, "Block group, within the tract; the first digit of the block."),
     "TABBLK": _digits(4, "Block, within the tract."),
     "REGIONCE": _codes(_REGIONS, "Census region.", role="geography"),
     "DIVISIONCE": _codes(_DIVISIONS, "Census division.", role="geography"),
@@ -183,6 +183,7 @@ STRUCTURE = Structure(
         "household_type_2": Rule("units", "HHT2", "inconsistent with FINAL_POP and the persons' RELSHIP and QAGE"),
         "couple_type": Rule("units", "CPLT", "inconsistent with FINAL_POP and the persons' RELSHIP"),
         "sex": Rule("units", "HHT2", "sex of the householder differs from that in HHT"),
+        "block_group": Rule("units", "TABBLKGRPCE", "not the first digit of TABBLK"),
         "group_quarters_type": Rule(
             "units",
             "GQTYPE",

@@ -31,12 +31,10 @@ class _Opened:
 
     Attributes:
         source: the source.
-        state: the state of its file before it was read.
         ill_typed: by column, the number of values that are not of its type.
     """
 
     source: Source
-    state: tuple[int, int] | None
     ill_typed: Counter[str]
 
     def finding(self, column: str, rule: str, rows: int) -> Finding:
@@ -80,19 +78,20 @@ def ingest(session: Session, declaration: DatasetDeclaration, root: Path, versio
     with session.transaction():
         for table, (name, records) in zip(declaration.cef_tables(), declaration.tables.items(), strict=True):
             if name in sources:
-                findings += _write(session, table, records, *sources[name])
+                try:
+                    findings += _write(session, table, records, *sources[name])
+                except WarehouseError:
+                    # The file was readable a moment ago.
+                    if changed := _changed(sources):
+                        raise SourceError([*findings, *changed]) from None
+                    raise
         if len(sources) == len(declaration.tables) == 2:
             judged = [
                 *unit_findings(session, declaration, "persons"),
                 *structure_findings(structure_offenders(session, declaration)),
             ]
             findings += [_at_source(finding, sources[finding.place]) for finding in judged]
-        findings += [
-            Finding(one.source.label, "changed while it was read")
-            for opened in sources.values()
-            for one in opened
-            if one.source.state() != one.state
-        ]
+        findings += _changed(sources)
         if findings:
             raise SourceError(findings)
         if declaration.persons is None:
@@ -101,13 +100,21 @@ def ingest(session: Session, declaration: DatasetDeclaration, root: Path, versio
     return session.content_version(declaration.cef_tables(), version_key)
 
 
+def _changed(sources: Mapping[str, list[_Opened]]) -> list[Finding]:
+    return [
+        Finding(one.source.label, "changed while it was read")
+        for opened in sources.values()
+        for one in opened
+        if one.source.changed
+    ]
+
+
 def _types(columns: Mapping[str, Column]) -> dict[str, str]:
     return {name: column.type.value for name, column in columns.items()}
 
 
 def _read_through(session: Session, source: Source) -> _Opened:
     """Read the whole source once, and count the values of each column that are not of its type."""
-    state = source.state()
     try:
         records_in_source, *counts = session.row(
             "cef/count_ill_typed", source.values, relation=source.relation, columns=_types(source.columns)
@@ -116,9 +123,11 @@ def _read_through(session: Session, source: Source) -> _Opened:
         if "OutOfMemory" in str(error):
             raise
         raise SourceError([unreadable(source.label, source.kind)]) from None
+    if source.records not in (None, records_in_source):
+        raise SourceError([unreadable(source.label, source.kind)])
     if not records_in_source:
         raise SourceError([Finding(source.label, "contains no records")])
-    return _Opened(source, state, Counter(dict(zip(source.columns, counts, strict=True))))
+    return _Opened(source, Counter(dict(zip(source.columns, counts, strict=True))))
 
 
 def _write(

@@ -3,23 +3,33 @@ synthetic censuses.
 
 This module opens a source as a relation of text columns. Every reader ends there, so that one set of rules
 (`sql/cef/typed_column.sql`) converts the types of all sources. `validation` checks the rows.
+
+DuckDB's readers guess where a file is not exactly readable: they drop an empty field too many, the blanks around a
+quoted field and empty lines, and they turn lists and binary data into text. Such a file is refused before DuckDB reads
+it, so that every value is taken as it is written.
 """
 
+import codecs
 import csv
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from assets.cef.findings import Finding, SourceError
 from assets.cef.synthetic import SyntheticCensusDeclaration, synthetic_relation
-from assets.release.columns import Column, RecordTable, Role
+from assets.release.columns import Column, ColumnType, RecordTable, Role
 from assets.release.dataset import DatasetDeclaration, Reader
+from mechanisms import delimited
 from resources.statements import Fragment, statement
 
 MA1940_MARGINS = Path(__file__).with_name("ma1940_tenure_by_county.csv")
@@ -46,6 +56,36 @@ MA1940_STRIDE = 707_293
 """Close to the number of dwellings divided by the golden ratio, and coprime to that number. Its multiples modulo the
 number of dwellings therefore visit every dwelling once and spread evenly over any range of dwellings."""
 
+LONGEST_ROW = 1_000_000
+"""The number of bytes that a row of a CSV file may have. DuckDB refuses rows of more than two million."""
+
+BLOCK_BYTES = 1 << 23
+"""The number of bytes of a CSV file that are in memory at a time while its form is checked."""
+
+GRAMMAR = {
+    delimited.Rule.NOT_UTF8: "not UTF-8",
+    delimited.Rule.STRAY_QUOTE: "quote in a field that does not begin with one",
+    delimited.Rule.TEXT_AFTER_QUOTE: "text after the quote that closes the field",
+    delimited.Rule.STRAY_RETURN: "carriage return outside quotes",
+    delimited.Rule.UNCLOSED_QUOTE: "quote that is never closed",
+    delimited.Rule.FEWER_FIELDS: "fewer fields than the header",
+    delimited.Rule.MORE_FIELDS: "more fields than the header",
+    delimited.Rule.EMPTY_ROW: "empty line",
+    delimited.Rule.OTHER_LINE_END: "line end that differs from the header's",
+    delimited.Rule.TOO_LONG: f"longer than {LONGEST_ROW:,} bytes",
+}
+"""The rules of a CSV file's form, in words."""
+
+STORED_AS = {
+    ColumnType.INTEGER: ("integer", "decimal", "text"),
+    ColumnType.STRING: ("text", "integer"),
+    ColumnType.BOOLEAN: ("boolean", "text"),
+    ColumnType.DATE: ("date", "text"),
+    ColumnType.DECIMAL: ("decimal", "integer", "text"),
+}
+"""How a column of each type may be stored in a Parquet file. The text of these values is exactly the value; that of
+floating-point numbers, times, lists or binary data is not."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -58,6 +98,8 @@ class Source:
         relation: a subquery that gives these columns as text.
         values: the values bound in the relation.
         path: the file, if there is one.
+        state: the file's size and modification time before it was read.
+        records: the number of records in a CSV file, by its form; DuckDB must find as many.
     """
 
     label: str
@@ -66,13 +108,23 @@ class Source:
     relation: Fragment
     values: Mapping[str, Any] = field(default_factory=dict)
     path: Path | None = None
+    state: tuple[int, int] | None = None
+    records: int | None = None
 
-    def state(self) -> tuple[int, int] | None:
-        """The file's size and modification time; if they differ after reading, the file was changed meanwhile."""
+    @property
+    def changed(self) -> bool:
+        """Whether the file was changed or removed since it was opened."""
         if self.path is None:
-            return None
-        status = self.path.stat()
-        return status.st_size, status.st_mtime_ns
+            return False
+        try:
+            return _state(self.path) != self.state
+        except OSError:
+            return True
+
+
+def _state(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _source_path(records: RecordTable, root: Path) -> Path | None:
@@ -99,7 +151,7 @@ def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Sour
         root: the folder that relative paths start from.
 
     Raises:
-        SourceError: if the file is missing, is not what the reader expects, or lacks a declared column.
+        SourceError: if the file is missing, is not exactly readable in its format, or lacks a declared column.
     """
     records = declaration.tables[table]
     path = _source_path(records, root)
@@ -134,7 +186,7 @@ def _open_file(
         raise SourceError([Finding(path.name, "there is no such file")])
     kind, header, relation = _FILES[reader]
     try:
-        names = header(path)
+        state, names = _state(path), header(path)
     except (OSError, UnicodeError, csv.Error, pa.ArrowException):
         raise SourceError([unreadable(path.name, kind)]) from None
     if any("\n" in name or "\r" in name for name in names):
@@ -144,7 +196,11 @@ def _open_file(
         name: column for name, column in (optional or {}).items() if in_source(name, column) in names
     }
     sources = _require_columns(path.name, columns, names)
-    return Source(path.name, kind, columns, relation(sources, names), {"path": _without_wildcards(path)}, path)
+    try:
+        text, records = relation(path, columns, sources, names)
+    except (OSError, pa.ArrowException):
+        raise SourceError([unreadable(path.name, kind)]) from None
+    return Source(path.name, kind, columns, text, {"path": _without_wildcards(path)}, path, state, records)
 
 
 def in_source(name: str, column: Column) -> str:
@@ -177,32 +233,92 @@ def _without_wildcards(path: Path) -> str:
 
 
 def _csv_header(path: Path) -> list[str]:
-    with path.open(encoding="utf-8-sig", newline="") as lines:
-        return next(csv.reader(lines, strict=True), [])
+    """The names in the first row. Raises UnicodeError if that row is not UTF-8; the form judges all others."""
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        beginning = file.read(LONGEST_ROW)
+    names = next(csv.reader(StringIO(beginning, newline=""), strict=True), [])
+    "".join(names).encode()
+    return names
 
 
-def _csv_relation(sources: Mapping[str, str], names: Sequence[str]) -> Fragment:
+def _csv_relation(
+    path: Path, columns: Mapping[str, Column], sources: Mapping[str, str], names: Sequence[str]
+) -> tuple[Fragment, int]:
+    """The relation of a well-formed CSV file, and its number of records. Raises SourceError if it is malformed."""
+    form = delimited.form(_blocks(path), len(names), LONGEST_ROW)
+    offenders: Counter[tuple[str, str]] = Counter()
+    for (rule, position), rows in sorted(form.offenders.items()):
+        # Only declared columns are named: in a damaged file, another name may be a value.
+        declared = position is None or names[position] in sources.values()
+        column = names[position] if position is not None and declared else ""
+        offenders[column, GRAMMAR[rule] + ("" if declared else ", in a column that is not declared")] += rows
+    if offenders:
+        raise SourceError([Finding(path.name, rule, column, rows) for (column, rule), rows in offenders.items()])
     positions = {name: f"c{names.index(source)}" for name, source in sources.items()}
-    return Fragment(statement("cef/read_csv", {"columns": positions, "width": len(names)}))
+    # If threads begin in the middle of a file, they can take a line break in a field for the end of a row.
+    parallel = Fragment("false" if form.breaks else "true")
+    text = statement("cef/read_csv", {"columns": positions, "width": len(names), "parallel": parallel})
+    return Fragment(text), form.rows - 1
+
+
+def _blocks(path: Path) -> Iterator[NDArray[np.uint8]]:
+    with path.open("rb") as file:
+        if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+            file.seek(0)
+        while block := file.read(BLOCK_BYTES):
+            yield np.frombuffer(block, dtype=np.uint8)
 
 
 def _parquet_header(path: Path) -> list[str]:
     return list(pq.read_schema(path).names)
 
 
-def _parquet_relation(sources: Mapping[str, str], names: Sequence[str]) -> Fragment:
-    return Fragment(statement("cef/read_parquet", {"columns": sources}))
+def _parquet_relation(
+    path: Path, columns: Mapping[str, Column], sources: Mapping[str, str], names: Sequence[str]
+) -> tuple[Fragment, None]:
+    """The relation of a Parquet file. Raises SourceError if a column is stored as something not exactly readable."""
+    schema = pq.read_schema(path)
+    findings = []
+    for name, source in sources.items():
+        stored, fitting = schema.field(source).type, STORED_AS[columns[name].type]
+        if _kind(stored) not in (*fitting, "null"):
+            rule = f"stored as {_first_word(stored)}, not as {' or '.join(fitting)}"
+            findings.append(Finding(path.name, rule, source))
+    if findings:
+        raise SourceError(findings)
+    return Fragment(statement("cef/read_parquet", {"columns": sources})), None
+
+
+def _kind(stored: pa.DataType) -> str | None:
+    """The word of `STORED_AS` for an Arrow type, or `null` for a column without values; None for any other type."""
+    if pa.types.is_dictionary(stored):
+        stored = stored.value_type
+    # DuckDB reads decimals of more than 38 digits as floating-point numbers.
+    kinds = {
+        "text": pa.types.is_string(stored) or pa.types.is_large_string(stored) or pa.types.is_string_view(stored),
+        "integer": pa.types.is_integer(stored),
+        "decimal": pa.types.is_decimal(stored) and stored.precision <= 38,
+        "boolean": pa.types.is_boolean(stored),
+        "date": pa.types.is_date(stored),
+        "null": pa.types.is_null(stored),
+    }
+    return next((kind for kind, fits in kinds.items() if fits), None)
+
+
+def _first_word(stored: pa.DataType) -> str:
+    """The name of an Arrow type without its parameters, which are names from inside the file."""
+    return re.match(r"\w+", str(stored))[0]  # type: ignore[index]
 
 
 _FILES: Mapping[
     Reader,
-    tuple[str, Callable[[Path], list[str]], Callable[[Mapping[str, str], Sequence[str]], Fragment]],
+    tuple[
+        str,
+        Callable[[Path], list[str]],
+        Callable[[Path, Mapping[str, Column], Mapping[str, str], Sequence[str]], tuple[Fragment, int | None]],
+    ],
 ] = {
-    Reader.CSV: (
-        "CSV file (UTF-8, separated by commas, every row as long as the header, quotes closed)",
-        _csv_header,
-        _csv_relation,
-    ),
+    Reader.CSV: ("CSV file (UTF-8, separated by commas, with a header)", _csv_header, _csv_relation),
     Reader.PARQUET: ("Parquet file", _parquet_header, _parquet_relation),
 }
 

@@ -1,4 +1,5 @@
--- The header is read beforehand, so DuckDB guesses nothing: columns are identified by position, and all are text.
+-- The form of the file and its header were checked beforehand, so DuckDB guesses nothing: columns are identified by
+-- position, and all are text.
 SELECT
     {% for name, position in columns.items() %}
     {{ position | id }} AS {{ name | id }}{% if not loop.last %},{% endif %}
@@ -20,5 +21,6 @@ FROM read_csv(
     strict_mode = true,
     null_padding = false,
     ignore_errors = false,
+    parallel = {{ parallel }},
     hive_partitioning = false
 )

@@ -157,6 +157,8 @@ OUTSIDE = "value outside its domain"
         (spoil("units", 2, "rent", "1e3"), "households.csv: column rent: not of type decimal: 1 row"),
         (spoil("units", 2, "rent", "0.00001"), "households.csv: column rent: not of type decimal: 1 row"),
         (spoil("units", 2, "moved", "1939-02-29"), "households.csv: column moved: not of type date: 1 row"),
+        (spoil("units", 2, "moved", "0000-01-01"), "households.csv: column moved: not of type date: 1 row"),
+        (spoil("units", 2, "county", "00\0"), "households.csv: column county: not of type string: 1 row"),
         (spoil("units", 2, "moved", "01.03.1939"), "households.csv: column moved: not of type date: 1 row"),
         (spoil("units", 2, "farm", "1"), "households.csv: column farm: not of type boolean: 1 row"),
         (spoil("units", 2, "farm", "True"), "households.csv: column farm: not of type boolean: 1 row"),
@@ -205,23 +207,38 @@ def test_one_bad_value_ends_in_one_clear_error(town: Town, spoiling: Callable[[T
     assert len(lines) == 1 or "more than one column of that name" in "".join(lines)
 
 
+MANY = b"".join(b"%d,x\n" % serial for serial in range(3, 5000))
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "rule"),
     [
-        "a,b\n1,x\n2\n",
-        "a,b\n1,x\n2,x,y\n",
-        'a,b\n1,"x\n2,x\n',
-        'a,b\n1,"x"y\n2,x\n',
-        b"a,b\n1,\xff\xfe\n",
-        b"a,b\n" + b"1,x\n" * 20_000 + b"1,\xff\xfe\n",
-        b"\xff\xfea\x00,\x00b\x00",
+        (b"a,b\n1,x\n2\n" + MANY, "fewer fields than the header: 1 row"),
+        (b"a,b\n1,x\n2,x,y\n" + MANY, "more fields than the header: 1 row"),
+        (b"a,b\n1,x\n2,x,\n" + MANY, "more fields than the header: 1 row"),
+        (b'a,b\n1,x\n2,x,""\n' + MANY, "more fields than the header: 1 row"),
+        (b"a,b\n1,x,\n2,y,\n", "more fields than the header: 2 rows"),
+        (b"a,b\n1,x\n\n2,y\n", "empty line: 1 row"),
+        (b"a,b\n1,x\n\n", "empty line: 1 row"),
+        (b'a,b\n1,"x\n2,x\n', "quote that is never closed: 1 row"),
+        (b'a,b\n1,"x"y\n2,x\n', "column b: text after the quote that closes the field: 1 row"),
+        (b'a,b\n1,"x" \n2,x\n', "column b: text after the quote that closes the field: 1 row"),
+        (b'a,b\n1, "x"\n "2",x\n', "column b: quote in a field that does not begin with one: 1 row"),
+        (b'a,b\n1,x"y"\n2,"x"\n', "column b: quote in a field that does not begin with one: 1 row"),
+        (b"a,b\n1,\xff\xfe\n", "column b: not UTF-8: 1 row"),
+        (b"a,b,c\n1,x,\xff\n2,x,\xc0\x80\n", "not UTF-8, in a column that is not declared: 2 rows"),
+        (b"a,b\n1,x\r\n2,y\n3,z\r\n", "line end that differs from the header's: 2 rows"),
+        (b"a,b\n1,x\ry\n", "column b: carriage return outside quotes: 1 row"),
+        (b"a,b\n1," + b"x" * 1_000_000 + b"\n", "longer than 1,000,000 bytes: 1 row"),
+        (b"\xff\xfea\x00,\x00b\x00", "not a readable CSV file (UTF-8, separated by commas, with a header)"),
     ],
 )
-def test_a_file_that_is_not_csv_is_refused_as_a_whole(town: Town, text: str | bytes) -> None:
-    (town.folder / "bad.csv").write_bytes(text.encode() if isinstance(text, str) else text)
-    columns = {"a": {"type": "integer", "role": "key"}, "b": {"type": "string", "pattern": ".*"}}
-    (line,) = town.refusal(town.declare(units={"path": "bad.csv", "columns": columns}, persons=None))
-    assert line.startswith("bad.csv: not a readable CSV file")
+def test_a_file_that_is_not_exactly_csv_is_refused(town: Town, text: bytes, rule: str) -> None:
+    """DuckDB's reader, set as strict as it can be, accepts a third of these and drops what it does not understand."""
+    (town.folder / "bad.csv").write_bytes(text)
+    columns = {"a": {"type": "integer", "role": "key"}, "b": {"type": "string", "pattern": "(?s).*"}}
+    declaration = town.declare(units={"path": "bad.csv", "columns": columns}, persons=None)
+    assert f"bad.csv: {rule}" in town.refusal(declaration)
 
 
 def test_a_file_that_is_not_parquet_is_refused(town: Town) -> None:
@@ -364,7 +381,7 @@ def test_an_integer_stored_as_a_float_is_not_an_integer(town: Town) -> None:
     pq.write_table(pa.table({"rooms": [1.0, 2.0]}), town.folder / "u.parquet")
     units = {"path": "u.parquet", "columns": {"rooms": UNITS["rooms"]}}
     assert town.refusal(town.declare("parquet", units=units, persons=None)) == [
-        "u.parquet: column rooms: not of type integer: 2 rows"
+        "u.parquet: column rooms: stored as double, not as integer or decimal or text"
     ]
 
 

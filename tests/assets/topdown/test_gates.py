@@ -117,7 +117,7 @@ BROKEN = [
     ),
     Broken(
         "a unit of the CEF moved to a block of its own",
-        in_confidence("UPDATE confidential.town.units SET TABBLK = '9999' WHERE rowid = 0"),
+        in_confidence("UPDATE confidential.town.units SET TABBLK = TABBLKGRPCE || '999' WHERE rowid = 0"),
         {"spine_of_the_cef", "counts_exact", "invariants_of_the_cef"},
     ),
     Broken(

@@ -718,19 +718,31 @@ def without_times(deployment: TopDownDeployment) -> dict[str, bytes]:
 # A spine that is none
 
 
-def test_a_block_in_two_block_groups_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
+def test_a_block_in_two_places_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
     """With level, rule and count; the code stays unsaid."""
 
     def straddling(rows: list[dict[str, str]]) -> None:
         blocks = Counter(BLOCK(row) for row in rows)
         row = next(row for row in rows if blocks[BLOCK(row)] > 1)
-        row["TABBLKGRPCE"] = {"1": "2", "2": "1"}[row["TABBLKGRPCE"]]
+        row["PLACEFP"] = "01001" if row["PLACEFP"] != "01001" else "01002"
 
     files = changed(spread(census()), geo=straddling)
-    deployment = topdown_deployment(tmp_path, files=files)
+    declared = {
+        "spine": {"Nation": [], "Place": ["TABBLKST", "PLACEFP"], "Block": TWO_LEVELS["spine"]["Block"]},
+        "invariants": TWO_LEVELS["invariants"],
+        **{
+            histogram: {
+                "rho": TWO_LEVELS[histogram]["rho"],
+                "levels": {"Nation": "1/4", "Place": "1/4", "Block": "1/2"},
+                "queries": {**TWO_LEVELS[histogram]["queries"], "Place": {"detailed": 1}},
+            }
+            for histogram in ("persons", "units")
+        },
+    }
+    deployment = topdown_deployment(tmp_path, files=files, **declared)
     said = deployment.refusal(*TO_DRAW)
     blocks = len({BLOCK(row) for row in files["geo"]})
-    assert f"1 of {blocks} codes of blocks lie in more than one block group" in said
+    assert f"1 of {blocks} codes of blocks lie in more than one place" in said
     assert not [row for row in files["geo"] if BLOCK(row) in said]
     assert deployment.ledger == ()
     assert deployment.published() == {}
