@@ -48,6 +48,10 @@ step might not end. Production's greatest ratio is 6,600, in a pass without `tot
 LARGEST_BUDGET = 1000
 """A greater ρ would give no protection."""
 
+MOST_PERSONS_OUT_OF_NOISE = 10**7
+"""The most persons that noise alone may add to the microdata, where the population is not held. Each becomes a record;
+ten million take about a minute."""
+
 
 MECHANISM = "TopDown"
 
@@ -129,9 +133,32 @@ class TopDownDesign:
                 )
         for histogram, allocation in self.allocations.items():
             self._check_allocation(histogram, allocation)
+        self._check_persons_out_of_noise()
         for level in self.total_first:
             if level not in self.levels or not self.allocations[PERSONS.name].part(level, TOTAL).rho:
                 raise DesignError(f"total_first: {level}: persons have no query {TOTAL} there")
+
+    def _check_persons_out_of_noise(self) -> None:
+        """Estimates are not negative, so the noise of empty cells adds persons unless their number is held.
+
+        Noise of σ adds σ/√(2π) to a cell on average. If the root measures `total`, with σ_t, least squares adds
+        at most about 4σ_t²/σ in all: each cell is lowered by λ = zσ, where the sum exceeds its measurement by
+        zσ_t²/σ, and less than one of 2,016 cells is expected above 4σ. The levels below add up to the root.
+        """
+        if POPULATION in self.invariants:
+            return
+        root, allocation = self.levels[0], self.allocations[PERSONS.name]
+        found = variances(allocation, root)
+        deviation = float(found[DETAILED]) ** 0.5
+        added = PERSONS.size * deviation / (2 * np.pi) ** 0.5
+        if TOTAL in found:
+            added = min(added, 4 * float(found[TOTAL]) / deviation)
+        if added > MOST_PERSONS_OUT_OF_NOISE:
+            raise DesignError(
+                f"{PERSONS.name}: {root}: noise of σ = {deviation:,.0f} in {DETAILED} would add about {added:,.0f} "
+                f"persons, as the {POPULATION} is not held; hold it, measure {TOTAL} more precisely, or give {root} "
+                "more of ρ"
+            )
 
     def _check_allocation(self, histogram: str, allocation: Allocation) -> None:
         if tuple(allocation.levels) != self.levels:

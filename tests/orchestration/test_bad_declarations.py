@@ -1,0 +1,51 @@
+"""Bad declarations: each is refused by one clear error that names the declaration and the field, in bounded time."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.orchestration.bad_declarations import BAD, VALID, Bad, refusal
+
+EVERY = 40
+"""The quick suite loads every fortieth bad declaration, which includes all kinds."""
+
+SECONDS = 5.0
+LONGEST = 600
+
+
+def require_refused(bad: Bad, root: Path) -> None:
+    """Assert that a declaration is refused as it must be. `refusal` raises what is not a refusal."""
+    started = time.monotonic()
+    said = refusal(bad, root)
+    assert said is not None, f"accepted: {bad}"
+    assert time.monotonic() - started < SECONDS, f"took too long: {bad}"
+    assert bad.field in said, f"names no field: {said}"
+    assert bad.names in said or f"{root}/defs.yaml:" in said, f"names no declaration: {said}"
+    assert "\n" not in said, f"more than one sentence: {said}"
+    assert len(said) < LONGEST, f"too long: {said}"
+
+
+@pytest.mark.parametrize("kind", VALID)
+def test_the_declarations_that_bad_ones_are_made_from_are_valid(kind: type, tmp_path: Path) -> None:
+    assert refusal(Bad(kind, "", VALID[kind]), tmp_path) is None
+
+
+def test_some_bad_declarations_of_every_kind_are_refused(tmp_path: Path) -> None:
+    some = BAD[::EVERY]
+    assert {bad.kind for bad in some} == set(VALID)
+    for bad in some:
+        require_refused(bad, tmp_path)
+
+
+@pytest.mark.deep
+def test_the_bad_declarations_are_distinct() -> None:
+    assert len({(bad.kind, bad.yaml) for bad in BAD}) == len(BAD) >= 1000
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", VALID)
+def test_every_bad_declaration_is_refused_naming_declaration_and_field(kind: type, tmp_path: Path) -> None:
+    for bad in BAD:
+        if bad.kind is kind:
+            require_refused(bad, tmp_path)

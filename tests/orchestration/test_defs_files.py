@@ -1,0 +1,72 @@
+"""Files of declarations: what YAML would read as something else is refused with file, line and key."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from dagster.components.testing import create_defs_folder_sandbox
+
+from assets.release.release import DeclarationError
+from orchestration.components import SyntheticCensus
+from orchestration.definitions import deployment
+from orchestration.defs_files import require_unambiguous, require_unambiguous_text
+
+CENSUS = {"name": "census", "cap": 10, "households": 100, "states": ["10"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cap: 1\nname: a\ncap: 2\n", "f.yaml:3: 'cap' is declared twice, first in line 1"),
+        ("a:\n  - {x: 1, x: 2}\n", "f.yaml:2: 'x' is declared twice"),
+        ("a: 1\n---\nb: 1\n'b': 2\n", "f.yaml:4: 'b' is declared twice, first in line 3"),
+        ("yes: 1\ntrue: 2\n", "f.yaml:2: True is declared twice"),
+        ("a: &x {b: {c: 1, c: 2}}\nd: *x\n", "f.yaml:1: 'c' is declared twice"),
+        ("cap: 010\n", "f.yaml:1: '010' would be read as 8; write a number in decimal digits"),
+        ("a:\n- 1:30\n", "f.yaml:2: '1:30' would be read as 90"),
+        ("a: 0x1F\n", "f.yaml:1: '0x1F' would be read as 31"),
+        (f"a: {'9' * 5000}\n", r"f.yaml:1: '9+… cannot be read"),
+        ("a: [1\n", "f.yaml:2: it is not YAML"),
+        ("a: \0", "f.yaml: it is not YAML"),
+        ("a: !!python/name:os.system\n", "f.yaml:1: it is not YAML"),
+        ("? [a]\n: 1\n", "f.yaml:1: a key is a single text or number"),
+        (f"a: {'[' * 500}", "f.yaml: its lists and mappings are nested too deeply"),
+    ],
+)
+def test_ambiguous_or_unreadable_yaml_is_refused_with_file_line_and_key(text: str, said: str) -> None:
+    with pytest.raises(DeclarationError, match=said.replace("[", "\\[")):
+        require_unambiguous_text(text, "f.yaml")
+
+
+def test_a_key_may_occur_in_several_mappings_and_be_overridden_after_a_merge() -> None:
+    require_unambiguous_text("a: &x {b: 1}\nc: {<<: *x, b: 2}\nd: *x\n1: e\n'1': f\n---\na: 2020-01-01\n", "f.yaml")
+
+
+def test_all_files_of_this_deployment_are_unambiguous() -> None:
+    require_unambiguous(Path(__file__).resolve().parents[2] / "orchestration" / "defs")
+
+
+def test_a_deployment_does_not_load_with_a_doubled_key_or_a_doubled_name(tmp_path: Path) -> None:
+    """The second cap would otherwise be used, and nothing would show that there was another."""
+    with create_defs_folder_sandbox() as sandbox:
+        contents = {"type": "orchestration.components.SyntheticCensus", "attributes": CENSUS}
+        folder = sandbox.scaffold_component(
+            component_cls=SyntheticCensus, defs_path="census", defs_yaml_contents=contents
+        )
+        with sandbox.build_component_tree() as tree:
+            assert deployment(tree, tmp_path).resolve_asset_graph().has(dg.AssetKey(["census", "cef"]))
+        text = yaml.safe_dump(contents, sort_keys=False)
+        file = folder / "defs.yaml"
+        file.write_text(text + "  cap: 1000\n")
+        with (
+            sandbox.build_component_tree() as tree,
+            pytest.raises(DeclarationError, match=r"census/defs\.yaml:8: 'cap' is declared twice, first in line 4"),
+        ):
+            deployment(tree, tmp_path)
+        file.write_text(f"{text}---\n{text}")
+        with (
+            sandbox.build_component_tree() as tree,
+            pytest.raises(DeclarationError, match="dataset census: name: it is declared more than once"),
+        ):
+            deployment(tree, tmp_path)
