@@ -260,7 +260,7 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("swap",): ([], ["nothing"], ["county", "county"], ["serial"], None, "county", ["size"]),
         ("products", 0, "name"): (*NOT_NAMES, "saturated", "certificate", "datapackage", "sha256sums"),
         ("products", 0, "geography"): (["nothing"], ["size"], None, "county", ["serial"]),
-        ("products", 0, "totals"): (["tenure"], ["size", "size"], ["nothing"], None),
+        ("products", 0, "totals"): (["tenure"], ["size", "size"], ["nothing"], None, list("abcdefg")),
         ("products", 0, "of"): ("everything", None),
         ("products", 0, "zeros"): ("perhaps", None),
         ("products", 0, "source"): ("cef", None),

@@ -5,6 +5,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,6 +110,24 @@ def test_a_column_without_a_sensible_domain_is_refused(column: dict[str, Any], c
 def test_an_inconsistent_dataset_is_refused(changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValidationError, match=complaint):
         declare(**changes)
+
+
+@pytest.mark.parametrize("pattern", ["a)|(?:b", "(a", "a)", "a)(", r"\Qa", "[)]\\Q", "a\\", "(?i", "a" * 1001])
+def test_a_pattern_that_could_end_the_group_around_it_is_refused(pattern: str) -> None:
+    with pytest.raises(ValidationError, match="pattern"):
+        Column.model_validate({"type": "string", "pattern": pattern})
+
+
+@given(st.text(r"ab()|[]\QEz?:i*+^$.", max_size=7), st.text("ab)", max_size=3))
+def test_an_accepted_pattern_matches_the_whole_text_as_in_duckdb(pattern: str, text: str) -> None:
+    try:
+        column = Column.model_validate({"type": "string", "pattern": pattern})
+    except ValidationError:
+        return
+    (whole,) = (
+        duckdb.execute("SELECT regexp_full_match($text, $pattern)", {"text": text, "pattern": pattern}).fetchone() or ()
+    )
+    assert column.admits(text) == whole
 
 
 def test_domains_are_values_of_the_columns_type() -> None:

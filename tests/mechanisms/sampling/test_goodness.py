@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from mechanisms.sampling import goodness
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.goodness import FALSE_ALARM, Fit, binned, fit, misfits
@@ -21,6 +22,34 @@ def test_exact_draws_of_several_distributions_pass(count: int) -> None:
     """The test fails by chance at most once in a billion runs."""
     drawn = [binned(noise.sample(count, STREAM), noise) for noise in (*GAUSSIANS, *LAPLACES)]
     assert not fit(drawn).alarm
+
+
+WIDEST = [DiscreteGaussian(Fraction(10**18)), DiscreteLaplace(Fraction(7 * 10**8))]
+"""As wide as PHSafe permits: a table of their probabilities would take hundreds of gigabytes."""
+
+
+@pytest.mark.parametrize("noise", WIDEST, ids=["gaussian", "laplace"])
+def test_the_widest_noise_is_tested_without_a_table_of_it(noise: DiscreteGaussian | DiscreteLaplace) -> None:
+    """False alarms at most once in a billion runs; the probability that half the scale passes is below 1e-6."""
+    exact = noise.sample(600, STREAM)
+    assert not fit([binned(exact, noise)]).alarm
+    assert fit([binned(exact // 2, noise)]).alarm
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("noise", [DiscreteGaussian(Fraction(2**37)), DiscreteLaplace(Fraction(2**18))], ids=str)
+def test_the_bins_of_wide_noise_are_those_of_its_table(
+    noise: DiscreteGaussian | DiscreteLaplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To 3e-8, which the table leaves out beyond 12σ of the Laplace."""
+    values = np.arange(-(10**6), 10**6, 1000)
+    wide = binned(values, noise)
+    monkeypatch.setattr(goodness, "WIDEST_TABULATED", 2**20)
+    goodness._cut.cache_clear()
+    tabulated = binned(values, noise)
+    goodness._cut.cache_clear()
+    assert np.array_equal(wide.observed, tabulated.observed)
+    assert np.abs(wide.expected - tabulated.expected).max() < 3e-8 * len(values) + len(values) / 2**17
 
 
 @pytest.mark.parametrize("wrong", ["no noise", "one sign", "half the scale", "shifted", "another distribution"])

@@ -153,6 +153,12 @@ TINY = Fraction(1, 10**11)
             "US: detailed has so small a share beside the coarser queries",
         ),
         (("US", "Block"), divided({"total": TINY, "detailed": 1 - TINY}), {}, "US total: σ² = 2e.11 drowns any count"),
+        (
+            ("US", "Block"),
+            divided(WHOLE, rho=Fraction(1, 10**8)),
+            {},
+            "US: noise of σ = 14,142 in detailed would add about 11,374,062 persons",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_carried_out_is_refused(
@@ -160,6 +166,16 @@ def test_what_cannot_be_carried_out_is_refused(
 ) -> None:
     with pytest.raises(DesignError, match=complaint):
         TopDownDesign(levels, {"persons": persons, "units": UNITS_WHOLE}, held)
+
+
+@pytest.mark.parametrize(
+    ("queries", "held"), [(WHOLE, {"population": "US"}), ({"total": Fraction(1, 50), "detailed": Fraction(49, 50)}, {})]
+)
+def test_wide_noise_makes_no_persons_if_their_number_is_held_or_measured_by_itself(
+    queries: dict[str, Fraction], held: dict[str, str]
+) -> None:
+    allocations = {"persons": divided(queries, rho=Fraction(1, 10**8)), "units": UNITS_WHOLE}
+    assert TopDownDesign(("US", "Block"), allocations, held).measured
 
 
 def test_both_histograms_are_measured() -> None:

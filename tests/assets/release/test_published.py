@@ -1,0 +1,50 @@
+"""What a release publishes can be written side by side, or the release is refused before anything runs."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from assets.release.published import PublishedColumn, PublishedTable, require_placeable
+from assets.release.release import DeclarationError, Release
+from resources.custody import CustodyMode
+from resources.statements import Table, Zone
+
+
+def release(published: Path = Path("published"), name: str = "tables") -> Release:
+    dataset = cast(Any, SimpleNamespace(name="town"))
+    return Release(dataset, name, "Tables", "", CustodyMode.ESCROWED, published)
+
+
+def table(name: str, stored: str | None = None) -> PublishedTable:
+    columns = (PublishedColumn("count", "integer"),)
+    return PublishedTable(name, name, "", Table(Zone.PUBLIC, "town__tables", stored or name), columns, ("count",))
+
+
+def test_distinct_names_and_short_paths_are_accepted() -> None:
+    require_placeable(release(), [table("population"), table("tables")])
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ([table("population"), table("population", "other")], "population would be written 2 times"),
+        ([table("population", "same"), table("tables", "SAME")], "public.town__tables.same would be written 2 times"),
+        ([table("certificate")], "certificate is the name of a file or folder"),
+        ([table("datapackage")], "datapackage is the name of a file or folder"),
+        ([table("sha256sums")], "sha256sums is the name of a file or folder"),
+        ([table("a" * 250)], "its path in the folder of publications would be too long"),
+    ],
+)
+def test_what_could_not_be_written_is_refused(tables: list[PublishedTable], said: str) -> None:
+    with pytest.raises(DeclarationError, match=f"^release town/tables: products: .*{said}"):
+        require_placeable(release(), tables)
+
+
+@pytest.mark.parametrize(
+    ("published", "name"), [(Path("a" * 200, *["b" * 200] * 20), "tables"), (Path("published"), "a" * 246)]
+)
+def test_a_path_that_the_file_system_does_not_allow_is_refused(published: Path, name: str) -> None:
+    with pytest.raises(DeclarationError, match="too long"):
+        require_placeable(release(published, name), [table("population")])
