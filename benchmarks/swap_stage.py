@@ -117,6 +117,7 @@ def _release(home: str, run: int) -> SwappingRelease:
             "match": ["state", "size"],
             "swap": ["county", "block_group"],
             "swap_rate": "1/2",
+            "publishes_unique_records": "accepted",
         }
     )
     return build_release(declaration, dataset, Path(home) / "published")

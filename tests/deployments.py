@@ -284,6 +284,7 @@ def small_release(dataset: DatasetDeclaration, **changes: Any) -> PermutationSwa
         "match": ["region", "size"],
         "swap": ["county"],
         "swap_rate": "1/3",
+        "publishes_unique_records": "accepted",
         "products": PERSON_PRODUCTS if dataset.persons else PRODUCTS,
     }
     return PermutationSwapping(SwappingDeclaration.model_validate(declared | changes))

@@ -129,16 +129,18 @@ def _count(highest: int, description: str) -> Column:
 
 UNIT_COLUMNS = {
     "MAFID": _column("integer", "Identifier of the unit.", role="key"),
-    "RTYPE": _codes({"2": "Housing unit", "4": "Group quarters"}, "Type of unit."),
+    "RTYPE": _codes({"2": "Housing unit", "4": "Group quarters"}, "Type of unit.", depends_on_persons=False),
     "FINAL_POP": _count(99999, "Persons in the unit."),
     "NPF": _count(99999, "Persons in the householder's family, including the householder; 0 without a family."),
     "HHSPAN": _codes({"0": NOWHERE, **HISPANIC}, "Hispanic origin of the householder."),
     "HHRACE": _codes({"00": NOWHERE, **RACES}, "Race of the householder."),
-    "TEN": _codes({"0": NOWHERE, **_TENURES}, "Tenure."),
+    "TEN": _codes({"0": NOWHERE, **_TENURES}, "Tenure.", depends_on_persons=False),
     "HHT": _codes({"0": NOWHERE, **_HOUSEHOLD_TYPES}, "Type of household."),
     "HHT2": _codes({"00": NOWHERE, **_HOUSEHOLD_TYPES_2}, "Type of household, with cohabiting couples."),
     "CPLT": _codes({"0": NOWHERE, **_COUPLES}, "Type of couple."),
-    "GQTYPE": _codes({"0": "Housing unit", **GROUP_QUARTERS_TYPES}, "Type of group quarters."),
+    "GQTYPE": _codes(
+        {"0": "Housing unit", **GROUP_QUARTERS_TYPES}, "Type of group quarters.", depends_on_persons=False
+    ),
     "TABBLKST": _codes(STATES, "State (FIPS).", role="geography"),
     "TABBLKCOU": _digits(3, "County (FIPS), within the state."),
     "TABTRACTCE": _digits(6, "Census tract, within the county."),
@@ -149,7 +151,12 @@ UNIT_COLUMNS = {
     "PLACEFP": _digits(5, "Place (FIPS), within the state; 99999 for none."),
     "AIANNHCE": _digits(4, "American Indian, Alaska Native or Native Hawaiian area; 9999 for none."),
 }
-"""The columns of `units`: those of units.csv, then those of geo.csv. Not every units.csv has GQTYPE."""
+"""The columns of `units`: those of units.csv, then those of geo.csv. Not every units.csv has GQTYPE.
+
+The type of a unit, the type of group quarters and the tenure are facts about the unit: whatever a person's record says,
+they stay the same for everyone else in the unit. (A unit's tenure becomes 0 when its last person leaves; nobody is left
+then whose record could change.) All others but geography follow from the persons.
+"""
 
 PERSON_COLUMNS = {
     "MAFID": _column("integer", "The unit the person lives in.", role="unit"),

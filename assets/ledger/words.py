@@ -15,10 +15,12 @@ from mechanisms.accounting.composition import concentrated_total, stated
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.rounding import decimal_text
-from mechanisms.accounting.specification import DELTA
+from mechanisms.accounting.specification import DELTA, PERSON, PERSON_RECORD, RECORDS_OF_OTHERS
 from mechanisms.accounting.zcdp import ConcentratedLoss
 
 PLACES = 4
+
+_OF_PERSONS = (PERSON, PERSON_RECORD)
 
 
 def releases_in_markdown(comparison: Comparison, delta: Fraction = DELTA) -> dg.MarkdownMetadataValue:
@@ -198,12 +200,19 @@ def _on_units(comparison: Comparison) -> Iterator[str]:
             f"characteristics. Neither it nor any total that counts it bounds a person's move from one {unit} to "
             "another."
         )
-    persons = [charge.release for charge in comparison.latest if charge.specification.flavor.unit == "person"]
-    units = [unit for unit in dict.fromkeys(total.unit for total in comparison.totals) if unit != "person"]
+    persons, records = (
+        [charge.release for charge in comparison.latest if charge.specification.flavor.unit == unit]
+        for unit in _OF_PERSONS
+    )
+    units = [unit for unit in dict.fromkeys(total.unit for total in comparison.totals) if unit not in _OF_PERSONS]
     if persons and units:
         yield (
             f"{listed(persons)}: a guarantee for one person does not bound a change of a {' or a '.join(units)}, in "
             "which all persons may change."
+        )
+    if records:
+        yield (
+            f"{listed(records)}: a guarantee for one person record counts in no total for persons: {RECORDS_OF_OTHERS}."
         )
 
 

@@ -20,7 +20,13 @@ from assets.publication.package import DataFile
 from assets.publication.signature import CHECKSUMS, SIGNATURE
 from assets.release.statement import Statement
 from mechanisms.accounting.composition import Loss, stated, symbol
-from mechanisms.accounting.specification import BOUNDED, UNBOUNDED, Specification
+from mechanisms.accounting.specification import (
+    BOUNDED,
+    PERSON_RECORD,
+    RECORDS_OF_OTHERS,
+    UNBOUNDED,
+    Specification,
+)
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.custody import CustodyMode
 
@@ -296,6 +302,8 @@ def _building_blocks(specification: Specification) -> list[dict[str, Any]]:
     if unit != "person" and flavor.changes_per_person:
         changed = f"one {unit}" if flavor.changes_per_person == 1 else f"{flavor.changes_per_person} {unit}s"
         granularity += f". A change of one person's characteristics changes at most {changed}"
+    if unit == PERSON_RECORD:
+        granularity += f". It bounds no change of a person: {RECORDS_OF_OTHERS}"
     return [
         {
             "block": "Domain",

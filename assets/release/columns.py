@@ -148,6 +148,11 @@ class Column(dg.Model):
         None, description="A regular expression (RE2) that the whole text must match."
     )
     nullable: bool = Field(False, description="Whether the column may be empty.")
+    depends_on_persons: bool | SkipJsonSchema[None] = Field(
+        None,
+        description="In units that have persons: whether a change of one person can change the value for the others in "
+        "the unit. By default it can, except in a geography column.",
+    )
 
     @field_validator("values", mode="before")
     @classmethod
@@ -209,6 +214,11 @@ class Column(dg.Model):
         lowest, highest = self.bounds
         if lowest is not None and highest is not None and lowest > highest:  # type: ignore[operator]
             raise ValueError(f"minimum {self.minimum} is greater than maximum {self.maximum}")
+
+    @property
+    def follows_persons(self) -> bool:
+        """Whether a change of one person can change the value that the other persons' records show for their unit."""
+        return self.role is not Role.GEOGRAPHY if self.depends_on_persons is None else self.depends_on_persons
 
     @property
     def codes(self) -> tuple[Value, ...]:

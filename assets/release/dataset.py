@@ -20,6 +20,7 @@ from assets.release.structure import Structure
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.specification import PERSON, PERSON_RECORD
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.statements import Table, Zone
 
@@ -152,6 +153,13 @@ class DatasetDeclaration(Declaration):
                 raise ValueError(f"{table}: path is required with reader {self.reader.value}")
             if self.reader.built_in and (records.path or records.geography_path) is not None:
                 raise ValueError(f"{table}: reader {self.reader.value} is built in and takes no path")
+        may_say = self.units.variables if self.persons else {}
+        for table, records in self.tables.items():
+            for name, column in records.columns.items():
+                if column.depends_on_persons is not None and column is not may_say.get(name):
+                    raise ValueError(
+                        f"{table}: column {name}: depends_on_persons is for variables of units that have persons"
+                    )
         if self.persons is None:
             return self
         if self.reader is Reader.MA1940:
@@ -163,8 +171,8 @@ class DatasetDeclaration(Declaration):
             raise ValueError(f"persons: exactly one column of role unit is required, found {len(named)}")
         if self.persons.columns[named[0]].type is not self.units.columns[self.units.key].type:
             raise ValueError(f"persons: column {named[0]} and the units' key {self.units.key} differ in type")
-        if self.record_name == "person":
-            raise ValueError("record_name: units that have persons cannot be called person")
+        if self.record_name in (PERSON, PERSON_RECORD):
+            raise ValueError(f"record_name: units that have persons cannot be called {self.record_name}")
         if not self.persons.variables:
             raise ValueError("persons: declare at least one column besides key and unit")
         ours = {name.casefold() for name in self.units.variables}

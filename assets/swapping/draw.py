@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from assets.release.draw import Inputs, published_version
 from assets.swapping.records import HOLDING, RECORDS, SWAPPING, holding_variables
 from assets.swapping.release import SwappingRelease
+from assets.swapping.unique import UniqueRecords, stored_unique
 from resources.statements import Fragment, Table
 from resources.warehouse import Session
 
@@ -20,10 +21,12 @@ class SwappingInputs(Inputs):
         strata: the number of strata.
         largest_stratum: b, the size of the largest stratum with two distinct records, which determines the loss; 0 if
             there is none.
+        unique: how many records the margins publish exactly.
     """
 
     strata: int
     largest_stratum: int
+    unique: UniqueRecords
 
 
 def read_inputs(session: Session, release: SwappingRelease, version_key: bytes) -> SwappingInputs:
@@ -33,7 +36,7 @@ def read_inputs(session: Session, release: SwappingRelease, version_key: bytes) 
         "holding": session.content_version([release.public(HOLDING)], version_key),
         "swap": session.content_version([release.public(SWAPPING)], version_key),
     }
-    return SwappingInputs(versions, *strata(session, release))
+    return SwappingInputs(versions, *strata(session, release), stored_unique(session, release))
 
 
 def strata(session: Session, release: SwappingRelease) -> tuple[int, int]:

@@ -21,6 +21,7 @@ from assets.swapping.records import (
 )
 from assets.swapping.release import SwappingRelease
 from assets.swapping.tables import counted, table_recipes
+from assets.swapping.unique import UniqueRecordsError, require_few_stored
 from assets.tabulation.asset import tables_gate
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Recipe
@@ -31,6 +32,12 @@ def swapping_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
     return [
         Gate("margins_of_the_cef", "invariants", "The stored invariants are the margins of the current CEF.", _margins),
         Gate("values_in_domain", "invariants", "Every value that occurs is in its declared domain.", _domains),
+        Gate(
+            "unique_records",
+            "invariants",
+            "The invariants publish no more unique records than the release allows.",
+            _unique,
+        ),
         Gate("holding_margin_exact", "swapped", "Counts by the holding variables are exact.", _holding),
         Gate("swap_margin_exact", "swapped", "Counts by match and swap variables are exact.", _swapping),
         Gate(
@@ -72,6 +79,15 @@ def _margins(context: ReleaseContext[SwappingRelease]) -> list[str]:
             if published_version(session, release.public(RECORDS)) != version:
                 problems.append(f"{release.public(RECORDS)} is not the version of the records in the CEF")
         return problems
+
+
+def _unique(context: ReleaseContext[SwappingRelease]) -> list[str]:
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        try:
+            require_few_stored(session, context.release)
+        except UniqueRecordsError as error:
+            return [str(error)]
+    return []
 
 
 def _domains(context: ReleaseContext[SwappingRelease]) -> list[str]:

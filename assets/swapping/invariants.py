@@ -23,6 +23,7 @@ from assets.swapping.records import (
     swap_variables,
 )
 from assets.swapping.release import SwappingRelease
+from assets.swapping.unique import UniqueRecordsError, percent, require_few_unique
 from resources.custody import Custody
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -51,9 +52,13 @@ def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
     )
     def invariants(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-            with session.transaction():
-                write_invariants(session, release, custody.version_key())
-                seal_stage(session, custody, release.schema, "invariants", invariant_tables(release))
+            try:
+                with session.transaction():
+                    write_invariants(session, release, custody.version_key())
+                    seal_stage(session, custody, release.schema, "invariants", invariant_tables(release))
+            except UniqueRecordsError as error:
+                # The message says what to change; a stack trace would add nothing.
+                raise dg.Failure(description=str(error), allow_retries=False) from None
             version = session.content_version(invariant_tables(release))
             return dg.MaterializeResult(
                 data_version=dg.DataVersion(version),
@@ -106,19 +111,37 @@ def composition_statement(release: SwappingRelease, records: Fragment | Table) -
 
 
 def write_invariants(session: Session, release: SwappingRelease, version_key: bytes) -> None:
-    """Write both margins, the persons of each kind of unit, and the keyed version of the records."""
+    """Write both margins, the persons of each kind of unit, and the keyed version of the records.
+
+    Raises:
+        UniqueRecordsError: if they would publish more unique records than the release declares; nothing is written.
+    """
     records = stage_records(session, release)
-    for table, names in margin_statements(release, records).items():
-        session.create(release.public(table), "swapping/margin", **names)
+    margins = {
+        table: session.stage(f"margin_of_{table}", "swapping/margin", **names)
+        for table, names in margin_statements(release, records).items()
+    }
+    require_few_unique(session, release, margins[HOLDING], margins[SWAPPING], release.dataset.cef_tables()[-1])
+    for table, margin in margins.items():
+        session.create(release.public(table), "warehouse/all", source=margin)
     if release.has_persons_following:
         names = composition_statement(release, records)
         session.create(release.public(COMPOSITIONS), "swapping/compositions", **names)
+    else:
+        # An earlier declaration may have let persons follow.
+        session.run("warehouse/drop_table", table=release.public(COMPOSITIONS))
     version = cells_version(read_contingency(session, release, records), version_key)
     session.create(release.public(RECORDS), "warehouse/label", {"text": version}, column="version")
 
 
 def _description(release: SwappingRelease) -> str:
     holding, swapping = release.design.invariants
+    unit, allowed = release.design.unit, release.most_unique
+    limit = (
+        f"The release accepts this for any number of {unit}s."
+        if allowed is None
+        else f"If that concerns more than {percent(allowed)} of the {unit}s, this asset fails and writes nothing."
+    )
     return f"""The counts that the release publishes exactly, because swapping does not change them (Proposition 4):
 
 - n_mh·: {holding};
@@ -127,4 +150,6 @@ def _description(release: SwappingRelease) -> str:
 Here m is a combination of values of the match variables, h of the other holding variables, and s of the swap variables.
 The two margins induce the universe: protection is relative to all data sets that share them. Their rows also number the
 combinations for the mechanism. `{RECORDS}` contains the version of the confidential records, keyed so that it cannot be
-tested against guessed records."""
+tested against guessed records.
+
+A {unit} that is alone in a cell is published exactly, with all values that define the cell. {limit}"""

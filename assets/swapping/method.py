@@ -20,9 +20,10 @@ from assets.swapping.published import published_tables
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import swapping_statement
 from assets.swapping.tables import describe_tables, require_readable, table_recipes
+from assets.swapping.unique import require_few_stored
 from assets.swapping.utility import build_utility
 from assets.tabulation.asset import TABLES, build_tables
-from mechanisms.accounting.specification import Specification
+from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
 from mechanisms.swapping import permutation
 from mechanisms.swapping.loss import evaluated, smallest_attainable, theorem_1
 from mechanisms.swapping.permutation import Contingency
@@ -52,6 +53,8 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         "swap_rate": "p, the probability with which a record is selected",
         "strata": "Number of strata",
         "largest_stratum": "b, the size of the largest stratum with two distinct records; 0 if there is none",
+        "unique_on_holding": "Number of records that are the only one with their values of the holding variables",
+        "unique_on_swap": "Number of records that are the only one with their values of match and swap variables",
         "epsilon_exact": "ε by Theorem 1, exact",
         "epsilon": "ε by Theorem 1, rounded up",
         "epsilon_evaluated": "ε from the ratio in the proof of Theorem 1, for information",
@@ -90,6 +93,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         return self.release.design.specification(self.release.dataset.name, inputs.largest_stratum)
 
     def require_chargeable(self, session: Session) -> None:
+        require_few_stored(session, self.release)
         require_readable(session, self.release)
 
     def charge_facts(self, inputs: SwappingInputs) -> dict[str, str | int | float]:
@@ -100,6 +104,8 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
             "swap_rate": str(swap_rate),
             "strata": inputs.strata,
             "largest_stratum": b,
+            "unique_on_holding": inputs.unique.holding,
+            "unique_on_swap": inputs.unique.swap,
             "epsilon_exact": str(loss),
             "epsilon": float(loss.rounded_up(4)),
             "epsilon_evaluated": evaluated(b, swap_rate),
@@ -113,7 +119,12 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
     ε = ln(b + 1) − ln o   for 0 < p ≤ √(b+1) / (√(b+1) + 1),   else ln o;   o = p / (1 − p)
 
 Here p = {self.release.design.swap_rate} is the swap rate, and b is the size of the largest stratum with two distinct
-records, which is an invariant."""
+records, which is an invariant.{self._protected()}"""
+
+    def _protected(self) -> str:
+        if self.release.design.unit != PERSON_RECORD:
+            return ""
+        return f" The loss is for one person record; {RECORDS_OF_OTHERS}. It is therefore in no total for persons."
 
     def draw_description(self) -> str:
         design = self.release.design
@@ -158,4 +169,4 @@ The result is stored as the saturated contingency table [n_mhs], which has neith
         return published_tables(self.release)
 
     def statement(self, draw: Draw[SwappingInputs], output_version: str) -> Statement:
-        return swapping_statement(self.release.design, draw.inputs, output_version)
+        return swapping_statement(self.release, draw.inputs, output_version)

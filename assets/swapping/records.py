@@ -23,19 +23,30 @@ HOLDING, SWAPPING, COMPOSITIONS, RECORDS = "invariant_holding", "invariant_swap"
 def stage_records(session: Session, release: SwappingRelease) -> Fragment | Table:
     """Stage the records to be swapped: their variables and, for units with persons, their `composition`."""
     units = release.dataset.cef_tables()[0]
-    if release.dataset.persons is None:
+    if release.dataset.persons is None or not (release.swaps_persons or release.has_persons_following):
         return units
     names: dict[str, Any] = {
         "units": units,
         "persons": release.dataset.cef_tables()[1],
         "key": release.dataset.units.key,
         "unit": release.dataset.persons.unit,
-        "person_variables": sorted(release.dataset.persons.variables),
     }
     if release.swaps_persons:
-        unit_variables = list(release.dataset.units.variables)
-        return session.stage("records", "swapping/persons_as_records", unit_variables=unit_variables, **names)
-    return session.stage("records", "swapping/households", variables=list(release.variables), **names)
+        unit_variables, person_variables = (
+            [name for name in table.variables if name in release.variables]
+            for table in (release.dataset.units, release.dataset.persons)
+        )
+        return session.stage(
+            "records",
+            "swapping/persons_as_records",
+            unit_variables=unit_variables,
+            person_variables=person_variables,
+            **names,
+        )
+    person_variables = sorted(release.person_variables)
+    return session.stage(
+        "records", "swapping/households", variables=list(release.variables), person_variables=person_variables, **names
+    )
 
 
 def holding_variables(release: SwappingRelease) -> list[str]:

@@ -47,8 +47,12 @@ class SwappingRelease(Release):
     """A declared release by permutation swapping.
 
     Attributes:
-        design: the records to swap, the swap key, the swap variables and the swap rate.
+        design: the records to swap, the swap key, the swap variables and the swap rate. Variables of the dataset that
+            it does not name take no part in the release.
         products: the tables to make from the swapped data.
+        saturated: whether the saturated contingency table is made and published.
+        most_unique: the greatest share of records whose values the invariants may publish because no other record has
+            the same (`assets.swapping.unique`); None if any share is accepted.
         experiment: draws that compare swap rates, on a synthetic dataset only; or None.
 
     Raises:
@@ -57,6 +61,8 @@ class SwappingRelease(Release):
 
     design: SwappingDesign
     products: tuple[SwappedProduct, ...]
+    saturated: bool
+    most_unique: Fraction | None
     experiment: Experiment | None
 
     def __post_init__(self) -> None:
@@ -79,7 +85,10 @@ class SwappingRelease(Release):
                 self.refuse(f"{field}: {self._absent(name)}; the {self.design.unit}'s variables are {known}")
 
     def _absent(self, name: str) -> str:
-        if any(name in table.columns for table in self.dataset.tables.values()):
+        tables, taking_part = self.dataset.tables.values(), (*self.variables, *self.person_variables)
+        if any(name in table.variables for table in tables) and name not in taking_part:
+            return f"{name} is not among the release's variables"
+        if any(name in table.columns for table in tables):
             return f"{name} identifies records or belongs to another table, and is not a variable of the swapped data"
         return f"there is no column {name}"
 
@@ -113,24 +122,31 @@ class SwappingRelease(Release):
     @property
     def swaps_persons(self) -> bool:
         """Whether the swapped records are the persons of a dataset that has units with persons."""
-        return self.dataset.persons is not None and not self.has_persons_following
+        return self.dataset.persons is not None and self.design.unit != self.dataset.record_name
 
     @property
     def has_persons_following(self) -> bool:
         """Whether persons follow their unit, so that the unit's record includes them."""
-        return self.design.persons
+        return bool(self.design.persons)
 
     @cached_property
     def variables(self) -> Mapping[str, Column]:
-        """The variables of the swapped records, with their declarations."""
-        if self.swaps_persons and self.dataset.persons:
-            return {**self.dataset.units.variables, **self.dataset.persons.variables}
-        return self.dataset.units.variables
+        """The variables of the swapped records, with their declarations, in the order of the dataset."""
+        persons = self.dataset.persons.variables if self.swaps_persons and self.dataset.persons else {}
+        every, design = {**self.dataset.units.variables, **persons}, self.design
+        return {name: column for name, column in every.items() if name in (*design.holding, *design.swap)}
 
     @cached_property
     def person_variables(self) -> Mapping[str, Column]:
         """The variables of the persons who follow their unit; empty if persons do not follow units."""
-        return self.dataset.persons.variables if self.has_persons_following and self.dataset.persons else {}
+        every = self.dataset.persons.variables if self.dataset.persons else {}
+        return {name: column for name, column in every.items() if name in self.design.persons}
+
+    @property
+    def columns_of_others(self) -> tuple[str, ...]:
+        """The variables of a swapped person's unit that can change when another person of the unit changes."""
+        columns = self.dataset.units.variables if self.swaps_persons else {}
+        return tuple(name for name, column in columns.items() if name in self.variables and column.follows_persons)
 
     def variables_of(self, product: SwappedProduct) -> Mapping[str, Column]:
         """The variables that a product can be tabulated by."""

@@ -7,6 +7,9 @@ from fractions import Fraction
 
 from assets.release.statement import DataVersion, EvaluatedLoss, Parameter, Statement
 from assets.swapping.draw import SwappingInputs
+from assets.swapping.release import SwappingRelease
+from assets.swapping.unique import UniqueRecords, percent
+from mechanisms.accounting.specification import RECORDS_OF_OTHERS
 from mechanisms.swapping import loss, permutation
 from mechanisms.swapping.design import SwappingDesign
 
@@ -15,18 +18,28 @@ MECHANISM = "Permutation Swapping Algorithm (PSA)"
 LOSS_SOURCE = "Bailie, Gong & Meng, “A Refreshment Stirred, Not Shaken”, Theorem 1"
 
 
-def swapping_statement(design: SwappingDesign, inputs: SwappingInputs, output_version: str) -> Statement:
+def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_version: str) -> Statement:
     """The statement of the certificate about the mechanism.
 
     Args:
-        design: the design of the release.
+        release: the release.
         inputs: the inputs of the draw.
         output_version: the content hash of the swapped data.
     """
+    design, remarks = release.design, []
+    remarks.append(f"Data sets that agree on the invariants and differ at all differ in at least two {design.unit}s.")
+    if release.columns_of_others:
+        remarks.append(
+            f"This bounds no change of a person: {RECORDS_OF_OTHERS}, because {', '.join(release.columns_of_others)} "
+            "may follow from its persons."
+        )
     return Statement(
         mechanism=MECHANISM,
         mechanism_version=str(permutation.VERSION),
-        parameters=parameters(design, inputs.largest_stratum, inputs.strata),
+        parameters=(
+            *parameters(design, inputs.largest_stratum, inputs.strata),
+            *published_exactly(design, release.most_unique, inputs.unique),
+        ),
         loss_source=LOSS_SOURCE,
         data_versions=(
             DataVersion("confidential records", inputs.versions["records"], keyed=True),
@@ -34,7 +47,7 @@ def swapping_statement(design: SwappingDesign, inputs: SwappingInputs, output_ve
             DataVersion("margin of match and swap variables", inputs.versions["swap"], keyed=True),
             DataVersion("swapped data", output_version, keyed=False),
         ),
-        remark=f"Data sets that agree on the invariants and differ at all differ in at least two {design.unit}s.",
+        remark=" ".join(remarks),
         evaluated=evaluated(design, inputs.largest_stratum),
     )
 
@@ -63,6 +76,49 @@ def parameters(design: SwappingDesign, largest_stratum: int, strata: int) -> tup
             f"The number of {unit}s in the largest stratum with two distinct records; 0 if there is none.",
         ),
     )
+
+
+def published_exactly(
+    design: SwappingDesign, most_unique: Fraction | None, unique: UniqueRecords
+) -> tuple[Parameter, ...]:
+    """How many records the invariants publish exactly, in words.
+
+    Args:
+        design: the design of the release.
+        most_unique: the greatest share that the release declares; None if it accepts any.
+        unique: the numbers.
+    """
+    unit = design.unit
+    limit = f"at most {percent(most_unique)}" if most_unique is not None else "any number of them"
+    persons = f", with {unique.persons:,} persons" if design.persons else ""
+    theirs = ", and of its persons," if design.persons else ""
+    exact = "These counts are exact, so these values of such a {unit} are published together, unchanged, at any ε."
+    return (
+        Parameter(
+            "Unique on the holding variables",
+            _of(unique, unique.holding, unit) + persons,
+            f"No other {unit} has the same values of the holding variables{theirs} as each of these. "
+            + exact.format(unit=unit)
+            + f" The release allows {limit}.",
+        ),
+        Parameter(
+            "Unique on match and swap variables",
+            _of(unique, unique.swap, unit),
+            f"No other {unit} has the same values of match and swap variables as each of these. "
+            + exact.format(unit=unit)
+            + f" The release allows {limit}.",
+        ),
+        Parameter(
+            "Unique and never changed",
+            _of(unique, unique.whole, unit),
+            f"All variables of these {unit}s are published exactly: nothing in their stratum differs that could be "
+            "exchanged.",
+        ),
+    )
+
+
+def _of(unique: UniqueRecords, number: int, unit: str) -> str:
+    return f"{number:,} of {unique.records:,} {unit}s ({percent(unique.share(number))})"
 
 
 def evaluated(design: SwappingDesign, largest_stratum: int) -> EvaluatedLoss:

@@ -54,7 +54,12 @@ def product_names(product: SwappedProduct, records: Fragment | Table) -> dict[st
 
 
 def saturated_statements(release: SwappingRelease) -> dict[str, tuple[str, dict[str, Any]]]:
-    """The statements, with their identifiers, of the saturated contingency table and of the persons in it, by table."""
+    """The statements, with their identifiers, of the saturated contingency table and of the persons in it, by table.
+
+    There are none if the release leaves them out.
+    """
+    if not release.saturated:
+        return {}
     swapped, persons = release.public(SWAPPED), release.has_persons_following
     names: dict[str, Any] = {"swapped": swapped, "persons": persons, "columns": list(release.variables)}
     statements = {SATURATED: ("swapping/saturated", names)}
@@ -113,7 +118,11 @@ def describe_tables(release: SwappingRelease) -> str:
             "Products, tabulated from the swapped data only:",
             "",
             *lines,
-            "- **saturated**: the saturated contingency table, from which every other table can be computed",
+            *(
+                ["- **saturated**: the saturated contingency table, from which every other table can be computed"]
+                if release.saturated
+                else []
+            ),
             "",
             "ε covers every table made from the swapped data (post-processing), so more tables add no loss.",
         ]

@@ -17,6 +17,14 @@ from mechanisms.accounting.zcdp import ConcentratedLoss
 BOUNDED = "bounded"
 UNBOUNDED = "unbounded"
 
+PERSON, PERSON_RECORD = "person", "person record"
+"""Two units that differ. A *person record* is a row of a file with one row for each person, which also has columns of
+the unit that the person lives in. Where those follow from the unit's persons, a change of one person changes the rows
+of others, so a guarantee for one row is none for one person."""
+
+RECORDS_OF_OTHERS = "a change of one person can change the records of all persons in the same unit"
+"""Why a guarantee for one person record bounds no change of a person."""
+
 DELTA = Fraction(1, 10**10)
 """The default δ at which zCDP is reported as (ε, δ): the Census Bureau's."""
 
@@ -31,9 +39,10 @@ class Flavor:
         domain: who is eligible for protection: the data sets considered.
         multiverse: how far protection extends: the invariants, each in words. Data sets are compared only if they
             agree on all of them.
-        unit: the granularity of the input premetric (Hamming distance): "household", "person" or "record".
+        unit: the granularity of the input premetric (Hamming distance): "household", "person" or "person record".
         changes_per_person: the most units that a change of one person's characteristics can change, or None if the
-            unit is the person. A move from one unit to another is not such a change.
+            unit is the person, or if there is no bound, as for person records. A move from one unit to another is not
+            such a change.
         output_premetric: how changes of the output's distribution are measured.
         neighbors: "bounded" if the loss is for a change of one unit, "unbounded" if for adding or removing one.
 
@@ -101,7 +110,7 @@ class Specification:
         """The loss for a change of one unit of some kind; None if the guarantee does not cover such a change."""
         if unit == self.flavor.unit:
             return self._bounded()
-        if unit == "person" and self.flavor.changes_per_person:
+        if unit == PERSON and self.flavor.changes_per_person:
             return self._bounded().of_group(self.flavor.changes_per_person)
         return None
 
@@ -169,7 +178,7 @@ def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) ->
     stated = list(specifications)
     units = {specification.flavor.unit for specification in stated}
     if any(specification.flavor.changes_per_person for specification in stated):
-        units.add("person")
+        units.add(PERSON)
     totals = [total for unit in units for total in _totals(unit, stated, delta)]
     return tuple(sorted(totals, key=lambda total: (total.unit, total.output_premetric)))
 
@@ -184,7 +193,9 @@ def why_left_out(specification: Specification, unit: str, limit: Loss) -> str | 
     """
     loss = specification.loss_for(unit)
     if loss is None:
-        return f"a guarantee for one {specification.flavor.unit} bounds no change of a {unit}"
+        own = specification.flavor.unit
+        because = f": {RECORDS_OF_OTHERS}" if (own, unit) == (PERSON_RECORD, PERSON) else ""
+        return f"a guarantee for one {own} bounds no change of a {unit}{because}"
     if isinstance(limit, PureLoss) and not isinstance(loss, PureLoss):
         return NOT_PURE[type(loss)]
     if isinstance(limit, ConcentratedLoss) and isinstance(loss, ApproximateLoss):

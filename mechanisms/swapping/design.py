@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.accounting.specification import Flavor, Specification
+from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from mechanisms.swapping.loss import odds, theorem_1
 
 
@@ -23,12 +23,14 @@ class SwappingDesign:
     Variables of one role are stored in alphabetical order, so that designs with the same meaning are equal.
 
     Attributes:
-        unit: the record that is swapped, in words, such as "household".
+        unit: the record that is swapped, in words, such as "household". It is "person" only if a change of one person
+            changes one record, and otherwise "person record" (`mechanisms.accounting.specification`).
         match: the match variables (swap key): records are swapped only with records equal on these.
         swap: the swap variables: moved between the selected records.
         held: the remaining holding variables: kept.
         swap_rate: p, the probability with which a record is selected.
-        persons: whether a unit's record includes its persons, who move with it.
+        persons: the variables of the unit's persons, who are part of its record and move with it; empty if they are
+            not.
 
     Raises:
         DesignError: if no variable is swapped or none is held, a variable has two roles, or p is not strictly
@@ -40,10 +42,10 @@ class SwappingDesign:
     swap: tuple[str, ...]
     held: tuple[str, ...]
     swap_rate: Fraction
-    persons: bool
+    persons: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        for role in ("match", "swap", "held"):
+        for role in ("match", "swap", "held", "persons"):
             object.__setattr__(self, role, tuple(sorted(getattr(self, role))))
         if not self.swap:
             raise DesignError("swap: at least one variable must be swapped")
@@ -69,7 +71,8 @@ class SwappingDesign:
     @property
     def invariants(self) -> tuple[str, ...]:
         """The two margins that swapping preserves, in words (Proposition 4)."""
-        held = [*self.holding, f"all characteristics of the {self.unit}'s persons"] if self.persons else self.holding
+        persons = [f"the {self.unit}'s persons, each with {_listed(self.persons)}"] if self.persons else []
+        held = [*self.holding, *persons]
         return (
             f"the number of {self.unit}s by {_listed(held)}",
             f"the number of {self.unit}s by {_listed((*self.match, *self.swap))}",
@@ -79,7 +82,7 @@ class SwappingDesign:
         """The design as exact plain values, equal for designs with the same draws."""
         return {
             "unit": self.unit,
-            "persons": self.persons,
+            "persons": list(self.persons),
             "match": list(self.match),
             "swap": list(self.swap),
             "held": list(self.held),
@@ -93,13 +96,13 @@ class SwappingDesign:
             dataset: its name, for the domain.
             largest_stratum: b, the largest stratum that holds two distinct records; 0 if there is none.
         """
-        persons = ", each with the persons in it and their characteristics" if self.persons else ""
+        persons = f", each with the persons in it, by {_listed(self.persons)}" if self.persons else ""
         flavor = Flavor(
             domain=f"all possible files of {self.unit}s with the variables of {dataset}: "
             f"{_listed((*self.match, *self.swap, *self.held))}{persons}",
             multiverse=self.invariants,
             unit=self.unit,
-            changes_per_person=None if self.unit == "person" else 1,
+            changes_per_person=None if self.unit in (PERSON, PERSON_RECORD) else 1,
         )
         return Specification(flavor, theorem_1(largest_stratum, self.swap_rate))
 

@@ -1,3 +1,6 @@
-SELECT {{ unit_variables | ids("units") }}, {{ person_variables | ids("persons") }}
+SELECT
+    {{ unit_variables | ids("units") }}{% if unit_variables and person_variables %}, {% endif %}
+
+    {{ person_variables | ids("persons") }}
 FROM {{ persons }} AS persons
 JOIN {{ units }} AS units ON persons.{{ unit | id }} = units.{{ key | id }}

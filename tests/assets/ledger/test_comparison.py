@@ -43,7 +43,7 @@ SWAPPED = SwappingDesign(
     swap=("TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK", "PLACEFP", "AIANNHCE"),
     held=("NPF", "HHSPAN", "HHRACE", "TEN", "HHT", "HHT2", "CPLT", "GQTYPE", "REGIONCE", "DIVISIONCE"),
     swap_rate=Fraction(1, 10),
-    persons=True,
+    persons=("PERSON_RTYPE", "QAGE", "CENHISP", "CENRACE", "RELSHIP"),
 ).specification("two_states", 7118)
 HOUSED, STATE, UNITS, QUARTERS = (
     "whether a block has a housing unit or not",

@@ -32,6 +32,7 @@ DECLARED = {
     "match": ["TABBLKST", "RTYPE", "FINAL_POP"],
     "swap": ["TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK", "PLACEFP", "AIANNHCE"],
     "swap_rate": "1/10",
+    "publishes_unique_records": "accepted",
 }
 
 

@@ -46,6 +46,7 @@ def with_swapping(root: Path, cap: Mapping[str, Any]) -> PHSafeDeployment:
             "match": ["TABBLKST", "FINAL_POP"],
             "swap": ["TABBLKCOU"],
             "swap_rate": "1/10",
+            "publishes_unique_records": "accepted",
         }
     )
     return phsafe_deployment(

@@ -40,7 +40,7 @@ def massachusetts() -> Certificate:
         swap=("county",),
         held=("tenure",),
         swap_rate=Fraction(1, 2),
-        persons=False,
+        persons=(),
     )
     specification = design.specification("ma1940", B)
     title = "Dwellings by county and tenure"

@@ -10,6 +10,8 @@ from mechanisms.accounting.specification import Specification
 from mechanisms.swapping.design import DesignError, SwappingDesign
 from mechanisms.swapping.loss import theorem_1
 
+PERSONS = ("sex", "age")
+
 
 def design(**changes: Any) -> SwappingDesign:
     roles: dict[str, Any] = {
@@ -18,7 +20,7 @@ def design(**changes: Any) -> SwappingDesign:
         "swap": ("county",),
         "held": ("tenure",),
         "swap_rate": Fraction(1, 2),
-        "persons": False,
+        "persons": (),
         **changes,
     }
     return SwappingDesign(**roles)
@@ -62,38 +64,40 @@ def test_without_a_swap_key_the_margins_are_those_of_the_whole_file() -> None:
 
 
 def test_persons_who_follow_their_unit_are_held_with_it() -> None:
-    held, moved = design(persons=True).invariants
+    held, moved = design(persons=PERSONS).invariants
     assert (
-        held == "the number of households by persons × state × tenure × all characteristics of the household's persons"
+        held
+        == "the number of households by persons × state × tenure × the household's persons, each with age × sex"
     )
-    assert "characteristics" not in moved
+    assert "age" not in moved
 
 
 @pytest.mark.parametrize(
     ("unit", "persons", "changes"),
     [
-        ("household", True, 1),
-        ("household", False, 1),
-        ("dwelling", True, 1),
-        ("dwelling", False, 1),
-        ("person", False, None),
+        ("household", PERSONS, 1),
+        ("household", (), 1),
+        ("dwelling", PERSONS, 1),
+        ("dwelling", (), 1),
+        ("person", (), None),
+        ("person record", (), None),
     ],
 )
 def test_a_persons_change_counts_as_one_unit_where_persons_belong_to_one(
-    unit: str, persons: bool, changes: int | None
+    unit: str, persons: tuple[str, ...], changes: int | None
 ) -> None:
     flavor = design(unit=unit, persons=persons).specification("ma1940", 10).flavor
     assert (flavor.unit, flavor.changes_per_person) == (unit, changes)
 
 
 def test_the_specification_states_all_five_building_blocks() -> None:
-    specification = design(persons=True).specification("ma1940", 264_331)
+    specification = design(persons=PERSONS).specification("ma1940", 264_331)
     assert "ma1940" in specification.flavor.domain
     for variable in ("state", "persons", "county", "tenure"):
         assert variable in specification.flavor.domain
     assert "persons in it" in specification.flavor.domain
     assert "persons in it" not in design().specification("ma1940", 10).flavor.domain
-    assert specification.flavor.multiverse == design(persons=True).invariants
+    assert specification.flavor.multiverse == design(persons=PERSONS).invariants
     assert specification.flavor.unit == "household"
     assert specification.flavor.output_premetric == "multiplicative distance (pure DP)"
     assert specification.loss == theorem_1(264_331, Fraction(1, 2))

@@ -1,0 +1,160 @@
+"""Records that a release publishes exactly because they are unique: how many there are, and how many it may have.
+
+Swapping leaves two tables of counts exact: by the holding variables, and by match and swap variables. A record that is
+alone in a cell of one of them is published with all its values of that table's variables, unchanged, and no loss covers
+that. All figures follow from these two tables. The check comes before they are written, and again before the charge.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from assets.release.columns import Column
+from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING, swap_variables
+from assets.swapping.release import SwappingRelease
+from resources.statements import Fragment, Table
+from resources.warehouse import Session
+
+MANY_VALUES, FEW_RECORDS = 100, 10
+"""A column without a list of values looks continuous if it takes more than `MANY_VALUES` values, or more than one for
+every `FEW_RECORDS` records."""
+
+
+class UniqueRecordsError(Exception):
+    """The invariants would publish more unique records than the release declares."""
+
+
+@dataclass(frozen=True)
+class UniqueRecords:
+    """How many records the invariants publish exactly, each because no other record has the same values.
+
+    Attributes:
+        records: all records.
+        holding: the records that are the only one with their values of the holding variables, persons included.
+        swap: the records that are the only one with their values of match and swap variables.
+        whole: the records whose values of all variables follow from the two tables, because nothing in their stratum
+            differs that could be exchanged.
+        persons: the persons of the units counted in `holding`; 0 if persons do not follow units.
+    """
+
+    records: int
+    holding: int
+    swap: int
+    whole: int
+    persons: int = 0
+
+    def share(self, unique: int) -> Fraction:
+        """A number of records as a share of all of them; 0 if there are none."""
+        return Fraction(unique, self.records or 1)
+
+
+def count_unique(
+    session: Session, release: SwappingRelease, holding: Table | Fragment, swapping: Table | Fragment
+) -> UniqueRecords:
+    """The numbers of unique records, from the two margins alone.
+
+    Args:
+        session: a session that reads both.
+        release: the release.
+        holding: the counts by the holding variables, stored or staged.
+        swapping: the counts by match and swap variables, stored or staged.
+    """
+    match = list(release.design.match)
+    return UniqueRecords(*session.row("swapping/unique", holding=holding, swapping=swapping, match=match))
+
+
+def stored_unique(session: Session, release: SwappingRelease) -> UniqueRecords:
+    """The numbers of unique records, from the stored invariants, with the persons of unique units."""
+    holding = release.public(HOLDING)
+    found = count_unique(session, release, holding, release.public(SWAPPING))
+    if not release.has_persons_following:
+        return found
+    (persons,) = session.row("swapping/unique_persons", persons=release.public(COMPOSITIONS), holding=holding)
+    return UniqueRecords(found.records, found.holding, found.swap, found.whole, persons)
+
+
+def require_few_unique(
+    session: Session,
+    release: SwappingRelease,
+    holding: Table | Fragment,
+    swapping: Table | Fragment,
+    persons: Table | Fragment,
+) -> None:
+    """Refuse a release whose invariants publish more unique records than it declares.
+
+    Args:
+        session: a session that reads the tables.
+        release: the release.
+        holding: the counts by the holding variables, stored or staged.
+        swapping: the counts by match and swap variables, stored or staged.
+        persons: a table with the variables of the persons who follow their unit; not read if they do not.
+
+    Raises:
+        UniqueRecordsError: if the share in one of the two tables is greater than declared. The message states shares in
+            whole percent only: as long as the tables are not published, their exact figures are confidential.
+    """
+    allowed, design = release.most_unique, release.design
+    if allowed is None:
+        return
+    found = count_unique(session, release, holding, swapping)
+    held = [*design.holding, *([f"its persons ({', '.join(design.persons)})"] if design.persons else [])]
+    sentences, continuous = [], []
+    if (share := found.share(found.holding)) > allowed:
+        sentences.append(_sentence(share, allowed, design.unit, held))
+        continuous += _continuous(session, holding, release.variables, design.holding, found.records)
+        continuous += _continuous(session, persons, release.person_variables, design.persons, found.records)
+    if (share := found.share(found.swap)) > allowed:
+        columns = swap_variables(release)
+        sentences.append(_sentence(share, allowed, design.unit, columns))
+        continuous += _continuous(session, swapping, release.variables, columns, found.records)
+    if sentences:
+        named = list(dict.fromkeys(continuous))
+        verb = "looks" if len(named) == 1 else "look"
+        raise UniqueRecordsError(
+            f"{release.schema}: {' And '.join(sentences)} Swapping leaves the counts by these variables exact, so all "
+            f"these values of each such {design.unit} would be published together, unchanged, whatever ε is."
+            + (f" With so many values, {' and '.join(named)} {verb} continuous." if named else "")
+            + f" The release allows {percent(allowed)} of such {design.unit}s (publishes_unique_records). Leave "
+            "variables out (variables), declare classes instead of single values, or accept it "
+            "(publishes_unique_records: accepted). This run charged and published nothing."
+        )
+
+
+def require_few_stored(session: Session, release: SwappingRelease) -> None:
+    """The same, for the stored invariants.
+
+    Raises:
+        UniqueRecordsError: as `require_few_unique`.
+    """
+    require_few_unique(session, release, *(release.public(name) for name in (HOLDING, SWAPPING, COMPOSITIONS)))
+
+
+def _sentence(share: Fraction, allowed: Fraction, unit: str, columns: Collection[str]) -> str:
+    below = Fraction(math.ceil(share * 100) - 1, 100)
+    return (
+        f"More than {percent(max(below, allowed))} of the {unit}s are the only {unit} with their values of "
+        f"{', '.join(columns)}."
+    )
+
+
+def _continuous(
+    session: Session,
+    table: Table | Fragment,
+    declared: Mapping[str, Column],
+    names: Collection[str],
+    records: int,
+) -> list[str]:
+    """The columns that take many values of a domain that is not a list."""
+    columns = [name for name in names if not declared[name].codes]
+    if not columns:
+        return []
+    values = session.row("swapping/distinct_values", table=table, columns=columns)
+    many = min(MANY_VALUES, records // FEW_RECORDS)
+    return [name for name, number in zip(columns, values, strict=True) if number > many]
+
+
+def percent(share: Fraction) -> str:
+    """A share in percent, to four digits; "more than 99.99%" instead of a rounded 100%."""
+    text = f"{float(share * 100):.4g}%"
+    return "more than 99.99%" if text == "100%" and share < 1 else text
