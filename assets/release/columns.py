@@ -150,8 +150,8 @@ class Column(dg.Model):
     nullable: bool = Field(False, description="Whether the column may be empty.")
     depends_on_persons: bool | SkipJsonSchema[None] = Field(
         None,
-        description="In units that have persons: whether a change of one person can change the value for the others in "
-        "the unit. By default it can, except in a geography column.",
+        description="In units: whether a change of one person can change the value for the others in the unit. By "
+        "default it can, except in a geography column.",
     )
 
     @field_validator("values", mode="before")

@@ -153,13 +153,10 @@ class DatasetDeclaration(Declaration):
                 raise ValueError(f"{table}: path is required with reader {self.reader.value}")
             if self.reader.built_in and (records.path or records.geography_path) is not None:
                 raise ValueError(f"{table}: reader {self.reader.value} is built in and takes no path")
-        may_say = self.units.variables if self.persons else {}
         for table, records in self.tables.items():
             for name, column in records.columns.items():
-                if column.depends_on_persons is not None and column is not may_say.get(name):
-                    raise ValueError(
-                        f"{table}: column {name}: depends_on_persons is for variables of units that have persons"
-                    )
+                if column.depends_on_persons is not None and column is not self.units.variables.get(name):
+                    raise ValueError(f"{table}: column {name}: depends_on_persons is for variables of units")
         if self.persons is None:
             return self
         if self.reader is Reader.MA1940:

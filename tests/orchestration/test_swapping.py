@@ -136,6 +136,37 @@ def test_a_valid_declaration_has_the_stated_meaning() -> None:
     assert release.folder == Path("published/village/counties")
 
 
+def test_variables_name_what_takes_part_besides_match_and_swap() -> None:
+    for named, held, following in (
+        (None, ("tenure",), ("age", "sex")),
+        ([], (), ()),
+        (["age"], (), ("age",)),
+        (["tenure", "county", "size", "tenure"], ("tenure",), ()),
+    ):
+        release, dataset = changed(both(with_persons, to("variables", value=named), to("products", value=[])))
+        if named is None:
+            del release["variables"]
+        found = loaded(release, dataset)
+        assert (found.design.held, found.design.persons) == (held, following)
+        assert tuple(found.person_variables) == following
+        assert set(found.variables) == {"region", "county", "size", *held}
+        assert not found.swaps_persons
+
+
+def test_unique_records_are_limited_to_one_percent_unless_declared() -> None:
+    for written, most in (
+        (None, Fraction(1, 100)),
+        ("1/20", Fraction(1, 20)),
+        (0.2, Fraction(1, 5)),
+        ("accepted", None),
+    ):
+        release, dataset = changed(lambda release, dataset: None)
+        if written is not None:
+            release["publishes_unique_records"] = written
+        assert complaints(release) == []
+        assert loaded(release, dataset).most_unique == most
+
+
 @pytest.mark.parametrize(
     ("written", "rate"),
     [
@@ -169,6 +200,12 @@ IN_THE_SCHEMA: list[tuple[Change, str]] = [
     (product(name="by county"), "products.0.name: 'by county' does not match"),
     (product(total=["tenure"]), "('total' was unexpected)"),
     (to("experiment", value={"product": "tenures", "swap_rates": [1]}), "experiment.swap_rates.0: 1 "),
+    (to("variables", value="tenure"), "variables: 'tenure' is not of type 'array'"),
+    (to("saturated", value="sometimes"), "saturated: 'sometimes' is not of type 'boolean'"),
+    *[
+        (to("publishes_unique_records", value=value), f"publishes_unique_records: {value!r} ")
+        for value in (-0.1, 1.1, True, None, "all", "Accepted", ["accepted"])
+    ],
     (
         to("experiment", value={"product": "tenures", "swap_rates": [0.1], "draws": 0}),
         "experiment.draws: 0 is less than the minimum of 1",
@@ -187,6 +224,24 @@ def test_the_check_of_yaml_names_the_field_and_the_rule(change: Change, complain
 
 WHEN_LOADED: list[tuple[Change, str]] = [
     (to("swap_rate", value="3/2"), "the swap rate must be strictly between 0 and 1"),
+    (to("publishes_unique_records", value="3/2"), "'3/2' is not a share from 0 to 1, such as 1/100, nor accepted"),
+    (to("variables", value=["rooms"]), "release village/counties: variables: village has no variable rooms"),
+    (to("variables", value=["serial"]), "release village/counties: variables: village has no variable serial"),
+    (
+        to("variables", value=[]),
+        "release village/counties: products: tenures: tenure is not among the release's variables; columns of the "
+        "swapped data are region, county, size",
+    ),
+    (
+        both(with_persons, to("variables", value=["tenure"]), product(of="persons", dimensions=["sex"], totals=[])),
+        "release village/counties: products: tenures: no persons are swapped with their household",
+    ),
+    (
+        both(
+            with_persons, to("variables", value=["tenure", "age"]), product(of="persons", dimensions=["sex"], totals=[])
+        ),
+        "release village/counties: products: tenures: sex is not among the release's variables",
+    ),
     (to("swap_rate", value="1/1000000001"), "the denominator of a swap rate must be at most a billion"),
     (to("schedule", value="every morning"), "'every morning' is not a cron expression such as '0 6 1 * *'"),
     (product(source="cef"), "a product is tabulated from the swapped data only, not from 'cef'"),

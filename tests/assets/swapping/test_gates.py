@@ -329,9 +329,9 @@ def test_altering_the_invariants_does_not_give_a_smaller_epsilon(
 
 
 def test_each_gate_fails_for_some_alteration(escrowed: Deployment) -> None:
-    """A changed declaration makes two others fail, below; `test_confidentiality` tests `confidentiality`."""
+    """A changed declaration makes three others fail, below; `test_confidentiality` tests `confidentiality`."""
     names = {gate.name for gate in all_gates(escrowed.context.method)}
-    assert names - {"within_cap", "values_in_domain", "confidentiality"} <= set().union(
+    assert names - {"within_cap", "values_in_domain", "unique_records", "confidentiality"} <= set().union(
         *(case.gates for case in ALTERATIONS)
     )
     assert escrowed.failed_checks() == set()
@@ -383,6 +383,13 @@ def test_a_domain_narrowed_afterwards_stops_the_publication(escrowed: Deployment
     )
     assert deployment.failed_checks() == {"values_in_domain"}
     refuses_to_publish(deployment, {"values_in_domain"}, "")
+
+
+@pytest.mark.deep
+def test_an_acceptance_withdrawn_afterwards_stops_the_publication(with_persons: Deployment, tmp_path: Path) -> None:
+    deployment = taken_on(with_persons, tmp_path, persons=True, publishes_unique_records="1/2")
+    assert deployment.failed_checks() == {"unique_records"}
+    refuses_to_publish(deployment, {"unique_records"}, "")
 
 
 def persons_of_two_kinds_exchanged(deployment: Deployment) -> None:

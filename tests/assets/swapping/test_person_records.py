@@ -267,17 +267,10 @@ def test_the_census_layout_knows_which_columns_of_units_are_facts_about_the_unit
         assert flavor(release).unit == unit
 
 
-@pytest.mark.parametrize(
-    ("table", "column", "persons"), [("persons", "race", True), ("units", "serial", True), ("units", "size", False)]
-)
-def test_only_variables_of_units_with_persons_say_whether_they_depend_on_persons(
-    table: str, column: str, persons: bool
-) -> None:
+@pytest.mark.parametrize(("table", "column"), [("persons", "race"), ("persons", "serial"), ("units", "serial")])
+def test_only_variables_of_units_say_whether_they_depend_on_persons(table: str, column: str) -> None:
     declared = dataset().model_dump(mode="json") | {"cap": 40}
-    declared["units"]["columns"]["tenure"]["depends_on_persons"] = None
     declared[table]["columns"][column]["depends_on_persons"] = False
-    if not persons:
-        declared["persons"] = None
     with pytest.raises(ValidationError, match=f"{table}: column {column}: depends_on_persons is for variables of"):
         DatasetDeclaration.model_validate(declared)
 

@@ -77,6 +77,6 @@ def village(
         declared["persons"] = {"path": str(root / "persons.csv"), "columns": person_columns}
     dataset = DatasetDeclaration.model_validate(declared)
     warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
         ingest(session, dataset, root, VERSION_KEY)
     return Village(dataset, warehouse)

@@ -65,10 +65,7 @@ def test_without_a_swap_key_the_margins_are_those_of_the_whole_file() -> None:
 
 def test_persons_who_follow_their_unit_are_held_with_it() -> None:
     held, moved = design(persons=PERSONS).invariants
-    assert (
-        held
-        == "the number of households by persons × state × tenure × the household's persons, each with age × sex"
-    )
+    assert held == "the number of households by persons × state × tenure × the household's persons, each with age × sex"
     assert "age" not in moved
 
 
