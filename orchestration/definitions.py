@@ -23,6 +23,7 @@ from assets.release.release import DeclarationError
 from orchestration.components.dataset import Dataset
 from orchestration.components.release import ReleaseComponent
 from orchestration.defs_files import require_unambiguous
+from orchestration.jobs import withdraw_job
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.warehouse import Warehouse
@@ -83,6 +84,7 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
         tree.build_defs(),
         budget(datasets, releases),
         dg.Definitions(
+            jobs=[withdraw_job(deployment_folders()[1])],
             resources=without_configuration(deployment_resources(home)),
             executor=dg.in_process_executor,
         ),

@@ -17,6 +17,7 @@ from resources.canonical import canonical
 
 RESERVE = "reserve"
 SETTLE = "settle"
+WITHDRAW = "withdraw"
 
 
 @dataclass(frozen=True)
@@ -53,18 +54,19 @@ class Entry:
 
     Attributes:
         sequence: 1, 2, … without gaps.
-        kind: "reserve", written before anything is drawn, or "settle", written once the draw's output is stored.
+        kind: "reserve", written before anything is drawn; "settle", written once the draw's output is stored; or
+            "withdraw", written before everything that was made of the draw is removed. The charge remains.
         dataset: the dataset whose budget is charged.
         release: the release that the charge is for.
         draw_id: the identifier of the draw, from `Custody.draw_id`.
-        specification: the DP specification as canonical JSON; None in a settlement.
+        specification: the DP specification as canonical JSON; None in all but reservations.
         commitment: SHA-256 of the draw's key, 64 hexadecimal digits.
-        output_version: the content hash of the draw's output; None in a reservation.
+        output_version: the content hash of the draw's output; None in all but settlements.
         recorded_at: UTC, ISO 8601 to the second.
         previous_hash: `hash` of the previous entry; 64 zeros in the first.
         hash: SHA-256 of all other fields as canonical JSON, 64 hexadecimal digits.
-        details: `Details` as canonical JSON; None in settlements, and in entries of earlier versions, whose hashes do
-            not cover this field.
+        details: `Details` as canonical JSON, and in a withdrawal who withdrew (`by`) what (`withdrawn`); None in
+            settlements, and in entries of earlier versions, whose hashes do not cover this field.
     """
 
     sequence: int
@@ -91,9 +93,9 @@ class Entry:
         )
 
     def declared(self) -> Specification:
-        """The DP specification of a reservation. Raises ValueError for a settlement."""
+        """The DP specification of a reservation. Raises ValueError for any other entry."""
         if self.specification is None:
-            raise ValueError(f"entry {self.sequence} is a settlement and declares no specification")
+            raise ValueError(f"entry {self.sequence} is no reservation and declares no specification")
         return Specification.from_record(json.loads(self.specification))
 
     def digest(self) -> str:
@@ -124,6 +126,13 @@ def settlement(chain: Sequence[Entry], reserved: Entry, output_version: str) -> 
     """The entry that settles a reservation, ready to be appended to `chain`."""
     settled = replace(reserved, kind=SETTLE, specification=None, output_version=output_version, details=None)
     return _linked(chain, settled)
+
+
+def withdrawal(chain: Sequence[Entry], reserved: Entry, withdrawn: str, by: str) -> Entry:
+    """The entry that withdraws a reserved draw, ready to be appended to `chain`."""
+    details = canonical({"withdrawn": withdrawn, "by": by}).decode()
+    entry = replace(reserved, kind=WITHDRAW, specification=None, output_version=None, details=details)
+    return _linked(chain, entry)
 
 
 def find(chain: Sequence[Entry], kind: str, draw_id: str) -> Entry | None:
@@ -164,6 +173,10 @@ def breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
             problems.append(f"{name} repeats the {entry.kind} of a draw")
         if entry.kind == SETTLE and (RESERVE, entry.draw_id) not in seen:
             problems.append(f"{name} settles a draw that was not reserved before")
+        if entry.kind == SETTLE and (WITHDRAW, entry.draw_id) in seen:
+            problems.append(f"{name} settles a draw that was withdrawn before")
+        if entry.kind == WITHDRAW and (RESERVE, entry.draw_id) not in seen:
+            problems.append(f"{name} withdraws a draw that was not reserved before")
         seen.add((entry.kind, entry.draw_id))
         previous = entry.hash
     return tuple(problems)

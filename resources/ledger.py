@@ -27,7 +27,7 @@ from mechanisms.accounting.specification import Specification, Total, compose
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources import chain
 from resources.anchor import GENESIS, Anchor
-from resources.chain import RESERVE, SETTLE, Details, Entry
+from resources.chain import RESERVE, SETTLE, WITHDRAW, Details, Entry
 from resources.custody import Custody
 from resources.keyfiles import CustodyError
 from resources.statements import Table, Zone
@@ -87,7 +87,7 @@ class Ledger(ConfigurableResource):
         Raises:
             CapExceeded: if the charge does not fit under the cap, or cannot be stated in the cap's output premetric.
             PopulationError: if the dataset was charged to another population, or its content to one.
-            LedgerError: if the ledger is not intact, or the draw is reserved on other terms.
+            LedgerError: if the ledger is not intact, or the draw is reserved on other terms or was withdrawn.
         """
         told = details or Details(dataset)
         with self._appending() as (session, entries):
@@ -97,6 +97,7 @@ class Ledger(ConfigurableResource):
                 _require_chargeable(entries, dataset, release, specification, cap, told)
                 self._append(session, new)
                 return new
+            _refuse_withdrawn(entries, draw_id)
             for term in ("dataset", "release", "commitment"):
                 if getattr(found, term) != getattr(new, term):
                     raise LedgerError(_otherwise(found, term))
@@ -114,13 +115,14 @@ class Ledger(ConfigurableResource):
         """Record that a reserved draw was made, with the version of its output. Settling twice changes nothing.
 
         Raises:
-            LedgerError: if the ledger is not intact, the draw is not reserved, or it is already settled with another
-                output version, which the same key and the same inputs cannot produce.
+            LedgerError: if the ledger is not intact, the draw is not reserved or was withdrawn, or it is already
+                settled with another output version, which the same key and the same inputs cannot produce.
         """
         with self._appending() as (session, entries):
             reserved = chain.find(entries, RESERVE, draw_id)
             if reserved is None:
                 raise LedgerError(f"draw {draw_id} cannot be settled: it is not reserved")
+            _refuse_withdrawn(entries, draw_id)
             found = chain.find(entries, SETTLE, draw_id)
             if found is None:
                 new = chain.settlement(entries, reserved, output_version)
@@ -130,8 +132,39 @@ class Ledger(ConfigurableResource):
                 raise LedgerError(f"draw {draw_id} is settled in entry {found.sequence} with another output version")
             return found
 
+    def withdraw(self, dataset: str, release: str | None, by: str) -> tuple[Entry, ...]:
+        """Record that every draw of a release, or of all releases of a dataset, is withdrawn. The charges remain.
+
+        Args:
+            dataset: the dataset.
+            release: the release, or None for all of the dataset.
+            by: who withdraws it.
+
+        Returns:
+            The withdrawals of all these draws. Those that were withdrawn before are not withdrawn again.
+
+        Raises:
+            LedgerError: if the ledger is not intact.
+        """
+        withdrawn = f"release {dataset}/{release}" if release else f"dataset {dataset}"
+        with self._appending() as (session, entries):
+            reserved = [
+                entry
+                for entry in entries
+                if entry.kind == RESERVE and entry.dataset == dataset and release in (None, entry.release)
+            ]
+            found = []
+            for entry in reserved:
+                before = chain.find(entries, WITHDRAW, entry.draw_id)
+                if before is None:
+                    before = chain.withdrawal(entries, entry, withdrawn, by)
+                    self._append(session, before)
+                    entries = (*entries, before)
+                found.append(before)
+            return tuple(found)
+
     def entries(self, population: str | None = None) -> tuple[Entry, ...]:
-        """All entries, or the reservations and settlements of one population, in order.
+        """All entries, or those of one population's draws, in order.
 
         They are unverified: `verify` says whether they can be trusted.
         """
@@ -148,6 +181,10 @@ class Ledger(ConfigurableResource):
     def settlement(self, draw_id: str) -> Entry | None:
         """The settlement of a draw; None if there is none. Raises LedgerError if the ledger is not intact."""
         return chain.find(self._intact(), SETTLE, draw_id)
+
+    def withdrawal(self, draw_id: str) -> Entry | None:
+        """The withdrawal of a draw; None if there is none. Raises LedgerError if the ledger is not intact."""
+        return chain.find(self._intact(), WITHDRAW, draw_id)
 
     def settled_draws(self, dataset: str, release: str) -> tuple[Entry, ...]:
         """The reservations of a release's settled draws in order of settlement, which numbers its editions from 1.
@@ -327,6 +364,15 @@ def remaining(charged: Loss, cap: Loss) -> Decimal:
     rest = PureLoss(limit.rational - one.rational, limit.argument / one.argument)
     above = rest.rounded_up()
     return above if PureLoss(Fraction(above)) <= rest else above - Decimal("0.01")
+
+
+def _refuse_withdrawn(entries: Sequence[Entry], draw_id: str) -> None:
+    if withdrawn := chain.find(entries, WITHDRAW, draw_id):
+        raise LedgerError(
+            f"draw {draw_id} of {withdrawn.dataset}/{withdrawn.release} was withdrawn in ledger entry "
+            f"{withdrawn.sequence} and is never made again; nothing was charged or drawn; a release under a new name "
+            "is a new draw, with a new charge"
+        )
 
 
 def _otherwise(found: Entry, term: str) -> str:

@@ -97,13 +97,18 @@ def require_charge(method: Method[Any, Any, Any], draw: Draw[Inputs], ledger: Le
     """The reservation of a draw.
 
     Raises:
-        UnchargedDrawError: if the ledger holds none for exactly these inputs and parameters.
+        UnchargedDrawError: if the ledger holds none for exactly these inputs and parameters, or the draw was withdrawn.
     """
     entry = ledger.reservation(draw.draw_id)
     if entry is None:
         raise UnchargedDrawError(
             f"{method.release.schema}: the ledger holds no charge for these inputs and parameters "
             f"(draw {draw.draw_id}); materialize the asset charge first"
+        )
+    if withdrawn := ledger.withdrawal(draw.draw_id):
+        raise UnchargedDrawError(
+            f"{method.release.schema}: draw {draw.draw_id} was withdrawn in ledger entry {withdrawn.sequence} and is "
+            "never made again; a release under a new name is a new draw, with a new charge"
         )
     if not entry.declared().protects_like(draw.specification):
         raise UnchargedDrawError(

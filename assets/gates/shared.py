@@ -135,6 +135,8 @@ def _charge(context: ReleaseContext[Any]) -> list[str]:
     entry = context.ledger.reservation(draw.draw_id)
     if entry is None:
         return [f"no ledger entry for draw {draw.draw_id}"]
+    if withdrawn := context.ledger.withdrawal(draw.draw_id):
+        return [f"the draw was withdrawn in ledger entry {withdrawn.sequence}"]
     if not entry.declared().protects_like(draw.specification):
         return [f"ledger entry {entry.sequence} was made for another DP specification"]
     if (entry.dataset, entry.release) != (release.dataset.name, release.name):

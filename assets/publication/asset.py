@@ -41,7 +41,7 @@ from assets.release.gate import ReleaseContext
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
 from mechanisms.accounting.composition import symbol
-from resources.chain import RESERVE, Entry
+from resources.chain import RESERVE, WITHDRAW, Entry
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Zone
@@ -270,6 +270,7 @@ def certify(
     if entry is None or settled is None:
         raise dg.Failure(f"{release.schema}: the charge disappeared from the ledger")
     draws = context.ledger.settled_draws(dataset.name, release.name)
+    withdrawals = {each.draw_id: each.sequence for each in context.ledger.entries() if each.kind == WITHDRAW}
     last_charge = [each.sequence for each in context.ledger.entries(dataset.population) if each.kind == RESERVE][-1]
     return Certificate(
         dataset=dataset.name,
@@ -293,7 +294,7 @@ def certify(
         ),
         edition=[each.draw_id for each in draws].index(draw.draw_id) + 1,
         editions=tuple(
-            Edition(number, each.sequence, each.declared().loss, each.recorded_at)
+            Edition(number, each.sequence, each.declared().loss, each.recorded_at, withdrawals.get(each.draw_id))
             for number, each in enumerate(draws, start=1)
         ),
         code_versions={"stirred": version("stirred"), "duckdb": duckdb.__version__},

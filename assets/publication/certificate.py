@@ -60,7 +60,7 @@ _VERSIONS = (
 _EDITIONS = (
     "Each draw of the release is an edition, numbered in the order of the ledger, and each was charged in full. An "
     "edition that was published stays available in the folder editions/ under its number when another one takes its "
-    "place."
+    "place, unless it was withdrawn."
 )
 
 _SIGNATURE = (
@@ -125,12 +125,14 @@ class Edition:
         sequence: the number of the ledger entry that charged it.
         charge: the loss that was charged.
         recorded_at: when that entry was written, ISO 8601 in UTC.
+        withdrawn: the number of the ledger entry that withdrew it; None if it was not withdrawn.
     """
 
     number: int
     sequence: int
     charge: Loss
     recorded_at: str
+    withdrawn: int | None = None
 
 
 @dataclass(frozen=True)
@@ -253,6 +255,7 @@ class Certificate:
                         "ledger_entry": edition.sequence,
                         "charged": stated(edition.charge, PLACES),
                         "recorded_at": _utc(datetime.fromisoformat(edition.recorded_at)),
+                        "withdrawn": edition.withdrawn,
                     }
                     for edition in self.editions
                 ],

@@ -64,6 +64,18 @@ def placed(target: Path, kept_as: Callable[[Path], str | None]) -> Iterator[Path
             _recover(target)
 
 
+def remove(target: Path) -> None:
+    """Remove a publication with all its editions, if there is one. A kill leaves all of it or nothing in place."""
+    if not target.parent.is_dir():
+        return
+    with _alone_in(target.parent):
+        _recover(target)
+        if target.exists():
+            target.rename(_arriving(target))
+            flush_folder(target.parent)
+        _discard(_arriving(target))
+
+
 def place_file(target: Path, content: bytes) -> None:
     """Write a file that everyone can read, all of it or nothing; do nothing if it has this content already."""
     _make_public(target.parent)

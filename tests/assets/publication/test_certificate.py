@@ -80,7 +80,7 @@ def massachusetts() -> Certificate:
         ),
         edition=2,
         editions=(
-            Edition(1, 3, PureLoss(Fraction(7, 2)), "2026-02-01T09:30:00+00:00"),
+            Edition(1, 3, PureLoss(Fraction(7, 2)), "2026-02-01T09:30:00+00:00", withdrawn=5),
             Edition(2, 7, specification.loss, "2026-03-01T09:30:00+00:00"),
         ),
         code_versions={"stirred": "0.1.0", "swapping": "1", "duckdb": "1.5.6", "dagster": "1.13.27"},

@@ -1,0 +1,107 @@
+"""The withdrawal of a release or a dataset: what was made of the records is removed, and the ledger remembers.
+
+The ledger's entries come first. From then on, no draw of what is withdrawn is made or published again. If the process
+is killed later, the same withdrawal completes what is left.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from assets.publication.placement import remove
+from resources.chain import RESERVE, Entry
+from resources.ledger import Ledger
+from resources.statements import Zone
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_ZONES = (Zone.CONFIDENTIAL, Zone.PUBLIC)
+
+
+class WithdrawalError(Exception):
+    """Nothing can be withdrawn as asked. Nothing was removed."""
+
+
+@dataclass(frozen=True)
+class Withdrawn:
+    """What a withdrawal recorded and removed.
+
+    Attributes:
+        entries: the ledger's withdrawals, one for each draw.
+        schemas: the removed schemas, with their zones.
+        folders: the removed folders of publications.
+    """
+
+    entries: tuple[Entry, ...]
+    schemas: tuple[str, ...]
+    folders: tuple[Path, ...]
+
+    def __str__(self) -> str:
+        numbers = ", ".join(str(entry.sequence) for entry in self.entries)
+        return (
+            f"{len(self.schemas)} schemas and {len(self.folders)} publications were removed. The ledger says so in "
+            f"{f'its entries {numbers}' if numbers else 'no entry, because nothing was charged'}; what was charged "
+            "stays charged."
+        )
+
+
+def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None, by: str) -> Withdrawn:
+    """Withdraw a release, or a dataset with all its releases, whether or not they are still declared.
+
+    Removed are the tables in both zones, whose databases are rewritten so that nothing is left in them, the
+    publications with all editions, and ephemeral keys. The ledger keeps its entries and gets one for each draw.
+
+    Args:
+        ledger: the ledger, with the warehouse and the custody of the deployment.
+        published: the folder of publications.
+        dataset: the name of the dataset.
+        release: the name of the release, or None for the whole dataset.
+        by: who withdraws it.
+
+    Raises:
+        WithdrawalError: if nothing is known under that name, or nobody is named.
+        LedgerError: if the ledger is not intact.
+    """
+    name = f"{dataset}/{release}" if release else dataset
+    if not all(_NAME.fullmatch(part) for part in (dataset, *([release] if release is not None else []))):
+        raise WithdrawalError(f"{name} is not the name of a release or a dataset")
+    if not by.strip():
+        raise WithdrawalError(f"{name} is not withdrawn, because nobody is named who withdraws it (by)")
+    warehouse, custody = ledger.warehouse, ledger.custody
+    zones = [zone for zone in _ZONES if warehouse.path(zone).exists()]
+    schemas = {zone: _schemas(ledger, zone, dataset, release) for zone in zones}
+    folders = _folders(published, dataset, release)
+    charged = any(
+        entry.kind == RESERVE and entry.dataset == dataset and release in (None, entry.release)
+        for entry in ledger.entries()
+    )
+    if not charged and not folders and not any(schemas.values()):
+        raise WithdrawalError(f"there is nothing of {name}: no charge, no table and no publication")
+    entries = ledger.withdraw(dataset, release, by.strip())
+    for folder in folders:
+        remove(folder)
+    for zone in zones:
+        with warehouse.session(writes=zone) as session:
+            for schema in schemas[zone]:
+                session.drop_schema(zone, schema)
+        warehouse.compact(zone)
+    for entry in entries:
+        custody.forget(entry.draw_id)
+    removed = tuple(f"{zone.value}.{schema}" for zone in zones for schema in schemas[zone])
+    return Withdrawn(entries, removed, tuple(folders))
+
+
+def _schemas(ledger: Ledger, zone: Zone, dataset: str, release: str | None) -> list[str]:
+    """The schemas of a release, or of a dataset and all its releases. No dataset's name contains two underscores."""
+    with ledger.warehouse.session(reads=[zone]) as session:
+        found = session.schemas(zone)
+    if release is not None:
+        return [schema for schema in found if schema == f"{dataset}__{release}"]
+    return [schema for schema in found if schema == dataset or schema.startswith(f"{dataset}__")]
+
+
+def _folders(published: Path, dataset: str, release: str | None) -> list[Path]:
+    folder = published / dataset
+    if not folder.is_dir():
+        return []
+    found = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    return [path for path in found if release in (None, path.name)]

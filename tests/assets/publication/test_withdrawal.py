@@ -1,0 +1,177 @@
+"""What is withdrawn is gone, to the last byte; what was charged stays charged; and no draw of it is made again."""
+
+import shutil
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.charge.drawing import UnchargedDrawError, make_draw
+from assets.publication.asset import publish
+from assets.publication.signature import sign
+from assets.publication.withdrawal import WithdrawalError, withdraw
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.specification import Flavor, Specification
+from orchestration.jobs import withdraw_job
+from resources.custody import Custody, CustodyMode
+from resources.ledger import Ledger, LedgerError
+from resources.statements import Table, Zone
+from resources.warehouse import Warehouse
+from tests.contract.kinds import KINDS, to_publication
+
+SPECIFICATION = Specification(Flavor("all households", ("their number",), "household", 1), PureLoss(Fraction(1)))
+CANARY = "planted-19be07d3-"
+DRAW, LATER, OTHER = (f"{number:064x}" for number in (1, 2, 3))
+
+
+def ledger_in(root: Path) -> Ledger:
+    warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
+    custody = Custody(folder=str(root / "custody"), databases=warehouse.folder, variable="STIRRED_TEST_MASTER_KEY")
+    return Ledger(warehouse=warehouse, custody=custody)
+
+
+@pytest.fixture
+def ledger(before: Path, tmp_path: Path) -> Ledger:
+    shutil.copytree(before, tmp_path, dirs_exist_ok=True)
+    return ledger_in(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Releases of two datasets with charges, tables, ephemeral keys and publications, not made by their assets."""
+    root = tmp_path_factory.mktemp("before")
+    ledger = ledger_in(root)
+    warehouse, custody = ledger.warehouse, ledger.custody
+    for dataset, release, draw_id in (("village", "a", DRAW), ("village", "b", LATER), ("village_two", "a", OTHER)):
+        committed = custody.commit(draw_id, CustodyMode.EPHEMERAL)
+        ledger.reserve(dataset, release, draw_id, SPECIFICATION, committed, None)
+        for zone in (Zone.CONFIDENTIAL, Zone.PUBLIC):
+            with warehouse.session(writes=zone) as session:
+                for schema in (dataset, f"{dataset}__{release}"):
+                    words = {"text": f"{CANARY}{schema}-end"}
+                    session.create(Table(zone, schema, "units"), "warehouse/label", words, column="value")
+        folder = root / "published" / dataset / release
+        (folder / "editions" / "1").mkdir(parents=True)
+        (folder / "table.csv").write_text(f"{CANARY}{dataset}__{release}-end")
+        sign(folder, custody)
+    ledger.settle(DRAW, "0" * 64)
+    return root
+
+
+def left(root: Path) -> set[str]:
+    """The schemas and releases whose canaries are left in any file."""
+    contents = [path.read_bytes() for path in root.rglob("*") if path.is_file()]
+    names = {f"{name}{release}" for name in ("village", "village_two") for release in ("", "__a", "__b")}
+    return {name for name in names if any(f"{CANARY}{name}-end".encode() in content for content in contents)}
+
+
+EVERYTHING = {"village", "village__a", "village__b", "village_two", "village_two__a"}
+
+
+def test_a_withdrawn_release_is_gone_to_the_last_byte(ledger: Ledger, tmp_path: Path) -> None:
+    assert left(tmp_path) == EVERYTHING
+    withdraw(ledger, tmp_path / "published", "village", "a", "Ann")
+    assert left(tmp_path) == EVERYTHING - {"village__a"}
+    assert not (tmp_path / "published" / "village" / "a").exists()
+    assert not ledger.custody.keeps(DRAW)
+    assert ledger.custody.keeps(LATER)
+
+
+def test_a_withdrawn_dataset_takes_its_releases_with_it_and_no_other(ledger: Ledger, tmp_path: Path) -> None:
+    done = withdraw(ledger, tmp_path / "published", "village", None, "Ann")
+    assert left(tmp_path) == {"village_two", "village_two__a"}
+    assert "in its entries 5, 6" in str(done)
+    assert [ledger.custody.keeps(draw_id) for draw_id in (DRAW, LATER, OTHER)] == [False, False, True]
+
+
+def test_the_ledger_says_who_withdrew_what_and_every_charge_stays(ledger: Ledger, tmp_path: Path) -> None:
+    charged = ledger.charged("village", PureLoss(Fraction(9)))
+    withdraw(ledger, tmp_path / "published", "village", "a", " Ann ")
+    *_, entry = ledger.entries()
+    assert (entry.kind, entry.dataset, entry.release, entry.draw_id) == ("withdraw", "village", "a", DRAW)
+    assert entry.details == '{"by":"Ann","withdrawn":"release village/a"}'
+    assert ledger.verify() == ()
+    assert ledger.charged("village", PureLoss(Fraction(9))) == charged == PureLoss(Fraction(2))
+
+
+def test_withdrawing_again_completes_and_records_nothing_new(ledger: Ledger, tmp_path: Path) -> None:
+    """As after a kill: the ledger's entry is there, and some of the rest."""
+    ledger.withdraw("village", "a", "Ann")
+    entries = ledger.entries()
+    withdraw(ledger, tmp_path / "published", "village", "a", "Ben")
+    assert ledger.entries() == entries
+    assert left(tmp_path) == EVERYTHING - {"village__a"}
+    withdraw(ledger, tmp_path / "published", "village", "a", "Ben")
+    assert ledger.entries() == entries
+
+
+def test_a_withdrawn_draw_is_neither_charged_nor_settled_again(ledger: Ledger) -> None:
+    ledger.withdraw("village", None, "Ann")
+    entries = ledger.entries()
+    with pytest.raises(LedgerError, match=r"was withdrawn in ledger entry 5 and is never made again"):
+        ledger.reserve("village", "a", DRAW, SPECIFICATION, entries[0].commitment, None)
+    with pytest.raises(LedgerError, match="was withdrawn in ledger entry 6"):
+        ledger.settle(LATER, "0" * 64)
+    assert ledger.entries() == entries
+
+
+def test_what_cannot_be_meant_is_refused_and_nothing_is_removed(ledger: Ledger, tmp_path: Path) -> None:
+    entries = ledger.entries()
+    for dataset, release, by, says in (
+        ("village", "c", "Ann", "there is nothing of village/c"),
+        ("town", None, "Ann", "there is nothing of town"),
+        ("village", "a", "  ", "nobody is named"),
+        ("..", None, "Ann", "is not the name"),
+        ("village", "../village_two/a", "Ann", "is not the name"),
+        ("village", "", "Ann", "is not the name"),
+    ):
+        with pytest.raises(WithdrawalError, match=says):
+            withdraw(ledger, tmp_path / "published", dataset, release, by)
+    assert ledger.entries() == entries
+    assert left(tmp_path) == EVERYTHING
+
+
+@pytest.mark.deep
+def test_the_job_withdraws_what_its_configuration_names(ledger: Ledger, tmp_path: Path) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        for release, success in (("a", True), ("c", False)):
+            result = withdraw_job(tmp_path / "published").execute_in_process(
+                run_config={"ops": {"withdraw": {"config": {"dataset": "village", "release": release, "by": "Ann"}}}},
+                resources={"ledger": ledger},
+                instance=instance,
+                raise_on_error=False,
+            )
+            assert result.success == success
+    assert left(tmp_path) == EVERYTHING - {"village__a"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    deployment = KINDS["laplace tables"].build(tmp_path_factory.mktemp("withdrawal") / "release")
+    assert deployment.run(*to_publication(deployment.context.method)).success
+    return deployment
+
+
+@pytest.mark.deep
+def test_a_withdrawn_release_is_not_made_or_published_again_but_another_draw_of_it_is(made: Any) -> None:
+    context, method = made.context, made.context.method
+    folder, published = made.release.folder, made.release.published
+    shutil.copytree(made.root / "warehouse", made.root / "kept")
+    withdraw(context.ledger, published, "village", "noisy", "Ann")
+    assert "was withdrawn in ledger entry 3" in made.refusal()
+    for name in ("public.duckdb", "confidential.duckdb"):
+        # Somebody kept the tables.
+        shutil.copy(made.root / "kept" / name, made.root / "warehouse" / name)
+    with pytest.raises(UnchargedDrawError, match="was withdrawn"):
+        make_draw(method, context.warehouse, context.custody, context.ledger)
+    with pytest.raises(dg.Failure, match="the draw was withdrawn in ledger entry 3"):
+        publish(context)
+    assert not folder.exists()
+    other = KINDS["laplace tables"].build(made.root, guess=1)
+    assert other.run(*to_publication(method)).success
+    certificate = (folder / "certificate.html").read_text()
+    assert "withdrawn in entry 3" in certificate
+    assert "noisy, edition 2" in certificate
