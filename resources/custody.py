@@ -196,7 +196,9 @@ class Custody(ConfigurableResource):
         on storage that keeps none.
         """
         path = self._ephemeral(draw_id)
-        path.unlink(missing_ok=True)
+        # A process that was killed while it made the key may have left a second name for it.
+        for name in (path, *temporaries(path)):
+            name.unlink(missing_ok=True)
         flush_folder(path.parent)
 
     def keeps(self, draw_id: str) -> bool:

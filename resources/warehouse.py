@@ -265,15 +265,19 @@ class Warehouse(ConfigurableResource):
         return {**config, "threads": self.threads} if self.threads else config
 
     def _create_file(self, zone: Zone) -> None:
-        """Create a zone's file atomically: DuckDB cannot open a file whose creation was interrupted."""
+        """Create a zone's file atomically: DuckDB cannot open a file whose creation was interrupted.
+
+        Afterwards no temporary file is left, not even one of a process that was killed or found the disk full.
+        """
         path = self.path(zone)
-        if path.exists():
-            return
-        fresh = path.with_name(f".{path.name}.{token_hex(8)}")
-        duckdb.connect(str(fresh)).close()
-        with suppress(FileExistsError):
-            path.hardlink_to(fresh)
-        fresh.unlink()
+        if not path.exists():
+            fresh = path.with_name(f".{path.name}.{token_hex(8)}")
+            duckdb.connect(str(fresh)).close()
+            # Not found: the process that was first has removed it already.
+            with suppress(FileExistsError, FileNotFoundError):
+                path.hardlink_to(fresh)
+        for left in path.parent.glob(f".{path.name}.*"):
+            left.unlink(missing_ok=True)
 
     def _attach(self, connection: duckdb.DuckDBPyConnection, zone: Zone, *, read_only: bool) -> None:
         path = self.path(zone)

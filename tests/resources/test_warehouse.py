@@ -255,6 +255,7 @@ def test_a_process_killed_while_it_makes_a_zone_leaves_no_half_of_it(tmp_path, w
         session.create(Table(Zone.PUBLIC, "s", "t"), "tests/one")
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         assert session.count(Table(Zone.PUBLIC, "s", "t")) == 1
+    assert not list(Path(warehouse.folder).glob(".public*")), "nor anything else"
 
 
 # What errors say -------------------------------------------------------------------------------------------

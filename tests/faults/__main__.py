@@ -1,0 +1,198 @@
+"""Faults at full size: `python -m tests.faults`, or `make faults`; the figures go to `benchmarks/reliability.json`.
+
+python -m tests.faults                       every section, and the figures are written
+python -m tests.faults writes moments        some sections
+python -m tests.faults writes --every 20     every 20th case; figures are written only if --figures names a file
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from tests.faults import kills, launches, strace, tampering
+from tests.faults.releases import RELEASES, from_charge, prepare, warm_up, whole_job
+
+FIGURES = Path(__file__).parents[2] / "benchmarks" / "reliability.json"
+
+Case = tuple[str, str, Callable[[], tuple[bool, list[str]]]]
+"""The release, what happens to it, and a function that does it: whether the fault took effect, and what was wrong."""
+
+
+def steps(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """A job is killed at the start of each of its steps."""
+    cases: list[tuple[Any, ...]] = []
+    for name in names:
+        release = prepare(folder, name, whole_job)
+        found = kills.steps_of(release)
+        cases += [
+            (name, f"before step {step}", kills.killed_at_step, release, number, f"step-{number}")
+            for number, step in enumerate(found)
+        ]
+    return cases
+
+
+def moments(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """A job is killed at 200 random moments, over all releases."""
+    cases: list[tuple[Any, ...]] = []
+    for position, name in enumerate(names):
+        release = prepare(folder, name, whole_job)
+        taken = kills.duration(release)
+        for number, part in enumerate(kills.moments(-(-200 // len(names)), seed=position)):
+            label = f"moment-{number}"
+            cases.append((name, f"after {part:.3f} of the job", kills.killed_after, release, part * taken, label))
+    return cases
+
+
+def writes(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """The stages from the charge on are killed right before each effect on disk."""
+    cases: list[tuple[Any, ...]] = []
+    for name in names:
+        release = prepare(folder, name, from_charge)
+        for number, effect in enumerate(kills.at_effects(release)):
+            cases.append((name, f"before {effect.words}", kills.killed_before, release, effect, f"write-{number}"))
+    return cases
+
+
+def full_disk(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """From each write on, every write of the stages from the charge on fails, because the disk is full."""
+    cases: list[tuple[Any, ...]] = []
+    for name in names:
+        release = prepare(folder, name, from_charge)
+        writing = [effect for effect in kills.at_effects(release) if effect.call in strace.WRITES]
+        for number, effect in enumerate(writing):
+            cases.append((name, f"full from {effect.words}", kills.full_from, release, effect, f"full-{number}"))
+    return cases
+
+
+def altered_tables(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """In every table of the three databases a value is altered, two are exchanged, a row is deleted or repeated."""
+    cases: list[tuple[Any, ...]] = []
+    for name in _escrowed(names):
+        release = tampering.published(folder, name)
+        for number, each in enumerate(tampering.alterations(release)):
+            cases.append((name, str(each), tampering.table_altered, release, each, f"altered-{number}"))
+    return cases
+
+
+def altered_ledger(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Every field of every entry is altered and the chain rebuilt, entries are cut off, the anchor is altered."""
+    cases: list[tuple[Any, ...]] = []
+    for name in _escrowed(names):
+        release = tampering.published(folder, name)
+        for number, (words, argument) in enumerate(tampering.ledger_alterations(release)):
+            cases.append((name, words, tampering.ledger_altered, release, argument, f"ledger-{number}"))
+    return cases
+
+
+def altered_files(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Every published file is altered, cut off or deleted, with and without new checksums, and one is added."""
+    cases: list[tuple[Any, ...]] = []
+    for name in _escrowed(names):
+        release = tampering.published(folder, name)
+        for number, (words, how, file) in enumerate(tampering.file_alterations(release)):
+            cases.append((name, words, tampering.file_altered, release, how, file, f"file-{number}"))
+    return cases
+
+
+def launched_at_once(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Five launches of three releases at once, by hand, schedule and sensor, under a cap that admits two; 20 times."""
+    return [("swapping", f"round {number}", launches.at_once, folder, number) for number in range(20)]
+
+
+def _escrowed(names: Sequence[str]) -> list[str]:
+    """One release of each kind: an ephemeral key is gone once a release is published."""
+    return [name for name in names if RELEASES[name][1] == "escrowed"]
+
+
+SECTIONS: dict[str, Callable[[Path, Sequence[str]], list[tuple[Any, ...]]]] = {
+    "steps": steps,
+    "moments": moments,
+    "writes": writes,
+    "full_disk": full_disk,
+    "launched_at_once": launched_at_once,
+    "altered_tables": altered_tables,
+    "altered_ledger": altered_ledger,
+    "altered_files": altered_files,
+}
+
+
+def attempt(case: tuple[Any, ...]) -> tuple[str, str, bool, list[str]]:
+    """Let one fault happen. Returns the release, the fault, whether it took effect, and what was wrong."""
+    name, words, function, *arguments = case
+    try:
+        took, wrong = function(*arguments)
+    except Exception as error:
+        took, wrong = False, [f"the fault could not be tried: {type(error).__name__}: {error}"]
+    return name, words, took, wrong
+
+
+def run(section: str, folder: Path, names: Sequence[str], every: int, only: str, processes: int) -> dict[str, Any]:
+    """All cases of a section, or every n-th, or those whose words contain a text."""
+    begun = time.monotonic()
+    cases = [case for case in SECTIONS[section](folder, names) if only in case[1]]
+    chosen = cases[::every]
+    by_release: dict[str, dict[str, int]] = {}
+    wrong: list[str] = []
+    with get_context("fork").Pool(processes) as pool:
+        for number, (name, words, took, problems) in enumerate(pool.imap_unordered(attempt, chosen), 1):
+            counted = by_release.setdefault(name, {"tried": 0, "took_effect": 0, "wrong": 0})
+            counted["tried"] += 1
+            counted["took_effect"] += took
+            counted["wrong"] += bool(problems)
+            if problems:
+                wrong.append(f"{name}, {words}: {'; '.join(problems)}")
+                print(f"wrong: {wrong[-1]}", file=sys.stderr, flush=True)
+            if number % 50 == 0:
+                print(f"{section}: {number} of {len(chosen)}, {len(wrong)} wrong", file=sys.stderr, flush=True)
+        pool.close()
+        pool.join()
+    return {
+        "what": str(SECTIONS[section].__doc__),
+        "cases": len(cases),
+        "tried": len(chosen),
+        "took_effect": sum(each["took_effect"] for each in by_release.values()),
+        "wrong": sorted(wrong),
+        "by_release": by_release,
+        "seconds": round(time.monotonic() - begun),
+        "command": f"python -m tests.faults {section}"
+        + (f" --every {every}" if every > 1 else "")
+        + (f" --only {only!r}" if only else ""),
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__.splitlines()[0])
+    parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
+    parser.add_argument("--every", type=int, default=1, help="try only every n-th case")
+    parser.add_argument("--only", default="", help="try only cases whose words contain this")
+    parser.add_argument("--releases", nargs="+", choices=RELEASES, default=list(RELEASES), help="only these releases")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--figures", type=Path, help="a file that the figures are added to")
+    chosen = parser.parse_args(arguments)
+    sections = chosen.sections or list(SECTIONS)
+    if unknown := set(sections) - set(SECTIONS):
+        parser.error(f"there is no section {sorted(unknown)[0]}")
+    figures = chosen.figures or (FIGURES if chosen.every == 1 and not chosen.sections and not chosen.only else None)
+    found = json.loads(figures.read_text()) if figures and figures.exists() else {}
+    wrong = 0
+    with tempfile.TemporaryDirectory(prefix="stirred-faults-") as folder:
+        warm_up(Path(folder), tuple(chosen.releases))
+        for section in sections:
+            place = Path(folder) / section
+            place.mkdir()
+            found[section] = run(section, place, chosen.releases, chosen.every, chosen.only, chosen.processes)
+            wrong += len(found[section]["wrong"])
+            if figures:
+                figures.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    print(json.dumps({section: found[section] for section in sections}, ensure_ascii=False))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,116 @@
+"""Processes that are killed, and disks that are full: at each effect, at each step, and at random moments."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import dagster as dg
+
+from tests.faults import strace
+from tests.faults.releases import Child, Ended, Prepared, in_child, whole_job
+
+
+def at_effects(release: Prepared) -> list[strace.Effect]:
+    """The effects of the work on a release, listed in an undisturbed run. Source files, which tests write, are left
+    out."""
+    place = release.copy("counted")
+    found = strace.effects(place, lambda: release.work(place, release.name))
+    Prepared.problems(release, place)
+    return [effect for effect in found if not effect.words.endswith(".csv") or "published" in effect.words]
+
+
+def killed_before(release: Prepared, effect: strace.Effect, label: str) -> tuple[bool, list[str]]:
+    """Kill the work right before an effect. Returns whether it was killed, and what was wrong."""
+    place = release.copy(label)
+    ended = strace.traced(lambda: release.work(place, release.name), *strace.killing(effect))
+    return ended.status == -signal.SIGKILL, release.problems(place)
+
+
+def full_from(release: Prepared, effect: strace.Effect, label: str) -> tuple[bool, list[str]]:
+    """Let every write fail from an effect on. Returns whether the work was refused, and what was wrong.
+
+    A run that is not refused has lost nothing either: what failed was a copy of what was written before.
+    """
+    place = release.copy(label)
+    ended = strace.traced(lambda: release.work(place, release.name), *strace.full(effect))
+    wrong = [] if ended.status in (0, 1) else [f"the full disk ended the process with {ended.status}"]
+    if ended.status == 1 and not any(word in ended.error for word in SAID_OF_A_FULL_DISK):
+        wrong.append(f"the error does not say that the disk is full: {ended.error}")
+    return ended.status == 1, wrong + release.problems(place)
+
+
+SAID_OF_A_FULL_DISK = ("No space left", "disk is full", "ENOSPC")
+
+
+class Steps:
+    """Kills its process at the start of the n-th step of a job; without n it counts the steps."""
+
+    def __init__(self, last: int | None = None) -> None:
+        self.last, self.names = last, list[str]()
+
+    def __call__(self, instance: dg.DagsterInstance, event: Any) -> None:
+        told = event.dagster_event
+        if told and told.event_type is dg.DagsterEventType.STEP_START:
+            if len(self.names) == self.last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.names.append(str(told.step_key))
+        HANDLE(instance, event)
+
+
+HANDLE = dg.DagsterInstance.handle_new_event
+
+
+def _stepping(release: Prepared, place: Path, last: int | None) -> list[str]:
+    steps = Steps(last)
+    with patch.object(dg.DagsterInstance, "handle_new_event", lambda instance, event: steps(instance, event)):
+        whole_job(place, release.name)
+    return steps.names
+
+
+def steps_of(release: Prepared) -> list[str]:
+    """The steps of a release's job, assets and checks, in order."""
+    place = release.copy("stepped")
+    ended = in_child(lambda: _stepping(release, place, None))
+    if ended.status:
+        raise RuntimeError(f"the steps cannot be counted: {ended.error}")
+    Prepared.problems(release, place)
+    return list(ended.answer)
+
+
+def killed_at_step(release: Prepared, number: int, label: str) -> tuple[bool, list[str]]:
+    """Kill a release's job between two steps: when the step of this number, from 0, is about to start."""
+    place = release.copy(label)
+    ended = in_child(lambda: _stepping(release, place, number))
+    return ended.status == -signal.SIGKILL, release.problems(place)
+
+
+def duration(release: Prepared) -> float:
+    """The seconds that the work takes undisturbed."""
+    place = release.copy("timed")
+    begun = time.monotonic()
+    in_child(lambda: release.work(place, release.name))
+    taken = time.monotonic() - begun
+    Prepared.problems(release, place)
+    return taken
+
+
+def killed_after(release: Prepared, seconds: float, label: str) -> tuple[bool, list[str]]:
+    """Kill the work after some seconds. It may be done by then."""
+    place = release.copy(label)
+    child = Child(lambda: release.work(place, release.name))
+    child.go()
+    time.sleep(seconds)
+    child.kill()
+    ended: Ended = child.ended()
+    return ended.status == -signal.SIGKILL, release.problems(place)
+
+
+def moments(count: int, seed: int) -> Iterator[float]:
+    """Random parts of a duration, the same for the same seed."""
+    generator = random.Random(seed)
+    return (generator.random() for _ in range(count))

@@ -1,0 +1,375 @@
+"""Small prepared releases of every kind, the work that is disturbed, and what must hold after every fault.
+
+Each fault happens in a process of its own, forked from one that has imported everything, to a copy of a prepared
+deployment: its source files, its custody, and all stages before the charge. The ledger's clock stands still and random
+keys are replaced by fixed ones, so that the same custody gives the same bytes as a run that nothing disturbed.
+"""
+
+import inspect
+import json
+import logging
+import os
+import secrets
+import shutil
+import signal
+import socket
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import dagster as dg
+import duckdb
+from matplotlib.figure import Figure
+
+from assets.publication.asset import publish
+from resources import chain
+from tests.contract.kinds import KINDS, before_draw, to_publication
+from tests.deployments import Deployment
+
+RELEASES: Mapping[str, tuple[str, str]] = {
+    "swapping": ("swapping", "escrowed"),
+    "swapping, ephemeral key": ("swapping", "ephemeral"),
+    "phsafe": ("phsafe", "escrowed"),
+    "topdown": ("topdown", "escrowed"),
+}
+"""The releases that are disturbed: the kind of each, and its custody."""
+
+PATIENCE = 900
+"""Seconds after which a process that does not end is ended, and counted as wrong."""
+
+
+class StoppedClock(datetime):
+    """A clock for the ledger that stands still, so that two runs can be compared byte by byte."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> "StoppedClock":
+        return cls(2030, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended.
+
+    Attributes:
+        status: its exit status, or minus the signal that ended it.
+        answer: what its work returned, or None.
+        error: the type and message of the exception that ended its work, with all causes; empty if none did.
+    """
+
+    status: int
+    answer: Any
+    error: str
+
+
+_random_bytes = secrets.token_bytes
+
+
+def fixed_key(count: int = 32) -> bytes:
+    """What `secrets.token_bytes` returns here: the same key each time, and shorter tokens, for names, at random."""
+    return sha256(b"a fixed key for the tests of faults").digest() if count == 32 else _random_bytes(count)
+
+
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """Stop the clock, fix random keys, and draw no pictures, which take half of the time and no part in anything."""
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(chain, "datetime", StoppedClock))
+        stack.enter_context(patch.object(secrets, "token_bytes", fixed_key))
+        stack.enter_context(patch.object(Figure, "savefig", lambda *_, **__: None))
+        yield
+
+
+class Child:
+    """A process that waits for `go`, does some work, and sends back what it returned or raised.
+
+    The answer goes through a socket, not a pipe, because a fault may make every `write` fail.
+    """
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._here, there = socket.socketpair()
+        self.process = os.fork()
+        if self.process == 0:
+            self._here.close()
+            signal.alarm(PATIENCE)
+            logging.disable(logging.CRITICAL)
+            quiet = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(quiet, 1)
+            os.dup2(quiet, 2)
+            there.recv(1)
+            answer, error = None, ""
+            try:
+                with repeatable():
+                    answer = work()
+            except BaseException as raised:
+                error = "\n".join(traceback.format_exception_only(raised)) + _causes(raised)
+            there.sendall(json.dumps([answer, error]).encode())
+            os._exit(1 if error else 0)
+        there.close()
+
+    def go(self) -> None:
+        """Let the process begin."""
+        self._here.send(b"!")
+
+    def kill(self) -> None:
+        """End the process as `kill -9` does."""
+        os.kill(self.process, signal.SIGKILL)
+
+    def ended(self) -> Ended:
+        """Wait for the end."""
+        received = b""
+        try:
+            while part := self._here.recv(1 << 16):
+                received += part
+        except ConnectionResetError:
+            pass
+        self._here.close()
+        _, status = os.waitpid(self.process, 0)
+        answer, error = json.loads(received) if received else (None, "")
+        return Ended(os.waitstatus_to_exitcode(status), answer, error)
+
+
+def in_child(work: Callable[[], Any]) -> Ended:
+    """Do some work in a process of its own."""
+    child = Child(work)
+    child.go()
+    return child.ended()
+
+
+def _causes(error: BaseException) -> str:
+    said = ""
+    cause = error.__cause__ or error.__context__
+    while cause:
+        said += "".join(traceback.format_exception_only(cause))
+        cause = cause.__cause__ or cause.__context__
+    return said
+
+
+def deployment(root: Path, name: str) -> Deployment[Any]:
+    """One of `RELEASES` in a folder."""
+    kind, custody = RELEASES[name]
+    return KINDS[kind].build(root, custody=custody)
+
+
+def prepared(folder: Path, name: str) -> Path:
+    """A folder in which all stages before the charge have run."""
+    start = folder / name.replace(" ", "-").replace(",", "") / "start"
+    if not start.exists():
+        start.parent.mkdir(parents=True, exist_ok=True)
+
+        def work() -> None:
+            here = deployment(start, name)
+            here.run(*before_draw(here.context.method)[:-1])
+
+        _require(in_child(work))
+    return start
+
+
+def _require(ended: Ended) -> Any:
+    if ended.status:
+        raise RuntimeError(f"an undisturbed process ended with {ended.status}: {ended.error}")
+    return ended.answer
+
+
+def from_charge(root: Path, name: str) -> None:
+    """Every stage from the charge to the publication, without Dagster: its own files would hide those of the stages."""
+    here = deployment(root, name)
+    before = before_draw(here.context.method)[:-1]
+    _stages(here, [stage for stage in to_publication(here.context.method) if stage not in before])
+
+
+def every_stage(root: Path, name: str) -> None:
+    """Every stage of a release from the source to the publication, without Dagster, and its figures of utility."""
+    here = deployment(root, name)
+    stages = to_publication(here.context.method)
+    others = sorted({key.path[-1] for key in _assets(here) if key.path[:-1] == here.key("charge").path[:-1]})
+    _stages(here, [*(stage for stage in stages if stage != "publication"), *others, "publication"])
+
+
+def _stages(here: Deployment[Any], stages: Sequence[str]) -> None:
+    assets = _assets(here)
+    for stage in dict.fromkeys(stages):
+        if stage != "publication":
+            _call(here, assets[here.key(stage)])
+    publish(here.context)
+
+
+def _assets(here: Deployment[Any]) -> dict[dg.AssetKey, Any]:
+    return {key: asset for asset in here.definitions.assets or [] for key in asset.keys}  # type: ignore[union-attr]
+
+
+def _call(here: Deployment[Any], asset: Any) -> None:
+    context = here.context
+    resources = {"warehouse": context.warehouse, "custody": context.custody, "ledger": context.ledger}
+    taken = inspect.signature(asset.op.compute_fn.decorated_fn).parameters
+    given = {name: resource for name, resource in resources.items() if name in taken}
+    asset(*([dg.build_asset_context()] if "context" in taken else []), **given)
+
+
+def whole_job(root: Path, name: str) -> None:
+    """The release's job from the source to the publication, through Dagster, with every blocking check."""
+    here = deployment(root, name)
+    here.run(*to_publication(here.context.method))
+
+
+Work = Callable[[Path, str], None]
+
+
+def tables(root: Path, *databases: str) -> dict[str, str]:
+    """Every stored table of the databases, with a hash of its rows in any order and of its columns."""
+    found = {}
+    for database in databases:
+        path = root / "warehouse" / f"{database}.duckdb"
+        if not path.exists():
+            continue
+        with duckdb.connect(str(path), read_only=True, config={"threads": 1}) as connection:
+            for schema, table in names(connection):
+                columns = connection.execute(f'DESCRIBE "{schema}"."{table}"').fetchall()
+                rows = sorted(map(repr, connection.execute(f'FROM "{schema}"."{table}"').fetchall()))
+                found[f"{database}.{schema}.{table}"] = sha256(repr((columns, rows)).encode()).hexdigest()
+    return found
+
+
+def names(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
+    """Schema and name of every table of a database."""
+    statement = "SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal ORDER BY ALL"
+    return [(str(schema), str(table)) for schema, table in connection.execute(statement).fetchall()]
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """The files below a folder with their SHA-256."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+def visible(root: Path) -> dict[str, str]:
+    """The published files, apart from folders whose names begin with a dot: those are not complete yet."""
+    found = tree(root / "published")
+    return {name: digest for name, digest in found.items() if not any(part[0] == "." for part in name.split("/"))}
+
+
+def state(root: Path, name: str) -> dict[str, Any]:
+    """What a new process finds, without changing anything."""
+    here = deployment(root, name)
+    entries = here.ledger
+    return {
+        "kinds": [entry.kind for entry in entries],
+        "draws": [entry.draw_id for entry in entries],
+        "commitments": sorted({entry.commitment for entry in entries}),
+        "charged": [entry.declared().loss.as_record() for entry in entries if entry.kind == "reserve"],
+        "problems": list(here.context.ledger.verify()),
+        "published": visible(root),
+        "keys": sorted(path.name for path in root.glob("custody/ephemeral/*")),
+    }
+
+
+def settled_state(root: Path, name: str) -> dict[str, Any]:
+    """What is there once the work is done: the state, all tables, and the names of all files."""
+    found = state(root, name)
+    return found | {
+        "tables": tables(root, "confidential", "public", "ledger"),
+        "files": sorted(path.relative_to(root).as_posix() for path in root.rglob("*")),
+    }
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A release to be disturbed.
+
+    Attributes:
+        name: one of `RELEASES`.
+        start: its folder before the charge.
+        work: what is disturbed.
+        undisturbed: its settled state when nothing disturbs the work.
+    """
+
+    name: str
+    start: Path
+    work: Work
+    undisturbed: Mapping[str, Any]
+
+    def copy(self, label: str) -> Path:
+        """A fresh copy of the start."""
+        place = self.start.parent / label
+        shutil.copytree(self.start, place)
+        return place
+
+    def problems(self, place: Path) -> list[str]:
+        """What is wrong in a copy after a fault; then the work is done again, and what is wrong then.
+
+        The copy is removed.
+        """
+        found = in_child(lambda: self._found(place))
+        if found.status:
+            wrong = [f"what is left cannot be read, or the work cannot be done again: {found.error or found.status}"]
+        else:
+            left, healed = found.answer
+            wrong = self._left(left) + self._healed(healed)
+        shutil.rmtree(place)
+        return wrong
+
+    def _found(self, place: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+        left = state(place, self.name)
+        self.work(place, self.name)
+        return left, settled_state(place, self.name)
+
+    def _left(self, left: Mapping[str, Any]) -> list[str]:
+        wrong = []
+        whole = self.undisturbed
+        if left["kinds"] not in ([], ["reserve"], ["reserve", "settle"]):
+            wrong.append(f"the ledger has the entries {left['kinds']}")
+        if left["problems"]:
+            wrong.append(f"the ledger is not intact: {left['problems']}")
+        if left["charged"] and left["charged"] != whole["charged"]:
+            wrong.append("another price than that of one draw is charged")
+        if left["published"] and left["published"] != whole["published"]:
+            wrong.append(f"a publication is visible that is not complete: {sorted(left['published'])}")
+        if left["published"] and "settle" not in left["kinds"]:
+            wrong.append("a draw is published that is not settled")
+        return wrong
+
+    def _healed(self, found: Mapping[str, Any]) -> list[str]:
+        return [
+            f"after the work was done again, {what} differ from those of an undisturbed run: {_differing(found, whole)}"
+            for what, found, whole in ((what, found[what], self.undisturbed[what]) for what in self.undisturbed)
+            if found != whole
+        ]
+
+
+def _differing(found: Any, whole: Any) -> str:
+    if isinstance(whole, dict):
+        odd = sorted(key for key in found.keys() | whole.keys() if found.get(key) != whole.get(key))
+        return ", ".join(odd[:6])
+    if isinstance(whole, list):
+        return str([each for each in found if each not in whole] + [each for each in whole if each not in found])
+    return str(found)
+
+
+def prepare(folder: Path, name: str, work: Work) -> Prepared:
+    """Prepare a release, do the work once undisturbed, and keep what is there then."""
+    start = prepared(folder, name)
+    place = start.parent / f"undisturbed-{work.__name__}"
+    shutil.copytree(start, place)
+    whole = _require(in_child(lambda: (work(place, name), settled_state(place, name))[1]))
+    shutil.rmtree(place)
+    if whole["kinds"] != ["reserve", "settle"] or whole["problems"] or whole["keys"] or not whole["published"]:
+        raise RuntimeError(f"{name}: an undisturbed run is not whole: {whole}")
+    return Prepared(name, start, work, whole)
+
+
+def warm_up(folder: Path, names: tuple[str, ...]) -> None:
+    """Import and load in this process what every forked process needs, instead of in each of them."""
+    for name in names:
+        root = folder / "warm" / sha256(name.encode()).hexdigest()[:8]
+        root.parent.mkdir(parents=True, exist_ok=True)
+        logging.disable(logging.CRITICAL)
+        with repeatable():
+            here = deployment(root, name)
+            here.run(*before_draw(here.context.method)[:-1])
+            from_charge(root, name)
+        here.definitions.get_repository_def()

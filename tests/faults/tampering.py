@@ -1,0 +1,424 @@
+"""What someone can alter who can write to the databases and to the published folder, but has no key.
+
+Tables, columns and files are listed from a published release itself, so a new one is covered without a change here.
+After each alteration, the publication is asked for again, then every gate, and then the whole job is run. Either
+something names the alteration, or what was published stays the same; and nothing altered is ever taken over.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import duckdb
+
+from assets.publication.asset import altered_files, publish
+from assets.publication.package import CHECKSUMS, checksums, file_sha256
+from resources.chain import Entry
+from resources.statements import Table, Zone
+from resources.warehouse import Session
+from tests.deployments import Deployment
+from tests.faults.releases import (
+    deployment,
+    every_stage,
+    in_child,
+    names,
+    prepared,
+    settled_state,
+    tables,
+    tree,
+    visible,
+)
+from tests.gates import failing
+
+DISPLAYED: Mapping[str, str] = {}
+"""Columns that are only shown, as `database.schema.table.column`, each with where the docs say so."""
+
+KNOWN: Mapping[str, str] = {}
+"""Tables whose alteration nothing names today, as `database.schema.table`, with the reason; to be emptied."""
+
+DATABASES = ("confidential", "public", "ledger")
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published release to be tampered with.
+
+    Attributes:
+        name: one of `RELEASES`.
+        root: its folder, of which every alteration gets a copy.
+        settled: its settled state.
+    """
+
+    name: str
+    root: Path
+    settled: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """An alteration of a table.
+
+    Attributes:
+        database, schema, table: where.
+        what: "value", "swap", "delete" or "repeat".
+        column: the column whose value is altered, or whose values in two rows are exchanged; empty for whole rows.
+        relabelled: whether every stored hash of a table's content that needs no key is made to fit afterwards.
+    """
+
+    database: str
+    schema: str
+    table: str
+    what: str
+    column: str = ""
+    relabelled: bool = False
+
+    def __str__(self) -> str:
+        column = f".{self.column}" if self.column else ""
+        labels = ", labels made to fit" if self.relabelled else ""
+        return f"{self.what} in {self.database}.{self.schema}.{self.table}{column}{labels}"
+
+
+def published(folder: Path, name: str) -> Published:
+    """Publish a release with all its assets, once."""
+    root = prepared(folder, name).parent / "published"
+    if not root.exists():
+        shutil.copytree(root.parent / "start", root)
+    ended = in_child(lambda: (every_stage(root, name), settled_state(root, name))[1])
+    if ended.status:
+        raise RuntimeError(f"{name} is not published: {ended.error}")
+    return Published(name, root, ended.answer)
+
+
+def alterations(release: Published) -> list[Alteration]:
+    """Every alteration of every column of every table of the three databases that changes something."""
+    ended = in_child(lambda: [asdict(each) for each in _alterations(release.root)])
+    if ended.status:
+        raise RuntimeError(ended.error)
+    return [Alteration(**each) for each in ended.answer]
+
+
+def _alterations(root: Path) -> Iterator[Alteration]:
+    for database in DATABASES:
+        with _opened(root, database, read_only=True) as connection:
+            for schema, table in names(connection):
+                address = f'"{schema}"."{table}"'
+                ((rows,),) = connection.execute(f"SELECT count(*) FROM {address}").fetchall()
+                if not rows:
+                    continue
+                columns = [row[0] for row in connection.execute(f"DESCRIBE {address}").fetchall()]
+                found = [Alteration(database, schema, table, what) for what in ("delete", "repeat")]
+                for column in columns:
+                    found.append(Alteration(database, schema, table, "value", column))
+                    ((distinct,),) = connection.execute(f'SELECT count(DISTINCT "{column}") FROM {address}').fetchall()
+                    if distinct > 1 and rows < 5_000_000:
+                        found.append(Alteration(database, schema, table, "swap", column))
+                yield from found
+                if database == "public" and _labelled(connection, root, schema, table):
+                    yield from (replace(each, relabelled=True) for each in found)
+
+
+def _labelled(connection: duckdb.DuckDBPyConnection, root: Path, schema: str, table: str) -> bool:
+    """Whether the content version without a key of a table is stored anywhere."""
+    version = _plain_version(connection, schema, table)
+    return any(
+        connection.execute(f'SELECT 1 FROM "{other}"."{name}" WHERE "{column}" = $1 LIMIT 1', [version]).fetchall()
+        for other, name, column in _texts(connection)
+    )
+
+
+def _texts(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str]]:
+    """Schema, table and name of every column with texts."""
+    return [
+        (schema, table, str(column))
+        for schema, table in names(connection)
+        for column, kind, *_ in connection.execute(f'DESCRIBE "{schema}"."{table}"').fetchall()
+        if kind == "VARCHAR"
+    ]
+
+
+def _opened(root: Path, database: str, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+    path = str(root / "warehouse" / f"{database}.duckdb")
+    return duckdb.connect(path, read_only=read_only, config={"threads": 1})
+
+
+def alter(here: Deployment[Any], alteration: Alteration) -> None:
+    """Alter a stored table, past every safeguard."""
+    with _opened(here.root, alteration.database) as connection:
+        before = _plain_version(connection, alteration.schema, alteration.table) if alteration.relabelled else ""
+        address = f'"{alteration.schema}"."{alteration.table}"'
+        _ALTER[alteration.what](connection, address, alteration.column)
+        if alteration.relabelled:
+            after = _plain_version(connection, alteration.schema, alteration.table)
+            for schema, table, column in _texts(connection):
+                statement = f'UPDATE "{schema}"."{table}" SET "{column}" = $2 WHERE "{column}" = $1'
+                connection.execute(statement, [before, after])
+
+
+def _value(connection: duckdb.DuckDBPyConnection, address: str, column: str) -> None:
+    """Another value of the same type in the middle row."""
+    ((row,),) = connection.execute(f"SELECT quantile_disc(rowid, 0.5) FROM {address}").fetchall()
+    where = f"WHERE rowid = {row}"
+    ((kind, value),) = connection.execute(f'SELECT typeof("{column}"), "{column}" FROM {address} {where}').fetchall()
+    connection.execute(f'UPDATE {address} SET "{column}" = $value {where}', {"value": _another(kind, value)})
+
+
+def _another(kind: str, value: Any) -> Any:
+    if kind.endswith("[]"):
+        return [_another(kind.removesuffix("[]"), (value or [None])[0]), *(value or [])[1:]]
+    if kind == "BOOLEAN":
+        return not value
+    if "INT" in kind or kind.startswith("DECIMAL"):
+        return 1 if value is None else value + 1 if value < 100 else value - 1
+    if kind in ("DOUBLE", "FLOAT"):
+        return 1.5 if value is None else value * 2 + 1
+    if kind == "VARCHAR":
+        # A digit stays a digit, so that numbers and hashes stay well formed.
+        text = value or ""
+        return text[:-1] + str((int(text[-1]) + 1) % 10) if text[-1:].isdigit() else text + "x"
+    raise ValueError(f"no other value is known of type {kind}")
+
+
+def _swap(connection: duckdb.DuckDBPyConnection, address: str, column: str) -> None:
+    """Two rows with different values exchange them."""
+    (first, value), *others = connection.execute(f'SELECT rowid, "{column}" FROM {address} ORDER BY rowid').fetchall()
+    second, other = next((row, found) for row, found in others if found != value)
+    for row, new in ((first, other), (second, value)):
+        connection.execute(f'UPDATE {address} SET "{column}" = $value WHERE rowid = {row}', {"value": new})
+
+
+def _delete(connection: duckdb.DuckDBPyConnection, address: str, column: str) -> None:
+    connection.execute(f"DELETE FROM {address} WHERE rowid = (SELECT quantile_disc(rowid, 0.5) FROM {address})")
+
+
+def _repeat(connection: duckdb.DuckDBPyConnection, address: str, column: str) -> None:
+    connection.execute(f"INSERT INTO {address} SELECT * FROM {address} LIMIT 1")
+
+
+_ALTER: dict[str, Callable[[duckdb.DuckDBPyConnection, str, str], None]] = {
+    "value": _value,
+    "swap": _swap,
+    "delete": _delete,
+    "repeat": _repeat,
+}
+
+
+def _plain_version(connection: duckdb.DuckDBPyConnection, schema: str, table: str) -> str:
+    """The content version without a key of a public table, which anyone can compute."""
+    ((catalog,),) = connection.execute("SELECT current_database()").fetchall()
+    assert catalog == "public"
+    return Session(connection, {Zone.PUBLIC}).content_version([Table(Zone.PUBLIC, schema, table)])
+
+
+def _asked(root: Path, name: str, change: Callable[[Deployment[Any]], None]) -> dict[str, Any] | None:
+    """Alter something, and ask for the publication and for every gate; None if nothing was altered.
+
+    The tables' constraints forbid some alterations, and two rows may be the same afterwards in the other order.
+    """
+    here = deployment(root, name)
+    before = tables(root, *DATABASES), tree(root / "custody")
+    with suppress(duckdb.ConstraintException):
+        change(here)
+    if (tables(root, *DATABASES), tree(root / "custody")) == before:
+        return None
+    try:
+        publish(here.context)
+        refusal = ""
+    except Exception as error:
+        refusal = f"{type(error).__name__}: {error.description if isinstance(error, dg.Failure) else error}"
+    return {"refusal": refusal, "gates": [] if refusal else sorted(failing(here)), "published": visible(root)}
+
+
+def _run_again(root: Path, name: str) -> dict[str, Any]:
+    """Run everything again on what was altered."""
+    try:
+        every_stage(root, name)
+        refusal = ""
+    except Exception as error:
+        refusal = f"{type(error).__name__}: {error.description if isinstance(error, dg.Failure) else error}"
+    return {"refusal": refusal, "published": visible(root), "tables": tables(root, *DATABASES)}
+
+
+def tampered(release: Published, change: Callable[[Deployment[Any]], None], label: str) -> tuple[bool, list[str]]:
+    """Alter something in a copy. Returns whether it could be altered, and what was wrong."""
+    root = release.root.parent / label
+    shutil.copytree(release.root, root)
+    asked = in_child(lambda: _asked(root, release.name, change))
+    if asked.status:
+        shutil.rmtree(root)
+        return False, [f"it could not be altered: {asked.error}"]
+    said = asked.answer
+    if said is None:
+        shutil.rmtree(root)
+        return False, []
+    again = in_child(lambda: _run_again(root, release.name))
+    shutil.rmtree(root)
+    named = bool(said["refusal"] or said["gates"])
+    wrong = []
+    if said["published"] != release.settled["published"]:
+        wrong.append("FORGED: another publication is made from it")
+    elif not named:
+        wrong.append("nothing names it")
+    if again.status:
+        wrong.append(f"running everything again ended with {again.status}: {again.error}")
+    elif again.answer["published"] != release.settled["published"]:
+        wrong.append("FORGED: running everything again publishes something else")
+    elif not again.answer["refusal"] and again.answer["tables"] != release.settled["tables"]:
+        odd = sorted(
+            table
+            for table in again.answer["tables"].keys() | release.settled["tables"].keys()
+            if again.answer["tables"].get(table) != release.settled["tables"].get(table)
+        )
+        wrong.append(f"running everything again succeeds and keeps it in {', '.join(odd)}")
+    return True, wrong
+
+
+def table_altered(release: Published, alteration: Alteration, label: str) -> tuple[bool, list[str]]:
+    """One alteration of a table."""
+    altered, wrong = tampered(release, lambda here: alter(here, alteration), label)
+    where = f"{alteration.database}.{alteration.schema}.{alteration.table}"
+    if f"{where}.{alteration.column}" in DISPLAYED or where in KNOWN:
+        wrong = [problem for problem in wrong if problem.startswith("FORGED")]
+    return altered, wrong
+
+
+# The ledger: its entries, with and without a chain that is made to fit, and its anchor.
+
+
+def ledger_alterations(release: Published) -> list[tuple[str, str]]:
+    """What can be done to the ledger beyond altering its table: the words of each alteration, and its argument."""
+    ended = in_child(lambda: len(deployment(release.root, release.name).ledger))
+    names = [field.name for field in fields(Entry) if field.name != "hash"]
+    rebuilt = [
+        (f"entry {number}: {name} altered, and the chain rebuilt", f"{number} {name}")
+        for number in range(1, ended.answer + 1)
+        for name in names
+    ]
+    cut = [(f"cut off after entry {number}", f"cut {number}") for number in range(ended.answer)]
+    anchor = json.loads((release.root / "custody" / "ledger.anchor").read_text())
+    return [
+        *rebuilt,
+        *cut,
+        ("the anchor deleted", "anchor-deleted"),
+        ("the anchor empty", "anchor-empty"),
+        ("the anchor cut in half", "anchor-half"),
+        *((f"the anchor's {name} altered", f"anchor {name}") for name in anchor),
+        ("the ledger's file deleted", "file-deleted"),
+        ("the ledger's file and its anchor deleted", "both-deleted"),
+    ]
+
+
+def ledger_altered(release: Published, argument: str, label: str) -> tuple[bool, list[str]]:
+    """One alteration of the ledger, which must be named, and must never heal by itself."""
+    return tampered(release, lambda here: _alter_ledger(here, argument), label)
+
+
+def _alter_ledger(here: Deployment[Any], argument: str) -> None:
+    anchor, book = here.root / "custody" / "ledger.anchor", here.root / "warehouse" / "ledger.duckdb"
+    match argument.split():
+        case ["cut", number]:
+            _rewrite(here, list(here.ledger)[: int(number)])
+        case ["anchor", name]:
+            record = json.loads(anchor.read_text())
+            value = record[name]
+            record[name] = (
+                value + 1 if isinstance(value, int) else f"{value[:-1]}{'0' if value[-1] != '0' else '1'}" if value
+                else "0" * 64
+            )  # fmt: skip
+            anchor.write_text(json.dumps(record, sort_keys=True, separators=(",", ":")))
+        case ["anchor-deleted"]:
+            anchor.unlink()
+        case ["anchor-empty"]:
+            anchor.write_bytes(b"")
+        case ["anchor-half"]:
+            content = anchor.read_bytes()
+            anchor.write_bytes(content[: len(content) // 2])
+        case ["file-deleted"]:
+            book.unlink()
+        case ["both-deleted"]:
+            anchor.unlink()
+            book.unlink()
+        case [number, name]:
+            _rewrite(here, _with_another(list(here.ledger), int(number), name))
+
+
+def _with_another(entries: list[Entry], number: int, name: str) -> list[Entry]:
+    """The entries with another value in one field, and with every hash from there on made to fit."""
+    value = getattr(entries[number - 1], name)
+    kind = "INT" if isinstance(value, int) else "VARCHAR"
+    changed = replace(entries[number - 1], **{name: _another(kind, value)})
+    entries = [*entries[: number - 1], changed, *entries[number:]]
+    for position in range(number - 1, len(entries)):
+        previous = entries[position - 1].hash if position > number - 1 else entries[position].previous_hash
+        linked = replace(entries[position], previous_hash=previous)
+        entries[position] = replace(linked, hash=linked.digest())
+    return entries
+
+
+def _rewrite(here: Deployment[Any], entries: list[Entry]) -> None:
+    with _opened(here.root, "ledger") as connection:
+        connection.execute("DELETE FROM main.entries")
+        for entry in entries:
+            record = asdict(entry)
+            columns, values = ", ".join(f'"{name}"' for name in record), ", ".join(f"${name}" for name in record)
+            connection.execute(f"INSERT INTO main.entries ({columns}) VALUES ({values})", record)
+
+
+# The published files.
+
+
+def file_alterations(release: Published) -> list[tuple[str, str, str]]:
+    """Every published file altered, cut off and deleted, with and without new checksums; and a file too many."""
+    ended = in_child(lambda: str(deployment(release.root, release.name).release.folder))
+    folder = Path(ended.answer)
+    found = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
+    return [
+        *(
+            (f"{how} {name}", how, name)
+            for name in found
+            for how in ("altered", "cut", "deleted", "altered with new checksums", "deleted with new checksums")
+            if name != CHECKSUMS or "new" not in how
+        ),
+        ("added extra.csv", "added", "extra.csv"),
+        ("added extra.csv with new checksums", "added with new checksums", "extra.csv"),
+    ]
+
+
+def file_altered(release: Published, how: str, name: str, label: str) -> tuple[bool, list[str]]:
+    """One alteration of a published file, which the check of files must name and the next publication must mend."""
+    root = release.root.parent / label
+    shutil.copytree(release.root, root)
+    ended = in_child(lambda: _file_altered(root, release.name, how, name))
+    shutil.rmtree(root)
+    if ended.status:
+        return False, [f"publishing again ended with {ended.status}: {ended.error}"]
+    named, files = ended.answer
+    wrong = [] if named else ["nothing names it"]
+    if files != release.settled["published"]:
+        wrong.append("publishing again does not mend it")
+    return True, wrong
+
+
+def _file_altered(root: Path, name: str, how: str, file: str) -> tuple[bool, dict[str, str]]:
+    here = deployment(root, name)
+    folder = here.release.folder
+    sums, path = file_sha256(folder / CHECKSUMS), folder / file
+    content = path.read_bytes() if path.exists() else b"x"
+    match how.split()[0]:
+        case "altered":
+            path.write_bytes(content[:-2] + bytes([content[-2] ^ 1]) + content[-1:])
+        case "cut":
+            path.write_bytes(content[: len(content) // 2])
+        case "deleted":
+            path.unlink()
+        case "added":
+            path.write_bytes(content)
+    if "checksums" in how:
+        (folder / CHECKSUMS).write_bytes(checksums(folder))
+    named = bool(altered_files(folder, sums))
+    publish(here.context)
+    return named, visible(root)
