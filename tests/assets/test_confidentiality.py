@@ -214,7 +214,7 @@ def test_a_later_leak_leaves_the_publication_unchanged(tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path)
     deployment.run()
     before = deployment.published()
-    assert "confidentiality: " in mended(deployment, "composition", "utility").refusal("publication")
+    assert "confidentiality: " in mended(deployment, "publication", "utility").refusal("publication")
     assert deployment.published() == before
 
 

@@ -256,8 +256,8 @@ WHEN_LOADED: list[tuple[Change, str]] = [
         to("swap", value=["county", "size"]),
         "release village/counties: swap: size cannot be a swap variable and a match",
     ),
-    (to("match", value=["region", "size", "size"]), "release village/counties: size: a variable has one role"),
-    (to("swap", value=["county", "county"]), "release village/counties: county: a variable has one role"),
+    (to("match", value=["region", "size", "size"]), "release village/counties: match: size"),
+    (to("swap", value=["county", "county"]), "release village/counties: swap: county"),
     (
         both(to("match", value=[]), to("swap", value=["region", "county", "size", "tenure"])),
         "release village/counties: holding: at least one variable must be held",
@@ -423,8 +423,14 @@ def left_behind(project: Path) -> set[str]:
 def test_two_short_files_make_a_release_that_is_launched_and_published(project: Path) -> None:
     """With a user's tools, from the files to `<published>/<dataset>/<release>` and to no other folder."""
     status, said = dg_command(project, "launch", "--job", "village__counties")
-    assert status == 0, said[-4000:]
+    assert status != 0
+    assert "Release village/counties would charge ε = 4.1272 to population village. Nobody has authorized it." in said
     published = project / "shown" / "village" / "counties"
+    assert not published.exists()
+    given = {"authorized_loss": "ε = 4.1272", "authorized_by": "Ada"}
+    config = json.dumps({"ops": {"village__counties__charge": {"config": given}}})
+    status, said = dg_command(project, "launch", "--job", "village__counties", "--config-json", config)
+    assert status == 0, said[-4000:]
     certificate = json.loads((published / "certificate.json").read_text())
     assert certificate["loss"]["exact"] == "ln(62)"
     assert (published / "tenures.csv").read_text().startswith("county,tenure,count\n")

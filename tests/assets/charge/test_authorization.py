@@ -29,7 +29,8 @@ def asking(tmp_path: Path) -> Deployment[SwappingRelease]:
 
 def price_in(refusal: str) -> str:
     """The price in the first sentence of a refusal."""
-    (price,) = re.findall(r"would charge (ε = [0-9.]+) to population village\. ", refusal)
+    found = set(re.findall(r"would charge (ε = [0-9.]+) to population village\. ", refusal))
+    (price,) = found
     return str(price)
 
 
