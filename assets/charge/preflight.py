@@ -32,7 +32,7 @@ def build_preflight(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
             "budget. Nothing is drawn and nothing is charged."
         ),
         code_version=CODE_VERSION,
-        **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb", "ledger"}),
+        **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb", "ledger"}, crossing=method.charge_crossing),
     )
     def preflight(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         with warehouse.session(reads=[Zone.PUBLIC]) as session:

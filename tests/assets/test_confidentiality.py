@@ -166,6 +166,7 @@ def test_only_draws_invariants_and_charges_of_this_deployment_cross() -> None:
     assert crossings == {
         ("invariants", "invariant"),
         ("charge", "keyed-version"),
+        ("plan", "keyed-version"),
         ("draw", "draw"),
     }
     confidential = {key for key, found in nodes.items() if found.tags["zone"] == "confidential"}

@@ -60,7 +60,7 @@ def test_the_graph_shows_every_stage(site: Site, release: str, stages: str) -> N
     page.goto(f"{site.address}/locations/stirred/asset-groups/{group(release)}")
     for stage in stages.split():
         expect(page.get_by_text(stage, exact=True).first).to_be_visible()
-    for shared in ("cef", "composition", "ledger"):
+    for shared in ("cef", "ledger"):
         expect(page.get_by_text(shared, exact=True).first).to_be_visible()
 
 

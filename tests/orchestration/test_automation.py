@@ -18,6 +18,8 @@ from orchestration.automation import source_sensor
 from resources.custody import Custody
 from tests.deployments import Deployment, deploy, households, members, small_dataset, small_release, write_csv
 
+LEDGER_KEY, COMPOSITION_KEY = dg.AssetKey(["ledger"]), dg.AssetKey(["village", "composition"])
+
 
 @pytest.fixture
 def release(tmp_path: Path) -> SwappingRelease:
@@ -242,13 +244,45 @@ def test_a_release_job_makes_its_release_with_shared_assets_and_no_other_release
     deployment = deployment_of(tmp_path)
     layer = deployment.definitions.resolve_job_def("village__counties").asset_layer
     stages = ("invariants", "charge", "swapped", "tables", "utility", "publication")
-    shared = {dg.AssetKey(["village", "cef"]), dg.AssetKey(["ledger"]), dg.AssetKey(["village", "composition"])}
-    assert layer.executable_asset_keys == {deployment.release.key(stage) for stage in stages} | shared
+    made = {deployment.release.key(stage) for stage in stages} | {dg.AssetKey(["village", "cef"])}
+    assert layer.executable_asset_keys == made
+    graph = deployment.definitions.resolve_asset_graph()
+    outside = {parent for key in made for parent in graph.get(key).parent_keys} - made
+    assert outside == set(), "with an asset outside the job before it, the UI would ask whether one is sure"
+
+
+def test_a_preflight_job_makes_what_the_charge_follows_and_nothing_that_charges(tmp_path: Path) -> None:
+    deployment = deployment_of(tmp_path)
+    layer = deployment.definitions.resolve_job_def("village__counties__preflight").asset_layer
+    assert layer.executable_asset_keys == {
+        dg.AssetKey(["village", "cef"]),
+        deployment.release.key("invariants"),
+        deployment.release.key("preflight"),
+    }
+
+
+def test_ledger_and_compositions_follow_every_charge_by_themselves(tmp_path: Path) -> None:
+    """Their automation needs no asset of another release, and comes after a charge whoever launched it."""
+    deployment = deployment_of(tmp_path)
+    instance = deployment.instance
+
+    def due(cursor: Any = None) -> tuple[set[dg.AssetKey], Any]:
+        found = dg.evaluate_automation_conditions(deployment.definitions, instance, cursor=cursor)
+        return {key for key in (LEDGER_KEY, COMPOSITION_KEY) if found.get_num_requested(key)}, found.cursor
+
+    _, cursor = due()
+    deployment.run("ledger", "composition")
+    assert due(cursor)[0] == set()
+    _, cursor = due(cursor)
+    deployment.run("cef", "invariants", "charge")
+    requested, _ = due(cursor)
+    assert requested == {LEDGER_KEY, COMPOSITION_KEY}, "while the release beside was never made"
 
 
 def test_the_job_has_every_check_of_its_assets_and_none_of_another_release(tmp_path: Path) -> None:
     deployment = deployment_of(tmp_path)
-    checks = {f"{gate.stage}_{gate.name}" for gate in all_gates(deployment.context.method)}
+    gates = [gate for gate in all_gates(deployment.context.method) if gate.stage != "composition"]
+    checks = {f"{gate.stage}_{gate.name}" for gate in gates}
     steps = {node.name for node in deployment.definitions.resolve_job_def("village__counties").nodes}
     for check in checks:
         assert any(step.endswith(f"__{check}") for step in steps), check
