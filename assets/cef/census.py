@@ -144,7 +144,7 @@ UNIT_COLUMNS = {
     "TABBLKST": _codes(STATES, "State (FIPS).", role="geography"),
     "TABBLKCOU": _digits(3, "County (FIPS), within the state."),
     "TABTRACTCE": _digits(6, "Census tract, within the county."),
-    "TABBLKGRPCE": _digits(1, "Block group, within the tract; the first digit of the block."),
+    "TABBLKGRPCE": _digits(1, "Block group, within the tract."),
     "TABBLK": _digits(4, "Block, within the tract."),
     "REGIONCE": _codes(_REGIONS, "Census region.", role="geography"),
     "DIVISIONCE": _codes(_DIVISIONS, "Census division.", role="geography"),

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from assets.cef.findings import SourceError
 from assets.cef.ingestion import ingest
 from assets.cef.validation import cef_problems
 from assets.release.dataset import DatasetDeclaration
+from mechanisms import delimited
 from resources.custody import Custody
 from resources.statements import Table, Zone
-from resources.warehouse import Warehouse
+from resources.warehouse import Session, Warehouse
 
 VERSION_KEY = bytes(range(32))
 MARKER = "Quetzalcoatl"
@@ -344,6 +346,43 @@ def test_a_source_that_changes_while_it_is_read_is_refused(town: Town, monkeypat
 
     monkeypatch.setattr("assets.cef.ingestion.unit_findings", judge_slowly)
     assert town.refusal() == ["households.csv: changed while it was read"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: path.unlink(missing_ok=True),
+        lambda path: path.write_text("age"),
+        lambda path: path.write_text(""),
+    ],
+    ids=["removed", "cut", "emptied"],
+)
+def test_a_source_that_cannot_be_read_again_is_refused(
+    town: Town, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object]
+) -> None:
+    """A file is read twice: types are counted, then rows are written. In between it vanishes, or loses its rows."""
+    create = Session.create
+
+    def create_late(session: Session, *arguments: Any, **names: Any) -> None:
+        change(town.folder / "persons.csv")
+        create(session, *arguments, **names)
+
+    monkeypatch.setattr(Session, "create", create_late)
+    assert "persons.csv: changed while it was read" in town.refusal()
+
+
+@pytest.mark.parametrize("missed", [-1, 1])
+def test_a_file_in_which_duckdb_finds_other_records_than_its_form_has_is_refused(
+    town: Town, monkeypatch: pytest.MonkeyPatch, missed: int
+) -> None:
+    form = delimited.form
+    monkeypatch.setattr(
+        delimited, "form", lambda *arguments: replace(found := form(*arguments), rows=found.rows + missed)
+    )
+    assert {line.split(" (")[0] for line in town.refusal()} == {
+        "households.csv: not a readable CSV file",
+        "persons.csv: not a readable CSV file",
+    }
 
 
 def test_a_dataset_declared_without_persons_drops_earlier_ones(town: Town) -> None:
