@@ -1,5 +1,6 @@
 """The recipes of a release's tables: products from the swapped data, or from the original records for `utility`."""
 
+from math import prod
 from typing import Any
 
 from assets.swapping.cells import SWAPPED
@@ -96,7 +97,7 @@ def require_readable(session: Session, release: SwappingRelease) -> None:
         for table, variables in sources.items():
             columns = [name for name in product.columns if name in variables]
             if columns:
-                cells *= int(session.row("swapping/combinations", table=table, columns=columns)[0])
+                cells *= prod(session.row("swapping/combinations", table=table, columns=columns))
         # Totals over a column at most double the rows.
         cells <<= len(product.totals)
         if product.zeros and cells > MOST_CELLS:
