@@ -18,6 +18,7 @@ from assets.ledger.tables import COLUMNS, releases_table, totals_table
 from assets.ledger.words import invariants_in_markdown, listed, releases_in_markdown, remarks, totals_in_markdown
 from assets.pictures import picture
 from assets.release.dataset import DatasetDeclaration
+from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import DoesNotCompose, Loss, fits, stated
 from resources.chain import GENESIS, Entry
 from resources.ledger import Ledger, LedgerError
@@ -91,7 +92,7 @@ class Population:
         datasets: its datasets, at least one, all with the same cap.
 
     Raises:
-        ValueError: if two datasets declare different caps.
+        DeclarationError: if two datasets declare different caps.
     """
 
     name: str
@@ -101,8 +102,8 @@ class Population:
         first, *others = self.datasets
         for other in others:
             if other.cap != first.cap:
-                raise ValueError(
-                    f"population {self.name}: datasets {first.name} and {other.name} declare different caps "
+                raise DeclarationError(
+                    f"population {self.name}: cap: datasets {first.name} and {other.name} declare different caps "
                     f"({stated(first.cap, 4)} and {stated(other.cap, 4)}); the cap belongs to the population"
                 )
 
@@ -121,8 +122,8 @@ def populations(datasets: Iterable[DatasetDeclaration]) -> tuple[Population, ...
     """The populations of a deployment, in the order of their first datasets.
 
     Raises:
-        ValueError: if two datasets of a population declare different caps, or a population has the name of a dataset
-            that belongs to another one.
+        DeclarationError: if two datasets of a population declare different caps, or a population has the name of a
+            dataset that belongs to another one.
     """
     declared = list(datasets)
     found: dict[str, list[DatasetDeclaration]] = {}
@@ -130,7 +131,7 @@ def populations(datasets: Iterable[DatasetDeclaration]) -> tuple[Population, ...
         found.setdefault(dataset.population, []).append(dataset)
     for dataset in declared:
         if dataset.name in found and dataset.population != dataset.name:
-            raise ValueError(
+            raise DeclarationError(
                 f"dataset {dataset.name} belongs to population {dataset.population}, but another dataset declares "
                 f"population: {dataset.name}; a population may have the name of a dataset only if it contains it"
             )

@@ -9,7 +9,16 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.columns import RecordTable, Role
@@ -90,6 +99,9 @@ class Charging(StrEnum):
     AUTOMATIC = "automatic"
 
 
+_NAME = TypeAdapter[str](DatasetName)
+
+
 class DatasetDeclaration(Declaration):
     """One vintage of confidential microdata: units, with or without persons in them."""
 
@@ -140,9 +152,13 @@ class DatasetDeclaration(Declaration):
     @classmethod
     def _name_population(cls, fields: Any) -> Any:
         """A dataset that names no population is the only one about its own."""
-        if isinstance(fields, Mapping) and not fields.get("population"):
-            return {**fields, "population": fields.get("name")}
-        return fields
+        if not isinstance(fields, Mapping) or fields.get("population") is not None:
+            return fields
+        try:
+            return {**fields, "population": _NAME.validate_python(fields.get("name"))}
+        except ValidationError:
+            # The field `name` is refused itself, once.
+            return {field: value for field, value in fields.items() if field != "population"}
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -33,8 +33,8 @@ PRODUCTS = (*TABLES, *RECORDS, MEASUREMENTS, *STATISTICS)
 published."""
 
 
-_MADE = "_made"
-"""The end of the names of tables that say how the estimates of a level were made."""
+_ENDINGS = ("_made", "_seal")
+"""The ends of the names of tables that say how the estimates of a level were made, and that seal them."""
 
 
 def available_products(design: TopDownDesign) -> tuple[str, ...]:
@@ -107,8 +107,8 @@ class TopDownRelease(Release):
             # The names of levels become names of tables, whose case DuckDB ignores.
             if (other := names.setdefault(level.lower(), level)) != level:
                 self.refuse(f"spine: levels {other} and {level} differ only in upper and lower case")
-            if level.lower().endswith(_MADE):
-                self.refuse(f"spine: {level}: names that end with {_MADE} belong to tables of the estimation")
+            if level.lower().endswith(_ENDINGS):
+                self.refuse(f"spine: {level}: names that end with {' or '.join(_ENDINGS)} belong to tables of ours")
         for level, code in below:
             if bool(code.columns) == (code.prefix is not None):
                 self.refuse(

@@ -3,19 +3,36 @@
 A release that is charged and then cannot be made or published has spent budget on nothing.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.deployments import COUNTIES, UNITS, Deployment, deploy, households, small_dataset, small_release, write_csv
+from assets.swapping.release import RESERVED
+from resources.statements import SQL_FOLDER
+from tests.deployments import (
+    PERSONS,
+    UNITS,
+    Deployment,
+    deploy,
+    households,
+    members,
+    small_dataset,
+    small_release,
+    write_csv,
+)
 from tests.phsafe_deployments import census, phsafe_deployment
 from tests.topdown_deployments import topdown_deployment
 
 pytestmark = pytest.mark.deep
 
+OF_SWAPPING = ("swapping", "cef", "gates", "publication", "warehouse")
+"""The folders of the statements that a release by swapping runs."""
+
 CAP = {"rho": 10**9}
+UNIQUE = {"publishes_unique_records": "accepted"}
 OF_NOBODY = {"title": "Only $ in $x_{ and <b>&amp;"}
 """Titles are not formulas or markup."""
 
@@ -26,7 +43,7 @@ def household(root: Path, count: int = 1, **changes: Any) -> Deployment[Any]:
     root.mkdir(exist_ok=True)
     write_csv(root / "units.csv", rows)
     dataset = small_dataset(root, synthetic=True, cap=10**9, **OF_NOBODY)
-    return deploy(root, dataset, small_release(dataset, **changes))
+    return deploy(root, dataset, small_release(dataset, **UNIQUE | changes))
 
 
 def every_kind_of_column(root: Path) -> Deployment[Any]:
@@ -62,7 +79,43 @@ def every_kind_of_column(root: Path) -> Deployment[Any]:
         {"name": "a" * 60, "dimensions": some, "totals": some},
         {"name": "every", "dimensions": names, "zeros": False},
     ]
-    return deploy(root, dataset, small_release(dataset, products=products, name="r" * 60))
+    return deploy(root, dataset, small_release(dataset, products=products, name="r" * 60, **UNIQUE))
+
+
+def named_like_our_sql(root: Path) -> Deployment[Any]:
+    """Columns with every word that occurs in our statements."""
+    text = "\n".join(path.read_text() for path in SQL_FOLDER.rglob("*.sql") if path.parent.name in OF_SWAPPING)
+    words = sorted({word.lower() for word in re.findall("[A-Za-z_]+", text)} - RESERVED - {*UNITS, *PERSONS})
+    column = {"type": "integer", "minimum": 0, "maximum": 9}
+    ours, theirs = words[::2], words[1::2]
+    units = [row | dict.fromkeys(ours, number % 2) for number, row in enumerate(households(12))]
+    persons = [row | dict.fromkeys(theirs, number % 2) for number, row in enumerate(members(units))]
+    root.mkdir(exist_ok=True)
+    write_csv(root / "units.csv", units)
+    write_csv(root / "persons.csv", persons)
+    dataset = small_dataset(
+        root,
+        with_persons=True,
+        synthetic=True,
+        units={"path": str(root / "units.csv"), "columns": UNITS | dict.fromkeys(ours, column)},
+        persons={"path": str(root / "persons.csv"), "columns": PERSONS | dict.fromkeys(theirs, column)},
+    )
+    products = [
+        {"name": "units", "dimensions": ours, "totals": ours[:2], "zeros": False},
+        {"name": "persons", "of": "persons", "dimensions": [*theirs, "county"], "totals": theirs[:2], "zeros": False},
+    ]
+    return deploy(root, dataset, small_release(dataset, products=products, **UNIQUE))
+
+
+def too_many_cells(root: Path) -> Deployment[Any]:
+    """A product of more columns than an integer of 128 bits can count the cells of."""
+    names = [f"c{number}" for number in range(140)]
+    rows = [row | dict.fromkeys(names, number % 2) for number, row in enumerate(households(12))]
+    root.mkdir(exist_ok=True)
+    write_csv(root / "units.csv", rows)
+    columns = UNITS | dict.fromkeys(names, {"type": "integer", "values": [0, 1]})
+    dataset = small_dataset(root, synthetic=True, units={"path": str(root / "units.csv"), "columns": columns})
+    return deploy(root, dataset, small_release(dataset, products=[{"name": "p", "dimensions": names}], **UNIQUE))
 
 
 def phsafe(root: Path, households: int = 1, **changes: Any) -> Deployment[Any]:
@@ -95,16 +148,13 @@ def levels(number: int, rho: Any, detailed: str = "1") -> dict[str, Any]:
 
 
 CASES: dict[str, Callable[[Path], Deployment[Any]]] = {
-    "swapping: one record": lambda root: household(root, products=[]),
-    "swapping: two records": lambda root: household(root, 2, match=[]),
-    "swapping: the least rate": lambda root: household(root, 60, swap_rate="1/1000000000"),
-    "swapping: the greatest rate": lambda root: household(root, 60, swap_rate="999999999/1000000000"),
-    "swapping: every type of column": every_kind_of_column,
-    "swapping: values that do not occur": lambda root: household(
-        root, 1, products=[{"name": "p", "dimensions": ["county", "size"], "totals": ["county", "size"]}]
+    "swapping: one record, the least rate": lambda root: household(root, swap_rate="1/1000000000"),
+    "swapping: two records, the greatest rate": lambda root: household(
+        root, 2, match=[], swap_rate="999999999/1000000000"
     ),
-    "PHSafe: one household": lambda root: phsafe(root),
-    "PHSafe: one household in pure DP": lambda root: phsafe(root, noise="pure"),
+    "swapping: every type of column": every_kind_of_column,
+    "swapping: columns named like everything in our SQL": named_like_our_sql,
+    "swapping: more empty cells than anyone reads": too_many_cells,
     "PHSafe: the widest noise": lambda root: phsafe(
         root,
         40,
@@ -125,7 +175,6 @@ CASES: dict[str, Callable[[Path], Deployment[Any]]] = {
             "PH1_denom": {"budget": {"nation_*": "0.000000003", "state_A-G": "0.000000003"}},
             "PH6": {"truncation": 99_999, "budget": {"nation_*": "0.000283", "state_*": "0.000283"}},
         },
-        delta="0.999999999999",
     ),
     "PHSafe: hardly any noise, the least truncation": lambda root: phsafe(
         root,
@@ -136,7 +185,6 @@ CASES: dict[str, Callable[[Path], Deployment[Any]]] = {
         },
         delta="0.999999999999",
     ),
-    "TopDown: one household": lambda root: topdown(root, delta="1e-100"),
     "TopDown: 17 levels": lambda root: topdown(root, 40, **levels(17, 10)),
     "TopDown: hardly any noise": lambda root: topdown(root, 40, **levels(3, 1000), delta="0.999999999999"),
     "TopDown: the widest noise": lambda root: topdown(root, 40, **levels(3, "1/11000000000")),
@@ -164,6 +212,9 @@ CASES: dict[str, Callable[[Path], Deployment[Any]]] = {
 }
 
 
+REFUSED = {"swapping: more empty cells than anyone reads"}
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_a_permitted_extreme_is_refused_before_the_charge_or_succeeds(case: str, tmp_path: Path) -> None:
     deployment = CASES[case](tmp_path)
@@ -172,12 +223,7 @@ def test_a_permitted_extreme_is_refused_before_the_charge_or_succeeds(case: str,
         failed = [event.step_key for event in result.all_events if event.is_step_failure]
         assert not failed, f"{case}: charged, and then {failed} failed"
         assert deployment.published()
-        assert deployment.failed_checks() == set()
     else:
         assert not result.success
         assert deployment.published() == {}
-
-
-def test_most_of_these_extremes_succeed() -> None:
-    """So that the test above is not satisfied by refusing everything."""
-    assert len(COUNTIES) == 3
+    assert bool(deployment.ledger) == (case not in REFUSED)
