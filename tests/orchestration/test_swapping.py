@@ -141,7 +141,7 @@ def test_variables_name_what_takes_part_besides_match_and_swap() -> None:
         (None, ("tenure",), ("age", "sex")),
         ([], (), ()),
         (["age"], (), ("age",)),
-        (["tenure", "county", "size", "tenure"], ("tenure",), ()),
+        (["tenure", "county", "size"], ("tenure",), ()),
     ):
         release, dataset = changed(both(with_persons, to("variables", value=named), to("products", value=[])))
         if named is None:
@@ -225,6 +225,7 @@ def test_the_check_of_yaml_names_the_field_and_the_rule(change: Change, complain
 WHEN_LOADED: list[tuple[Change, str]] = [
     (to("swap_rate", value="3/2"), "the swap rate must be strictly between 0 and 1"),
     (to("publishes_unique_records", value="3/2"), "'3/2' is not a share from 0 to 1, such as 1/100, nor accepted"),
+    (to("variables", value=["tenure", "tenure"]), "variables: tenure is named twice"),
     (to("variables", value=["rooms"]), "release village/counties: variables: village has no variable rooms"),
     (to("variables", value=["serial"]), "release village/counties: variables: village has no variable serial"),
     (

@@ -7,6 +7,7 @@ apart as soon as a household's size, or its householder's race, is among the col
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from itertools import chain, combinations, product
 from pathlib import Path
 from typing import Any
@@ -48,24 +49,27 @@ COLUMNS: dict[str, tuple[dict[str, Any], Callable[[int, Sequence[str]], object]]
 """The columns of households: their declaration, and their value for a household and the races of its persons."""
 
 
-def dataset() -> DatasetDeclaration:
+def declared_dataset() -> dict[str, Any]:
     units = {"serial": {"type": "integer", "role": "key"}} | {name: column for name, (column, _) in COLUMNS.items()}
     persons = {
         "serial": {"type": "integer", "role": "unit"},
         "race": {"type": "string", "values": list(RACES)},
         "odd": {"type": "boolean"},
     }
-    return DatasetDeclaration.model_validate(
-        {
-            "name": "village",
-            "title": "A village",
-            "reader": "csv",
-            "record_name": "household",
-            "cap": 40,
-            "units": {"path": "units.csv", "columns": units},
-            "persons": {"path": "persons.csv", "columns": persons},
-        }
-    )
+    declared = {
+        "name": "village",
+        "title": "A village",
+        "reader": "csv",
+        "record_name": "household",
+        "cap": 40,
+        "units": {"path": "units.csv", "columns": units},
+        "persons": {"path": "persons.csv", "columns": persons},
+    }
+    return deepcopy(declared)
+
+
+def dataset() -> DatasetDeclaration:
+    return DatasetDeclaration.model_validate(declared_dataset())
 
 
 def swapping(unit: str, columns: Sequence[str], data: DatasetDeclaration | None = None) -> SwappingRelease:
@@ -232,9 +236,8 @@ def test_the_two_guarantees_have_different_draws() -> None:
 
 
 def dependent_geography() -> DatasetDeclaration:
-    declared = dataset().model_dump(mode="json")
+    declared = declared_dataset()
     declared["units"]["columns"]["county"]["depends_on_persons"] = True
-    declared["cap"] = 40
     return DatasetDeclaration.model_validate(declared)
 
 
@@ -269,7 +272,7 @@ def test_the_census_layout_knows_which_columns_of_units_are_facts_about_the_unit
 
 @pytest.mark.parametrize(("table", "column"), [("persons", "race"), ("persons", "serial"), ("units", "serial")])
 def test_only_variables_of_units_say_whether_they_depend_on_persons(table: str, column: str) -> None:
-    declared = dataset().model_dump(mode="json") | {"cap": 40}
+    declared = declared_dataset()
     declared[table]["columns"][column]["depends_on_persons"] = False
     with pytest.raises(ValidationError, match=f"{table}: column {column}: depends_on_persons is for variables of"):
         DatasetDeclaration.model_validate(declared)
@@ -277,6 +280,4 @@ def test_only_variables_of_units_say_whether_they_depend_on_persons(table: str, 
 
 def test_units_with_persons_cannot_be_called_person_records() -> None:
     with pytest.raises(ValidationError, match="cannot be called person record"):
-        DatasetDeclaration.model_validate(
-            dataset().model_dump(mode="json") | {"cap": 40, "record_name": "person record"}
-        )
+        DatasetDeclaration.model_validate(declared_dataset() | {"record_name": "person record"})

@@ -30,7 +30,7 @@ from assets.swapping.unique import UniqueRecords, UniqueRecordsError, count_uniq
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Session
-from tests.assets.swapping.villages import Village, village
+from tests.assets.swapping.villages import VERSION_KEY, Village, village
 from tests.deployments import PERSONS, TO_PUBLICATION, UNITS, households, members, small_deployment, write_csv
 
 Record = tuple[int, int | None, int | None]
@@ -97,6 +97,9 @@ def test_unique_records_of_small_files(records: list[Record], found: UniqueRecor
 def test_a_share_is_not_rounded_to_all(share: str, text: str) -> None:
     assert percent(Fraction(share)) == text
 
+
+CUSTODY = cast(Custody, SimpleNamespace(version_key=lambda: VERSION_KEY))
+"""All that the inputs of a draw need of the custody."""
 
 # A survey of persons, declared with all its columns by someone who has not read about holding variables.
 
@@ -184,8 +187,8 @@ def test_without_the_income_the_survey_can_be_swapped(survey: Village) -> None:
     survey.write_invariants(release)
     with survey.public(release) as (session, method):
         method.require_chargeable(session)
-        assert read_inputs(session, release).unique == UniqueRecords(ASKED, 0, 0, 0)
-        assert method.specification(method.inputs(session)).flavor.unit == "person"
+        assert read_inputs(session, release, VERSION_KEY).unique == UniqueRecords(ASKED, 0, 0, 0)
+        assert method.specification(method.inputs(session, CUSTODY)).flavor.unit == "person"
 
 
 @pytest.mark.parametrize(
@@ -249,14 +252,14 @@ def test_the_persons_of_a_household_make_it_unique(homes: Village) -> None:
     alone = homes.release(name="alone", variables=["tenure"], **HOMES)
     homes.write_invariants(alone)
     with homes.public(alone) as (session, _):
-        assert read_inputs(session, alone).unique.holding == 0
+        assert read_inputs(session, alone, VERSION_KEY).unique.holding == 0
 
 
 def test_the_figures_of_charge_and_certificate_are_those_of_the_records(homes: Village) -> None:
     release = homes.release(name="accepted", publishes_unique_records="accepted", **HOMES)
     homes.write_invariants(release)
     with homes.public(release) as (session, method):
-        inputs = method.inputs(session)
+        inputs = method.inputs(session, CUSTODY)
         statement = method.statement(Draw("", method.specification(inputs), inputs), "")
         facts = method.charge_facts(inputs)
     rows = households(240)
@@ -296,7 +299,7 @@ def test_persons_no_longer_named_leave_no_table_behind(homes: Village) -> None:
 
 def test_a_variable_that_takes_no_part_changes_no_draw(tmp_path: Path) -> None:
     """Nothing of the draw depends on it, so other values of it are no new draw."""
-    ids = []
+    drawn_from = []
     for shift in (0, 1):
         rows = [row | {"income": row["income"] + shift} for row in answers()]
         root = tmp_path / str(shift)
@@ -304,10 +307,9 @@ def test_a_variable_that_takes_no_part_changes_no_draw(tmp_path: Path) -> None:
         at = village(root, SURVEY, rows, record_name="person")
         release = at.release(variables=["age_group"], **SWAP)
         at.write_invariants(release)
-        custody = Custody(folder=str(tmp_path / "custody"), variable="STIRRED_TEST_MASTER_KEY")
         with at.public(release) as (session, method):
-            ids.append(method.describe(session, custody).draw_id)
-    assert ids[0] == ids[1]
+            drawn_from.append((method.inputs(session, CUSTODY).versions, method.parameters()))
+    assert drawn_from[0] == drawn_from[1]
 
 
 # The whole way through Dagster.
