@@ -37,9 +37,10 @@ class Anchor:
 
     def sealed(self, key: bytes) -> bytes:
         """The content of the anchor's file, authenticated under a key."""
-        return canonical(asdict(self) | {"mac": self._mac(key)})
+        return canonical(asdict(self) | {"mac": self.mac(key)})
 
-    def _mac(self, key: bytes) -> str:
+    def mac(self, key: bytes) -> str:
+        """The HMAC-SHA256 of the anchor under a key, 64 hexadecimal digits."""
         return hmac.new(key, canonical(list(astuple(self))), sha256).hexdigest()
 
 
@@ -48,7 +49,7 @@ def opened(content: bytes, key: bytes) -> Anchor | None:
     try:
         record = json.loads(content)
         anchor = Anchor(record["sequence"], record["hash"], record["announced"])
-        genuine = hmac.compare_digest(record["mac"], anchor._mac(key))
+        genuine = hmac.compare_digest(record["mac"], anchor.mac(key))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return anchor if genuine else None

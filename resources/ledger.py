@@ -31,7 +31,7 @@ from resources.chain import RESERVE, SETTLE, WITHDRAW, Details, Entry
 from resources.custody import Custody
 from resources.keyfiles import CustodyError
 from resources.statements import Table, Zone
-from resources.warehouse import Session, Warehouse
+from resources.warehouse import Session, Warehouse, WarehouseError
 
 ENTRIES = Table(Zone.LEDGER, "main", "entries")
 _COLUMNS = {field.name: "BIGINT" if field.name == "sequence" else "VARCHAR" for field in fields(Entry)}
@@ -215,7 +215,10 @@ class Ledger(ConfigurableResource):
 
     def verify(self) -> tuple[str, ...]:
         """The problems of the ledger, each a sentence that names the sequence number; empty if it is intact."""
-        _, problems = self._read()
+        try:
+            _, problems = self._read()
+        except WarehouseError as error:
+            return (f"no entry from 1 on can be read: {error}",)
         return problems
 
     def _intact(self) -> tuple[Entry, ...]:

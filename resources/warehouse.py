@@ -16,7 +16,7 @@ import os
 import stat
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -35,6 +35,8 @@ from resources.statements import Fragment, Table, Zone, identifier, literal, sta
 _ISOLATED: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 _SETTINGS = {**_ISOLATED, "temp_file_encryption": True, "allow_unsigned_extensions": True}
 """The settings of every session. Extensions come from `_extension` alone, which checks their signature."""
+
+_REMEDY = "Nothing was changed. If the file is damaged, restore it (docs/operations.md)"
 
 Recipe = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 """How a table is made: the name of a statement, the values bound in it, and its identifiers."""
@@ -112,7 +114,9 @@ class Session:
         try:
             yield
         except BaseException:
-            self._connection.rollback()
+            # After some failures DuckDB has rolled back already, and says so. The first failure is the one to report.
+            with suppress(duckdb.Error):
+                self._connection.rollback()
             raise
         with self._guarded("commit"):
             self._connection.commit()
@@ -215,19 +219,25 @@ class Warehouse(ConfigurableResource):
             writes: the one zone that can be written (a DuckDB transaction writes only one database).
 
         Raises:
-            WarehouseError: if a zone to read is missing; if users other than the owner have any access to the folder
-                or to a file of a zone; or if another process holds a zone for longer than `patience`.
+            WarehouseError: if a zone to read is missing or cannot be read; if a folder or file cannot be written; if
+                users other than the owner have any access to the folder or to a file of a zone; if another process
+                holds a zone for longer than `patience`; or if DuckDB refuses a setting.
         """
         _keep_private()
-        folder = Path(self.folder)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _refuse_exposed("warehouse folder", folder, "chmod 700")
+        folder, spill = Path(self.folder), Path(self.spill_folder or Path(self.folder) / "spill")
         readable = [zone for zone in reads if zone is not writes]
-        with (
-            spill_folder(Path(self.spill_folder or folder / "spill")) as spilled,
-            closing(duckdb.connect(config=self._config(spilled))) as connection,
-        ):
-            connection.execute(statement("warehouse/prepare", {"extension": _extension()}))
+        with ExitStack() as opened:
+            try:
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                _refuse_exposed("warehouse folder", folder, "chmod 700")
+                spilled = opened.enter_context(spill_folder(spill))
+            except OSError as error:
+                raise WarehouseError(f"{error.filename or folder} cannot be written ({error.strerror})") from None
+            try:
+                connection = opened.enter_context(closing(duckdb.connect(config=self._config(spilled))))
+                connection.execute(statement("warehouse/prepare", {"extension": _extension()}))
+            except duckdb.Error as error:
+                raise WarehouseError(f"DuckDB refuses the settings of the deployment: {error}") from None
             for zone in readable:
                 self._attach(connection, zone, read_only=True)
             if writes:
@@ -270,14 +280,17 @@ class Warehouse(ConfigurableResource):
         Afterwards no temporary file is left, not even one of a process that was killed or found the disk full.
         """
         path = self.path(zone)
-        if not path.exists():
-            fresh = path.with_name(f".{path.name}.{token_hex(8)}")
-            duckdb.connect(str(fresh)).close()
-            # Not found: the process that was first has removed it already.
-            with suppress(FileExistsError, FileNotFoundError):
-                path.hardlink_to(fresh)
-        for left in path.parent.glob(f".{path.name}.*"):
-            left.unlink(missing_ok=True)
+        try:
+            if not path.exists():
+                fresh = path.with_name(f".{path.name}.{token_hex(8)}")
+                duckdb.connect(str(fresh)).close()
+                # Not found: the process that was first has removed it already.
+                with suppress(FileExistsError, FileNotFoundError):
+                    path.hardlink_to(fresh)
+            for left in path.parent.glob(f".{path.name}.*"):
+                left.unlink(missing_ok=True)
+        except (duckdb.Error, OSError) as error:
+            raise WarehouseError(f"{path} cannot be created: {error}") from None
 
     def _attach(self, connection: duckdb.DuckDBPyConnection, zone: Zone, *, read_only: bool) -> None:
         path = self.path(zone)
@@ -302,7 +315,11 @@ class Warehouse(ConfigurableResource):
             except duckdb.Error as error:
                 held = "lock on file" in str(error) or "Unique file handle conflict" in str(error)
                 if not held or time.monotonic() > deadline:
-                    reason = f"another process holds it for over {self.patience:g} s" if held else str(error)
+                    reason = (
+                        f"another process holds it for over {self.patience:g} s"
+                        if held
+                        else f"{str(error).splitlines()[0]}. {_REMEDY}"
+                    )
                     raise WarehouseError(f"cannot open {path.name}: {reason}") from None
             time.sleep(0.05)
 

@@ -6,6 +6,7 @@ Requests come in one a line, and every one is done by a process of its own; they
     torn FOLDER SIZES           the same in the middle of writes, as files outgrow each of some sizes
     torn_zone FOLDER            kill the making of a zone in the middle of writes, and say what was found
     race FOLDER WHAT COUNT      let COUNT processes do the same thing at the same moment
+    refused FOLDER WHAT         let an ordinary user charge what cannot be written, and say what was found
     begin hold FOLDER           write to the public zone and keep it until it is to end: the process, and what it said
     begin spill FOLDER          sort confidential rows, more than fit in memory, for minutes: the same
     end PROCESS                 end it; how it ended, and what more it had said
@@ -24,6 +25,7 @@ import traceback
 from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
@@ -278,6 +280,57 @@ def torn(folder: Path, sizes: Sequence[int]) -> list[dict[str, Any]]:
     return found
 
 
+ORDINARY = 65534
+"""The user and group without rights that a test takes on if it runs as root, who may write anywhere."""
+
+
+def as_ordinary_user(work: Callable[[], Any]) -> Any:
+    """Do something in a process of an ordinary user's; returns what it returned, or the error's class and words."""
+
+    def attempt() -> Any:
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(ORDINARY)
+            os.setuid(ORDINARY)
+        try:
+            return work()
+        except Exception as error:
+            return [type(error).__name__, str(error)]
+
+    _, answer = in_child(attempt)
+    return answer
+
+
+def refused(folder: Path, what: str) -> dict[str, Any]:
+    """Charge, close something to writing, charge again, open it, and charge again, all as an ordinary user.
+
+    `what` is a path in the deployment. If it begins with "new ", nothing is charged before it is closed.
+    """
+    with TemporaryDirectory() as other:
+        # Whatever is loaded late is loaded here, because an ordinary user may not reach it.
+        _charge(Path(other), "any")
+    if os.geteuid() == 0:
+        os.chown(folder, ORDINARY, ORDINARY)
+    path = folder / what.removeprefix("new ")
+    first = as_ordinary_user(lambda: path.mkdir() if what.startswith("new ") else _charge(folder, "first"))
+    mode = path.stat().st_mode
+    before = set(folder.rglob("*"))
+    path.chmod(mode & ~0o222)
+    said = as_ordinary_user(lambda: _charge(folder, "second"))
+    path.chmod(mode)
+    return {
+        "first": first,
+        "said": said,
+        "left": sorted(str(each) for each in set(folder.rglob("*")) - before),
+        "problems": as_ordinary_user(lambda: deployment(folder).verify()),
+        "second": as_ordinary_user(lambda: _charge(folder, "second")),
+    }
+
+
+def _charge(folder: Path, dataset: str) -> str:
+    return _reserve(deployment(folder), dataset, "release")
+
+
 class Begun:
     """A process that goes on until its input ends."""
 
@@ -317,6 +370,8 @@ def answer(request: list[Any], begun: dict[int, Begun]) -> tuple[int, Any]:
             return in_child(lambda: torn(Path(place), sizes))
         case ["torn_zone", place]:
             return in_child(lambda: torn_zone(Path(place)))
+        case ["refused", place, what]:
+            return in_child(lambda: refused(Path(place), what))
         case ["race", place, what, count]:
             return in_child(lambda: race(Path(place), what, count))
         case ["begin", what, place]:

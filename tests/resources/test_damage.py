@@ -1,0 +1,207 @@
+"""Claims about damaged databases and folders that cannot be written: one clear error, and nothing begins anew."""
+
+import os
+import shutil
+import struct
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from mechanisms.accounting.loss import PureLoss
+from resources.custody import Custody, CustodyMode
+from resources.ledger import Ledger, LedgerError
+from resources.statements import Table, Zone
+from resources.warehouse import Warehouse, WarehouseError
+from tests.resources.test_ledger import HOUSEHOLDS, LN2, specified
+
+HEADER = 4096
+"""The size in bytes of each of the three headers of a DuckDB file."""
+
+
+@pytest.fixture(autouse=True)
+def _own_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A deployment with three charges, and a table in each of the other zones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("STIRRED_MASTER_KEY", raising=False)
+        folder = tmp_path_factory.mktemp("made") / "deployment"
+        ledger = deployment(folder)
+        for number in range(3):
+            charge(ledger, f"release {number}")
+        for zone in (Zone.CONFIDENTIAL, Zone.PUBLIC):
+            with ledger.warehouse.session(writes=zone) as session:
+                session.create(Table(zone, "s", "t"), "warehouse/label", {"text": "planted-2f81c7"}, column="label")
+    return folder
+
+
+@pytest.fixture
+def ledger(made: Path, tmp_path: Path) -> Ledger:
+    return deployment(Path(shutil.copytree(made, tmp_path / "deployment")))
+
+
+def deployment(folder: Path) -> Ledger:
+    warehouse = Warehouse(folder=str(folder / "warehouse"), threads=1, patience=1)
+    return Ledger(warehouse=warehouse, custody=Custody(folder=str(folder / "custody"), databases=warehouse.folder))
+
+
+def charge(ledger: Ledger, release: str) -> int:
+    draw_id = ledger.custody.draw_id({"release": release})
+    committed = ledger.custody.commit(draw_id, CustodyMode.ESCROWED)
+    return ledger.reserve("ma1940", release, draw_id, specified(HOUSEHOLDS, LN2), committed, None).sequence
+
+
+def checksum(block: bytes) -> int:
+    """DuckDB's checksum of a block whose size is a multiple of 8."""
+    result = 5381
+    for (word,) in struct.iter_unpack("<Q", block):
+        result ^= word * 0xBF58476D1CE4E5B9 % 2**64
+    return result
+
+
+def of_storage_version(content: bytes, version: int) -> bytes:
+    """The same file as if another release of DuckDB had written it, with a checksum that is right."""
+    header = bytearray(content[8:HEADER])
+    assert checksum(header) == struct.unpack("<Q", content[:8])[0]
+    header[4:12] = struct.pack("<Q", version)
+    return struct.pack("<Q", checksum(header)) + header + content[HEADER:]
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "no bytes": lambda _: b"",
+    "zeros": lambda content: bytes(len(content)),
+    "a text": lambda _: b"household,county\n" * 1000,
+    "cut in the first header": lambda content: content[:100],
+    "cut after the first header": lambda content: content[:HEADER],
+    "cut after the headers": lambda content: content[: 3 * HEADER],
+    "a bit of the first header": lambda content: content[:20] + bytes([content[20] ^ 1]) + content[21:],
+    "a bit of every block": lambda content: b"".join(
+        content[at : at + 1000] + bytes([content[at + 1000] ^ 1]) + content[at + 1001 : at + HEADER]
+        for at in range(0, len(content), HEADER)
+    ),
+    "a later release's": lambda content: of_storage_version(content, 200),
+    "an early release's": lambda content: of_storage_version(content, 30),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_ledger_is_refused_and_not_begun_anew(ledger: Ledger, damage: str) -> None:
+    file = ledger.warehouse.path(Zone.LEDGER)
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    damaged, anchor = file.read_bytes(), ledger.custody.anchor()
+    (problem,) = ledger.verify()
+    assert "no entry from 1 on can be read: cannot open ledger.duckdb" in problem
+    assert "restore it" in problem
+    for use in (lambda: charge(ledger, "another"), lambda: ledger.charged("ma1940", PureLoss()), ledger.entries):
+        with pytest.raises((WarehouseError, LedgerError), match=r"ledger\.duckdb"):
+            use()
+    assert file.read_bytes() == damaged
+    assert ledger.custody.anchor() == anchor
+
+
+@pytest.mark.parametrize("zone", [Zone.CONFIDENTIAL, Zone.PUBLIC])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_zone_is_refused_and_not_begun_anew(ledger: Ledger, zone: Zone, damage: str) -> None:
+    warehouse = ledger.warehouse
+    file = warehouse.path(zone)
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    damaged = file.read_bytes()
+    for arguments in ({"reads": [zone]}, {"writes": zone}):
+        with (
+            pytest.raises(WarehouseError, match=rf"cannot open {zone.value}\.duckdb: .*restore it") as caught,
+            warehouse.session(**arguments),
+        ):
+            pass
+        assert "planted" not in str(caught.value)
+    assert file.read_bytes() == damaged
+
+
+@pytest.mark.deep
+def test_a_bit_changed_anywhere_in_the_ledger_is_refused_or_of_no_consequence(ledger: Ledger) -> None:
+    """Also while an entry is being appended: then either that entry is refused, or all are there and intact."""
+    file, anchor = ledger.warehouse.path(Zone.LEDGER), Path(ledger.custody.folder) / "ledger.anchor"
+    whole, sealed, entries = file.read_bytes(), anchor.read_bytes(), ledger.entries()
+    found = {"refused": 0, "read": 0, "charged": 0}
+    for number in range(400):
+        at = number * len(whole) // 400 + number % 8
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << number % 8]) + whole[at + 1 :])
+        anchor.write_bytes(sealed)
+        if ledger.verify():
+            found["refused"] += 1
+            with pytest.raises((WarehouseError, LedgerError)):
+                charge(ledger, "another")
+            continue
+        assert ledger.entries() == entries
+        try:
+            assert charge(ledger, "another") == 4
+            assert ledger.verify() == ()
+            found["charged"] += 1
+        except WarehouseError:
+            found["read"] += 1
+    assert sum(found.values()) == 400
+    assert found["refused"] > 50, found
+
+
+def test_a_ledger_in_the_oldest_storage_that_duckdb_reads_goes_on(ledger: Ledger, tmp_path: Path) -> None:
+    file, old = ledger.warehouse.path(Zone.LEDGER), tmp_path / "old.duckdb"
+    entries = ledger.entries()
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{file}' AS new (READ_ONLY)")
+        connection.execute(f"ATTACH '{old}' AS old (STORAGE_VERSION 'v0.10.2')")
+        connection.execute("COPY FROM DATABASE new TO old")
+    old.chmod(0o600)
+    old.replace(file)
+    assert ledger.entries() == entries
+    assert ledger.verify() == ()
+    assert charge(ledger, "another") == 4
+
+
+@pytest.mark.parametrize("name", ["memory_limit", "spill_folder", "folder"])
+def test_an_impossible_setting_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    impossible = {"memory_limit": "plenty"}.get(name, str(tmp_path / "file"))
+    warehouse = Warehouse(**{"folder": str(tmp_path / "warehouse"), name: impossible})
+    refused = pytest.raises(WarehouseError, match=r"settings of the deployment|file cannot be written|warehouse folder")
+    with refused, warehouse.session(writes=Zone.PUBLIC):
+        pass
+
+
+@pytest.fixture
+def of_anyone() -> Iterator[Path]:
+    """A folder that an ordinary user can reach; pytest's own are closed to others."""
+    folder = Path(tempfile.mkdtemp(prefix="stirred-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        ("new custody", "CustodyError"),
+        ("new warehouse", "CustodyError"),
+        ("custody", "CustodyError"),
+        ("warehouse", "WarehouseError"),
+        ("warehouse/spill", "WarehouseError"),
+        ("warehouse/ledger.duckdb", "WarehouseError"),
+    ],
+)
+def test_what_cannot_be_written_is_named_and_nothing_is_charged(
+    of_anyone: Path, processes: Callable[..., dict[str, object]], what: str, error: str
+) -> None:
+    if os.geteuid() == 0 and not hasattr(os, "setuid"):
+        pytest.skip("there is no ordinary user to be")
+    found = processes("refused", of_anyone, what)
+    said = found["said"]
+    assert isinstance(said, list), found
+    assert said[0] == error, found
+    assert what.removeprefix("new ").split("/")[0] in said[1]
+    assert "ermission denied" in said[1] or "ermission denied".upper() in said[1].upper()
+    assert found["left"] == [] or what.startswith("new "), found
+    assert found["problems"] == []
+    assert found["second"] == ("1" if what.startswith("new ") else "2"), found
