@@ -164,11 +164,7 @@ def imitated(kind: Kind, root: Path, guess: int, custody: Path | None = None) ->
     """The hashes that the attacker's own deployment shows before the draw."""
     deployment = kind.build(root, guess=guess)
     with pytest.MonkeyPatch.context() as patch:
-        if custody:
-            shutil.copytree(custody, root / "custody")
-            (root / "custody" / "ledger.anchor").unlink()
-        else:
-            patch.setenv("STIRRED_TEST_MASTER_KEY", HIS_KEY)
+        patch.setenv("STIRRED_TEST_MASTER_KEY", (custody / "master.key").read_text().strip() if custody else HIS_KEY)
         deployment.run(*before_draw(deployment.context.method))
     return hashes_shown(deployment)
 

@@ -243,8 +243,9 @@ def the_ledger_of_another_deployment(deployment: Deployment) -> None:
     """A ledger that is intact and anchored, but does not contain this draw."""
     the_ledger_thrown_away(deployment)
     other = small_deployment(deployment.root / "other", swap_rate="1/4")
-    shutil.copytree(deployment.root / "custody", other.root / "custody", dirs_exist_ok=True)
-    other.run("cef", "invariants", "charge")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STIRRED_TEST_MASTER_KEY", (deployment.root / "custody" / "master.key").read_text().strip())
+        other.run("cef", "invariants", "charge")
     shutil.copy(other.root / "warehouse" / "ledger.duckdb", deployment.root / "warehouse")
     shutil.copy(other.root / "custody" / "ledger.anchor", deployment.root / "custody")
 
