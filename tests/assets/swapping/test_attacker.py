@@ -13,7 +13,6 @@ in the joint table.
 
 import json
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -215,8 +214,7 @@ def imitated(root: Path, key: str | None, exchanged: bool, custody: Path | None 
             patch.setenv("STIRRED_TEST_MASTER_KEY", key)
         deployment = small_deployment(root, units=ordered(universe(exchanged)))
         if custody:
-            shutil.copytree(custody, root / "custody")
-            (root / "custody" / "ledger.anchor").unlink()
+            patch.setenv("STIRRED_TEST_MASTER_KEY", (custody / "master.key").read_text().strip())
         deployment.run(*TO_PUBLICATION)
     return hashes_shown(deployment)
 

@@ -91,8 +91,7 @@ def imitated(root: Path, files: Files, custody: Path | None = None) -> TopDownDe
     with pytest.MonkeyPatch.context() as patch:
         deployment = topdown_deployment(root, files=files, **DECLARED)
         if custody:
-            shutil.copytree(custody, root / "custody")
-            (root / "custody" / "ledger.anchor").unlink()
+            patch.setenv("STIRRED_TEST_MASTER_KEY", (custody / "master.key").read_text().strip())
         else:
             patch.setenv("STIRRED_TEST_MASTER_KEY", HIS_KEY)
         deployment.run(*TO_CHARGE)
