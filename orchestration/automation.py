@@ -25,7 +25,7 @@ def release_jobs(release: Release, charges: bool) -> dg.Definitions:
 
     Args:
         release: the release.
-        charges: whether it has a charge, and therefore the job `<dataset>__<release>__preflight`.
+        charges: whether it has a charge, and therefore the job `preflight__<dataset>__<release>`.
     """
     cef = dg.AssetSelection.assets(release.dataset_key("cef"))
     group = dg.AssetSelection.groups(release.schema)
@@ -37,7 +37,8 @@ def release_jobs(release: Release, charges: bool) -> dg.Definitions:
     return dg.Definitions(
         jobs=[
             dg.define_asset_job(release.schema, selection=(cef | group) - preflight, description=words),
-            dg.define_asset_job(f"{release.schema}__{PREFLIGHT}", selection=preflight.upstream(), description=price),
+            # No job may have the name of an operation, which for this asset is `<dataset>__<release>__preflight`.
+            dg.define_asset_job(f"{PREFLIGHT}__{release.schema}", selection=preflight.upstream(), description=price),
         ]
     )
 
