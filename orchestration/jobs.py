@@ -23,9 +23,9 @@ class Withdrawal(dg.Config):
 
 
 def withdraw_job(published: Path) -> dg.JobDefinition:
-    """The job `withdraw`. It cannot be undone."""
+    """The job `withdraw`, whose one operation is `withdrawal`. It cannot be undone."""
 
-    @dg.op(name="withdraw", pool=POOL)
+    @dg.op(name="withdrawal", pool=POOL)
     def withdraw_op(context: dg.OpExecutionContext, config: Withdrawal, ledger: Ledger) -> None:
         try:
             context.log.info(str(withdraw(ledger, published, config.dataset, config.release or None, config.by)))

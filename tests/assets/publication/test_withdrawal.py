@@ -139,7 +139,7 @@ def test_the_job_withdraws_what_its_configuration_names(ledger: Ledger, tmp_path
     with dg.DagsterInstance.ephemeral() as instance:
         for release, success in (("a", True), ("c", False)):
             result = withdraw_job(tmp_path / "published").execute_in_process(
-                run_config={"ops": {"withdraw": {"config": {"dataset": "village", "release": release, "by": "Ann"}}}},
+                run_config={"ops": {"withdrawal": {"config": {"dataset": "village", "release": release, "by": "Ann"}}}},
                 resources={"ledger": ledger},
                 instance=instance,
                 raise_on_error=False,
