@@ -26,7 +26,9 @@ class Node:
     parents: Collection[str]
 
 
-def deployed_nodes(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> dict[str, Node]:
+def deployed_nodes(
+    context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext,
+) -> dict[str, Node]:
     """The assets of the deployment that a run belongs to, by their keys as text.
 
     Raises:

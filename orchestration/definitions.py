@@ -12,18 +12,19 @@ environment variables configure the deployment:
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
 from assets.conventions import NO_CONFIG
 from assets.ledger.asset import build_composition, build_composition_checks, build_ledger, populations
 from assets.release.dataset import DatasetDeclaration
-from assets.release.method import CHARGE
+from assets.release.method import CHARGE, Method
 from assets.release.release import DeclarationError
 from orchestration.components.dataset import Dataset
-from orchestration.components.release import ReleaseComponent
+from orchestration.components.release import ReleaseComponent, dataset_of
 from orchestration.defs_files import require_unambiguous
-from orchestration.jobs import withdraw_job
+from orchestration.jobs import audit_job, withdraw_job
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.warehouse import Warehouse
@@ -80,15 +81,32 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
             *(f"release {each.declaration.dataset}/{each.declaration.name}" for each in releases),
         ]
     )
+    published = deployment_folders()[1]
     return dg.Definitions.merge(
         tree.build_defs(),
         budget(datasets, releases),
         dg.Definitions(
-            jobs=[withdraw_job(deployment_folders()[1])],
+            jobs=[withdraw_job(published), audit_job(declared_methods(tree, published), published, home / "audit")],
             resources=without_configuration(deployment_resources(home)),
             executor=dg.in_process_executor,
         ),
     )
+
+
+def declared_methods(tree: dg.ComponentTree, published: Path) -> list[Method[Any, Any, Any]]:
+    """How each declared release that is charged is made.
+
+    Args:
+        tree: the loaded `defs` folder.
+        published: the folder of publications.
+    """
+    datasets = {each.declaration.name: each.declaration for each in tree.get_all_components(Dataset)}
+    releases = tree.get_all_components(ReleaseComponent)  # type: ignore[type-abstract]
+    return [
+        each.method(each.release(dataset_of(each.declaration, datasets), published))
+        for each in releases
+        if each.charges
+    ]
 
 
 def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseComponent]) -> dg.Definitions:

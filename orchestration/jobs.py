@@ -4,13 +4,19 @@ This module turns plain functions into jobs. `orchestration.withdraw` and `orche
 commands.
 """
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
+from assets.confidentiality import deployed_nodes
 from assets.conventions import POOL
+from assets.publication.audit import Verdict, audit, write_report
 from assets.publication.withdrawal import WithdrawalError, withdraw
+from assets.release.method import Method
 from resources.ledger import Ledger
 
 
@@ -41,3 +47,36 @@ def withdraw_job(published: Path) -> dg.JobDefinition:
         withdraw_op()
 
     return job
+
+
+def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports: Path) -> dg.JobDefinition:
+    """The job `audit`, which fails if something does not hold.
+
+    Args:
+        methods: the declared releases that are charged.
+        published: the folder of publications.
+        reports: the folder of the report, `audit.html` and `audit.json`.
+    """
+
+    @dg.op(name="audit", pool=POOL)
+    def audit_op(context: dg.OpExecutionContext, ledger: Ledger) -> None:
+        record = audit(methods, deployed_nodes(context), ledger, published, now())
+        _, page = write_report(record, reports)
+        context.add_output_metadata({"report": dg.MetadataValue.path(str(page)), **record["counts"]})
+        if record["verdict"] == Verdict.FAILS:
+            raise dg.Failure(f"The audit found what does not hold; the report is {page}", allow_retries=False)
+
+    @dg.job(
+        name="audit",
+        description="Verifies the ledger, every stored table, every seal, signature and checksum, and repeats every "
+        "draw whose key is kept. Writes a report. Charges nothing and changes nothing.",
+    )
+    def job() -> None:
+        audit_op()
+
+    return job
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

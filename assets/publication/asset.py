@@ -115,13 +115,19 @@ def _files_as_published(release: Release) -> dg.AssetChecksDefinition:
         event = context.instance.get_latest_materialization_event(key)
         materialization = event.asset_materialization if event else None
         recorded = str(materialization.metadata[CHECKSUMS].value) if materialization else None
-        return check_result(publication_problems(release, custody, ledger, recorded))
+        names = release.dataset.name, release.name
+        return check_result(publication_problems(release.published, *names, custody, ledger, recorded))
 
     return files_as_published
 
 
 def publication_problems(
-    release: Release, custody: Custody, ledger: Ledger, recorded_checksums: str | None = None
+    published: Path,
+    dataset: str,
+    release: str,
+    custody: Custody,
+    ledger: Ledger,
+    recorded_checksums: str | None = None,
 ) -> list[str]:
     """The problems of a release's published files. Only what the custody authenticates is believed.
 
@@ -130,15 +136,17 @@ def publication_problems(
     signed.
 
     Args:
-        release: the release.
+        published: the folder of publications.
+        dataset: the name of the dataset.
+        release: the name of the release, which may be declared no longer.
         custody: the custody, whose signature counts.
         ledger: the ledger, with which the certificate is compared if it is intact.
         recorded_checksums: the SHA-256 of `SHA256SUMS` that Dagster recorded; None if it recorded none. It can only
             add a problem: it shows that an earlier state of the same release was put back.
     """
-    key, folder = public_key(custody), release.folder
+    key, folder = public_key(custody), published / dataset / release
     try:
-        problems = [] if read_public_key(release.published / PUBLIC_KEY) == key else [f"{PUBLIC_KEY} is another key"]
+        problems = [] if read_public_key(published / PUBLIC_KEY) == key else [f"{PUBLIC_KEY} is another key"]
     except VerificationError:
         problems = [f"{PUBLIC_KEY} is missing or is not a public key"]
     editions, altered = verify(folder, key)
@@ -146,9 +154,9 @@ def publication_problems(
     if folder in editions and recorded_checksums and file_sha256(folder / CHECKSUMS) != recorded_checksums:
         problems.append(f"{CHECKSUMS} is signed, but is not the one of the last materialization")
     # The gate `ledger_intact` says what is wrong with a ledger; nothing can be compared with it until then.
-    draws = None if ledger.verify() else ledger.settled_draws(release.dataset.name, release.name)
+    draws = None if ledger.verify() else ledger.settled_draws(dataset, release)
     for stated in editions.values():
-        if (stated.dataset, stated.release) != (release.dataset.name, release.name):
+        if (stated.dataset, stated.release) != (dataset, release):
             problems.append(f"the files are signed, but are those of {stated.dataset}/{stated.release}")
         elif draws is not None and not _in_ledger(stated, draws):
             problems.append(f"edition {stated.edition} is signed, but the ledger holds no such draw that was settled")
@@ -291,6 +299,7 @@ def certify(
             last_charge,
             context.ledger.charged(dataset.population, dataset.cap, through=last_charge),
             dataset.cap,
+            dataset.population,
         ),
         edition=[each.draw_id for each in draws].index(draw.draw_id) + 1,
         editions=tuple(
@@ -312,4 +321,4 @@ product as CSV and Parquet, a data dictionary (`datapackage.json`), the certific
 its signature. `make verify` checks them with the public key alone.
 Before any file is written, every gate is evaluated again. If one fails, nothing is published, and an earlier
 publication stays in place. Materializing again gives the same bytes, unless the records, the declaration, the code, or
-the charges to the dataset have changed."""
+the charges to the population have changed."""

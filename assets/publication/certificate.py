@@ -2,7 +2,7 @@
 
 The page is made from the JSON record alone, so the two cannot disagree. Each mechanism contributes a `Statement`
 (`assets.release.statement`). Nothing in a certificate depends on when or where a run took place. The same release
-therefore has the same certificate until its dataset is charged again, which alters the total at publication.
+therefore has the same certificate until its population is charged again, which alters the total at publication.
 """
 
 import json
@@ -88,16 +88,17 @@ class Randomness:
 
 @dataclass(frozen=True)
 class LedgerReference:
-    """The ledger entry that charged the release, and the dataset's total after it and at publication.
+    """The ledger entry that charged the release, and the population's total after it and at publication.
 
     Attributes:
         sequence: the number of the entry.
         entry_hash: the hash of the entry, which the next entry contains.
         recorded_at: when the entry was written, with a time zone.
-        total: the total charged to the dataset up to and including this entry.
-        last_charge: the number of the dataset's last charge at publication.
-        total_at_publication: the total charged to the dataset up to and including its last charge at publication.
-        cap: the cap of the dataset.
+        total: the total charged to the population up to and including this entry.
+        last_charge: the number of the population's last charge at publication.
+        total_at_publication: the total charged to the population up to and including that charge.
+        cap: the cap of the population.
+        population: the name of the population.
 
     Raises:
         ValueError: if the time has no time zone.
@@ -110,6 +111,7 @@ class LedgerReference:
     last_charge: int
     total_at_publication: Loss
     cap: Loss
+    population: str
 
     def __post_init__(self) -> None:
         if self.recorded_at.tzinfo is None:
@@ -245,6 +247,7 @@ class Certificate:
                 "total_after_this_charge": stated(self.ledger.total, PLACES),
                 "total_at_publication": stated(self.ledger.total_at_publication, PLACES),
                 "last_charge_at_publication": self.ledger.last_charge,
+                "population": self.ledger.population,
                 "cap": f"{symbol(self.ledger.cap)} = {self.ledger.cap}",
             },
             "edition": {

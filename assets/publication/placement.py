@@ -92,6 +92,13 @@ def place_file(target: Path, content: bytes) -> None:
         flush_folder(target.parent)
 
 
+def publications(published: Path) -> list[tuple[str, str]]:
+    """The names of the datasets and releases that have a publication."""
+    folders = sorted(path for path in published.glob("*/*") if path.is_dir())
+    names = [path.relative_to(published).parts for path in folders]
+    return [(dataset, release) for dataset, release in names if not dataset.startswith(".") and release[0] != "."]
+
+
 def copy_publications(published: Path, folder: Path) -> None:
     """Copy all publications to a folder. Each is complete: nothing is placed in a dataset's folder meanwhile."""
     for path in sorted(published.iterdir()) if published.exists() else []:

@@ -77,6 +77,7 @@ def massachusetts() -> Certificate:
             11,
             PureLoss(Fraction(3), Fraction(B + 1)),
             PureLoss(Fraction(20)),
+            "massachusetts",
         ),
         edition=2,
         editions=(
@@ -294,7 +295,9 @@ def test_the_same_release_has_the_same_certificate() -> None:
 
 def test_a_time_without_a_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="time zone"):
-        LedgerReference(1, _hash("entry"), datetime(2026, 3, 1), PureLoss(), 1, PureLoss(), PureLoss(Fraction(1)))
+        LedgerReference(
+            1, _hash("entry"), datetime(2026, 3, 1), PureLoss(), 1, PureLoss(), PureLoss(Fraction(1)), "village"
+        )
 
 
 def test_names_and_descriptions_are_text_and_never_markup() -> None:

@@ -67,7 +67,10 @@ def test_charges_to_other_datasets_leave_a_publication_as_it_is(published: Deplo
 
 def problems(deployment: Deployment[Any], recorded: str | None = None) -> list[str]:
     context = deployment.context
-    return publication_problems(context.release, context.custody, context.ledger, recorded)
+    release = context.release
+    return publication_problems(
+        release.published, release.dataset.name, release.name, context.custody, context.ledger, recorded
+    )
 
 
 def test_what_is_published_is_what_the_custody_signed(published: Deployment[Any]) -> None:

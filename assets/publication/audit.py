@@ -1,0 +1,284 @@
+"""The audit of a deployment: everything that can be proved about what it holds, asked again, as a report.
+
+The report is for a reader who knows neither this system nor Dagster. It contains nothing confidential: no values, no
+keys, and of an unforeseen error only its kind. The page is made from the JSON record alone.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from assets.charge.drawing import ReplayError, UnchargedDrawError
+from assets.confidentiality import Node
+from assets.gates.shared import all_gates
+from assets.publication.asset import publication_problems
+from assets.publication.placement import publications
+from assets.publication.signature import fingerprint, public_key, verify
+from assets.release.draw import StaleInputError
+from assets.release.gate import ReleaseContext
+from assets.release.method import Method
+from assets.release.seal import SealError
+from mechanisms.accounting.composition import stated
+from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry
+from resources.custody import CustodyError, CustodyMode
+from resources.ledger import Ledger, LedgerError
+from resources.statements import Zone
+from resources.warehouse import WarehouseError
+
+PLACES = 4
+
+_SAFE = (
+    CustodyError,
+    LedgerError,
+    ReplayError,
+    SealError,
+    StaleInputError,
+    UnchargedDrawError,
+    WarehouseError,
+    dg.Failure,
+)
+"""The errors whose messages contain no confidential values. Of all others, the report states only the kind."""
+
+
+class Verdict(StrEnum):
+    """What the audit found."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    OPEN = "could not be checked"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One claim, and whether it holds.
+
+    Attributes:
+        subject: what the claim is about: "The ledger", or a release.
+        name: the name of the claim.
+        claim: the claim as a sentence.
+        verdict: whether it holds.
+        details: problems or remarks, in words without confidential values.
+    """
+
+    subject: str
+    name: str
+    claim: str
+    verdict: Verdict
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DrawRecord:
+    """A charged draw, as the ledger has it.
+
+    Attributes:
+        release: the dataset and the release.
+        edition: the number of its edition; None if it was never settled.
+        entry: the number of the ledger entry that charged it.
+        charged: the loss.
+        unit: whose change the loss is for.
+        population: the population that was charged.
+        recorded_at: when the entry was written, in UTC.
+        authorized_by: who authorized the charge.
+        state: "charged, not drawn", "drawn" or "withdrawn", with the number of the entry that says so.
+        replay: what the audit did to repeat the draw.
+    """
+
+    release: str
+    edition: int | None
+    entry: int
+    charged: str
+    unit: str
+    population: str
+    recorded_at: str
+    authorized_by: str
+    state: str
+    replay: str
+
+
+def audit(
+    methods: Sequence[Method[Any, Any, Any]], nodes: Mapping[str, Node], ledger: Ledger, published: Path, made_at: str
+) -> dict[str, Any]:
+    """Audit the ledger, every release and every publication. Nothing is charged, and no table is changed.
+
+    Args:
+        methods: the declared releases that are charged.
+        nodes: the asset graph of the deployment.
+        ledger: the ledger, with the warehouse and the custody of the deployment.
+        published: the folder of publications.
+        made_at: the time of the audit, as the report shows it.
+
+    Returns:
+        The record of the report, plain values for JSON. Its "verdict" is the worst of all findings.
+    """
+    problems = ledger.verify()
+    entries = ledger.entries()
+    findings = [
+        Finding(
+            "The ledger",
+            "ledger_intact",
+            "No entry was edited, removed, added or reordered, and the ledger ends where its seal in the custody says.",
+            Verdict.FAILS if problems else Verdict.HOLDS,
+            tuple(problems),
+        )
+    ]
+    replays: dict[str, str] = {}
+    for method in methods:
+        findings += _of_release(method, nodes, ledger, entries, replays)
+    findings += _of_publications(ledger, published, None if problems else entries)
+    counted = Counter(finding.verdict for finding in findings)
+    worst = next(verdict for verdict in (Verdict.FAILS, Verdict.OPEN, Verdict.HOLDS) if counted[verdict])
+    try:
+        key = fingerprint(public_key(ledger.custody))
+    except CustodyError as error:
+        key = f"unknown: {error}"
+    return {
+        "made_at": made_at,
+        "verdict": worst.value,
+        "counts": {verdict.value: counted[verdict] for verdict in Verdict},
+        "ledger": {"entries": len(entries), "head": entries[-1].hash if entries else ""},
+        "public_key": key,
+        "findings": [asdict(finding) | {"details": list(finding.details)} for finding in findings],
+        "draws": [asdict(draw) for draw in _draws(entries, replays)],
+    }
+
+
+def write_report(record: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
+    """Write `audit.json` and `audit.html` into a folder; return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(record, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+    written = folder / "audit.json", folder / "audit.html"
+    written[0].write_text(text)
+    written[1].write_text(_page().render(record))
+    return written
+
+
+def _of_release(
+    method: Method[Any, Any, Any],
+    nodes: Mapping[str, Node],
+    ledger: Ledger,
+    entries: Sequence[Entry],
+    replays: dict[str, str],
+) -> list[Finding]:
+    """The gates of a release, each on the tables as they are now; note in `replays` which draw was repeated."""
+    release = method.release
+    subject = f"{release.dataset.name}/{release.name}"
+    own = [entry for entry in entries if (entry.dataset, entry.release) == (release.dataset.name, release.name)]
+    gone = {entry.draw_id for entry in own if entry.kind == WITHDRAW}
+    if not any(entry.kind == SETTLE and entry.draw_id not in gone for entry in own):
+        remark = "It was withdrawn." if gone else "Nothing was drawn for it yet."
+        return [Finding(subject, "made", "The release has been made.", Verdict.OPEN, (remark,))]
+    context = ReleaseContext(method, ledger.warehouse, ledger.custody, ledger, nodes)
+    findings = []
+    for gate in all_gates(method):
+        details = _problems(gate.problems, context)
+        verdict = Verdict.FAILS if details else Verdict.HOLDS
+        findings.append(Finding(subject, gate.name, gate.words, verdict, tuple(details)))
+        if gate.name == "replay" and (draw_id := _current(context)):
+            replays[draw_id] = "repeated, with the same output" if not details else "repeating it failed"
+    return findings
+
+
+def _current(context: ReleaseContext[Any]) -> str | None:
+    try:
+        with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+            return context.method.describe(session, context.custody).draw_id
+    except _SAFE:
+        return None
+
+
+def _problems(problems: Any, context: ReleaseContext[Any]) -> list[str]:
+    """The problems that a gate finds, or the reason why it could not be evaluated, which is a problem too."""
+    try:
+        return list(problems(context))
+    except _SAFE as error:
+        return [str(error.description if isinstance(error, dg.Failure) else error)]
+    except Exception as error:
+        return [f"it could not be evaluated ({type(error).__name__})"]
+
+
+def _of_publications(ledger: Ledger, published: Path, entries: Sequence[Entry] | None) -> list[Finding]:
+    """The signatures, checksums and ledger entries of all published editions, of whatever release."""
+    findings = []
+    for dataset, release in publications(published):
+        subject = f"{dataset}/{release}"
+        try:
+            problems = publication_problems(published, dataset, release, ledger.custody, ledger)
+            editions, _ = verify(published / dataset / release, public_key(ledger.custody))
+        except CustodyError as error:
+            problems, editions = [str(error)], {}
+        numbers = ", ".join(str(number) for number in sorted(each.edition for each in editions.values()))
+        findings.append(
+            Finding(
+                subject,
+                "files_as_published",
+                "All files of every published edition are unaltered and signed by this deployment, and each edition "
+                "belongs to a draw that the ledger holds.",
+                Verdict.FAILS if problems else Verdict.HOLDS,
+                (*problems, *([f"Editions verified: {numbers}."] if numbers else [])),
+            )
+        )
+        current = editions.get(published / dataset / release)
+        drawn = [] if entries is None else ledger.settled_draws(dataset, release)
+        if current and drawn and current.edition != len(drawn):
+            remark = f"The current edition is {current.edition}, and the ledger's last draw is number {len(drawn)}."
+            findings.append(Finding(subject, "latest", "The last draw is the one published.", Verdict.OPEN, (remark,)))
+    return findings
+
+
+def _draws(entries: Sequence[Entry], replays: Mapping[str, str]) -> Iterable[DrawRecord]:
+    settled = [entry for entry in entries if entry.kind == SETTLE]
+    withdrawn = {entry.draw_id: entry.sequence for entry in entries if entry.kind == WITHDRAW}
+    number: dict[str, int] = {}
+    for entry in settled:
+        same = [each for each in settled if (each.dataset, each.release) == (entry.dataset, entry.release)]
+        number[entry.draw_id] = same.index(entry) + 1
+    for entry in entries:
+        if entry.kind != RESERVE:
+            continue
+        specification, known, draw_id = entry.declared(), entry.known(), entry.draw_id
+        state = "drawn" if draw_id in number else "charged, not drawn"
+        if draw_id in withdrawn:
+            state = f"withdrawn in entry {withdrawn[draw_id]}"
+        yield DrawRecord(
+            release=f"{entry.dataset}/{entry.release}",
+            edition=number.get(draw_id),
+            entry=entry.sequence,
+            charged=stated(specification.loss, PLACES),
+            unit=specification.flavor.unit,
+            population=known.population,
+            recorded_at=entry.recorded_at.replace("T", " ").removesuffix("+00:00"),
+            authorized_by=known.authorization.get("by", "not recorded"),
+            state=state,
+            replay=replays.get(draw_id, _why_not(entry, state)),
+        )
+
+
+def _why_not(entry: Entry, state: str) -> str:
+    """Why a draw was not repeated."""
+    if state != "drawn":
+        return "not repeated: there is no output"
+    if entry.known().draw.get("parameters", {}).get("custody") == CustodyMode.EPHEMERAL:
+        return "cannot be repeated: its key was destroyed, as declared"
+    return "not repeated: its records or its declaration are no longer the current ones"
+
+
+@cache
+def _page() -> Any:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).resolve().parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("audit.html")

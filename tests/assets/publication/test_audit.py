@@ -1,0 +1,150 @@
+"""The audit finds what does not hold, says what could not be checked, and tells nothing confidential."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.publication import audit as audit_module
+from assets.publication.audit import audit, write_report
+from assets.publication.withdrawal import withdraw
+from assets.release.gate import Gate
+from orchestration.jobs import audit_job
+from resources.custody import Custody
+from tests.contract.kinds import KINDS, to_publication
+from tests.deployments import Deployment
+from tests.gates import executes, keep, put_back
+from tests.whole_repository import known
+
+SECRET = "Avon-4711"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Deployment[Any]:
+    deployment = KINDS["laplace tables"].build(tmp_path_factory.mktemp("audit") / "release")
+    assert deployment.run(*to_publication(deployment.context.method)).success
+    keep(deployment)
+    return deployment
+
+
+@pytest.fixture
+def published(made: Deployment[Any]) -> Iterator[Deployment[Any]]:
+    yield made
+    put_back(made)
+
+
+def audited(deployment: Deployment[Any]) -> dict[str, Any]:
+    context = deployment.context
+    return audit([context.method], context.nodes, context.ledger, deployment.release.published, "2026-01-01T00:00:00Z")
+
+
+def failing(record: dict[str, Any]) -> set[str]:
+    return {finding["name"] for finding in record["findings"] if finding["verdict"] == "does not hold"}
+
+
+def test_all_that_holds_is_said_on_the_page_and_the_draw_is_repeated(
+    published: Deployment[Any], tmp_path: Path
+) -> None:
+    record = audited(published)
+    assert record["verdict"] == "holds", failing(record)
+    (draw,) = record["draws"]
+    assert (draw["edition"], draw["entry"], draw["charged"], draw["state"]) == (1, 1, "ε = 1.5000", "drawn")
+    assert draw["replay"] == "repeated, with the same output"
+    gates = {finding["name"] for finding in record["findings"]}
+    assert {"ledger_intact", "replay", "settled", "tables_as_made", "files_as_published"} <= gates
+    written, page = write_report(record, tmp_path / "audit")
+    assert json.loads(written.read_text()) == record
+    text = re.sub(r"<[^>]*>", "", page.read_text())
+    assert "Everything that was checked holds." in text
+    for fact in (*gates, draw["charged"], draw["population"], draw["authorized_by"], record["public_key"]):
+        assert fact in text
+    assert not re.search(r"https?:|url\(|@import|<script", page.read_text())
+
+
+def test_what_was_altered_is_found_and_named(published: Deployment[Any], tmp_path: Path) -> None:
+    executes(KINDS["laplace tables"].tampering)(published)
+    (published.release.folder / "tenure_by_county.csv").write_text("forged")
+    record = audited(published)
+    assert {"settled", "replay", "files_as_published"} <= failing(record)
+    assert record["verdict"] == "does not hold"
+    assert record["draws"][0]["replay"] == "repeating it failed"
+    _, page = write_report(record, tmp_path)
+    assert "tenure_by_county.csv was altered" in page.read_text()
+    assert f"{len(failing(record))} do not hold" in page.read_text()
+
+
+def test_of_an_unforeseen_error_only_its_kind_is_told(
+    published: Deployment[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(context: Any) -> list[str]:
+        raise KeyError(SECRET)
+
+    monkeypatch.setattr(audit_module, "all_gates", lambda method: (Gate("replay", "draw", "It holds.", breaks),))
+    record = audited(published)
+    assert failing(record) == {"replay"}
+    assert SECRET not in json.dumps(record)
+    assert "it could not be evaluated (KeyError)" in json.dumps(record)
+
+
+@pytest.mark.deep
+def test_a_lost_ledger_or_custody_is_a_finding_and_no_crash(published: Deployment[Any]) -> None:
+    (published.root / "warehouse" / "ledger.duckdb").unlink()
+    assert "ledger_intact" in failing(audited(published))
+    put_back(published)
+    (published.root / "custody" / "master.key").write_text(f"{'ab' * 32}\n")
+    assert {"ledger_intact", "files_as_published"} <= failing(audited(published))
+
+
+@pytest.mark.deep
+def test_releases_without_a_draw_are_open_and_withdrawn_ones_too(tmp_path: Path) -> None:
+    deployment = KINDS["laplace tables"].build(tmp_path / "release", custody="ephemeral")
+    record = audited(deployment)
+    assert (record["verdict"], failing(record)) == ("could not be checked", set())
+    assert deployment.run(*to_publication(deployment.context.method)).success
+    record = audited(deployment)
+    assert record["verdict"] == "holds", failing(record)
+    assert record["draws"][0]["replay"] == "cannot be repeated: its key was destroyed, as declared"
+    withdraw(deployment.context.ledger, deployment.release.published, "village", "noisy", "Ann")
+    record = audited(deployment)
+    assert (record["verdict"], failing(record)) == ("could not be checked", set())
+    assert record["draws"][0]["state"] == "withdrawn in entry 3"
+
+
+@pytest.mark.deep
+def test_nothing_confidential_is_in_a_report(published: Deployment[Any], tmp_path: Path) -> None:
+    """Neither with everything in order nor with the confidential records altered. Keys are not in it either."""
+    key = (published.root / "custody" / "master.key").read_text().strip()
+    with published.opened("confidential") as connection:
+        connection.execute(f"UPDATE village.units SET county = '{SECRET}' WHERE serial = 17")
+    record = audited(published)
+    assert record["verdict"] == "does not hold"
+    for path in write_report(record, tmp_path):
+        assert SECRET not in path.read_text()
+        assert key not in path.read_text()
+
+
+@pytest.mark.deep
+def test_the_job_writes_the_report_and_fails_if_something_does_not_hold(
+    published: Deployment[Any], tmp_path: Path
+) -> None:
+    job = audit_job([published.context.method], published.release.published, tmp_path / "audit")
+    definitions = dg.Definitions.merge(published.definitions, dg.Definitions(jobs=[job]))
+    repository = definitions.get_repository_def()
+    for success in (True, False):
+        with known(repository):
+            result = repository.get_job("audit").execute_in_process(instance=published.instance, raise_on_error=False)
+        assert result.success == success
+        assert ("Everything that was checked holds" in (tmp_path / "audit" / "audit.html").read_text()) == success
+        (published.release.folder / "more").write_text("")
+
+
+def test_another_key_under_the_same_name_is_found(published: Deployment[Any]) -> None:
+    his = Custody(folder=str(published.root / "his"), variable="STIRRED_TEST_MASTER_KEY")
+    findings = audit_module._of_publications(
+        published.context.ledger.model_copy(update={"custody": his}), published.release.published, None
+    )
+    assert [(finding.subject, finding.verdict.value) for finding in findings] == [("village/noisy", "does not hold")]
