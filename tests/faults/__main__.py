@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from tests.faults import kills, launches, strace, tampering
+from tests.faults import canaries, kills, launches, strace, tampering
 from tests.faults.releases import RELEASES, from_charge, prepare, warm_up, whole_job
 
 FIGURES = Path(__file__).parents[2] / "benchmarks" / "reliability.json"
@@ -105,6 +105,15 @@ def launched_at_once(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]
     return [("swapping", f"round {number}", launches.at_once, folder, number) for number in range(20)]
 
 
+def planted(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Values planted in the data are searched for in all that a release leaves, whether it goes well or badly."""
+    return [
+        (name, scenario, canaries.left, folder, RELEASES[name][0], scenario, f"{RELEASES[name][0]}-{number}")
+        for name in _escrowed(names)
+        for number, scenario in enumerate(canaries.SCENARIOS)
+    ]
+
+
 def _escrowed(names: Sequence[str]) -> list[str]:
     """One release of each kind: an ephemeral key is gone once a release is published."""
     return [name for name in names if RELEASES[name][1] == "escrowed"]
@@ -116,6 +125,7 @@ SECTIONS: dict[str, Callable[[Path, Sequence[str]], list[tuple[Any, ...]]]] = {
     "writes": writes,
     "full_disk": full_disk,
     "launched_at_once": launched_at_once,
+    "planted": planted,
     "altered_tables": altered_tables,
     "altered_ledger": altered_ledger,
     "altered_files": altered_files,
