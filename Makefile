@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 export DAGSTER_HOME ?= $(CURDIR)/var/dagster
 
-.PHONY: demo test test-deep ui unblock verify bench pictures lint lock clean
+.PHONY: demo test test-deep faults ui unblock verify bench pictures lint lock clean
 
 demo: $(READY)      ## publish the built-in 1940 Massachusetts release and show what came out
 	@$(BIN)/python -m orchestration.demo
@@ -28,6 +28,9 @@ test: $(READY)      ## every claim, on a part of the cases: five minutes on two 
 
 test-deep: $(READY) ## all other cases: exhaustive grids, many draws, more walks in the browser
 	@$(PYTEST) -m deep
+
+faults: $(READY)    ## kills, full disks, tampering, launches at once, at full size; an hour; needs strace
+	@$(BIN)/python -W ignore -m tests.faults
 
 bench: $(READY)     ## ratios against peers and limits, written to benchmarks/results.json
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-bench.lock

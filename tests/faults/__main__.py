@@ -176,6 +176,26 @@ def run(section: str, folder: Path, names: Sequence[str], every: int, only: str,
     }
 
 
+WORDS = {
+    "steps": "a release's job killed at the start of each of its steps",
+    "moments": "a release's job killed at a random moment",
+    "writes": "killed right before each write, sync, rename, link and removal from the charge on",
+    "full_disk": "the disk full from each write on",
+    "launched_at_once": "five launches of three releases at once: by hand, schedule and sensor",
+    "planted": "values planted in the data, searched for in all that is left",
+    "altered_tables": "a stored value, row or order altered, in every table of the three databases",
+    "altered_ledger": "the ledger's entries, chain, anchor or file altered",
+    "altered_files": "a published file altered, cut off, deleted or added",
+}
+"""The faults in the words of README's table."""
+
+
+def row(section: str, found: dict[str, Any]) -> str:
+    """The row of README's table for the figures of a section."""
+    tried = f"{found['tried']:,}" + (f" of {found['cases']:,}" if found["tried"] < found["cases"] else "")
+    return f"| {WORDS[section]} | {tried} | {len(found['wrong'])} | `{found['command']}` |"
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__.splitlines()[0])
     parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
@@ -200,6 +220,8 @@ def main(arguments: Sequence[str]) -> int:
             wrong += len(found[section]["wrong"])
             if figures:
                 figures.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    for section in sections:
+        print(row(section, found[section]))
     print(json.dumps({section: found[section] for section in sections}, ensure_ascii=False))
     return 1 if wrong else 0
 

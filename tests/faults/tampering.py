@@ -16,8 +16,8 @@ from typing import Any
 import dagster as dg
 import duckdb
 
-from assets.publication.asset import altered_files, publish
-from assets.publication.package import CHECKSUMS, checksums, file_sha256
+from assets.publication.asset import publication_problems, publish
+from assets.publication.signature import CHECKSUMS, checksums
 from resources.chain import Entry
 from resources.statements import Table, Zone
 from resources.warehouse import Session
@@ -230,7 +230,9 @@ def _asked(root: Path, name: str, change: Callable[[Deployment[Any]], None]) -> 
         refusal = ""
     except Exception as error:
         refusal = f"{type(error).__name__}: {error.description if isinstance(error, dg.Failure) else error}"
-    return {"refusal": refusal, "gates": [] if refusal else sorted(failing(here)), "published": visible(root)}
+    context = here.context
+    gates = [] if refusal else [*failing(here), *publication_problems(context.release, context.custody, context.ledger)]
+    return {"refusal": refusal, "gates": gates, "published": visible(root)}
 
 
 def _run_again(root: Path, name: str) -> dict[str, Any]:
@@ -373,40 +375,52 @@ def _rewrite(here: Deployment[Any], entries: list[Entry]) -> None:
 
 def file_alterations(release: Published) -> list[tuple[str, str, str]]:
     """Every published file altered, cut off and deleted, with and without new checksums; and a file too many."""
-    ended = in_child(lambda: str(deployment(release.root, release.name).release.folder))
-    folder = Path(ended.answer)
-    found = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
+    folder = _publication(release.root)
+    extra = (folder / "extra.csv").relative_to(release.root).as_posix()
+    found = [
+        path.relative_to(release.root).as_posix()
+        for path in sorted((release.root / "published").rglob("*"))
+        if path.is_file()
+    ]
     return [
         *(
             (f"{how} {name}", how, name)
             for name in found
             for how in ("altered", "cut", "deleted", "altered with new checksums", "deleted with new checksums")
-            if name != CHECKSUMS or "new" not in how
+            if CHECKSUMS not in name or "new" not in how
         ),
-        ("added extra.csv", "added", "extra.csv"),
-        ("added extra.csv with new checksums", "added with new checksums", "extra.csv"),
+        ("added extra.csv", "added", extra),
+        ("added extra.csv with new checksums", "added with new checksums", extra),
     ]
 
 
+def _publication(root: Path) -> Path:
+    """The folder of the one publication."""
+    (sums,) = (root / "published").rglob(CHECKSUMS)
+    return sums.parent
+
+
 def file_altered(release: Published, how: str, name: str, label: str) -> tuple[bool, list[str]]:
-    """One alteration of a published file, which the check of files must name and the next publication must mend."""
+    """One alteration of a published file, which the check of files must name.
+
+    The next publication must mend it, or refuse to replace files that it does not know.
+    """
     root = release.root.parent / label
     shutil.copytree(release.root, root)
     ended = in_child(lambda: _file_altered(root, release.name, how, name))
     shutil.rmtree(root)
     if ended.status:
-        return False, [f"publishing again ended with {ended.status}: {ended.error}"]
-    named, files = ended.answer
-    wrong = [] if named else ["nothing names it"]
-    if files != release.settled["published"]:
+        return False, [f"it ended with {ended.status}: {ended.error}"]
+    problems, refusal, mended = ended.answer
+    wrong = [] if problems else ["nothing names it"]
+    if not refusal and mended != release.settled["published"]:
         wrong.append("publishing again does not mend it")
     return True, wrong
 
 
-def _file_altered(root: Path, name: str, how: str, file: str) -> tuple[bool, dict[str, str]]:
+def _file_altered(root: Path, name: str, how: str, file: str) -> tuple[list[str], str, dict[str, str]]:
     here = deployment(root, name)
-    folder = here.release.folder
-    sums, path = file_sha256(folder / CHECKSUMS), folder / file
+    folder, path = _publication(root), root / file
     content = path.read_bytes() if path.exists() else b"x"
     match how.split()[0]:
         case "altered":
@@ -419,6 +433,11 @@ def _file_altered(root: Path, name: str, how: str, file: str) -> tuple[bool, dic
             path.write_bytes(content)
     if "checksums" in how:
         (folder / CHECKSUMS).write_bytes(checksums(folder))
-    named = bool(altered_files(folder, sums))
-    publish(here.context)
-    return named, visible(root)
+    context = here.context
+    problems = publication_problems(context.release, context.custody, context.ledger)
+    try:
+        publish(context)
+        refusal = ""
+    except dg.Failure as failure:
+        refusal = str(failure.description)
+    return problems, refusal, visible(root)

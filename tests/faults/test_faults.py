@@ -1,0 +1,106 @@
+"""A sample of every kind of fault. `make faults` tries all of them, and writes the figures that README shows."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults import strace
+from tests.faults.__main__ import FIGURES, SECTIONS, row
+from tests.faults.releases import Prepared
+
+ROOT = Path(__file__).resolve().parents[2]
+
+EVERY = {
+    "steps": 13,
+    "moments": 23,
+    "writes": 41,
+    "full_disk": 23,
+    "launched_at_once": 20,
+    "planted": 4,
+    "altered_tables": 43,
+    "altered_ledger": 17,
+    "altered_files": 41,
+}
+"""Of each section, every how many cases are tried here: about three minutes on two idle cores, all together."""
+
+
+def test_every_section_is_sampled() -> None:
+    assert EVERY.keys() == SECTIONS.keys()
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("section", EVERY)
+def test_after_a_fault_nothing_is_lost_or_wrong(section: str) -> None:
+    if section in ("writes", "full_disk", "planted") and not strace.available():
+        pytest.skip("strace is not installed, or may not trace")
+    found = faults(section, "--every", str(EVERY[section]))[section]
+    assert found["wrong"] == []
+    assert found["tried"] > 0
+    # A job may be done before it is killed, and some alterations change nothing.
+    assert found["took_effect"] >= found["tried"] / 2
+
+
+def faults(*arguments: str) -> dict[str, Any]:
+    process = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.faults", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    assert process.stdout, process.stderr[-4000:]
+    return dict(json.loads(process.stdout.splitlines()[-1]))
+
+
+WHOLE: dict[str, Any] = {
+    "kinds": ["reserve", "settle"],
+    "charged": ["ln 30"],
+    "problems": [],
+    "published": {"table.csv": "1", "certificate.json": "2"},
+    "keys": [],
+    "tables": {"public.village.draw": "3"},
+    "files": ["warehouse/public.duckdb"],
+}
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"kinds": ["reserve", "reserve"]},
+        {"kinds": ["settle"]},
+        {"charged": ["ln 8"]},
+        {"charged": ["ln 30", "ln 30"]},
+        {"problems": ["entry 1 was altered"]},
+        {"published": {"table.csv": "1"}},
+        {"published": {"table.csv": "1", "certificate.json": "0"}},
+        {"kinds": ["reserve"]},
+    ],
+    ids=str,
+)
+def test_what_must_not_be_left_is_noticed(left: dict[str, Any]) -> None:
+    release = Prepared("swapping", ROOT, lambda root, name: None, WHOLE)
+    assert release._left(WHOLE) == []
+    assert release._left({**WHOLE, "kinds": [], "charged": [], "published": {}}) == []
+    assert len(release._left(WHOLE | left)) == 1
+
+
+@pytest.mark.parametrize("what", WHOLE)
+def test_any_difference_from_an_undisturbed_run_is_noticed(what: str) -> None:
+    release = Prepared("swapping", ROOT, lambda root, name: None, WHOLE)
+    more = {**WHOLE[what], "more": "0"} if isinstance(WHOLE[what], dict) else [*WHOLE[what], "more"]
+    assert release._healed(WHOLE) == []
+    assert len(release._healed(WHOLE | {what: more})) == 1
+
+
+@pytest.mark.skipif(not FIGURES.exists(), reason="the faults have not been tried at full size yet")
+def test_the_readme_shows_the_figures_of_the_last_run() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for section, found in json.loads(FIGURES.read_text()).items():
+        assert row(section, found) in readme
