@@ -113,7 +113,7 @@ def too_many_cells(root: Path) -> Deployment[Any]:
     rows = [row | dict.fromkeys(names, number % 2) for number, row in enumerate(households(12))]
     root.mkdir(exist_ok=True)
     write_csv(root / "units.csv", rows)
-    columns = UNITS | dict.fromkeys(names, {"type": "integer", "values": [0, 1]})
+    columns = UNITS | {name: {"type": "integer", "values": [0, 1]} for name in names}
     dataset = small_dataset(root, synthetic=True, units={"path": str(root / "units.csv"), "columns": columns})
     return deploy(root, dataset, small_release(dataset, products=[{"name": "p", "dimensions": names}], **UNIQUE))
 

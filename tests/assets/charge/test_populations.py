@@ -1,0 +1,99 @@
+"""A cap belongs to a population: the same people cannot be charged under two caps."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets.ledger.asset import populations
+from mechanisms.accounting.loss import PureLoss
+from tests.deployments import households, small_dataset, small_deployment, write_csv
+
+BEFORE = ("cef", "invariants")
+
+
+def charged(root: Path, dataset: dict[str, Any], **changes: Any) -> Any:
+    """A deployment in a folder that others may share, charged."""
+    deployment = small_deployment(root, dataset=dataset, **changes)
+    deployment.run(*BEFORE, "charge")
+    return deployment
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        pytest.param({"name": "twin"}, id="another name"),
+        pytest.param({"name": "twin", "title": "Something else", "record_name": "dwelling"}, id="other words"),
+    ],
+)
+def test_the_same_records_under_another_name_are_refused(tmp_path: Path, again: dict[str, Any]) -> None:
+    first = charged(tmp_path, {})
+    twin = small_deployment(tmp_path, dataset=again)
+    twin.run(*BEFORE)
+    refusal = twin.refusal("charge")
+    assert "dataset twin has the same content as dataset village, which was charged to population village" in refusal
+    assert "declare population: village for twin" in refusal
+    assert "Nothing was drawn, and nothing was charged." in refusal
+    assert len(first.ledger) == 1
+
+
+def test_another_selection_of_columns_from_the_same_file_is_refused(tmp_path: Path) -> None:
+    """The CEFs differ, but the source file is the same."""
+    charged(tmp_path, {})
+    units = small_dataset(tmp_path).units.model_dump(mode="json", exclude_defaults=True)
+    units["columns"]["size"] = {"type": "integer", "minimum": 1, "maximum": 12}
+    units["columns"]["serial"] = {"type": "string", "role": "key"}
+    twin = small_deployment(tmp_path, dataset={"name": "twin", "units": units})
+    twin.run(*BEFORE)
+    assert "has the same content as dataset village" in twin.refusal("charge")
+
+
+def test_datasets_of_one_population_share_its_cap(tmp_path: Path) -> None:
+    first = charged(tmp_path, {"cap": 6})
+    (entry,) = first.ledger
+    assert entry.declared().charge.rounded_up(2) < 6
+    twin = small_deployment(tmp_path, dataset={"name": "twin", "population": "village", "cap": 6}, swap_rate="1/4")
+    twin.run(*BEFORE)
+    refusal = twin.refusal("charge")
+    assert "to population village" in refusal
+    assert "does not fit under the cap of ε = 6" in refusal
+    twin = charged(tmp_path, {"name": "twin", "population": "village", "cap": 12}, swap_rate="1/4")
+    twin.run("ledger")
+    result = twin.run_assets(twin.release.composition_key)
+    ledger = twin.context.ledger
+    first_loss, second_loss = (entry.declared().charge for entry in ledger.entries("village"))
+    assert ledger.charged("village", PureLoss()) == first_loss + second_loss
+    assert ledger.charged("twin", PureLoss()) == PureLoss(), "nothing counts for a dataset alone"
+    (made,) = result.get_asset_materialization_events()
+    shown = str(made.materialization.metadata["releases"].value)
+    assert "village/counties" in shown
+    assert "twin/counties" in shown
+
+
+def test_other_records_are_another_population(tmp_path: Path) -> None:
+    charged(tmp_path, {})
+    write_csv(tmp_path / "others.csv", households(60))
+    units = small_dataset(tmp_path).units.model_dump(mode="json", exclude_defaults=True)
+    other = charged(tmp_path, {"name": "hamlet", "units": {**units, "path": str(tmp_path / "others.csv")}})
+    assert [entry.known().population for entry in other.ledger] == ["village", "hamlet"]
+
+
+def test_a_dataset_keeps_its_population(tmp_path: Path) -> None:
+    charged(tmp_path, {})
+    moved = small_deployment(tmp_path, dataset={"population": "elsewhere"}, swap_rate="1/4")
+    moved.run(*BEFORE)
+    assert "a dataset keeps its population" in moved.refusal("charge")
+    assert len(moved.ledger) == 1
+
+
+def test_populations_are_declared_without_contradiction(tmp_path: Path) -> None:
+    def declared(name: str, **changes: Any) -> Any:
+        return small_dataset(tmp_path, name=name, **changes)
+
+    first, second = populations([declared("a"), declared("b", population="people"), declared("c", population="people")])
+    assert (first.name, [dataset.name for dataset in first.datasets]) == ("a", ["a"])
+    assert (second.name, [dataset.name for dataset in second.datasets]) == ("people", ["b", "c"])
+    with pytest.raises(ValueError, match="population people: datasets b and c declare different caps"):
+        populations([declared("b", population="people"), declared("c", population="people", cap=3)])
+    with pytest.raises(ValueError, match="another dataset declares population: a"):
+        populations([declared("a", population="people"), declared("b", population="a")])
