@@ -17,7 +17,13 @@ from typing import Any
 import dagster as dg
 
 from assets.conventions import NO_CONFIG
-from assets.ledger.asset import build_composition, build_composition_checks, build_ledger, populations
+from assets.ledger.asset import (
+    build_composition,
+    build_composition_checks,
+    build_ledger,
+    build_ledger_check,
+    populations,
+)
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import CHARGE, Method
 from assets.release.release import DeclarationError
@@ -124,7 +130,10 @@ def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseCom
     words = "Brings the ledger and the compositions of all populations up to date."
     return dg.Definitions(
         assets=shown,
-        asset_checks=[check for population in found for check in build_composition_checks(population)],
+        asset_checks=[
+            build_ledger_check(),
+            *(check for population in found for check in build_composition_checks(population)),
+        ],
         jobs=[dg.define_asset_job("budget", selection=selection, description=words)],
         sensors=[
             dg.AutomationConditionSensorDefinition(

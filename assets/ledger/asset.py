@@ -4,7 +4,7 @@ They show the ledger's entries, and a dataset's releases side by side with their
 in `comparison`. The charge and the draw write to the ledger, which is in `resources.ledger`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -19,9 +19,9 @@ from assets.ledger.words import invariants_in_markdown, listed, releases_in_mark
 from assets.pictures import picture
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
-from mechanisms.accounting.composition import DoesNotCompose, Loss, fits, stated
+from mechanisms.accounting.composition import DoesNotCompose, Loss, fits, stated, symbol
 from resources.chain import GENESIS, Entry
-from resources.ledger import Ledger, LedgerError
+from resources.ledger import Ledger, LedgerError, remaining
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
@@ -61,7 +61,7 @@ def build_ledger(charges: Sequence[dg.AssetKey], draws: Sequence[dg.AssetKey]) -
         if problems:
             raise LedgerError(f"the ledger is not intact: {'; '.join(problems)}")
         entries = ledger.entries()
-        rows = pa.Table.from_pylist([asdict(entry) for entry in entries], schema=_ENTRY)
+        rows = _entries_table(entries)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             session.create(ENTRIES, "warehouse/all", source=session.register("entries", rows))
             schema = table_schema(session.columns(ENTRIES))
@@ -140,8 +140,7 @@ def populations(datasets: Iterable[DatasetDeclaration]) -> tuple[Population, ...
 
 def build_composition(population: Population) -> dg.AssetsDefinition:
     """The asset `[population, "composition"]`."""
-    totals = Table(Zone.PUBLIC, population.name, COMPOSITION)
-    releases = Table(Zone.PUBLIC, population.name, f"{COMPOSITION}_releases")
+    totals, releases = shown_tables(population.name, compare(()))
     names = listed([dataset.name for dataset in population.datasets])
     units = " or ".join(dict.fromkeys(dataset.record_name for dataset in population.datasets))
 
@@ -167,17 +166,14 @@ This sum is an upper bound on the loss.""",
         problems = _beyond(population.cap, comparison)
         with warehouse.session(writes=Zone.PUBLIC) as session:
             with session.transaction():
-                session.create(
-                    totals, "warehouse/all", source=session.register("totals", totals_table(comparison.totals))
-                )
-                session.create(
-                    releases, "warehouse/all", source=session.register("releases", releases_table(comparison.charges))
-                )
+                for table, rows in shown_tables(population.name, comparison).items():
+                    session.create(table, "warehouse/all", source=session.register(table.name, rows))
             columns = session.columns(totals) | session.columns(releases)
             version = session.content_version([totals, releases])
         metadata: dict[str, Any] = {
             "counted against the cap": "; ".join(problems) or stated(comparison.counted(population.cap), 4),
             "cap": stated(population.cap, 4),
+            **_left(comparison, population.cap),
             "charges": len(comparison.charges),
             "tables": f"{totals}, {releases}",
             "dagster/column_schema": table_schema(columns, COLUMNS),
@@ -196,7 +192,7 @@ This sum is an upper bound on the loss.""",
 
 
 def build_composition_checks(population: Population) -> list[dg.AssetChecksDefinition]:
-    """The blocking checks of `composition`: the cap, and the chain of the ledger."""
+    """The blocking checks of `composition`: the cap, the chain of the ledger, and the tables that are shown."""
 
     @dg.asset_check(
         asset=[population.name, COMPOSITION],
@@ -220,7 +216,58 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
     def ledger_intact(ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(list(ledger.verify()))
 
-    return [within_cap, ledger_intact]
+    @dg.asset_check(
+        asset=[population.name, COMPOSITION],
+        name="shown_as_charged",
+        description="The tables are those that follow from the current ledger.",
+        blocking=True,
+        pool=POOL,
+        config_schema=NO_CONFIG,
+    )
+    def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
+        return check_result(_not_shown(warehouse, shown_tables(population.name, _comparison(population.name, ledger))))
+
+    return [within_cap, ledger_intact, shown_as_charged]
+
+
+def build_ledger_check() -> dg.AssetChecksDefinition:
+    """The blocking check of `ledger`: the table that is shown."""
+
+    @dg.asset_check(
+        asset=LEDGER_KEY,
+        name="shown_as_charged",
+        description="The table has exactly the entries of the ledger.",
+        blocking=True,
+        pool=POOL,
+        config_schema=NO_CONFIG,
+    )
+    def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
+        return check_result(_not_shown(warehouse, {ENTRIES: _entries_table(ledger.entries())}))
+
+    return shown_as_charged
+
+
+def shown_tables(population: str, comparison: Comparison) -> dict[Table, pa.Table]:
+    """The public tables of a population's composition, with their rows: its totals and its releases."""
+    return {
+        Table(Zone.PUBLIC, population, COMPOSITION): totals_table(comparison.totals),
+        Table(Zone.PUBLIC, population, f"{COMPOSITION}_releases"): releases_table(comparison.charges),
+    }
+
+
+def _entries_table(entries: Sequence[Entry]) -> pa.Table:
+    return pa.Table.from_pylist([asdict(entry) for entry in entries], schema=_ENTRY)
+
+
+def _not_shown(warehouse: Warehouse, expected: Mapping[Table, pa.Table]) -> list[str]:
+    """The tables that are not as expected; a table may lag behind the ledger until it is materialized again."""
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        return [
+            f"{table} does not show the current ledger; materialize it again"
+            for table, rows in expected.items()
+            if not session.columns(table)
+            or session.arrow("warehouse/all", source=table).to_pylist() != rows.to_pylist()
+        ]
 
 
 def cap_problems(population: str, cap: Loss, ledger: Ledger) -> list[str]:
@@ -234,6 +281,13 @@ def _comparison(population: str, ledger: Ledger) -> Comparison:
     if problems:
         raise LedgerError(f"the ledger is not intact: {'; '.join(problems)}")
     return compare(ledger.entries(population))
+
+
+def _left(comparison: Comparison, cap: Loss) -> dict[str, str]:
+    try:
+        return {"remaining": f"{symbol(cap)} = {remaining(comparison.counted(cap), cap)}"}
+    except DoesNotCompose:
+        return {}
 
 
 def _beyond(cap: Loss, comparison: Comparison) -> list[str]:

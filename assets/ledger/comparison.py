@@ -60,10 +60,12 @@ class Comparison:
     Attributes:
         charges: the charges in the order of the ledger.
         totals: one total for each unit and output premetric.
+        datasets: the datasets that were charged.
     """
 
     charges: tuple[Charge, ...]
     totals: tuple[Total, ...]
+    datasets: tuple[str, ...] = ()
 
     @property
     def latest(self) -> tuple[Charge, ...]:
@@ -108,7 +110,8 @@ def compare(entries: Iterable[Entry]) -> Comparison:
     """
     listed = list(entries)
     reserved = [entry for entry in listed if entry.kind == RESERVE]
-    several = len({entry.dataset for entry in reserved}) > 1
+    datasets = tuple(dict.fromkeys(entry.dataset for entry in reserved))
+    several = len(datasets) > 1
     names = {entry.sequence: f"{entry.dataset}/{entry.release}" if several else entry.release for entry in reserved}
     settled = {entry.draw_id for entry in listed if entry.kind == SETTLE}
     last = {names[entry.sequence]: entry.sequence for entry in reserved}
@@ -122,7 +125,7 @@ def compare(entries: Iterable[Entry]) -> Comparison:
         )
         for entry in reserved
     )
-    return Comparison(charges, compose(charge.specification for charge in charges))
+    return Comparison(charges, compose(charge.specification for charge in charges), datasets)
 
 
 def converted(shares: Iterable[Share], total: Loss) -> Conversion | None:

@@ -85,6 +85,7 @@ def invariants_in_markdown(comparison: Comparison) -> dg.MarkdownMetadataValue:
 def remarks(comparison: Comparison) -> tuple[str, ...]:
     """What adds up, what does not, and why: one or two sentences for each fact about these releases."""
     return (
+        *_on_several_datasets(comparison),
         *_on_repeated_charges(comparison),
         *_on_pure_losses_in_zcdp(comparison),
         *_on_conversions(comparison),
@@ -129,6 +130,14 @@ def _conversions(charge: Charge, delta: Fraction) -> tuple[str, str]:
     if not isinstance(loss, ConcentratedLoss):
         return "–", "–"
     return str(canonne_kamath_steinke(loss, delta, PLACES)), str(bun_steinke(loss, delta, PLACES))
+
+
+def _on_several_datasets(comparison: Comparison) -> Iterator[str]:
+    if len(comparison.datasets) > 1:
+        yield (
+            f"{listed(comparison.datasets)} are about the same people. A total therefore adds the losses of releases "
+            "from all of them: it bounds a change of one unit in each of the datasets at once."
+        )
 
 
 def _on_repeated_charges(comparison: Comparison) -> Iterator[str]:
