@@ -99,7 +99,7 @@ class Source:
         values: the values bound in the relation.
         path: the file, if there is one.
         state: the file's size and modification time before it was read.
-        records: the number of records in a CSV file, by its form; DuckDB must find as many.
+        records: the number of records that the file has by its form; DuckDB must find as many.
     """
 
     label: str
@@ -275,9 +275,15 @@ def _parquet_header(path: Path) -> list[str]:
 
 def _parquet_relation(
     path: Path, columns: Mapping[str, Column], sources: Mapping[str, str], names: Sequence[str]
-) -> tuple[Fragment, None]:
-    """The relation of a Parquet file. Raises SourceError if a column is stored as something not exactly readable."""
-    schema = pq.read_schema(path)
+) -> tuple[Fragment, int]:
+    """The relation of a Parquet file, and its number of records.
+
+    Raises:
+        SourceError: if a column is stored as something that is not exactly readable.
+        pyarrow.ArrowException: if the file contradicts itself about the number of its records.
+    """
+    metadata = pq.read_metadata(path)
+    schema = metadata.schema.to_arrow_schema()
     findings = []
     for name, source in sources.items():
         stored, fitting = schema.field(source).type, STORED_AS[columns[name].type]
@@ -286,7 +292,12 @@ def _parquet_relation(
             findings.append(Finding(path.name, rule, source))
     if findings:
         raise SourceError(findings)
-    return Fragment(statement("cef/read_parquet", {"columns": sources})), None
+    # DuckDB would read only as many records as a group of rows is said to have, whatever its columns contain.
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            if chunk.path_in_schema in sources.values() and chunk.num_values != group.num_rows:
+                raise pa.ArrowInvalid("the columns differ in length")
+    return Fragment(statement("cef/read_parquet", {"columns": sources})), metadata.num_rows
 
 
 def _kind(stored: pa.DataType) -> str | None:
@@ -315,7 +326,7 @@ _FILES: Mapping[
     tuple[
         str,
         Callable[[Path], list[str]],
-        Callable[[Path, Mapping[str, Column], Mapping[str, str], Sequence[str]], tuple[Fragment, int | None]],
+        Callable[[Path, Mapping[str, Column], Mapping[str, str], Sequence[str]], tuple[Fragment, int]],
     ],
 ] = {
     Reader.CSV: ("CSV file (UTF-8, separated by commas, with a header)", _csv_header, _csv_relation),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -571,6 +572,25 @@ def _typed_values() -> Iterator[BadFile]:
         )  # fmt: skip
 
 
+def _without_a_row(whole: bytes, rows: int, total: int) -> bytes:
+    """A Parquet file whose only group of rows is said to have one row less, and the whole file `total` rows."""
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    written = [place for place in range(footer, len(whole) - 8) if whole[place] == 2 * rows]
+    for places in (chosen for size in (1, 2) for chosen in combinations(written, size)):
+        damaged = bytearray(whole)
+        for place in places:
+            damaged[place] = 2 * (rows - 1)
+        try:
+            metadata = pq.read_metadata(pa.BufferReader(bytes(damaged)))
+        except (OSError, pa.ArrowException):
+            continue
+        group = metadata.row_group(0)
+        lengths = {group.column(position).num_values for position in range(group.num_columns)}
+        if (metadata.num_rows, group.num_rows, lengths) == (total, rows - 1, {rows}):
+            return bytes(damaged)
+    raise AssertionError("the footer is written in another way")
+
+
 def _parquet_files(dataset: str, name: str) -> Iterator[BadFile]:
     file, rows = f"{name}.parquet", rows_of(dataset, name)
     table = as_table(rows)
@@ -607,6 +627,8 @@ def _parquet_files(dataset: str, name: str) -> Iterator[BadFile]:
         **{
             f"cut after {tenths} tenths": (whole[: len(whole) * tenths // 10], unreadable) for tenths in (1, 3, 5, 7, 9)
         },
+        "a row less in the group of rows": (_without_a_row(whole, len(table), len(table)), unreadable),
+        "a row less in all of the footer": (_without_a_row(whole, len(table), len(table) - 1), unreadable),
         "cut by a byte": (whole[:-1], unreadable),
         "a byte more": (whole + b"\0", unreadable),
     }
