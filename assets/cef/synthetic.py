@@ -68,7 +68,8 @@ class SyntheticPopulation(dg.Model):
     def _check_states(cls, states: list[str]) -> list[str]:
         unknown = [state for state in states if state not in STATES]
         if unknown:
-            raise ValueError(f"{', '.join(map(shown, unknown))}: not a FIPS code of a state such as '01', in quotes")
+            named = ", ".join(state if len(state) < 10 else shown(state) for state in unknown)
+            raise ValueError(f"{named}: not a FIPS code of a state such as '01', in quotes")
         if not states:
             raise ValueError("name at least one state")
         if len(set(states)) < len(states):

@@ -105,7 +105,7 @@ def test_valid_declarations_pass_both_the_schema_and_the_model(text: str) -> Non
 @pytest.mark.parametrize(
     ("changes", "field", "message"),
     [
-        ({"spine": "produktion"}, "spine.production", "'production'"),
+        ({"spine": "produktion"}, "spine", "'production'"),
         ({"spine": {"US": [], "Block": {"prefix": 0}}}, "prefix", "greater than or equal to 1"),
         ({"invariants": {"households": "Block"}}, "households", "'population'"),
         ({"persons": {"rho": 1}}, "levels", "Field required"),
