@@ -1,5 +1,6 @@
 """Claims about damaged databases and folders that cannot be written: one clear error, and nothing begins anew."""
 
+import json
 import os
 import shutil
 import struct
@@ -17,6 +18,7 @@ from resources.statements import Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
 from tests.resources.test_ledger import HOUSEHOLDS, LN2, specified
 
+EARLIER = Path(__file__).parent.parent / "data" / "earlier_ledger.json"
 HEADER = 4096
 """The size in bytes of each of the three headers of a DuckDB file."""
 
@@ -90,6 +92,14 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+QUICK = {
+    (Zone.CONFIDENTIAL, "no bytes"),
+    (Zone.CONFIDENTIAL, "a bit of every block"),
+    (Zone.PUBLIC, "a later release's"),
+}
+"""Zones and damages of the quick suite; it tries all damages of the ledger."""
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_ledger_is_refused_and_not_begun_anew(ledger: Ledger, damage: str) -> None:
     file = ledger.warehouse.path(Zone.LEDGER)
@@ -105,8 +115,14 @@ def test_a_damaged_ledger_is_refused_and_not_begun_anew(ledger: Ledger, damage: 
     assert ledger.custody.anchor() == anchor
 
 
-@pytest.mark.parametrize("zone", [Zone.CONFIDENTIAL, Zone.PUBLIC])
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    ("zone", "damage"),
+    [
+        pytest.param(zone, damage, marks=[] if (zone, damage) in QUICK else pytest.mark.deep)
+        for zone in (Zone.CONFIDENTIAL, Zone.PUBLIC)
+        for damage in DAMAGES
+    ],
+)
 def test_a_damaged_zone_is_refused_and_not_begun_anew(ledger: Ledger, zone: Zone, damage: str) -> None:
     warehouse = ledger.warehouse
     file = warehouse.path(zone)
@@ -128,8 +144,8 @@ def test_a_bit_changed_anywhere_in_the_ledger_is_refused_or_of_no_consequence(le
     file, anchor = ledger.warehouse.path(Zone.LEDGER), Path(ledger.custody.folder) / "ledger.anchor"
     whole, sealed, entries = file.read_bytes(), anchor.read_bytes(), ledger.entries()
     found = {"refused": 0, "read": 0, "charged": 0}
-    for number in range(400):
-        at = number * len(whole) // 400 + number % 8
+    for number in range(200):
+        at = number * len(whole) // 200 + number % 8
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << number % 8]) + whole[at + 1 :])
         anchor.write_bytes(sealed)
         if ledger.verify():
@@ -144,8 +160,8 @@ def test_a_bit_changed_anywhere_in_the_ledger_is_refused_or_of_no_consequence(le
             found["charged"] += 1
         except WarehouseError:
             found["read"] += 1
-    assert sum(found.values()) == 400
-    assert found["refused"] > 50, found
+    assert sum(found.values()) == 200
+    assert found["refused"] > 25, found
 
 
 def test_a_ledger_in_the_oldest_storage_that_duckdb_reads_goes_on(ledger: Ledger, tmp_path: Path) -> None:
@@ -162,6 +178,35 @@ def test_a_ledger_in_the_oldest_storage_that_duckdb_reads_goes_on(ledger: Ledger
     assert charge(ledger, "another") == 4
 
 
+@pytest.mark.parametrize("given", [True, False], ids=["key in the environment", "key in a file"])
+def test_a_ledger_of_the_first_version_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool) -> None:
+    """Its table has no details, its custody no fingerprint; `tests/data` has what that version wrote."""
+    earlier = json.loads(EARLIER.read_text())
+    ledger = deployment(tmp_path)
+    for folder in ("custody", "warehouse"):
+        (tmp_path / folder).mkdir(mode=0o700)
+    if given:
+        monkeypatch.setenv("STIRRED_MASTER_KEY", earlier["master"])
+    else:
+        (tmp_path / "custody" / "master.key").touch(mode=0o600)
+        (tmp_path / "custody" / "master.key").write_text(earlier["master"])
+    (tmp_path / "custody" / "ledger.anchor").write_text(json.dumps(earlier["anchor"]))
+    with duckdb.connect(str(ledger.warehouse.path(Zone.LEDGER))) as connection:
+        connection.execute(earlier["create"])
+        for entry in earlier["entries"]:
+            connection.execute(f"INSERT INTO entries VALUES ({', '.join('?' * len(entry))})", list(entry.values()))
+    ledger.warehouse.path(Zone.LEDGER).chmod(0o600)
+    assert ledger.verify() == ()
+    assert ledger.charged("ma1940", PureLoss()) == LN2
+    assert [entry.kind for entry in ledger.entries()] == ["reserve", "settle"]
+    settled = ledger.settlement(ledger.custody.draw_id({"release": "half"}))
+    assert settled is not None
+    assert charge(ledger, "half") == 1
+    assert charge(ledger, "another") == 3
+    assert ledger.verify() == ()
+    assert ledger.entries()[1] == settled
+
+
 @pytest.mark.parametrize("name", ["memory_limit", "spill_folder", "folder"])
 def test_an_impossible_setting_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
@@ -176,6 +221,11 @@ def test_an_impossible_setting_is_refused(tmp_path: Path, name: str) -> None:
 def of_anyone() -> Iterator[Path]:
     """A folder that an ordinary user can reach; pytest's own are closed to others."""
     folder = Path(tempfile.mkdtemp(prefix="stirred-"))
+    try:
+        if os.geteuid() == 0:
+            os.chown(folder, 65534, 65534)
+    except OSError:
+        pytest.skip("these tests run as root where root cannot take on another user")
     yield folder
     shutil.rmtree(folder)
 
@@ -184,24 +234,22 @@ def of_anyone() -> Iterator[Path]:
     ("what", "error"),
     [
         ("new custody", "CustodyError"),
-        ("new warehouse", "CustodyError"),
+        pytest.param("new warehouse", "CustodyError", marks=pytest.mark.deep),
         ("custody", "CustodyError"),
-        ("warehouse", "WarehouseError"),
-        ("warehouse/spill", "WarehouseError"),
+        pytest.param("warehouse", "WarehouseError", marks=pytest.mark.deep),
+        pytest.param("warehouse/spill", "WarehouseError", marks=pytest.mark.deep),
         ("warehouse/ledger.duckdb", "WarehouseError"),
     ],
 )
 def test_what_cannot_be_written_is_named_and_nothing_is_charged(
     of_anyone: Path, processes: Callable[..., dict[str, object]], what: str, error: str
 ) -> None:
-    if os.geteuid() == 0 and not hasattr(os, "setuid"):
-        pytest.skip("there is no ordinary user to be")
     found = processes("refused", of_anyone, what)
     said = found["said"]
     assert isinstance(said, list), found
     assert said[0] == error, found
     assert what.removeprefix("new ").split("/")[0] in said[1]
-    assert "ermission denied" in said[1] or "ermission denied".upper() in said[1].upper()
+    assert "permission denied" in said[1].lower()
     assert found["left"] == [] or what.startswith("new "), found
     assert found["problems"] == []
     assert found["second"] == ("1" if what.startswith("new ") else "2"), found
