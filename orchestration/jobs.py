@@ -13,7 +13,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets.confidentiality import deployed_nodes
-from assets.conventions import POOL
+from assets.conventions import NO_CONFIG, POOL
 from assets.publication.audit import Verdict, audit, write_report
 from assets.publication.withdrawal import WithdrawalError, withdraw
 from assets.release.method import Method
@@ -58,7 +58,7 @@ def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports
         reports: the folder of the report, `audit.html` and `audit.json`.
     """
 
-    @dg.op(name="audit", pool=POOL)
+    @dg.op(name="audit_report", pool=POOL, config_schema=NO_CONFIG)
     def audit_op(context: dg.OpExecutionContext, ledger: Ledger) -> None:
         record = audit(methods, deployed_nodes(context), ledger, published, now())
         _, page = write_report(record, reports)

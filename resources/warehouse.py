@@ -221,7 +221,7 @@ class Warehouse(ConfigurableResource):
         Raises:
             WarehouseError: if a zone to read is missing or cannot be read; if a folder or file cannot be written; if
                 users other than the owner have any access to the folder or to a file of a zone; if another process
-                holds a zone for longer than `patience`; or if DuckDB refuses a setting.
+                holds a zone for longer than `patience`; or if DuckDB refuses a setting or the extension.
         """
         _keep_private()
         folder, spill = Path(self.folder), Path(self.spill_folder or Path(self.folder) / "spill")
@@ -237,7 +237,7 @@ class Warehouse(ConfigurableResource):
                 connection = opened.enter_context(closing(duckdb.connect(config=self._config(spilled))))
                 connection.execute(statement("warehouse/prepare", {"extension": _extension()}))
             except duckdb.Error as error:
-                raise WarehouseError(f"DuckDB refuses the settings of the deployment: {error}") from None
+                raise WarehouseError(f"DuckDB cannot open a session: {str(error).splitlines()[0]}") from None
             for zone in readable:
                 self._attach(connection, zone, read_only=True)
             if writes:

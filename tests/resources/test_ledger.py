@@ -213,8 +213,8 @@ def test_a_cap_in_zcdp_holds_pure_and_concentrated_charges_to_the_last(ledger):
     with pytest.raises(CapExceeded) as caught:
         reserve(ledger, "more", ConcentratedLoss(Fraction(1, 10**30)), cap=cap)
     assert str(caught.value) == (
-        "dataset ma1940: release more would charge ρ = 0.01, which does not fit under the cap of ρ = 5/8 (0.63): "
-        "ρ = 0.63 is charged so far and ρ = 0.00 remains"
+        "population ma1940: release ma1940/more would charge ρ = 0.01, which does not fit under the cap of "
+        "ρ = 5/8 (0.63): ρ = 0.63 is charged so far and ρ = 0.00 remains"
     )
     assert len(ledger.entries()) == 2
 
@@ -253,8 +253,8 @@ def test_a_refusal_says_what_is_charged_what_is_asked_and_what_remains(ledger):
         reserve(ledger, "second", PureLoss.logarithm(3), cap=Fraction(3, 2))
     # ln 2 = 0.6931, ln 3 = 1.0986, 1.5 - ln 2 = 0.8069
     assert str(caught.value) == (
-        "dataset ma1940: release second would charge ε = 1.10, which does not fit under the cap of ε = 3/2 (1.50): "
-        "ε = 0.70 is charged so far and ε = 0.80 remains"
+        "population ma1940: release ma1940/second would charge ε = 1.10, which does not fit under the cap of "
+        "ε = 3/2 (1.50): ε = 0.70 is charged so far and ε = 0.80 remains"
     )
 
 

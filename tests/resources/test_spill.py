@@ -115,7 +115,7 @@ def test_an_extension_that_was_altered_is_not_loaded(store, tmp_path, monkeypatc
     (place / name).write_bytes(content)
     monkeypatch.setattr(warehouse, "files", lambda package: tmp_path)
     warehouse._extension.cache_clear()
-    with pytest.raises(duckdb.IOException, match="signature"), store.session():
+    with pytest.raises(WarehouseError, match="signature"), store.session():
         pass
 
 

@@ -288,7 +288,9 @@ ALTERATIONS = [
     Alteration(a_ledger_entry_removed, LEDGER, says="the ledger is not intact"),
     Alteration(the_last_ledger_entry_removed, LEDGER, says="the ledger is not intact"),
     Alteration(a_charge_made_smaller, LEDGER, says="the ledger is not intact"),
-    Alteration(the_ledger_thrown_away, {"charge_present", *DRAW, "files_as_published"}),
+    Alteration(
+        the_ledger_thrown_away, {"margins_of_the_cef", *LEDGER, "files_as_published"}, says="ledger.anchor is missing"
+    ),
     Alteration(the_ledger_of_another_deployment, {"charge_present", *DRAW, "files_as_published"}),
 ]
 
