@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     nodes = nodes_of(deployment(tree, home).resolve_all_asset_specs())
     record = audit(declared_methods(tree, published), nodes, ledger, published, now())
     _, page = write_report(record, given.to)
-    print(", ".join(f"{count} {verdict}" for verdict, count in record["counts"].items()))
+    print("Claims: " + ", ".join(f"{verdict}: {count}" for verdict, count in record["counts"].items()))
     print(f"The report is {page}")
     return 1 if record["verdict"] == Verdict.FAILS else 0
 

@@ -127,8 +127,8 @@ def _require_ours(folder: Path, staged: Path, resources: Mapping[str, dg.Configu
             f"nothing is restored, because the master key is missing: put {MASTER} into the folder {CUSTODY} of the "
             f"home (mode 0600), or set the variable {custody.variable}. Without the key nobody can verify the ledger "
             "or repeat a draw. If the key is lost, keep the publications, which verify with the public key, and begin "
-            "a new deployment under other names of datasets: what was spent before still counts, so lower its caps by "
-            "the totals of the last certificates."
+            "a new deployment: what was spent before still counts, so lower its caps by the totals of the last "
+            "certificates."
         )
     try:
         altered = altered_files(folder, public_key(custody))

@@ -145,10 +145,8 @@ def publication_problems(
             add a problem: it shows that an earlier state of the same release was put back.
     """
     key, folder = public_key(custody), published / dataset / release
-    try:
-        problems = [] if read_public_key(published / PUBLIC_KEY) == key else [f"{PUBLIC_KEY} is another key"]
-    except VerificationError:
-        problems = [f"{PUBLIC_KEY} is missing or is not a public key"]
+    problem = _key_problem(published, key) if (published / PUBLIC_KEY).exists() else f"{PUBLIC_KEY} is missing"
+    problems = [problem] if problem else []
     editions, altered = verify(folder, key)
     problems += altered
     if folder in editions and recorded_checksums and file_sha256(folder / CHECKSUMS) != recorded_checksums:
@@ -161,6 +159,17 @@ def publication_problems(
         elif draws is not None and not _in_ledger(stated, draws):
             problems.append(f"edition {stated.edition} is signed, but the ledger holds no such draw that was settled")
     return problems
+
+
+def _key_problem(published: Path, key: Ed25519PublicKey) -> str:
+    """The problem if another public key lies beside the publications; "" if there is none, or it is the right one."""
+    path = published / PUBLIC_KEY
+    if not path.exists():
+        return ""
+    try:
+        return "" if read_public_key(path) == key else f"{PUBLIC_KEY} is not this deployment's key"
+    except VerificationError as error:
+        return str(error)
 
 
 def _in_ledger(stated: Identity, draws: Sequence[Entry]) -> bool:
@@ -179,15 +188,22 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
         The certificate, and the SHA-256 of `SHA256SUMS`.
 
     Raises:
-        dagster.Failure: if a gate finds a problem, or a table was replaced after the gates were evaluated. Then
-            nothing is published, and an earlier publication stays in place.
+        dagster.Failure: if a gate finds a problem, a table was replaced after the gates were evaluated, or something
+            else than a publication of this deployment is in the way. Then nothing is published, and what was published
+            before stays in place.
     """
     release = context.release
     tables = context.method.tables()
+    key = public_key(context.custody)
+    if problem := _key_problem(release.published, key):
+        raise dg.Failure(
+            f"{release.schema} is not published: {problem}. Publications that were signed with another key need that "
+            "file. Publish into a folder of its own (STIRRED_PUBLISHED), or, if somebody replaced the file, remove it.",
+            allow_retries=False,
+        )
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         evaluated_on = _state(context, session)
     passed = require_gates(context)
-    key = public_key(context.custody)
     place_file(release.published / PUBLIC_KEY, pem(key))
     with (
         context.warehouse.session(reads=[Zone.PUBLIC]) as session,

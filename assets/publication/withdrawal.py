@@ -37,8 +37,9 @@ class Withdrawn:
 
     def __str__(self) -> str:
         numbers = ", ".join(str(entry.sequence) for entry in self.entries)
+        removed = ", ".join((*self.schemas, *map(str, self.folders)))
         return (
-            f"{len(self.schemas)} schemas and {len(self.folders)} publications were removed. The ledger says so in "
+            f"Removed: {removed or 'nothing, because nothing was left'}. The ledger says so in "
             f"{f'its entries {numbers}' if numbers else 'no entry, because nothing was charged'}; what was charged "
             "stays charged."
         )

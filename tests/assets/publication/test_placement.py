@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assets.publication import placement
-from assets.publication.placement import placed
+from assets.publication.placement import placed, publications, remove
 from tests.depth import deep_but
 
 OLD = {"table.csv": b"county,count\nDukes,1741\n", "inner/notes.txt": b"old"}
@@ -240,6 +240,19 @@ def test_editions_are_kept_where_there_are_no_hard_links(target: Path, monkeypat
     _place(target, FIRST)
     _place(target, OLD, kept_as="1")
     assert _read(target) == OLD_AND_FIRST
+
+
+def test_a_removed_publication_is_gone_with_its_editions_and_what_a_kill_left(target: Path) -> None:
+    other = target.with_name("other")
+    _place(other, NEW)
+    remove(target)
+    _place(target, FIRST)
+    _place(target, OLD, kept_as="1")
+    target.rename(placement._leaving(target))
+    _write(placement._arriving(target), {"table.csv": b"half"})
+    remove(target)
+    assert _beside(target) == ["other"]
+    assert publications(target.parents[1]) == [("ma1940", "other")]
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -90,6 +90,10 @@ def test_nothing_forged_passes_who_may_write_publications_and_dagsters_events(pu
     (published.release.published / "public_key.pem").write_bytes(pem(public_key(his)))
     found = problems(published, file_sha256(folder / "SHA256SUMS"))
     assert [problem.split()[0] for problem in found] == ["public_key.pem", "SHA256SUMS"]
+    with pytest.raises(dg.Failure, match=r"public_key.pem is not this deployment's key.* remove it"):
+        publish(published.context)
+    assert table.read_text() == (folder / "tenure_by_county.csv").read_text()
+    (published.release.published / "public_key.pem").unlink()
     publish(published.context)
     assert problems(published) == []
 
