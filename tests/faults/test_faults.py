@@ -63,7 +63,7 @@ WHOLE: dict[str, Any] = {
     "kinds": ["reserve", "settle"],
     "charged": ["ln 30"],
     "problems": [],
-    "published": {"table.csv": "1", "certificate.json": "2"},
+    "published": {"key.pem": "0", "village/table.csv": "1", "village/certificate.json": "2"},
     "keys": [],
     "tables": {"public.village.draw": "3"},
     "files": ["warehouse/public.duckdb"],
@@ -78,8 +78,9 @@ WHOLE: dict[str, Any] = {
         {"charged": ["ln 8"]},
         {"charged": ["ln 30", "ln 30"]},
         {"problems": ["entry 1 was altered"]},
-        {"published": {"table.csv": "1"}},
-        {"published": {"table.csv": "1", "certificate.json": "0"}},
+        {"published": {"key.pem": "0", "village/table.csv": "1"}},
+        {"published": {"key.pem": "0", "village/table.csv": "1", "village/certificate.json": "0"}},
+        {"published": {"key.pem": "1", "village/table.csv": "1", "village/certificate.json": "2"}},
         {"kinds": ["reserve"]},
     ],
     ids=str,
@@ -88,6 +89,7 @@ def test_what_must_not_be_left_is_noticed(left: dict[str, Any]) -> None:
     release = Prepared("swapping", ROOT, lambda root, name: None, WHOLE)
     assert release._left(WHOLE) == []
     assert release._left({**WHOLE, "kinds": [], "charged": [], "published": {}}) == []
+    assert release._left({**WHOLE, "published": {"key.pem": "0"}}) == []
     assert release._left(WHOLE | left)
 
 
