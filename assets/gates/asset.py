@@ -32,6 +32,6 @@ def _check(method: Method[Any, Any, Any], gate: Gate[Any]) -> dg.AssetChecksDefi
         context: dg.AssetCheckExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.AssetCheckResult:
         release_context = ReleaseContext(method, warehouse, custody, ledger, deployed_nodes(context))
-        return check_result(gate.problems(release_context))
+        return check_result(gate.evaluate(release_context))
 
     return check

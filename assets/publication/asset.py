@@ -242,7 +242,7 @@ def require_gates(context: ReleaseContext[Any]) -> tuple[Check, ...]:
     for stage, gates in groupby(all_gates(context.method), lambda gate: gate.stage):
         problems = []
         for gate in gates:
-            problems += [f"{stage}: {gate.name}: {problem}" for problem in gate.problems(context)]
+            problems += [f"{stage}: {gate.name}: {problem}" for problem in gate.evaluate(context)]
             passed.append(Check(gate.name, gate.words))
         if problems:
             raise _refusal(context, problems)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from assets.confidentiality import Node
 from assets.release.release import Release
+from assets.release.seal import SealError
 from resources.custody import Custody
-from resources.ledger import Ledger
-from resources.warehouse import Warehouse
+from resources.keyfiles import CustodyError
+from resources.ledger import Ledger, LedgerError
+from resources.warehouse import Warehouse, WarehouseError
 
 if TYPE_CHECKING:
     from assets.release.method import Method
@@ -58,3 +60,10 @@ class Gate(Generic[R]):
     stage: str
     words: str
     problems: Callable[[ReleaseContext[R]], list[str]]
+
+    def evaluate(self, context: ReleaseContext[R]) -> list[str]:
+        """The violations of the rule. If it cannot be evaluated on the stored tables, that is a violation too."""
+        try:
+            return self.problems(context)
+        except (SealError, WarehouseError, LedgerError, CustodyError) as error:
+            return [f"it cannot be evaluated: {error}"]
