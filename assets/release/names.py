@@ -25,13 +25,13 @@ OURS = frozenset({"certificate", "datapackage", "sha256sums", "editions"})
 """The stems of the files and folders of a publication that are not products, in lowercase."""
 
 _RESERVED_SCHEMAS = frozenset(
-    {"information_schema", "pg_catalog", "main", "temp", "system", "confidential", "public", "ledger"}
+    {"information_schema", "pg_catalog", "main", "temp", "system", "confidential", "public", "ledger", "preflight"}
 )
 
 
 def _not_reserved(name: str) -> str:
     if name in _RESERVED_SCHEMAS:
-        raise ValueError(f"{name} is a name that the database or the ledger uses itself; choose another one")
+        raise ValueError(f"{name} is a name that the databases, assets or jobs use themselves; choose another one")
     return name
 
 

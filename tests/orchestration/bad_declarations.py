@@ -195,6 +195,7 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("name",): (
             *NOT_NAMES,
             "information_schema", "main", "pg_catalog", "temp", "system", "ledger", "confidential", "public",
+            "preflight",
         ),
         ("title",): ("", *NOT_TEXTS),
         ("description",): NOT_TEXTS[1:],
