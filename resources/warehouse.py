@@ -256,7 +256,8 @@ class Warehouse(ConfigurableResource):
             WarehouseError: if another process holds the zone for longer than `patience`.
         """
         path = self.path(zone)
-        fresh = path.with_name(f".{path.name}.compacted")
+        # Not like the temporary files of `_create_file`, which removes those of others.
+        fresh = path.with_name(f".compacted-{path.name}")
         while True:
             with self.session(writes=zone) as session:
                 session.run("warehouse/checkpoint", zone=identifier(zone.value))

@@ -101,7 +101,7 @@ def publications(published: Path) -> list[tuple[str, str]]:
 
 def copy_publications(published: Path, folder: Path) -> None:
     """Copy all publications to a folder. Each is complete: nothing is placed in a dataset's folder meanwhile."""
-    for path in sorted(published.iterdir()) if published.exists() else []:
+    for path in sorted(published.glob("[!.]*")):
         if path.is_file():
             shutil.copy2(path, folder)
             continue

@@ -101,6 +101,23 @@ def test_a_session_that_opened_the_old_file_turns_to_the_new_one(
         assert session.count(KEPT) == 1
 
 
+def test_a_session_that_begins_meanwhile_leaves_the_copy_alone(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions remove what others left when they created a file."""
+    write(warehouse, KEPT, ["one"])
+    replace = Path.replace
+
+    def another_session_first(self: Path, target: Path) -> Path:
+        warehouse._create_file(Zone.CONFIDENTIAL)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", another_session_first)
+    warehouse.compact(Zone.CONFIDENTIAL)
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert session.count(KEPT) == 1
+
+
 def count_up(folder: str, times: int) -> None:
     warehouse = Warehouse(folder=folder, threads=1)
     for _ in range(times):
