@@ -13,6 +13,7 @@ import secrets
 import shutil
 import signal
 import socket
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -77,10 +78,11 @@ def fixed_key(count: int = 32) -> bytes:
 
 @contextmanager
 def repeatable() -> Iterator[None]:
-    """Stop the clock, fix random keys, and draw no pictures, which take half of the time and no part in anything."""
+    """Stop all clocks, fix random keys, and draw no pictures, which take half of the time and no part in anything."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(chain, "datetime", StoppedClock))
         stack.enter_context(patch.object(secrets, "token_bytes", fixed_key))
+        stack.enter_context(patch.object(time, "thread_time", float))
         stack.enter_context(patch.object(Figure, "savefig", lambda *_, **__: None))
         yield
 
