@@ -6,9 +6,8 @@ Gates use it to check the draws of a release. The tests show that the samplers a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from math import exp, log, sqrt
+from math import erf, exp, log, sqrt
 from operator import add
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,10 +146,15 @@ def _cut_wide(
     discrete Laplace is q^−x / (1 + q) for x < 0 and 1 − q^(x + 1) / (1 + q) otherwise.
     """
     if isinstance(distribution, DiscreteGaussian):
-        normal = NormalDist()
-        edges = np.rint([deviation * normal.inv_cdf(rank) for rank in ranks]).astype(np.int64)
-        return edges, np.array([normal.cdf((edge + 0.5) / deviation) for edge in edges.tolist()])
+        grid = np.linspace(-4, 4, 4001)
+        edges = np.rint(deviation * np.interp(ranks, _normal(grid), grid)).astype(np.int64)
+        return edges, _normal((edges + 0.5) / deviation)
     scale = float(distribution.scale)
     edges = np.rint(np.sign(ranks - 0.5) * -scale * np.log(1 - 2 * np.abs(ranks - 0.5))).astype(np.int64)
     tail = np.exp(-np.where(edges < 0, -edges, edges + 1) / scale) / (1 + exp(-1 / scale))
     return edges, np.where(edges < 0, tail, 1 - tail)
+
+
+def _normal(values: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Φ, the cumulative distribution function of the standard normal distribution."""
+    return np.array([(1 + erf(value / sqrt(2))) / 2 for value in values.tolist()])
