@@ -281,7 +281,7 @@ def _refusal(context: ReleaseContext[Any], problems: list[str]) -> dg.Failure:
 
 def _state(context: ReleaseContext[Any], session: Session) -> tuple[Draw[Inputs], str]:
     draw = context.method.describe(session, context.custody)
-    return draw, session.content_version([table.table for table in context.method.tables()])
+    return draw, session.content_version([table.table for table in context.method.tables()], context.custody.seal_key())
 
 
 def certify(
