@@ -86,7 +86,7 @@ class SwappingDesign:
             "match": list(self.match),
             "swap": list(self.swap),
             "held": list(self.held),
-            "swap rate": str(self.swap_rate),
+            "swap_rate": str(self.swap_rate),
         }
 
     def specification(self, dataset: str, largest_stratum: int) -> Specification:
