@@ -40,12 +40,13 @@ from assets.release.draw import Draw, Inputs
 from assets.release.gate import ReleaseContext
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
+from assets.release.seal import SealError
 from mechanisms.accounting.composition import symbol
 from resources.chain import RESERVE, WITHDRAW, Entry
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Zone
-from resources.warehouse import Session, Warehouse
+from resources.warehouse import Session, Warehouse, WarehouseError
 
 CODE_VERSION = "1"
 
@@ -202,7 +203,12 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
             allow_retries=False,
         )
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        evaluated_on = _state(context, session)
+        try:
+            evaluated_on = _state(context, session)
+        except (SealError, WarehouseError) as error:
+            # The gates say by name what is wrong.
+            require_gates(context)
+            raise _refusal(context, [str(error)]) from None
     passed = require_gates(context)
     place_file(release.published / PUBLIC_KEY, pem(key))
     with (

@@ -112,7 +112,7 @@ def test_changed_records_are_found_said_and_not_charged(asking: Deployment[Swapp
     again = small_deployment(asking.root, dataset={"charging": "ask"}, swap_rate="1/4")
     again.run(*BEFORE)
     refusal = again.refusal("charge")
-    assert "Since ledger entry 1, parameter swap rate changed from 1/3 to 1/4." in refusal
+    assert "Since ledger entry 1, parameter swap_rate changed from 1/3 to 1/4." in refusal
     renamed = small_deployment(asking.root, dataset={"charging": "ask"}, name="renamed")
     renamed.run(*BEFORE)
     assert "The release was renamed: counties was charged for the same parameters and records" in renamed.refusal(

@@ -254,7 +254,7 @@ MARGINS = {"holding_margin_exact", "swap_margin_exact", "stratum_multisets_equal
 DRAW = {"replay", "settled"}
 TABLES = {"tables_as_made"}
 PRODUCTS = {*TABLES, "products_agree_with_swapped_data"}
-LEDGER = {"charge_present", *DRAW, "within_cap", "ledger_intact"}
+LEDGER = {"charge_present", *DRAW, "within_cap", "ledger_intact", "shown_as_charged"}
 
 
 @dataclass(frozen=True)
