@@ -291,7 +291,7 @@ ALTERATIONS = [
     Alteration(
         the_ledger_thrown_away, {"margins_of_the_cef", *LEDGER, "files_as_published"}, says="ledger.anchor is missing"
     ),
-    Alteration(the_ledger_of_another_deployment, {"charge_present", *DRAW, "files_as_published"}),
+    Alteration(the_ledger_of_another_deployment, {"charge_present", *DRAW, "shown_as_charged", "files_as_published"}),
 ]
 
 
