@@ -764,8 +764,8 @@ def test_the_stored_census_has_no_problems_and_other_layouts_have_no_structure_c
     [
         ({"geography_path": "g.csv", "columns": {"a": {"type": "string", "values": ["x"]}}}, "csv", "role key is req"),
         ({"geography_path": "g.csv", "columns": {"a": {"type": "integer", "role": "key"}}}, "csv", "role geography is"),
-        ({"columns": {"a": {"type": "integer", "role": "key", "source": ""}}}, "csv", "at least 1 character"),
-        ({"columns": {"a": {"type": "integer", "role": "key", "source": "\0"}}}, "csv", "no NUL character"),
+        ({"columns": {"a": {"type": "integer", "role": "key", "source": ""}}}, "csv", "name is not empty"),
+        ({"columns": {"a": {"type": "integer", "role": "key", "source": "\0"}}}, "csv", "a character that cannot be"),
         (
             {
                 "path": None,
