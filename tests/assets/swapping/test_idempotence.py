@@ -218,7 +218,7 @@ def test_a_change_without_effect_on_outputs_makes_no_new_draw(
         {"match": ["region"]},
         {"swap": ["county", "tenure"]},
         {"unit": "person", "products": []},
-        {"dataset": {"name": "town"}},
+        {"dataset": {"name": "town", "population": "village"}},
     ],
     ids=str,
 )
