@@ -17,6 +17,7 @@ import dagster as dg
 import duckdb
 
 from assets.publication.asset import publication_problems, publish
+from assets.publication.audit import Verdict, audit
 from assets.publication.signature import CHECKSUMS, checksums
 from resources.chain import Entry
 from resources.statements import Table, Zone
@@ -88,10 +89,16 @@ def published(folder: Path, name: str) -> Published:
     root = prepared(folder, name).parent / "published"
     if not root.exists():
         shutil.copytree(root.parent / "start", root)
-    ended = in_child(lambda: (every_stage(root, name), settled_state(root, name))[1])
-    if ended.status:
-        raise RuntimeError(f"{name} is not published: {ended.error}")
-    return Published(name, root, ended.answer)
+
+    def work() -> tuple[dict[str, Any], list[str]]:
+        every_stage(root, name)
+        here = deployment(root, name)
+        return settled_state(root, name), [*failing(here), *_audited(here)]
+
+    ended = in_child(work)
+    if ended.status or ended.answer[1]:
+        raise RuntimeError(f"{name} is not published as it should be: {ended.error or ended.answer[1]}")
+    return Published(name, root, ended.answer[0])
 
 
 def alterations(release: Published) -> list[Alteration]:
@@ -230,9 +237,15 @@ def _asked(root: Path, name: str, change: Callable[[Deployment[Any]], None]) -> 
         refusal = ""
     except Exception as error:
         refusal = f"{type(error).__name__}: {error.description if isinstance(error, dg.Failure) else error}"
-    context = here.context
-    gates = [] if refusal else [*failing(here), *publication_problems(context.release, context.custody, context.ledger)]
+    gates = [] if refusal else [*failing(here), *_audited(here)]
     return {"refusal": refusal, "gates": gates, "published": visible(root)}
+
+
+def _audited(here: Deployment[Any]) -> list[str]:
+    """What an audit does not find as it should be."""
+    context = here.context
+    record = audit([context.method], context.nodes, context.ledger, context.release.published, "2030-01-01")
+    return [each["name"] for each in record["findings"] if each["verdict"] == Verdict.FAILS]
 
 
 def _run_again(root: Path, name: str) -> dict[str, Any]:
@@ -433,8 +446,10 @@ def _file_altered(root: Path, name: str, how: str, file: str) -> tuple[list[str]
             path.write_bytes(content)
     if "checksums" in how:
         (folder / CHECKSUMS).write_bytes(checksums(folder))
-    context = here.context
-    problems = publication_problems(context.release, context.custody, context.ledger)
+    release, context = here.release, here.context
+    problems = publication_problems(
+        release.published, release.dataset.name, release.name, context.custody, context.ledger
+    )
     try:
         publish(context)
         refusal = ""
