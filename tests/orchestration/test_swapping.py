@@ -435,7 +435,7 @@ def test_two_short_files_make_a_release_that_is_launched_and_published(project: 
     certificate = json.loads((published / "certificate.json").read_text())
     assert certificate["loss"]["exact"] == "ln(62)"
     assert (published / "tenures.csv").read_text().startswith("county,tenure,count\n")
-    assert sorted(path.name for path in (project / "shown").iterdir()) == ["village"]
+    assert sorted(path.name for path in (project / "shown").iterdir()) == ["public_key.pem", "village"]
     assert sorted(path.name for path in (project / "kept").iterdir()) == ["custody", "warehouse"]
     assert left_behind(project) == {"kept", "shown"}
 
