@@ -194,20 +194,21 @@ class Ledger(ConfigurableResource):
         """
         return chain.settled_draws(self._intact(), dataset, release)
 
-    def charged(self, population: str, like: Loss, through: int | None = None) -> Loss:
+    def charged(self, population: str, like: Loss, through: int | None = None, also: Sequence[Loss] = ()) -> Loss:
         """The composition of a population's charges, settled or not, which is compared with the cap.
 
         Args:
             population: the population.
             like: the cap; the result has its output premetric, and its δ if it has one.
             through: the last sequence number that counts; None for all entries.
+            also: losses that are counted as if they were charged too.
 
         Raises:
             DoesNotCompose: if a charge cannot be stated in that output premetric.
             LedgerError: if the ledger is not intact.
         """
         entries = self._intact()
-        return total_like(like, _charges(entries if through is None else entries[:through], population))
+        return total_like(like, [*_charges(entries if through is None else entries[:through], population), *also])
 
     def total(self, population: str) -> tuple[Total, ...]:
         """The composition of a population's reserved specifications. Raises LedgerError if the ledger is not intact."""

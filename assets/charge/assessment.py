@@ -11,13 +11,15 @@ from assets.cef.contents import published_contents
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
-from mechanisms.accounting.composition import Loss, stated, symbol
+from mechanisms.accounting.composition import DoesNotCompose, Loss, stated, symbol
 from resources.chain import RESERVE, Details, Entry
 from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, PopulationError, remaining
 from resources.warehouse import Session
 
 PLACES = 4
+NOBODY = "<your name>"
+"""The placeholder for the name in the configuration that is proposed."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Assessment:
         details: what the reservation records, without an authorization.
         entry: the reservation that the draw already has, or None.
         reason: why the draw is a new one, as a sentence.
-        charged: what the population has been charged so far.
+        budget: what the population has been charged, and what would remain, as a sentence.
         refusal: why the ledger would refuse the charge, or "".
     """
 
@@ -39,7 +41,7 @@ class Assessment:
     details: Details
     entry: Entry | None
     reason: str
-    charged: Loss
+    budget: str
     refusal: str
 
     @property
@@ -52,15 +54,6 @@ class Assessment:
         """The loss to be charged, rounded up: the text that authorizes it."""
         return stated(self.loss, PLACES)
 
-    @property
-    def budget(self) -> str:
-        """What is charged and what would remain, as a sentence."""
-        cap = self.release.dataset.cap
-        return (
-            f"Population {self.details.population} has been charged {stated(self.charged, PLACES)} of its cap of "
-            f"{stated(cap, PLACES)}; {symbol(cap)} = {remaining(self.charged, cap)} remains before this charge."
-        )
-
     def allows(self, authorized_loss: str) -> bool:
         """Whether a text names exactly the loss to be charged: as stated, with or without its symbol, or exactly."""
         given = "".join(authorized_loss.split())
@@ -72,7 +65,7 @@ class Assessment:
     def how_to_authorize(self) -> str:
         """The run configuration that authorizes the charge, as YAML."""
         op = "__".join(self.release.key(CHARGE).path)
-        return f'ops:\n  {op}:\n    config:\n      authorized_loss: "{self.price}"\n      authorized_by: "<your name>"'
+        return f'ops:\n  {op}:\n    config:\n      authorized_loss: "{self.price}"\n      authorized_by: "{NOBODY}"'
 
 
 def assess(method: Method[Any, Any, Any], session: Session, custody: Custody, ledger: Ledger) -> Assessment:
@@ -108,9 +101,25 @@ def assess(method: Method[Any, Any, Any], session: Session, custody: Custody, le
         details,
         entry,
         why_new(release, details, ledger.entries()),
-        ledger.charged(details.population, release.dataset.cap),
+        _budget(ledger, details.population, release.dataset.cap, draw.specification.charge if not refusal else None),
         refusal,
     )
+
+
+def _budget(ledger: Ledger, population: str, cap: Loss, charge: Loss | None) -> str:
+    """What is charged and what remains, before and after the charge."""
+    try:
+        charged = ledger.charged(population, cap)
+    except DoesNotCompose as error:
+        return f"What population {population} has been charged cannot be counted under the cap: {error}."
+    words = (
+        f"Population {population} has been charged {stated(charged, PLACES)} of its cap of {stated(cap, PLACES)}; "
+        f"{symbol(cap)} = {remaining(charged, cap)} remains"
+    )
+    if charge is None:
+        return f"{words}."
+    after = ledger.charged(population, cap, also=[charge])
+    return f"{words} before this charge and {remaining(after, cap)} after it."
 
 
 def why_new(release: Release, details: Details, entries: Sequence[Entry]) -> str:

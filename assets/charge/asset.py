@@ -12,7 +12,7 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
-from assets.charge.assessment import Assessment, assess
+from assets.charge.assessment import NOBODY, Assessment, assess
 from assets.conventions import StageKind, attributes, preview, table_schema
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Method
@@ -65,7 +65,7 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             assessment = assess(method, session, custody, ledger)
         require_authorization(assessment, config)
-        entry = charge_draw(assessment, config, context.run_id, custody, ledger)
+        entry = charge_draw(assessment, config, context.run.run_id, custody, ledger)
         draw = assessment.draw
         facts = charge_facts(method, draw, entry)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
@@ -109,8 +109,8 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
         problem = f"The ledger refuses it: {assessment.refusal}."
     elif given.authorized_loss and not assessment.allows(given.authorized_loss):
         problem = f"The authorization names another loss: {given.authorized_loss}."
-    elif given.authorized_loss and not given.authorized_by.strip():
-        problem = "The authorization does not say who gives it: authorized_by is empty."
+    elif given.authorized_loss and not (given.authorized_by.strip() and given.authorized_by.strip() != NOBODY):
+        problem = "The authorization does not say who gives it: authorized_by holds no name."
     elif release.dataset.asks and not given.authorized_loss:
         problem = "Nobody has authorized it."
     if not problem:

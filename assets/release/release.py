@@ -68,6 +68,11 @@ class Release:
         """The asset key of a stage of the release."""
         return dg.AssetKey([self.dataset.name, self.name, stage])
 
+    @property
+    def composition_key(self) -> dg.AssetKey:
+        """The asset key of the composition of all charges to the population."""
+        return dg.AssetKey([self.dataset.population, "composition"])
+
     def dataset_key(self, stage: str) -> dg.AssetKey:
         """The asset key of a stage that all releases of the dataset share."""
         return dg.AssetKey([self.dataset.name, stage])

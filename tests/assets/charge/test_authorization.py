@@ -42,6 +42,7 @@ def test_a_charge_that_nobody_authorized_stops_with_its_price(asking: Deployment
     for said in (
         "It is the first draw of this release.",
         "has been charged ε = 0.0000 of its cap of ε = 40.0000",
+        "; ε = 40.00 remains before this charge and 35.87 after it.",
         "Nothing was drawn, and nothing was charged.",
         "village__counties__charge:",
         f'authorized_loss: "{price_in(refusal)}"',
@@ -57,6 +58,7 @@ def test_a_charge_that_nobody_authorized_stops_with_its_price(asking: Deployment
         ({"authorized_loss": "yes", "authorized_by": "Ada"}, "names another loss"),
         ({"authorized_by": "Ada"}, "Nobody has authorized it"),
         ({"authorized_loss": "the price", "authorized_by": " "}, "does not say who gives it"),
+        ({"authorized_loss": "the price", "authorized_by": "<your name>"}, "does not say who gives it"),
     ],
 )
 def test_another_amount_or_nobody_authorizes_nothing(
@@ -135,7 +137,7 @@ def test_a_synthetic_dataset_is_charged_automatically_and_the_entry_says_so(tmp_
 def test_only_the_very_loss_authorizes(loss: Loss) -> None:
     release = SimpleNamespace(dataset=SimpleNamespace(name="d", cap=PureLoss.logarithm(2)), name="r")
     draw = SimpleNamespace(specification=SimpleNamespace(charge=loss))
-    assessment = Assessment(cast(Any, release), cast(Any, draw), Details("d"), None, "", PureLoss(), "")
+    assessment = Assessment(cast(Any, release), cast(Any, draw), Details("d"), None, "", "", "")
     price = assessment.price
     figure = price.split("= ")[1]
     for allowed in (price, figure, str(loss), f" {price} "):

@@ -93,7 +93,7 @@ def test_populations_are_declared_without_contradiction(tmp_path: Path) -> None:
     first, second = populations([declared("a"), declared("b", population="people"), declared("c", population="people")])
     assert (first.name, [dataset.name for dataset in first.datasets]) == ("a", ["a"])
     assert (second.name, [dataset.name for dataset in second.datasets]) == ("people", ["b", "c"])
-    with pytest.raises(ValueError, match="population people: datasets b and c declare different caps"):
+    with pytest.raises(ValueError, match="population people: cap: datasets b and c declare different caps"):
         populations([declared("b", population="people"), declared("c", population="people", cap=3)])
     with pytest.raises(ValueError, match="another dataset declares population: a"):
         populations([declared("a", population="people"), declared("b", population="a")])

@@ -69,7 +69,7 @@ def ephemeral(kept_ephemeral: TopDownDeployment) -> Iterator[TopDownDeployment]:
 
 
 DRAW = {"settled", "replay"}
-PLACES = {"charge_present", "charge_as_allocated", *DRAW}
+PLACES = {"counts_as_charged", "charge_present", "charge_as_allocated", *DRAW}
 """What rests on the draw's name, which spine and invariants enter into."""
 
 
@@ -283,7 +283,7 @@ BROKEN = [
             "UPDATE ledger.entries SET specification = replace(specification, '11/5', '1/5')",
             zone="ledger",
         ),
-        {"charge_present", "charge_as_allocated", *DRAW, "within_cap", "ledger_intact"},
+        {"charge_present", "charge_as_allocated", *DRAW, "estimates_as_made", "within_cap", "ledger_intact"},
         says="the ledger is not intact",
     ),
 ]
