@@ -169,10 +169,7 @@ class Ledger(ConfigurableResource):
         They are unverified: `verify` says whether they can be trusted.
         """
         entries, _ = self._read()
-        if population is None:
-            return entries
-        draws = {entry.draw_id for entry in _reservations(entries, population)}
-        return tuple(entry for entry in entries if entry.draw_id in draws)
+        return entries if population is None else of_population(entries, population)
 
     def reservation(self, draw_id: str) -> Entry | None:
         """The reservation of a draw; None if there is none. Raises LedgerError if the ledger is not intact."""
@@ -300,6 +297,12 @@ def _refuse(problems: Sequence[str]) -> None:
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise LedgerError(f"the ledger is not intact: {problems[0]}{more}")
+
+
+def of_population(entries: Sequence[Entry], population: str) -> tuple[Entry, ...]:
+    """The reservations of a population, and all other entries about their draws."""
+    draws = {entry.draw_id for entry in _reservations(entries, population)}
+    return tuple(entry for entry in entries if entry.draw_id in draws)
 
 
 def _reservations(entries: Sequence[Entry], population: str) -> Iterator[Entry]:

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.cef.contents import publish_contents
+from assets.cef.contents import content_problems, publish_contents
 from assets.cef.findings import Finding, SourceError
 from assets.cef.ingestion import ingest
 from assets.cef.readers import source_paths
 from assets.cef.validation import cef_findings, form_findings, structure_findings, structure_offenders
-from assets.conventions import NO_CONFIG, POOL, StageKind, attributes
+from assets.conventions import NO_CONFIG, POOL, StageKind, attributes, check_result
 from assets.release.columns import Column, Role
 from assets.release.dataset import DatasetDeclaration
+from assets.release.seal import SealError
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -25,7 +26,7 @@ CODE_VERSION = "3"
 
 
 def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefinition | dg.AssetChecksDefinition]:
-    """The asset `[dataset, "cef"]`, its check `schema_and_keys`, and the check `structure` if the layout has rules.
+    """The asset `[dataset, "cef"]`, its checks `schema_and_keys` and `as_read`, and `structure` if there are rules.
 
     Args:
         declaration: the dataset.
@@ -79,7 +80,22 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
             findings, {finding.statement: finding.rows for finding in findings if finding.rows is not None}
         )
 
-    return [cef, schema_and_keys, *([_build_structure(declaration, key)] if declaration.structure else [])]
+    @dg.asset_check(
+        asset=key,
+        name="as_read",
+        description="The stored tables are those that were read from the source.",
+        blocking=True,
+        pool=POOL,
+        config_schema=NO_CONFIG,
+    )
+    def as_read(warehouse: Warehouse, custody: Custody) -> dg.AssetCheckResult:
+        with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+            try:
+                return check_result(content_problems(session, custody, declaration))
+            except SealError as error:
+                return check_result([str(error)])
+
+    return [cef, schema_and_keys, as_read, *([_build_structure(declaration, key)] if declaration.structure else [])]
 
 
 def _build_structure(declaration: DatasetDeclaration, key: dg.AssetKey) -> dg.AssetChecksDefinition:

@@ -54,6 +54,24 @@ def published_contents(session: Session, custody: Custody, dataset: DatasetDecla
     return tuple(sorted(version for (version,) in session.rows("warehouse/all", source=table)))
 
 
+def content_problems(session: Session, custody: Custody, dataset: DatasetDeclaration) -> list[str]:
+    """The problem if the stored CEF is not the one that was read from the source; empty if it is.
+
+    Args:
+        session: a session that reads the confidential and the public zone.
+        custody: the custody.
+        dataset: the dataset.
+
+    Raises:
+        SealError: if the published versions are missing or were altered.
+    """
+    if session.content_version(dataset.cef_tables(), custody.version_key()) in published_contents(
+        session, custody, dataset
+    ):
+        return []
+    return ["the stored records are not those that were read from the source; materialize cef again"]
+
+
 def _table(dataset: DatasetDeclaration) -> Table:
     return Table(Zone.PUBLIC, dataset.name, CONTENTS)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from assets.cef.contents import content_problems
 from assets.cef.validation import cef_problems, structure_findings, structure_offenders
 from assets.charge.asset import charge_facts
 from assets.charge.drawing import make_output
@@ -43,7 +44,10 @@ def all_gates(method: Method[Any, Any, Any]) -> tuple[Gate[Any], ...]:
 
 
 def _cef_gates(dataset: DatasetDeclaration) -> list[Gate[Any]]:
-    gates = [Gate("schema_and_keys", "cef", "The CEF has the declared columns, types and keys.", _cef)]
+    gates = [
+        Gate("schema_and_keys", "cef", "The CEF has the declared columns, types and keys.", _cef),
+        Gate("as_read", "cef", "The stored CEF is the one that was read from the source.", _as_read),
+    ]
     if dataset.structure:
         words = "The persons and units of the CEF are consistent with each other."
         gates.append(Gate("structure", "cef", words, _structure))
@@ -121,6 +125,11 @@ def differing_table(session: Session, stored: Table, recipe: Recipe) -> list[str
 def _cef(context: ReleaseContext[Any]) -> list[str]:
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         return cef_problems(session, context.release.dataset)
+
+
+def _as_read(context: ReleaseContext[Any]) -> list[str]:
+    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        return content_problems(session, context.custody, context.release.dataset)
 
 
 def _structure(context: ReleaseContext[Any]) -> list[str]:

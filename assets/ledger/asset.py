@@ -4,7 +4,7 @@ They show the ledger's entries, and a dataset's releases side by side with their
 in `comparison`. The charge and the draw write to the ledger, which is in `resources.ledger`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -21,7 +21,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import DoesNotCompose, Loss, fits, stated, symbol
 from resources.chain import GENESIS, Entry
-from resources.ledger import Ledger, LedgerError, remaining
+from resources.ledger import Ledger, LedgerError, of_population, remaining
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
@@ -253,6 +253,43 @@ def shown_tables(population: str, comparison: Comparison) -> dict[Table, pa.Tabl
         Table(Zone.PUBLIC, population, COMPOSITION): totals_table(comparison.totals),
         Table(Zone.PUBLIC, population, f"{COMPOSITION}_releases"): releases_table(comparison.charges),
     }
+
+
+def shown_problems(warehouse: Warehouse, ledger: Ledger, populations: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The public tables that do not show the ledger: those that were altered, and those that only lag behind.
+
+    Args:
+        warehouse: the warehouse.
+        ledger: an intact ledger.
+        populations: the names of the populations whose compositions are looked at.
+    """
+    entries = ledger.entries()
+    altered: list[str] = []
+    lagging: list[str] = []
+    if not warehouse.path(Zone.PUBLIC).exists():
+        return altered, lagging
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+
+        def look(table: Table, shown: Callable[[Sequence[Entry]], pa.Table]) -> None:
+            if not session.columns(table):
+                return
+            stored = session.arrow("warehouse/all", source=table).to_pylist()
+            counts = (number for number in range(len(entries), -1, -1) if shown(entries[:number]).to_pylist() == stored)
+            count = next(counts, None)
+            if count is None:
+                altered.append(f"{table} shows no state that the ledger has had")
+            elif stored != shown(entries).to_pylist():
+                lagging.append(f"{table} shows the ledger as of entry {count}; materialize it again")
+
+        look(ENTRIES, _entries_table)
+        for population in populations:
+            for table in shown_tables(population, compare(())):
+
+                def shown(first: Sequence[Entry], population: str = population, table: Table = table) -> pa.Table:
+                    return shown_tables(population, compare(of_population(first, population)))[table]
+
+                look(table, shown)
+    return altered, lagging
 
 
 def _entries_table(entries: Sequence[Entry]) -> pa.Table:

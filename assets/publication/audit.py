@@ -19,6 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from assets.charge.drawing import ReplayError, UnchargedDrawError
 from assets.confidentiality import Node
 from assets.gates.shared import all_gates
+from assets.ledger.asset import shown_problems
 from assets.publication.asset import publication_problems
 from assets.publication.placement import publications
 from assets.publication.signature import fingerprint, public_key, verify
@@ -133,6 +134,8 @@ def audit(
     replays: dict[str, str] = {}
     for method in methods:
         findings += _of_release(method, nodes, ledger, entries, replays)
+    if not problems:
+        findings.append(_of_pages(ledger, {method.release.dataset.population for method in methods}))
     findings += _of_publications(ledger, published, None if problems else entries)
     counted = Counter(finding.verdict for finding in findings)
     worst = next(verdict for verdict in (Verdict.FAILS, Verdict.OPEN, Verdict.HOLDS) if counted[verdict])
@@ -185,6 +188,17 @@ def _of_release(
         if gate.name == "replay" and (draw_id := _current(context)):
             replays[draw_id] = "repeated, with the same output" if not details else "repeating it failed"
     return findings
+
+
+def _of_pages(ledger: Ledger, populations: Iterable[str]) -> Finding:
+    """Whether the tables that show the ledger show what it holds."""
+    words = "The tables of the ledger and of its compositions show what the ledger holds."
+    try:
+        altered, lagging = shown_problems(ledger.warehouse, ledger, sorted(populations))
+    except _SAFE as error:
+        altered, lagging = [str(error)], []
+    verdict = Verdict.FAILS if altered else Verdict.OPEN if lagging else Verdict.HOLDS
+    return Finding("The ledger", "shown_as_charged", words, verdict, (*altered, *lagging))
 
 
 def _current(context: ReleaseContext[Any]) -> str | None:
