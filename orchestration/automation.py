@@ -91,9 +91,11 @@ def source_sensor(release: Release, declared: str, root: Path) -> dg.SensorDefin
         seen = hmac.new(custody.derive("source sensor"), json.dumps(state).encode(), sha256).hexdigest()
         before = _Cursor(**json.loads(context.cursor)) if context.cursor else _Cursor(seen, seen, 0, declarations)
         if seen == before.launched:
-            last = context.instance.get_runs(dg.RunsFilter(job_name=release.schema), limit=1)
-            if before.declarations == declarations or (last and not last[0].is_finished):
+            if before.declarations == declarations:
                 return dg.SensorResult(skip_reason="nothing has changed", cursor=replace(before, seen=seen).text)
+            last = context.instance.get_runs(dg.RunsFilter(job_name=release.schema), limit=1)
+            if last and not last[0].is_finished:
+                return dg.SensorResult(skip_reason="the last run goes on", cursor=replace(before, seen=seen).text)
             if not last or last[0].status is not dg.DagsterRunStatus.FAILURE:
                 cursor = replace(before, seen=seen, declarations=declarations)
                 return dg.SensorResult(skip_reason="the last run did not fail", cursor=cursor.text)

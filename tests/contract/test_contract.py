@@ -278,9 +278,9 @@ def test_a_huge_domain_is_refused_without_being_listed(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("epsilon", ["1/100000000000", "1/" + "1" + "0" * 30])
-def test_noise_that_cannot_be_stored_is_refused_before_the_charge(tmp_path: Path, epsilon: str) -> None:
-    deployment = laplace(tmp_path, products=[{"name": "by_size", "dimensions": ["size"], "epsilon": epsilon}])
+def test_noise_that_cannot_be_stored_is_refused_before_the_charge(tmp_path: Path) -> None:
+    products = [{"name": "by_size", "dimensions": ["size"], "epsilon": "1/100000000000"}]
+    deployment = laplace(tmp_path, products=products)
     assert "the variance of the noise is too large" in deployment.refusal(*before_draw(deployment.context.method))
     assert deployment.ledger == ()
 

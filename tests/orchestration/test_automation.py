@@ -253,7 +253,7 @@ def test_a_release_job_makes_its_release_with_shared_assets_and_no_other_release
 
 def test_a_preflight_job_makes_what_the_charge_follows_and_nothing_that_charges(tmp_path: Path) -> None:
     deployment = deployment_of(tmp_path)
-    layer = deployment.definitions.resolve_job_def("village__counties__preflight").asset_layer
+    layer = deployment.definitions.resolve_job_def("preflight__village__counties").asset_layer
     assert layer.executable_asset_keys == {
         dg.AssetKey(["village", "cef"]),
         deployment.release.key("invariants"),

@@ -163,9 +163,9 @@ def test_both_components_become_the_same_cef_and_releases_find_them(
                 key = dg.AssetKey([dataset, "cef"])
                 assert {check.name for check in graph.asset_check_keys if check.asset_key == key} == {
                     "schema_and_keys",
+                    "as_read",
                     "structure",
                 }
-                assert graph.has(dg.AssetKey([dataset, "composition"]))
                 assert graph.has(dg.AssetKey([dataset, "counties", "charge"]))
                 told = graph.get(key).description or ""
                 assert ("**Synthetic**" in told) == (dataset == "made_up")

@@ -110,7 +110,7 @@ def test_without_a_charge_nothing_is_drawn(counted: PHSafeDeployment, tmp_path: 
     deployment = copied(counted, tmp_path)
     refusal = deployment.refusal("noisy_measurements")
     assert "the ledger holds no charge for these inputs and parameters" in refusal
-    assert tables(deployment) == {"counts_version"}
+    assert tables(deployment) == {"counts_version", "counts_seal"}
     assert deployment.ledger == ()
 
 
@@ -139,7 +139,7 @@ def test_counts_that_changed_since_the_charge_are_not_measured(counted: PHSafeDe
         (
             {"rho": "0.539999"},
             "ephemeral",
-            ["dataset town", "release s_dhc", "would charge ρ = 0.54", "does not fit", "0.00 is charged"],
+            ["population town", "Release town/s_dhc", "would charge ρ = 0.54", "does not fit", "0.00 is charged"],
         ),
         (
             40,
@@ -164,7 +164,7 @@ def test_over_the_cap_nothing_is_drawn_published_or_left(
     assert refusal.startswith("town__s_dhc__charge:")
     for words in said:
         assert words in refusal
-    assert tables(deployment) == {"counts_version"}
+    assert tables(deployment) == {"counts_version", "counts_seal"}
     assert deployment.ledger == ()
     assert deployment.published() == {}
     assert list(tmp_path.glob("custody/ephemeral/*")) == []

