@@ -17,13 +17,12 @@ import dagster as dg
 from assets.publication.placement import bring_publications, copy_publications
 from assets.publication.signature import altered_files, public_key, sign
 from orchestration.definitions import deployment_folders, deployment_resources
-from resources.custody import CustodyError
+from resources.custody import ANCHOR, FINGERPRINT, MASTER, CustodyError
 from resources.ledger import Ledger
 from resources.statements import Zone
 from resources.warehouse import WarehouseError
 
 WAREHOUSE, CUSTODY, PUBLISHED = "warehouse", "custody", "published"
-MASTER = "master.key"
 
 
 class BackupError(Exception):
@@ -55,12 +54,12 @@ def back_up(ledger: Ledger, published: Path, folder: Path, *, with_keys: bool = 
     for name in (WAREHOUSE, CUSTODY, PUBLISHED):
         (folder / name).mkdir(parents=True, mode=0o700)
     folder.chmod(0o700)
-    with warehouse.session(reads=zones) as session:
+    with warehouse.session(reads=zones, folder=folder) as session:
         for zone in zones:
             session.copy_zone(zone, folder / WAREHOUSE / warehouse.path(zone).name)
         # The anchor changes only while the ledger is open for writing.
-        for path in _beside_databases(Path(warehouse.folder)):
-            shutil.copy2(path, folder / WAREHOUSE)
+        if (tie := Path(warehouse.folder) / FINGERPRINT).exists():
+            shutil.copy2(tie, folder / WAREHOUSE)
         for path in _custody_files(Path(custody.folder), with_keys=with_keys):
             copy = folder / CUSTODY / path.relative_to(custody.folder)
             copy.parent.mkdir(exist_ok=True, mode=0o700)
@@ -147,18 +146,10 @@ def _require_ours(folder: Path, staged: Path, resources: Mapping[str, dg.Configu
         )
 
 
-def _beside_databases(folder: Path) -> list[Path]:
-    """The files of a warehouse that are no databases, logs or leftovers."""
-    return [
-        path
-        for path in folder.iterdir()
-        if path.is_file() and not path.name.startswith(".") and ".duckdb" not in path.suffixes
-    ]
-
-
 def _custody_files(folder: Path, *, with_keys: bool) -> list[Path]:
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
-    return [path for path in files if with_keys or path.suffix != ".key"]
+    """The files that the custody itself wrote. Nothing else is taken along: it could be a copy of a key."""
+    keys = [folder / MASTER, *sorted((folder / "ephemeral").glob("[!.]*.key"))] if with_keys else []
+    return [path for path in (folder / ANCHOR, *keys) if path.is_file()]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -13,6 +13,7 @@ generates for the session and keeps only in memory.
 import hmac
 import json
 import os
+import re
 import stat
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,6 +38,14 @@ _SETTINGS = {**_ISOLATED, "temp_file_encryption": True, "allow_unsigned_extensio
 """The settings of every session. Extensions come from `_extension` alone, which checks their signature."""
 
 _REMEDY = "Nothing was changed. If the file is damaged, restore it (docs/operations.md)"
+
+_NAME = r'(?:\w+|"(?:[^"]|"")+")'
+_TABLE = rf"public\.{_NAME}\.{_NAME} AS {_NAME}"
+_JOINED = re.compile(
+    rf"CREATE VIEW {_NAME}\.{_NAME} AS SELECT {_NAME}\.{_NAME}(, {_NAME}\.{_NAME})* "
+    rf"FROM {_TABLE}( INNER JOIN {_TABLE} USING \({_NAME}\))*;"
+)
+"""The text of a view that only joins tables of the public zone by name, as DuckDB writes it."""
 
 Recipe = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 """How a table is made: the name of a statement, the values bound in it, and its identifiers."""
@@ -211,12 +220,16 @@ class Warehouse(ConfigurableResource):
         return Path(self.folder) / zone.database
 
     @contextmanager
-    def session(self, reads: Collection[Zone] = (), writes: Zone | None = None) -> Iterator[Session]:
+    def session(
+        self, reads: Collection[Zone] = (), writes: Zone | None = None, folder: Path | None = None
+    ) -> Iterator[Session]:
         """Open a connection to the named zones only. This sets the umask of the process to 077.
 
         Args:
             reads: zones that are attached read-only; each must have been written before.
             writes: the one zone that can be written (a DuckDB transaction writes only one database).
+            folder: the one folder whose files statements can read and write, if the public zone is attached; None for
+                none. Whoever can write to the public database could leave a view there that reads a key.
 
         Raises:
             WarehouseError: if a zone to read is missing or cannot be read; if a folder or file cannot be written; if
@@ -224,15 +237,15 @@ class Warehouse(ConfigurableResource):
                 holds a zone for longer than `patience`; or if DuckDB refuses a setting or the extension.
         """
         _keep_private()
-        folder, spill = Path(self.folder), Path(self.spill_folder or Path(self.folder) / "spill")
+        home, spill = Path(self.folder), Path(self.spill_folder or Path(self.folder) / "spill")
         readable = [zone for zone in reads if zone is not writes]
         with ExitStack() as opened:
             try:
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                _refuse_exposed("warehouse folder", folder, "chmod 700")
+                home.mkdir(parents=True, exist_ok=True, mode=0o700)
+                _refuse_exposed("warehouse folder", home, "chmod 700")
                 spilled = opened.enter_context(spill_folder(spill))
             except OSError as error:
-                raise WarehouseError(f"{error.filename or folder} cannot be written ({error.strerror})") from None
+                raise WarehouseError(f"{error.filename or home} cannot be written ({error.strerror})") from None
             try:
                 connection = opened.enter_context(closing(duckdb.connect(config=self._config(spilled))))
                 connection.execute(statement("warehouse/prepare", {"extension": _extension()}))
@@ -243,6 +256,10 @@ class Warehouse(ConfigurableResource):
             if writes:
                 self._create_file(writes)
                 self._attach(connection, writes, read_only=False)
+            if Zone.PUBLIC in {*readable, writes}:
+                _refuse_computed(connection)
+                allowed = Fragment(f"[{literal(folder.absolute())}]" if folder else "[]::VARCHAR[]")
+                connection.execute(statement("warehouse/confine", {"folders": allowed}))
             yield Session(connection, {*readable, *([writes] if writes else [])})
 
     def compact(self, zone: Zone) -> None:
@@ -261,7 +278,7 @@ class Warehouse(ConfigurableResource):
         while True:
             with self.session(writes=zone) as session:
                 session.run("warehouse/checkpoint", zone=identifier(zone.value))
-            with self.session(reads=[zone]) as session:
+            with self.session(reads=[zone], folder=path.parent) as session:
                 if path.with_name(f"{path.name}.wal").exists():
                     # Another process wrote in between, and was killed. Its log does not belong to the new file.
                     continue
@@ -348,6 +365,27 @@ def _keep_private() -> None:
     threads do not interfere with each other. Files for others to read get their mode one by one (`placement`).
     """
     os.umask(0o077)
+
+
+def _refuse_computed(connection: duckdb.DuckDBPyConnection) -> None:
+    """Refuse a public zone with a view or a column that could show something else each time that it is read.
+
+    It could know the statement that reads it (`current_query`), and show the gates other values than the publication.
+
+    Raises:
+        WarehouseError: if there is a generated column, or a view that does more than join tables by name.
+    """
+    zone = Zone.PUBLIC.value
+    views = connection.execute(statement("warehouse/views", {}), {"zone": zone}).fetchall()
+    found = [name for name, text in views if not _JOINED.fullmatch(text)]
+    found = found or [
+        name for (name,) in connection.execute(statement("warehouse/generated", {}), {"zone": zone}).fetchall()
+    ]
+    if found:
+        raise WarehouseError(
+            f"{Zone.PUBLIC.database} was altered: Stirred did not write {found[0]}, which is computed whenever it is "
+            "read. Nothing was changed. Drop it, and materialize its stage again"
+        )
 
 
 def _refuse_exposed(what: str, path: Path, remedy: str) -> None:

@@ -33,7 +33,7 @@ class Assessment:
         entry: the reservation that the draw already has, or None.
         reason: why the draw is a new one, as a sentence.
         budget: what the population has been charged, and what would remain, as a sentence.
-        refusal: why the ledger would refuse the charge, or "".
+        refusal: why the ledger would refuse the charge, or ""; that of a draw that was charged, if it was withdrawn.
     """
 
     release: Release
@@ -95,6 +95,11 @@ def assess(method: Method[Any, Any, Any], session: Session, custody: Custody, le
             )
         except (CapExceeded, PopulationError) as error:
             refusal = str(error)
+    elif withdrawn := ledger.withdrawal(draw.draw_id):
+        refusal = (
+            f"the draw was withdrawn in ledger entry {withdrawn.sequence} and is never made again; a release under a "
+            "new name is a new draw"
+        )
     return Assessment(
         release,
         draw,

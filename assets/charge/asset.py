@@ -102,7 +102,7 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
     """
     release = assessment.release
     name = f"{release.dataset.name}/{release.name}"
-    if assessment.entry is not None:
+    if assessment.entry is not None and not assessment.refusal:
         return
     problem = ""
     if assessment.refusal:

@@ -46,7 +46,7 @@ def preflight_metadata(assessment: Assessment) -> dict[str, Any]:
     """The assessment for the asset's page."""
     facts: dict[str, Any] = {"draw id": assessment.draw.draw_id, "budget": assessment.budget}
     entry = assessment.entry
-    if entry is not None:
+    if entry is not None and not assessment.refusal:
         return {"decision": f"Already charged in ledger entry {entry.sequence}; running it charges nothing.", **facts}
     facts = {"price": assessment.price, "price, exactly": str(assessment.loss), "why new": assessment.reason, **facts}
     if assessment.refusal:

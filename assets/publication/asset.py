@@ -133,8 +133,8 @@ def publication_problems(
     """The problems of a release's published files. Only what the custody authenticates is believed.
 
     The files of every edition must be signed with the custody's key, and their certificate must be that of the
-    release's settled draw with this number. So another release's folder in this place is a problem, even though it is
-    signed.
+    release's settled draw with this number, which was not withdrawn. So another release's folder in this place is a
+    problem, even though it is signed.
 
     Args:
         published: the folder of publications.
@@ -159,6 +159,8 @@ def publication_problems(
             problems.append(f"the files are signed, but are those of {stated.dataset}/{stated.release}")
         elif draws is not None and not _in_ledger(stated, draws):
             problems.append(f"edition {stated.edition} is signed, but the ledger holds no such draw that was settled")
+        elif draws is not None and (withdrawn := ledger.withdrawal(stated.draw_id)):
+            problems.append(f"edition {stated.edition} is signed, but was withdrawn in entry {withdrawn.sequence}")
     return problems
 
 
@@ -212,7 +214,7 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
     passed = require_gates(context)
     place_file(release.published / PUBLIC_KEY, pem(key))
     with (
-        context.warehouse.session(reads=[Zone.PUBLIC]) as session,
+        context.warehouse.session(reads=[Zone.PUBLIC], folder=release.folder.parent) as session,
         placed(release.folder, lambda present: _kept_as(context, present, key, evaluated_on[0].draw_id)) as folder,
     ):
         # While this session is open, no other process can write, so the files have the content that is compared here.

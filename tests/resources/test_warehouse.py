@@ -68,6 +68,40 @@ def test_a_session_cannot_read_a_zone_it_did_not_name(warehouse, hidden):
         assert session.columns(Table(hidden, "s", "t")) == {}
 
 
+BY_QUERY = "CASE WHEN current_query() LIKE 'COPY%' THEN one + 1 ELSE one END"
+
+
+@pytest.mark.parametrize("access", [{"reads": [Zone.PUBLIC]}, {"writes": Zone.PUBLIC}])
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "VIEW village.shown AS SELECT content FROM read_text('/etc/hostname')",
+        f"VIEW village.shown AS SELECT {BY_QUERY} AS one FROM public.village.units",
+        "VIEW village.shown AS SELECT a.one FROM public.village.units AS a WHERE random() < 0.5",
+        "VIEW village.shown AS SELECT a.one, now() FROM public.village.units AS a",
+        f"TABLE village.shown (one INTEGER, two INTEGER GENERATED ALWAYS AS ({BY_QUERY}))",
+    ],
+)
+def test_a_public_zone_that_computes_what_it_shows_is_refused(warehouse, access, forged):
+    """It could show the gates other values than the publication, or have a key published in place of a value."""
+    make(warehouse, "SELECT 1 AS one", Table(Zone.PUBLIC, "village", "units"))
+    with duckdb.connect(str(warehouse.path(Zone.PUBLIC))) as connection:
+        connection.execute(f"CREATE {forged}")
+    assert "Stirred did not write village.shown" in refusal(warehouse, **access)
+
+
+@pytest.mark.parametrize("access", [{"reads": [Zone.PUBLIC]}, {"writes": Zone.PUBLIC}])
+def test_a_session_that_sees_the_public_zone_reads_files_of_one_folder_or_none(warehouse, texts, access, tmp_path):
+    texts["tests/file.sql"] = "SELECT content FROM read_text($path)"
+    key, wanted = tmp_path / "master.key", {"path": str(tmp_path / "master.key")}
+    key.write_text("secret")
+    make(warehouse, "SELECT 1 AS one", Table(Zone.PUBLIC, "village", "units"))
+    with warehouse.session(**access) as session, pytest.raises(WarehouseError, match="disabled by configuration"):
+        session.rows("tests/file", wanted)
+    with warehouse.session(**access, folder=tmp_path) as session:
+        assert session.rows("tests/file", wanted) == [("secret",)]
+
+
 def test_a_session_writes_to_the_one_zone_it_named(warehouse, texts):
     for zone in Zone:
         make(warehouse, "SELECT 77 AS number", Table(zone, "s", "t"))

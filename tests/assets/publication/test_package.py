@@ -66,7 +66,7 @@ def fill(tmp_path: Path) -> Fill:
 
 def _write(warehouse: Warehouse, folder: Path, tables: Sequence[PublishedTable]) -> tuple[DataFile, ...]:
     folder.mkdir()
-    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+    with warehouse.session(reads=[Zone.PUBLIC], folder=folder) as session:
         files = write_data_files(session, folder, tables)
     package = data_package("ma1940-tenure", "Tenure", "A release", tables, files)
     (folder / "datapackage.json").write_bytes(package)

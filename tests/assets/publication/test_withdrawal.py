@@ -9,8 +9,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.charge.assessment import assess
 from assets.charge.drawing import UnchargedDrawError, make_draw
-from assets.publication.asset import publish
+from assets.charge.preflight import preflight_metadata
+from assets.publication.asset import publication_problems, publish
 from assets.publication.signature import sign
 from assets.publication.withdrawal import WithdrawalError, withdraw
 from mechanisms.accounting.loss import PureLoss
@@ -160,6 +162,7 @@ def test_a_withdrawn_release_is_not_made_or_published_again_but_another_draw_of_
     context, method = made.context, made.context.method
     folder, published = made.release.folder, made.release.published
     shutil.copytree(made.root / "warehouse", made.root / "kept")
+    shutil.copytree(folder, made.root / "kept_files")
     withdraw(context.ledger, published, "village", "noisy", "Ann")
     assert "was withdrawn in ledger entry 3" in made.refusal()
     for name in ("public.duckdb", "confidential.duckdb"):
@@ -170,6 +173,14 @@ def test_a_withdrawn_release_is_not_made_or_published_again_but_another_draw_of_
     with pytest.raises(dg.Failure, match="the draw was withdrawn in ledger entry 3"):
         publish(context)
     assert not folder.exists()
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        decision = preflight_metadata(assess(method, session, context.custody, context.ledger))["decision"]
+    assert decision.startswith("The ledger would refuse it: the draw was withdrawn in ledger entry 3")
+    # Somebody kept the files, too, whose signature is still right.
+    shutil.copytree(made.root / "kept_files", folder)
+    problems = publication_problems(published, "village", "noisy", context.custody, context.ledger)
+    assert problems == ["edition 1 is signed, but was withdrawn in entry 3"]
+    shutil.rmtree(folder)
     other = KINDS["laplace tables"].build(made.root, guess=1)
     assert other.run(*to_publication(method)).success
     certificate = (folder / "certificate.html").read_text()
