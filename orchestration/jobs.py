@@ -24,7 +24,7 @@ class Withdrawal(dg.Config):
     """What is withdrawn, and by whom."""
 
     dataset: str = Field(description="The name of the dataset.")
-    release: str = Field("", description="The name of the release; empty for the whole dataset with all its releases.")
+    release: str = Field(description="The name of the release; * for the whole dataset with all its releases.")
     by: str = Field(description="The name of the person who withdraws it, for the ledger.")
 
 
@@ -34,7 +34,8 @@ def withdraw_job(published: Path) -> dg.JobDefinition:
     @dg.op(name="withdrawal", pool=POOL)
     def withdraw_op(context: dg.OpExecutionContext, config: Withdrawal, ledger: Ledger) -> None:
         try:
-            context.log.info(str(withdraw(ledger, published, config.dataset, config.release or None, config.by)))
+            release = None if config.release == "*" else config.release
+            context.log.info(str(withdraw(ledger, published, config.dataset, release, config.by)))
         except WithdrawalError as error:
             raise dg.Failure(str(error), allow_retries=False) from None
 

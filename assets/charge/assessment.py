@@ -18,6 +18,7 @@ from resources.ledger import CapExceeded, Ledger, PopulationError, remaining
 from resources.warehouse import Session
 
 PLACES = 4
+DRAW_DIGITS = 12
 NOBODY = "<your name>"
 """The placeholder for the name in the configuration that is proposed."""
 
@@ -54,6 +55,11 @@ class Assessment:
         """The loss to be charged, rounded up: the text that authorizes it."""
         return stated(self.loss, PLACES)
 
+    @property
+    def draw_name(self) -> str:
+        """The beginning of the draw's id, which names it in an authorization."""
+        return self.draw.draw_id[:DRAW_DIGITS]
+
     def allows(self, authorized_loss: str) -> bool:
         """Whether a text names exactly the loss to be charged: as stated, with or without its symbol, or exactly."""
         given = "".join(authorized_loss.split())
@@ -64,8 +70,13 @@ class Assessment:
 
     def how_to_authorize(self) -> str:
         """The run configuration that authorizes the charge, as YAML."""
-        op = "__".join(self.release.key(CHARGE).path)
-        return f'ops:\n  {op}:\n    config:\n      authorized_loss: "{self.price}"\n      authorized_by: "{NOBODY}"'
+        given = {
+            "authorized_loss": self.price,
+            "authorized_draw": self.draw_name,
+            "authorized_by": NOBODY,
+        }
+        lines = [f'      {name}: "{value}"' for name, value in given.items()]
+        return "\n".join(["ops:", f"  {'__'.join(self.release.key(CHARGE).path)}:", "    config:", *lines])
 
 
 def assess(method: Method[Any, Any, Any], session: Session, custody: Custody, ledger: Ledger) -> Assessment:
@@ -141,8 +152,8 @@ def why_new(release: Release, details: Details, entries: Sequence[Entry]) -> str
         alike = [entry for entry in reserved if details.draw and dict(entry.known().draw) == dict(details.draw)]
         if alike:
             return (
-                f"The release was renamed: {alike[-1].release} was charged for the same parameters and records (ledger "
-                f"entry {alike[-1].sequence}). A new name makes a new draw with its own noise."
+                f"The release has the same parameters and records as {alike[-1].release} (ledger entry "
+                f"{alike[-1].sequence}), but another name, which makes a new draw with its own noise."
             )
         return "It is the first draw of this release."
     latest = own[-1]

@@ -35,11 +35,16 @@ _COLUMNS = {
 
 
 class Authorization(dg.Config):
-    """Someone's word that a charge of exactly this size may be made."""
+    """Someone's word that a charge of exactly this size may be made, for one draw.
+
+    The loss says what is decided on. The draw makes it a decision on these records and parameters: where the loss does
+    not depend on the records, the same configuration would otherwise authorize every later draw too.
+    """
 
     authorized_loss: str = Field(
         "", description='The loss to be charged, as the refused run or the preflight states it, such as "ε = 3.4012".'
     )
+    authorized_draw: str = Field("", description="The beginning of the draw's id, as stated beside the loss.")
     authorized_by: str = Field("", description="The name of the person who authorizes the charge.")
 
 
@@ -109,6 +114,8 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
         problem = f"The ledger refuses it: {assessment.refusal}."
     elif given.authorized_loss and not assessment.allows(given.authorized_loss):
         problem = f"The authorization names another loss: {given.authorized_loss}."
+    elif given.authorized_loss and given.authorized_draw != assessment.draw_name:
+        problem = f"The authorization is for another draw: {given.authorized_draw or 'none is named'}."
     elif given.authorized_loss and not (given.authorized_by.strip() and given.authorized_by.strip() != NOBODY):
         problem = "The authorization does not say who gives it: authorized_by holds no name."
     elif release.dataset.asks and not given.authorized_loss:

@@ -92,7 +92,7 @@ class Population:
         datasets: its datasets, at least one, all with the same cap.
 
     Raises:
-        DeclarationError: if two datasets declare different caps.
+        DeclarationError: if two datasets declare different caps, or only one of them asks before it is charged.
     """
 
     name: str
@@ -105,6 +105,11 @@ class Population:
                 raise DeclarationError(
                     f"population {self.name}: cap: datasets {first.name} and {other.name} declare different caps "
                     f"({stated(first.cap, 4)} and {stated(other.cap, 4)}); the cap belongs to the population"
+                )
+            if other.asks != first.asks:
+                raise DeclarationError(
+                    f"population {self.name}: charging: datasets {first.name} and {other.name} disagree; one that is "
+                    "charged automatically would spend the budget of one that asks"
                 )
 
     @property

@@ -137,6 +137,8 @@ def audit(
     if not problems:
         findings.append(_of_pages(ledger, {method.release.dataset.population for method in methods}))
     findings += _of_publications(ledger, published, None if problems else entries)
+    draws = list(_draws(entries, replays))
+    findings.append(_of_replays(draws))
     counted = Counter(finding.verdict for finding in findings)
     worst = next(verdict for verdict in (Verdict.FAILS, Verdict.OPEN, Verdict.HOLDS) if counted[verdict])
     try:
@@ -150,7 +152,7 @@ def audit(
         "ledger": {"entries": len(entries), "head": entries[-1].hash if entries else ""},
         "public_key": key,
         "findings": [asdict(finding) | {"details": list(finding.details)} for finding in findings],
-        "draws": [asdict(draw) for draw in _draws(entries, replays)],
+        "draws": [asdict(draw) for draw in draws],
     }
 
 
@@ -222,6 +224,7 @@ def _problems(problems: Any, context: ReleaseContext[Any]) -> list[str]:
 def _of_publications(ledger: Ledger, published: Path, entries: Sequence[Entry] | None) -> list[Finding]:
     """The signatures, checksums and ledger entries of all published editions, of whatever release."""
     findings = []
+    found: dict[tuple[str, str], set[int]] = {}
     for dataset, release in publications(published):
         subject = f"{dataset}/{release}"
         try:
@@ -229,7 +232,8 @@ def _of_publications(ledger: Ledger, published: Path, entries: Sequence[Entry] |
             editions, _ = verify(published / dataset / release, public_key(ledger.custody))
         except CustodyError as error:
             problems, editions = [str(error)], {}
-        numbers = ", ".join(str(number) for number in sorted(each.edition for each in editions.values()))
+        found[dataset, release] = {each.edition for each in editions.values()}
+        numbers = ", ".join(str(number) for number in sorted(found[dataset, release]))
         findings.append(
             Finding(
                 subject,
@@ -245,7 +249,22 @@ def _of_publications(ledger: Ledger, published: Path, entries: Sequence[Entry] |
         if current and drawn and current.edition != len(drawn):
             remark = f"The current edition is {current.edition}, and the ledger's last draw is number {len(drawn)}."
             findings.append(Finding(subject, "latest", "The last draw is the one published.", Verdict.OPEN, (remark,)))
+    for dataset, release in dict.fromkeys((entry.dataset, entry.release) for entry in entries or ()):
+        due = {draw.edition for draw in _draws(entries or (), {}) if draw.release == f"{dataset}/{release}"}
+        missing = sorted({number for number in due if number} - found.get((dataset, release), set()))
+        if missing:
+            remark = f"No verified folder holds edition {', '.join(map(str, missing))}: removed, or never published."
+            words = "Every draw has been published, and its edition is there."
+            findings.append(Finding(f"{dataset}/{release}", "editions", words, Verdict.OPEN, (remark,)))
     return findings
+
+
+def _of_replays(draws: Sequence[DrawRecord]) -> Finding:
+    """Whether every draw that can be repeated was repeated."""
+    drawn = [draw for draw in draws if draw.state == "drawn"]
+    left = [f"Entry {draw.entry}, {draw.release}: {draw.replay}." for draw in drawn if draw.replay.startswith("not")]
+    words = "Every draw whose key is in custody was repeated from the current records."
+    return Finding("The draws", "repeated", words, Verdict.OPEN if left else Verdict.HOLDS, tuple(left))
 
 
 def _draws(entries: Sequence[Entry], replays: Mapping[str, str]) -> Iterable[DrawRecord]:

@@ -1,9 +1,12 @@
 """Seals: proof that a stored table is what a stage wrote, for later stages that take it over without making it again.
 
 A seal is an HMAC under the custody over the content of tables and a description of what they were made of. Someone who
-can write to a database, but has no access to the custody, can neither alter a sealed table nor exchange it for another
-one, not even for an earlier version of itself. The rows are hashed with a key of the custody, because plain multiset
-hashes can be forged by someone who chooses the rows.
+can write to a database, but has no access to the custody, cannot alter a sealed table or exchange it for another one.
+They can put back an earlier table together with its own seal, unless the seal covers what it was made of. What rests on
+such a table is made of earlier data, which a gate finds by comparing it with the current records.
+
+The rows are hashed with a key of the custody, because plain multiset hashes can be forged by someone who chooses the
+rows.
 """
 
 from collections.abc import Mapping, Sequence

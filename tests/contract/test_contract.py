@@ -20,13 +20,13 @@ from tests.contract.laplace_tables.method import LaplaceMethod
 from tests.deployments import UNITS, Deployment, refuses_to_publish
 from tests.gates import executes, failing
 
-SHARED = {"schema_and_keys", "charge_present", "settled", "confidentiality", "within_cap", "ledger_intact"}
+SHARED = {"schema_and_keys", "as_read", "charge_present", "settled", "confidentiality", "within_cap", "ledger_intact"}
 """The gates of every release; a draw that can be replayed has `replay` too, and any other `key_gone`."""
 
 HIS_KEY = "00" * 32
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.deep if name == "topdown" else []) for name in KINDS])
 def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 

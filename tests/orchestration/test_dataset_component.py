@@ -146,7 +146,10 @@ def test_the_component_becomes_the_cef_and_its_blocking_check(tmp_path: Path, mo
         resources=resources,
     )
     assert result.success
-    assert {evaluation.check_name for evaluation in result.get_asset_check_evaluations()} == {"schema_and_keys"}
+    assert {evaluation.check_name for evaluation in result.get_asset_check_evaluations()} == {
+        "schema_and_keys",
+        "as_read",
+    }
     warehouse = resources["warehouse"]
     assert isinstance(warehouse, Warehouse)
     with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:

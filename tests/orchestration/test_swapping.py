@@ -6,6 +6,7 @@ cannot express. Either way there is one error, which names the field and the rul
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -421,6 +422,7 @@ def left_behind(project: Path) -> set[str]:
     return {"kept", "shown", "var", "published"} & {path.name for path in project.iterdir()}
 
 
+@pytest.mark.deep
 def test_two_short_files_make_a_release_that_is_launched_and_published(project: Path) -> None:
     """With a user's tools, from the files to `<published>/<dataset>/<release>` and to no other folder."""
     status, said = dg_command(project, "launch", "--job", "village__counties")
@@ -428,7 +430,8 @@ def test_two_short_files_make_a_release_that_is_launched_and_published(project: 
     assert "Release village/counties would charge ε = 4.1272 to population village. Nobody has authorized it." in said
     published = project / "shown" / "village" / "counties"
     assert not published.exists()
-    given = {"authorized_loss": "ε = 4.1272", "authorized_by": "Ada"}
+    (draw,) = set(re.findall(r'authorized_draw: "([0-9a-f]+)"', said))
+    given = {"authorized_loss": "ε = 4.1272", "authorized_draw": draw, "authorized_by": "Ada"}
     config = json.dumps({"ops": {"village__counties__charge": {"config": given}}})
     status, said = dg_command(project, "launch", "--job", "village__counties", "--config-json", config)
     assert status == 0, said[-4000:]

@@ -243,6 +243,7 @@ def test_a_synthetic_census_is_labelled_synthetic(tmp_path: Path) -> None:
         result = dg.materialize(build_cef(declaration, tmp_path), resources=resources, instance=instance)
         assert {found.check_name: found.passed for found in result.get_asset_check_evaluations()} == {
             "schema_and_keys": True,
+            "as_read": True,
             "structure": True,
         }
         (materialization,) = result.asset_materializations_for_node("made_up__cef")

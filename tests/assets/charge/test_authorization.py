@@ -27,6 +27,12 @@ def asking(tmp_path: Path) -> Deployment[SwappingRelease]:
     return deployment
 
 
+def authorization(refusal: str, by: str = "Ada Lovelace") -> dict[str, str]:
+    """What a refusal proposes, with a name."""
+    (draw,) = set(re.findall(r'authorized_draw: "([0-9a-f]{12})"', refusal))
+    return {"authorized_loss": price_in(refusal), "authorized_draw": str(draw), "authorized_by": by}
+
+
 def price_in(refusal: str) -> str:
     """The price in the first sentence of a refusal."""
     found = set(re.findall(r"would charge (ε = [0-9.]+) to population village\. ", refusal))
@@ -57,22 +63,33 @@ def test_a_charge_that_nobody_authorized_stops_with_its_price(asking: Deployment
         ({"authorized_loss": "ε = 1.0000", "authorized_by": "Ada"}, "names another loss: ε = 1.0000"),
         ({"authorized_loss": "yes", "authorized_by": "Ada"}, "names another loss"),
         ({"authorized_by": "Ada"}, "Nobody has authorized it"),
-        ({"authorized_loss": "the price", "authorized_by": " "}, "does not say who gives it"),
-        ({"authorized_loss": "the price", "authorized_by": "<your name>"}, "does not say who gives it"),
+        ({"authorized_draw": "proposed", "authorized_by": "Ada"}, "Nobody has authorized it"),
+        ({"authorized_loss": "proposed", "authorized_by": "Ada"}, "is for another draw: none is named"),
+        (
+            {"authorized_loss": "proposed", "authorized_draw": "0123456789ab", "authorized_by": "Ada"},
+            "is for another draw: 0123456789ab",
+        ),
+        (
+            {"authorized_loss": "proposed", "authorized_draw": "proposed", "authorized_by": " "},
+            "does not say who gives it",
+        ),
+        (
+            {"authorized_loss": "proposed", "authorized_draw": "proposed", "authorized_by": "<your name>"},
+            "does not say who gives it",
+        ),
     ],
 )
 def test_another_amount_or_nobody_authorizes_nothing(
     asking: Deployment[SwappingRelease], given: dict[str, str], says: str
 ) -> None:
-    price = price_in(asking.refusal("charge"))
-    asking.authorization = {name: price if value == "the price" else value for name, value in given.items()}
+    proposed = authorization(asking.refusal("charge"))
+    asking.authorization = {name: proposed[name] if value == "proposed" else value for name, value in given.items()}
     assert says in asking.refusal("charge")
     assert asking.ledger == ()
 
 
 def test_an_authorized_charge_says_who_when_and_for_which_run(asking: Deployment[SwappingRelease]) -> None:
-    price = price_in(asking.refusal("charge"))
-    asking.authorization = {"authorized_loss": price, "authorized_by": "Ada Lovelace"}
+    asking.authorization = authorization(asking.refusal("charge"))
     result = asking.run("charge")
     (entry,) = asking.ledger
     assert entry.known().authorization == {"by": "Ada Lovelace", "run": result.run_id}
@@ -94,7 +111,7 @@ def test_a_preflight_states_the_price_and_charges_nothing(asking: Deployment[Swa
     assert shown["why new"] == "It is the first draw of this release."
     assert price in shown["how to authorize"]
     assert asking.ledger == ()
-    asking.authorization = {"authorized_loss": price, "authorized_by": "Ada"}
+    asking.authorization = authorization(asking.refusal("charge"))
     asking.run("charge")
     asking.authorization = None
     (stated,) = asking.run("preflight").get_asset_materialization_events()
@@ -104,11 +121,11 @@ def test_a_preflight_states_the_price_and_charges_nothing(asking: Deployment[Swa
 
 
 def test_changed_records_are_found_said_and_not_charged(asking: Deployment[SwappingRelease]) -> None:
-    asking.authorization = {"authorized_loss": price_in(asking.refusal("charge")), "authorized_by": "Ada"}
+    asking.authorization = authorization(asking.refusal("charge"))
     asking.run("charge")
-    asking.authorization = None
     write_csv(asking.root / "units.csv", households()[:-1])
     refusal = asking.refusal("cef", "invariants", "charge")
+    assert "The authorization is for another draw" in refusal, "a word for one draw is none for the next, at any price"
     assert "Since ledger entry 1, the records changed (inputs holding, records, swap)." in refusal
     assert len(asking.ledger) == 1
     again = small_deployment(asking.root, dataset={"charging": "ask"}, swap_rate="1/4")
@@ -117,9 +134,7 @@ def test_changed_records_are_found_said_and_not_charged(asking: Deployment[Swapp
     assert "Since ledger entry 1, parameter swap_rate changed from 1/3 to 1/4." in refusal
     renamed = small_deployment(asking.root, dataset={"charging": "ask"}, name="renamed")
     renamed.run(*BEFORE)
-    assert "The release was renamed: counties was charged for the same parameters and records" in renamed.refusal(
-        "charge"
-    )
+    assert "The release has the same parameters and records as counties" in renamed.refusal("charge")
     assert len(asking.ledger) == 1
 
 

@@ -95,5 +95,7 @@ def test_populations_are_declared_without_contradiction(tmp_path: Path) -> None:
     assert (second.name, [dataset.name for dataset in second.datasets]) == ("people", ["b", "c"])
     with pytest.raises(ValueError, match="population people: cap: datasets b and c declare different caps"):
         populations([declared("b", population="people"), declared("c", population="people", cap=3)])
+    with pytest.raises(ValueError, match="population people: charging: datasets b and c disagree"):
+        populations([declared("b", population="people"), declared("c", population="people", charging="ask")])
     with pytest.raises(ValueError, match="another dataset declares population: a"):
         populations([declared("a", population="people"), declared("b", population="a")])

@@ -73,6 +73,10 @@ def build(root: Path, files: Files, **changes: Any) -> TopDownDeployment:
     return on_disk(topdown_deployment(root, files=files, **DECLARED, **changes))
 
 
+pytestmark = pytest.mark.deep
+"""The attackers of the other mechanisms, who try the same, are in the quick suite."""
+
+
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> TopDownDeployment:
     """The deployment under attack, after a whole run."""
