@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from assets.release.gate import Gate
 from orchestration.jobs import audit_job
 from resources.custody import Custody
 from tests.contract.kinds import KINDS, to_publication
-from tests.deployments import Deployment
+from tests.deployments import Deployment, households, write_csv
 from tests.gates import executes, keep, put_back
 from tests.whole_repository import known
 
@@ -75,6 +76,50 @@ def test_what_was_altered_is_found_and_named(published: Deployment[Any], tmp_pat
     _, page = write_report(record, tmp_path)
     assert "tenure_by_county.csv was altered" in page.read_text()
     assert f"{len(failing(record))} do not hold" in page.read_text()
+
+
+def findings(record: dict[str, Any], name: str) -> list[tuple[str, str]]:
+    """The verdict and the details of each finding of this name."""
+    found = [finding for finding in record["findings"] if finding["name"] == name]
+    return [(finding["verdict"], " ".join(finding["details"])) for finding in found]
+
+
+def test_a_publication_that_was_removed_is_missed(published: Deployment[Any]) -> None:
+    shutil.rmtree(published.release.folder)
+    record = audited(published)
+    assert record["verdict"] == "could not be checked"
+    assert findings(record, "editions") == [
+        ("could not be checked", "No verified folder holds edition 1: removed, or never published.")
+    ]
+
+
+def test_what_the_pages_show_is_compared_with_the_ledger(published: Deployment[Any]) -> None:
+    """A table that lags behind is told from one that shows what never was."""
+    published.run("ledger", "composition")
+    assert findings(audited(published), "shown_as_charged") == [("holds", "")]
+    with published.opened() as connection:
+        connection.execute("DELETE FROM public.ledger.entries WHERE sequence = 2")
+    ((verdict, said),) = findings(audited(published), "shown_as_charged")
+    assert verdict == "could not be checked"
+    assert said == "public.ledger.entries shows the ledger as of entry 1; materialize it again"
+    with published.opened() as connection:
+        connection.execute("UPDATE public.village.composition SET loss = 0")
+    ((verdict, said),) = findings(audited(published), "shown_as_charged")
+    assert verdict == "does not hold"
+    assert "public.village.composition shows no state that the ledger has had" in said
+
+
+@pytest.mark.deep
+def test_a_draw_that_is_no_longer_repeated_is_named(published: Deployment[Any]) -> None:
+    """Its records are gone: nobody can repeat it, and the audit does not say that everything holds."""
+    write_csv(published.root / "units.csv", households(90))
+    assert published.run(*to_publication(published.context.method)).success
+    record = audited(published)
+    ((verdict, said),) = findings(record, "repeated")
+    assert verdict == record["verdict"] == "could not be checked"
+    assert said == (
+        "Entry 1, village/noisy: not repeated: its records or its declaration are no longer the current ones."
+    )
 
 
 def test_of_an_unforeseen_error_only_its_kind_is_told(
