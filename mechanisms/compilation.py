@@ -31,7 +31,7 @@ def compile_kernels() -> None:
         Constraints(ones, np.array([0, 2]), np.zeros((1, 1)), np.full((1, 1), 2.0), np.array([2.0])),
     )
     estimate_averages(2, 1, 1, 1, least=1)
-    delimited.form([np.zeros(1, dtype=np.uint8)], 1, 1)
+    delimited.form([np.frombuffer(b"0", dtype=np.uint8)], 1, 1)
 
 
 if __name__ == "__main__":

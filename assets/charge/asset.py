@@ -70,7 +70,7 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             assessment = assess(method, session, custody, ledger)
         require_authorization(assessment, config)
-        entry = charge_draw(assessment, config, context.run.run_id, custody, ledger)
+        entry = charge_draw(assessment, config, context.op_execution_context.run_id, custody, ledger)
         draw = assessment.draw
         facts = charge_facts(method, draw, entry)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():

@@ -159,6 +159,7 @@ def test_in_a_deployment_that_forgot_its_key_the_attacker_finds_the_record(
         keyed = Session.content_version
         monkeypatch.setattr(Session, "content_version", lambda self, tables, key=None: keyed(self, tables))
     careless = build(tmp_path, [*KNOWN, TRUTH])
+    careless.context.custody.establish()
     careless.run(*TO_PUBLICATION)
     monkeypatch.undo()
     assert Attack(hashes_shown(careless), careless, candidates).suspects([None, *GUESSED_KEYS]) == [LAST_AT]

@@ -20,7 +20,9 @@ def test_a_cap_too_small_stops_the_release_at_its_charge(custody: str, tmp_path:
     result = deployment.run(*TO_PUBLICATION, raise_on_error=False)
     assert not result.success
     assert deployment.executed(result) == {"cef", "invariants"}
-    assert tables(deployment) == {"invariant_holding", "invariant_swap", "records"}, "neither charged nor drawn"
+    assert tables(deployment) == {"invariant_holding", "invariant_swap", "records", "invariants_seal"}, (
+        "neither charged nor drawn"
+    )
     assert deployment.ledger == ()
     assert deployment.context.ledger.verify() == ()
     assert deployment.published() == {}

@@ -662,9 +662,9 @@ def estimated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     levels: list[str] = []
     right = estimation._tasks
 
-    def spied(warehouse: Any, release: Any, level: str, plan: Any) -> Any:
+    def spied(warehouse: Any, release: Any, level: str, *rest: Any) -> Any:
         levels.append(level)
-        return right(warehouse, release, level, plan)
+        return right(warehouse, release, level, *rest)
 
     monkeypatch.setattr(estimation, "_tasks", spied)
     return levels
