@@ -53,13 +53,13 @@ class Steps:
     def __init__(self, last: int | None = None) -> None:
         self.last, self.names = last, list[str]()
 
-    def __call__(self, instance: dg.DagsterInstance, event: Any) -> None:
+    def __call__(self, instance: dg.DagsterInstance, event: Any, **options: Any) -> None:
         told = event.dagster_event
         if told and told.event_type is dg.DagsterEventType.STEP_START:
             if len(self.names) == self.last:
                 os.kill(os.getpid(), signal.SIGKILL)
             self.names.append(str(told.step_key))
-        HANDLE(instance, event)
+        HANDLE(instance, event, **options)
 
 
 HANDLE = dg.DagsterInstance.handle_new_event
@@ -67,7 +67,7 @@ HANDLE = dg.DagsterInstance.handle_new_event
 
 def _stepping(release: Prepared, place: Path, last: int | None) -> list[str]:
     steps = Steps(last)
-    with patch.object(dg.DagsterInstance, "handle_new_event", lambda instance, event: steps(instance, event)):
+    with patch.object(dg.DagsterInstance, "handle_new_event", lambda *given, **options: steps(*given, **options)):
         whole_job(place, release.name)
     return steps.names
 

@@ -1,63 +1,15 @@
-"""A sample of every kind of fault. `make faults` tries all of them, and writes the figures that README shows."""
+"""What the harness takes for lost or wrong. `make faults` tries the faults, and writes the figures that README shows."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.faults import strace
-from tests.faults.__main__ import FIGURES, SECTIONS, row
+from tests.faults.__main__ import FIGURES, row
 from tests.faults.releases import Prepared
 
 ROOT = Path(__file__).resolve().parents[2]
-
-EVERY = {
-    "steps": 13,
-    "moments": 23,
-    "writes": 41,
-    "full_disk": 23,
-    "launched_at_once": 20,
-    "planted": 4,
-    "altered_tables": 43,
-    "altered_ledger": 17,
-    "altered_files": 41,
-}
-"""Of each section, every how many cases are tried here: about three minutes on two idle cores, all together."""
-
-
-def test_every_section_is_sampled() -> None:
-    assert EVERY.keys() == SECTIONS.keys()
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("section", EVERY)
-def test_after_a_fault_nothing_is_lost_or_wrong(section: str) -> None:
-    if section in ("writes", "full_disk", "planted") and not strace.available():
-        pytest.skip("strace is not installed, or may not trace")
-    found = faults(section, "--every", str(EVERY[section]))[section]
-    assert found["wrong"] == []
-    assert found["tried"] > 0
-    # A job may be done before it is killed, and some alterations change nothing.
-    assert found["took_effect"] >= found["tried"] / 2
-
-
-def faults(*arguments: str) -> dict[str, Any]:
-    process = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.faults", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        check=False,
-    )
-    assert process.stdout, process.stderr[-4000:]
-    return dict(json.loads(process.stdout.splitlines()[-1]))
-
 
 WHOLE: dict[str, Any] = {
     "kinds": ["reserve", "settle"],

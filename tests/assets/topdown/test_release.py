@@ -684,6 +684,7 @@ def test_a_run_that_dies_goes_on_at_the_level_it_reached_to_the_same_end(
             yield outcome
 
     case = by_prefix(tmp_path)
+    estimated.clear()
     with monkeypatch.context() as patch:
         patch.setattr(estimation, "outcomes", dying)
         result = case.deployment.run(*case.stages, raise_on_error=False)
