@@ -1,4 +1,4 @@
-"""What the harness takes for lost or wrong. `make faults` tries the faults, and writes the figures that README shows."""
+"""What the harness takes for lost or wrong. `make faults` tries the faults and writes the figures that README shows."""
 
 import json
 from pathlib import Path
