@@ -211,6 +211,7 @@ def test_a_deployment_with_a_leak_does_not_publish(stage: str, parent: str, path
     assert deployment.published() == {}
 
 
+@pytest.mark.deep
 def test_a_later_leak_leaves_the_publication_unchanged(tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path)
     deployment.run()

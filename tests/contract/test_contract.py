@@ -26,7 +26,9 @@ SHARED = {"schema_and_keys", "as_read", "charge_present", "settled", "confidenti
 HIS_KEY = "00" * 32
 
 
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.deep if name == "topdown" else []) for name in KINDS])
+@pytest.fixture(
+    params=[pytest.param(name, marks=pytest.mark.deep if name in ("phsafe", "topdown") else []) for name in KINDS]
+)
 def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
@@ -139,10 +141,7 @@ def test_every_shared_gate_is_there_and_blocks(published: Deployment[Any]) -> No
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        pytest.param(kind, id=name, marks=pytest.mark.deep if name in ("phsafe", "topdown") else [])
-        for name, kind in KINDS.items()
-    ],
+    [pytest.param(kind, id=name, marks=pytest.mark.deep if name != "swapping" else []) for name, kind in KINDS.items()],
 )
 def test_who_knows_all_records_but_one_cannot_tell_guesses_apart(kind: Kind, tmp_path: Path) -> None:
     """He runs the deployment himself, up to the charge, on each guess and under a key of his own.
@@ -250,6 +249,7 @@ def with_units(root: Path, columns: dict[str, Any]) -> dict[str, Any]:
     return {"units": {"path": str(root / "units.csv"), "columns": columns}}
 
 
+@pytest.mark.deep
 def test_another_domain_is_another_draw(tmp_path: Path) -> None:
     """Even if nobody has the values that differ: the same draw id would say so."""
     one = laplace(tmp_path)

@@ -57,6 +57,10 @@ def build(root: Path, race: str, **changes: Any) -> PHSafeDeployment:
     return on_disk(phsafe_deployment(root, files=guessed(race), runs=FEW, **changes))
 
 
+pytestmark = pytest.mark.deep
+"""The attacker of swapping, who tries the same, is in the quick suite."""
+
+
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
     """The deployment under attack, after a whole run."""

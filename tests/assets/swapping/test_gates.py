@@ -464,6 +464,7 @@ def test_a_swap_rate_changed_afterwards_is_not_the_one_charged(escrowed: Deploym
     assert deployment.published() == before
 
 
+@pytest.mark.deep
 def test_a_whole_run_repairs_what_was_altered(escrowed: Deployment, tmp_path: Path) -> None:
     """The stages are made again from the source: no alteration survives, and nothing is charged."""
     deployment = taken_on(escrowed, tmp_path)

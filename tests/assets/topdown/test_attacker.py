@@ -74,7 +74,7 @@ def build(root: Path, files: Files, **changes: Any) -> TopDownDeployment:
 
 
 pytestmark = pytest.mark.deep
-"""The attackers of the other mechanisms, who try the same, are in the quick suite."""
+"""The attacker of swapping, who tries the same, is in the quick suite."""
 
 
 @pytest.fixture(scope="module")

@@ -407,6 +407,7 @@ def test_missing_measurements_are_refused(tmp_path: Path) -> None:
         estimate_level(warehouse, custody_of(warehouse), release, "Block", silent)
 
 
+@pytest.mark.deep
 def test_how_many_processes_and_places_at_a_time_makes_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
