@@ -193,7 +193,7 @@ def test_what_is_published_is_valid_and_reads_back(town: tuple[Products, Truth],
     folder = tmp_path / "out"
     folder.mkdir()
     published = published_tables(made.release)
-    with made.warehouse.session(reads=[Zone.PUBLIC]) as session:
+    with made.warehouse.session(reads=[Zone.PUBLIC], folder=folder) as session:
         files = write_data_files(session, folder, published)
     (folder / "datapackage.json").write_bytes(data_package("town", "Town", "A town", published, files))
     report = validate(str(folder / "datapackage.json"))
