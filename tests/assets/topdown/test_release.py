@@ -711,7 +711,7 @@ def without_times(deployment: TopDownDeployment) -> dict[str, bytes]:
     files = deployment.published()
     timely = ("certificate.html", "certificate.json", "SHA256SUMS", "SHA256SUMS.sig")
     record = json.loads(files["certificate.json"])
-    del record["ledger"]["recorded_at"], record["ledger"]["entry_hash"]
+    del record["ledger"]["recorded_at"], record["ledger"]["entry_hash"], record["edition"]["all"][0]["recorded_at"]
     others = {name: content for name, content in files.items() if name not in timely}
     return others | {"certificate": json.dumps(record).encode()}
 
