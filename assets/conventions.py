@@ -16,6 +16,9 @@ POOL = "warehouse"
 NO_CONFIG: dict[str, Any] = {}
 """The schema of a run's configuration that refuses every key. Without a schema, Dagster accepts and ignores any."""
 
+BLOCKING: dict[str, Any] = {"blocking": True, "pool": POOL, "config_schema": NO_CONFIG}
+"""Keyword arguments of `dagster.asset_check` that all blocking checks share."""
+
 ZONE, STAGE_KIND, CROSSING = "zone", "stage_kind", "crossing"
 """Tag keys: the zone of an asset's data, its kind of stage, and the reason why its data may leave the confidential
 zone."""

@@ -13,7 +13,7 @@ from assets.cef.findings import Finding, SourceError
 from assets.cef.ingestion import ingest
 from assets.cef.readers import source_paths
 from assets.cef.validation import cef_findings, form_findings, structure_findings, structure_offenders
-from assets.conventions import NO_CONFIG, POOL, StageKind, attributes, check_result
+from assets.conventions import BLOCKING, StageKind, attributes, check_result
 from assets.release.columns import Column, Role
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import SealError
@@ -69,9 +69,7 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
             "The stored tables have the declared columns and types, no null where none is allowed, no repeated key, "
             "and a unit for every person."
         ),
-        blocking=True,
-        pool=POOL,
-        config_schema=NO_CONFIG,
+        **BLOCKING,
     )
     def schema_and_keys(warehouse: Warehouse) -> dg.AssetCheckResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
@@ -84,9 +82,7 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
         asset=key,
         name="as_read",
         description="The stored tables are those that were read from the source.",
-        blocking=True,
-        pool=POOL,
-        config_schema=NO_CONFIG,
+        **BLOCKING,
     )
     def as_read(warehouse: Warehouse, custody: Custody) -> dg.AssetCheckResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
@@ -105,9 +101,7 @@ def _build_structure(declaration: DatasetDeclaration, key: dg.AssetKey) -> dg.As
         asset=key,
         name="structure",
         description="The stored records satisfy the rules of their layout; each rule is shown with its violations.",
-        blocking=True,
-        pool=POOL,
-        config_schema=NO_CONFIG,
+        **BLOCKING,
     )
     def structure(warehouse: Warehouse) -> dg.AssetCheckResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:

@@ -5,7 +5,7 @@ from typing import Any
 import dagster as dg
 
 from assets.confidentiality import deployed_nodes
-from assets.conventions import NO_CONFIG, POOL, check_result
+from assets.conventions import BLOCKING, check_result
 from assets.gates.shared import DATASET_STAGES, all_gates
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import Method
@@ -24,9 +24,7 @@ def _check(method: Method[Any, Any, Any], gate: Gate[Any]) -> dg.AssetChecksDefi
         asset=method.release.key(gate.stage),
         name=gate.name,
         description=gate.words,
-        blocking=True,
-        pool=POOL,
-        config_schema=NO_CONFIG,
+        **BLOCKING,
     )
     def check(
         context: dg.AssetCheckExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger

@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import NO_CONFIG, POOL, StageKind, attributes, check_result, preview, table_schema
+from assets.conventions import BLOCKING, StageKind, attributes, check_result, preview, table_schema
 from assets.ledger.charts import side_by_side
 from assets.ledger.comparison import Comparison, compare
 from assets.ledger.tables import COLUMNS, releases_table, totals_table
@@ -203,9 +203,7 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
         asset=[population.name, COMPOSITION],
         name="within_cap",
         description="All charges to the population stay within its cap.",
-        blocking=True,
-        pool=POOL,
-        config_schema=NO_CONFIG,
+        **BLOCKING,
     )
     def within_cap(ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(cap_problems(population.name, population.cap, ledger))
@@ -214,9 +212,7 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
         asset=[population.name, COMPOSITION],
         name="ledger_intact",
         description="No ledger entry was edited, removed or reordered.",
-        blocking=True,
-        pool=POOL,
-        config_schema=NO_CONFIG,
+        **BLOCKING,
     )
     def ledger_intact(ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(list(ledger.verify()))
@@ -225,9 +221,7 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
         asset=[population.name, COMPOSITION],
         name="shown_as_charged",
         description="The tables are those that follow from the current ledger.",
-        blocking=True,
-        pool=POOL,
-        config_schema=NO_CONFIG,
+        **BLOCKING,
     )
     def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(_not_shown(warehouse, shown_tables(population.name, _comparison(population.name, ledger))))
@@ -242,9 +236,7 @@ def build_ledger_check() -> dg.AssetChecksDefinition:
         asset=LEDGER_KEY,
         name="shown_as_charged",
         description="The table has exactly the entries of the ledger.",
-        blocking=True,
-        pool=POOL,
-        config_schema=NO_CONFIG,
+        **BLOCKING,
     )
     def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(_not_shown(warehouse, {ENTRIES: _entries_table(ledger.entries())}))

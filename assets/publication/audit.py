@@ -9,18 +9,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from assets.charge.drawing import ReplayError, UnchargedDrawError
 from assets.confidentiality import Node
 from assets.gates.shared import all_gates
 from assets.ledger.asset import shown_problems
 from assets.publication.asset import publication_problems
+from assets.publication.certificate import page
 from assets.publication.placement import publications
 from assets.publication.signature import fingerprint, public_key, verify
 from assets.release.draw import StaleInputError
@@ -162,7 +161,7 @@ def write_report(record: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
     text = json.dumps(record, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
     written = folder / "audit.json", folder / "audit.html"
     written[0].write_text(text)
-    written[1].write_text(_page().render(record))
+    written[1].write_text(page("audit.html").render(record))
     return written
 
 
@@ -302,16 +301,3 @@ def _why_not(entry: Entry, state: str) -> str:
     if entry.known().draw.get("parameters", {}).get("custody") == CustodyMode.EPHEMERAL:
         return "cannot be repeated: its key was destroyed, as declared"
     return "not repeated: its records or its declaration are no longer the current ones"
-
-
-@cache
-def _page() -> Any:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).resolve().parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template("audit.html")

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from assets.publication.package import DataFile
 from assets.publication.signature import CHECKSUMS, SIGNATURE
@@ -295,7 +295,7 @@ def to_json(certificate: Certificate) -> bytes:
 
 def to_html(certificate: Certificate) -> bytes:
     """The record as a self-contained HTML page in UTF-8, for screen and print."""
-    return _page().render(certificate.as_record()).encode()
+    return page("certificate.html").render(certificate.as_record()).encode()
 
 
 def _building_blocks(specification: Specification) -> list[dict[str, Any]]:
@@ -379,7 +379,8 @@ def _shown(value: object) -> str:
 
 
 @cache
-def _page() -> Any:
+def page(name: str) -> Template:
+    """The template of a page in this folder, whose values are escaped."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).resolve().parent),
         autoescape=True,
@@ -389,4 +390,4 @@ def _page() -> Any:
         keep_trailing_newline=True,
     )
     environment.filters["shown"] = _shown
-    return environment.get_template("certificate.html")
+    return environment.get_template(name)

@@ -1,17 +1,15 @@
 """Seals: proof that a stored table is what a stage wrote, for later stages that take it over without making it again.
 
-A seal is an HMAC under the custody over the content of tables and a description of what they were made of. Someone who
-can write to a database, but has no access to the custody, cannot alter a sealed table or exchange it for another one.
-They can put back an earlier table together with its own seal, unless the seal covers what it was made of. What rests on
-such a table is made of earlier data, which a gate finds by comparing it with the current records.
+A seal is an HMAC under the custody over the content of tables. A stage whose tables say what they were made of thereby
+seals that too. Someone who can write to a database, but has no access to the custody, cannot alter a sealed table or
+exchange it for another one. They can put back an earlier table together with its own seal. What rests on such a table
+is made of earlier data, which a gate finds by comparing it with the current records.
 
 The rows are hashed with a key of the custody, because plain multiset hashes can be forged by someone who chooses the
 rows.
 """
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -24,32 +22,23 @@ class SealError(ValueError):
     """Stored data do not have the seal of the stage that wrote them."""
 
 
-def seal_of(session: Session, custody: Custody, tables: Sequence[Table], made_of: Mapping[str, Any]) -> str:
+def seal_of(session: Session, custody: Custody, tables: Sequence[Table]) -> str:
     """The seal of tables as they are stored now, 64 hexadecimal digits.
 
     Args:
         session: a session that reads the tables.
         custody: the custody, which authenticates.
         tables: the tables, which must exist.
-        made_of: what the tables were made of: text, integers, booleans, None, and lists and mappings of these.
     """
     return custody.seal(
         {
             "tables": [str(table) for table in tables],
             "content": session.content_version(tables, custody.seal_key()),
-            "made_of": dict(made_of),
         }
     )
 
 
-def seal_stage(
-    session: Session,
-    custody: Custody,
-    schema: str,
-    stage: str,
-    tables: Sequence[Table],
-    made_of: Mapping[str, Any] = MappingProxyType({}),
-) -> None:
+def seal_stage(session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table]) -> None:
     """Seal the public tables of a stage, in the transaction in which they were written.
 
     Args:
@@ -58,41 +47,26 @@ def seal_stage(
         schema: the schema of the release, or the name of the dataset.
         stage: the name of the stage.
         tables: its tables.
-        made_of: what they were made of, if a later stage compares it.
     """
-    row = pa.table({"seal": [seal_of(session, custody, tables, made_of)]})
+    row = pa.table({"seal": [seal_of(session, custody, tables)]})
     session.create(_label(schema, stage), "warehouse/all", source=session.register("seal", row))
 
 
-def is_sealed(
-    session: Session,
-    custody: Custody,
-    schema: str,
-    stage: str,
-    tables: Sequence[Table],
-    made_of: Mapping[str, Any] = MappingProxyType({}),
-) -> bool:
-    """Whether all tables exist and are exactly those that the stage sealed, made of exactly this."""
+def is_sealed(session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table]) -> bool:
+    """Whether all tables exist and are exactly those that the stage sealed."""
     label = _label(schema, stage)
     if list(session.columns(label)) != ["seal"] or not all(session.columns(table) for table in tables):
         return False
-    return session.rows("warehouse/all", source=label) == [(seal_of(session, custody, tables, made_of),)]
+    return session.rows("warehouse/all", source=label) == [(seal_of(session, custody, tables),)]
 
 
-def require_sealed(
-    session: Session,
-    custody: Custody,
-    schema: str,
-    stage: str,
-    tables: Sequence[Table],
-    made_of: Mapping[str, Any] = MappingProxyType({}),
-) -> None:
+def require_sealed(session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table]) -> None:
     """Refuse tables that are not exactly those that a stage sealed.
 
     Raises:
         SealError: if a table is missing, was altered or exchanged, or was sealed under another custody.
     """
-    if not is_sealed(session, custody, schema, stage, tables, made_of):
+    if not is_sealed(session, custody, schema, stage, tables):
         raise SealError(
             f"{schema}: the stored tables of stage {stage} are not those that the stage wrote (their seal does "
             f"not match); materialize {stage} again"
