@@ -60,8 +60,8 @@ def leaks(nodes: Mapping[str, Node], publication: dg.AssetKey) -> list[str]:
 
     Every ancestor must state its zone. A path from a confidential asset to the publication must pass through an asset
     that crosses as an invariant, as a draw or with a keyed version. A draw must have a charge among its parents, and
-    only a charge may cross with a keyed version. If no path passes through a draw or an invariant, the graph is
-    incomplete, which is a problem too.
+    only a charge may read confidential stages through keyed versions. If no path passes through a draw or an invariant,
+    the graph is incomplete, which is a problem too.
     """
     problems = []
     crossed = False
@@ -87,11 +87,16 @@ def leaks(nodes: Mapping[str, Node], publication: dg.AssetKey) -> list[str]:
             problems += _uncharged(key, node, nodes)
         elif node.tags.get(CROSSING) == KEYED:
             problems += _unlike_a_charge(key, node)
+            open_paths += [(*path, parent) for parent in node.parents if not _is_confidential(nodes.get(parent))]
         else:
             open_paths += [(*path, parent) for parent in node.parents]
     if not crossed:
         problems.append(f"{publication.to_user_string()} descends from no draw: the graph is incomplete")
     return sorted(problems)
+
+
+def _is_confidential(node: Node | None) -> bool:
+    return node is not None and node.tags.get(ZONE) == Zone.CONFIDENTIAL
 
 
 def _uncharged(key: str, node: Node, nodes: Mapping[str, Node]) -> list[str]:

@@ -170,7 +170,7 @@ def main(arguments: Sequence[str]) -> int:
             back_up(ledger, published, given.folder, with_keys=given.with_keys)
         else:
             restore(given.folder, home, published)
-    except (BackupError, CustodyError, WarehouseError) as error:
+    except (BackupError, CustodyError, WarehouseError, FileExistsError) as error:
         print(error, file=sys.stderr)
         return 1
     done = "backed up to" if given.command == "create" else "restored from"

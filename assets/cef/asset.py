@@ -8,13 +8,13 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.cef.contents import content_problems, publish_contents
 from assets.cef.findings import Finding, SourceError
 from assets.cef.ingestion import ingest
 from assets.cef.readers import source_paths
 from assets.cef.validation import cef_findings, form_findings, structure_findings, structure_offenders
 from assets.conventions import BLOCKING, StageKind, attributes, check_result
 from assets.release.columns import Column, Role
+from assets.release.contents import content_problems, publish_contents
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import SealError
 from resources.custody import Custody

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assets.cef.contents import published_contents
-from assets.release.draw import Draw, Inputs
+from assets.release.contents import content_problems, published_contents
+from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
 from mechanisms.accounting.composition import DoesNotCompose, Loss, stated, symbol
@@ -84,15 +84,18 @@ def assess(method: Method[Any, Any, Any], session: Session, custody: Custody, le
 
     Args:
         method: the method of the release.
-        session: a session that reads the public zone.
+        session: a session that reads the public zone and, for the version of the CEF, the confidential one.
         custody: the custody.
         ledger: the ledger, which must be intact.
 
     Raises:
         SealError: if a table that the charge follows from is missing or was altered.
+        StaleInputError: if the stored CEF is not the one that was read from the source.
         LedgerError: if the ledger is not intact.
     """
     release = method.release
+    if problems := content_problems(session, custody, release.dataset):
+        raise StaleInputError(f"{problems[0]}. Nothing was drawn, and nothing was charged.")
     method.require_chargeable(session)
     draw = method.describe(session, custody)
     contents = published_contents(session, custody, release.dataset)

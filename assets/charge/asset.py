@@ -13,7 +13,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from assets.charge.assessment import NOBODY, Assessment, assess
-from assets.conventions import StageKind, attributes, preview, table_schema
+from assets.conventions import KEYED, StageKind, attributes, preview, table_schema
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
@@ -54,11 +54,11 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key(CHARGE),
-        deps=[release.key(stage) for stage in method.charge_follows],
+        deps=[release.dataset_key("cef"), *(release.key(stage) for stage in method.charge_follows)],
         group_name=release.schema,
         description=_description(method),
         code_version=CODE_VERSION,
-        **attributes(StageKind.CHARGE, Zone.PUBLIC, {"duckdb", "ledger"}, crossing=method.charge_crossing),
+        **attributes(StageKind.CHARGE, Zone.PUBLIC, {"duckdb", "ledger"}, crossing=KEYED),
     )
     def charge(
         context: dg.AssetExecutionContext,
@@ -67,7 +67,7 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         custody: Custody,
         ledger: Ledger,
     ) -> dg.MaterializeResult:
-        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
             assessment = assess(method, session, custody, ledger)
         require_authorization(assessment, config)
         entry = charge_draw(assessment, config, context.op_execution_context.run_id, custody, ledger)

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from assets.charge.assessment import Assessment, assess
-from assets.conventions import StageKind, attributes
+from assets.conventions import KEYED, StageKind, attributes
 from assets.release.method import Method
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -25,17 +25,17 @@ def build_preflight(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key(PREFLIGHT),
-        deps=[release.key(stage) for stage in method.charge_follows],
+        deps=[release.dataset_key("cef"), *(release.key(stage) for stage in method.charge_follows)],
         group_name=release.schema,
         description=(
             "What the next charge of this release would be: the loss, why it is a new draw, and what remains of the "
             "budget. Nothing is drawn and nothing is charged."
         ),
         code_version=CODE_VERSION,
-        **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb", "ledger"}, crossing=method.charge_crossing),
+        **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb", "ledger"}, crossing=KEYED),
     )
     def preflight(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
-        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
             assessment = assess(method, session, custody, ledger)
         return dg.MaterializeResult(metadata=preflight_metadata(assessment))
 

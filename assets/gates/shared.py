@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from assets.cef.contents import content_problems
 from assets.cef.validation import cef_problems, structure_findings, structure_offenders
 from assets.charge.asset import charge_facts
 from assets.charge.drawing import make_output
 from assets.confidentiality import leaks
 from assets.ledger.asset import cap_problems
+from assets.release.contents import content_problems
 from assets.release.dataset import DatasetDeclaration
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import CHARGE, PUBLICATION, Method

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from assets.conventions import KEYED
 from assets.gates.shared import differing_table
 from assets.release.draw import Draw, Inputs, StaleInputError, published_version
 from assets.release.gate import Gate, ReleaseContext
@@ -66,7 +65,6 @@ class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
     drawn_table = MEASUREMENTS
     drawn_words = "measurements"
     charge_follows: ClassVar[Sequence[str]] = (COUNTS,)
-    charge_crossing = KEYED
     draw_follows: ClassVar[Sequence[str]] = (COUNTS,)
 
     counts_stage: ClassVar[str] = COUNTS

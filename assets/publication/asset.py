@@ -26,7 +26,6 @@ from assets.publication.signature import (
     PUBLIC_KEY,
     Identity,
     VerificationError,
-    altered_files,
     file_sha256,
     fingerprint,
     identity,
@@ -196,7 +195,6 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
             before stays in place.
     """
     release = context.release
-    tables = context.method.tables()
     key = public_key(context.custody)
     if problem := _key_problem(release.published, key):
         raise dg.Failure(
@@ -212,7 +210,24 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
             require_gates(context)
             raise _refusal(context, [str(error)]) from None
     passed = require_gates(context)
-    place_file(release.published / PUBLIC_KEY, pem(key))
+    try:
+        place_file(release.published / PUBLIC_KEY, pem(key))
+        certificate = _place(context, passed, evaluated_on, key)
+    except FileExistsError as error:
+        words = f"{release.schema} is not published: {error}. The earlier files stay as they were."
+        raise dg.Failure(description=words, allow_retries=False) from None
+    return certificate, file_sha256(release.folder / CHECKSUMS)
+
+
+def _place(
+    context: ReleaseContext[Any],
+    passed: tuple[Check, ...],
+    evaluated_on: tuple[Draw[Inputs], str],
+    key: Ed25519PublicKey,
+) -> Certificate:
+    """Write the files of the release and put them in place; return the certificate."""
+    release = context.release
+    tables = context.method.tables()
     with (
         context.warehouse.session(reads=[Zone.PUBLIC], folder=release.folder.parent) as session,
         placed(release.folder, lambda present: _kept_as(context, present, key, evaluated_on[0].draw_id)) as folder,
@@ -236,7 +251,7 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
         ):
             (folder / name).write_bytes(text)
         sign(folder, context.custody)
-    return certificate, file_sha256(release.folder / CHECKSUMS)
+    return certificate
 
 
 def require_gates(context: ReleaseContext[Any]) -> tuple[Check, ...]:
@@ -270,7 +285,7 @@ def _kept_as(context: ReleaseContext[Any], present: Path, key: Ed25519PublicKey,
         stated = None
     if stated and stated.draw_id == draw_id:
         return None
-    problems = altered_files(present, key)
+    _, problems = verify(present, key)
     if stated is None or problems or (stated.dataset, stated.release) != (release.dataset.name, release.name):
         raise dg.Failure(
             f"{release.schema} is not published: {present} holds something else than a signed edition of this release "

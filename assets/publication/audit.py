@@ -136,6 +136,7 @@ def audit(
     if not problems:
         findings.append(_of_pages(ledger, {method.release.dataset.population for method in methods}))
     findings += _of_publications(ledger, published, None if problems else entries)
+    findings.append(_of_keys(ledger, entries))
     draws = list(_draws(entries, replays))
     findings.append(_of_replays(draws))
     counted = Counter(finding.verdict for finding in findings)
@@ -258,6 +259,23 @@ def _of_publications(ledger: Ledger, published: Path, entries: Sequence[Entry] |
     return findings
 
 
+def _of_keys(ledger: Ledger, entries: Sequence[Entry]) -> Finding:
+    """Whether the keys of all escrowed draws are those that were committed to, also of draws that are not repeated."""
+    problems = []
+    for entry in entries:
+        if entry.kind == RESERVE and entry.known().draw and not _is_ephemeral(entry):
+            try:
+                ledger.custody.open_key(entry.draw_id, CustodyMode.ESCROWED, entry.commitment)
+            except CustodyError as error:
+                problems.append(f"Entry {entry.sequence}, {entry.dataset}/{entry.release}: {error}")
+    words = "The keys of all escrowed draws are those that their charges committed to."
+    return Finding("The draws", "keys", words, Verdict.FAILS if problems else Verdict.HOLDS, tuple(problems))
+
+
+def _is_ephemeral(entry: Entry) -> bool:
+    return bool(entry.known().draw.get("parameters", {}).get("custody") == CustodyMode.EPHEMERAL)
+
+
 def _of_replays(draws: Sequence[DrawRecord]) -> Finding:
     """Whether every draw that can be repeated was repeated."""
     drawn = [draw for draw in draws if draw.state == "drawn"]
@@ -298,6 +316,6 @@ def _why_not(entry: Entry, state: str) -> str:
     """Why a draw was not repeated."""
     if state != "drawn":
         return "not repeated: there is no output"
-    if entry.known().draw.get("parameters", {}).get("custody") == CustodyMode.EPHEMERAL:
+    if _is_ephemeral(entry):
         return "cannot be repeated: its key was destroyed, as declared"
     return "not repeated: its records or its declaration are no longer the current ones"

@@ -44,13 +44,13 @@ def placed(target: Path, kept_as: Callable[[Path], str | None]) -> Iterator[Path
             may raise. An edition that is kept already stays as it is.
 
     Raises:
-        FileExistsError: if the target exists and is not a folder.
+        FileExistsError: if the target exists and is not a folder, or has anything but files and folders in it: a link
+            could lead to files that are not public.
     """
     _make_public(target.parent)
     with _alone_in(target.parent):
         _recover(target)
-        if target.exists() and not target.is_dir():
-            raise FileExistsError(f"{target} is in the way: a publication is a folder")
+        _require_plain(target)
         arriving = _arriving(target)
         try:
             arriving.mkdir()
@@ -100,21 +100,31 @@ def publications(published: Path) -> list[tuple[str, str]]:
 
 
 def copy_publications(published: Path, folder: Path) -> None:
-    """Copy all publications to a folder. Each is complete: nothing is placed in a dataset's folder meanwhile."""
+    """Copy all publications to a folder. Each is complete: nothing is placed in a dataset's folder meanwhile.
+
+    Raises:
+        FileExistsError: if there is anything but files and folders.
+    """
     for path in sorted(published.glob("[!.]*")):
-        if path.is_file():
+        if path.is_file() and not path.is_symlink():
             shutil.copy2(path, folder)
             continue
         with _alone_in(path):
             for leaving in path.glob(".*.leaving"):
                 _recover(path / leaving.name.removeprefix(".").removesuffix(".leaving"))
-            shutil.copytree(path, folder / path.name, symlinks=True, ignore=shutil.ignore_patterns(".*"))
+            _require_plain(path)
+            shutil.copytree(path, folder / path.name, ignore=shutil.ignore_patterns(".*"))
 
 
 def bring_publications(folder: Path, published: Path) -> None:
-    """Copy publications from a folder to where there are none."""
+    """Copy publications from a folder to where there are none.
+
+    Raises:
+        FileExistsError: if the folder has anything but files and folders in it.
+    """
+    _require_plain(folder)
     _make_public(published)
-    shutil.copytree(folder, published, symlinks=True, dirs_exist_ok=True)
+    shutil.copytree(folder, published, dirs_exist_ok=True)
     _open_to_all(published)
 
 
@@ -162,6 +172,15 @@ def _open_to_all(folder: Path) -> None:
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
+def _require_plain(folder: Path) -> None:
+    """Refuse anything but files and folders: modes are set on what a link leads to, and copies show its content."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise FileExistsError(f"{folder} is in the way: a publication is a folder")
+    for path in folder.rglob("*"):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise FileExistsError(f"{path} is in the way: a publication has only files and folders; remove it")
+
+
 def _discard(folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
@@ -180,11 +199,11 @@ def _keep_editions(target: Path, arriving: Path, kept_as: Callable[[Path], str |
         return
     kept = arriving / EDITIONS
     if (target / EDITIONS).exists():
-        shutil.copytree(target / EDITIONS, kept, symlinks=True, copy_function=_link)
+        shutil.copytree(target / EDITIONS, kept, copy_function=_link)
     name = kept_as(target)
     if name is not None and not (kept / name).exists():
         others = shutil.ignore_patterns(EDITIONS)
-        shutil.copytree(target, kept / name, symlinks=True, copy_function=_link, ignore=others)
+        shutil.copytree(target, kept / name, copy_function=_link, ignore=others)
 
 
 def _link(source: str, destination: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from assets.release.contents import cef_version
 from assets.release.release import Release
 from assets.release.seal import seal_stage
 from mechanisms.accounting.specification import Specification
@@ -76,7 +77,7 @@ def publish_version(
     """Write the keyed version of a stage's confidential output to the public zone, sealed, for the charge to read."""
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         session.create(table, "warehouse/label", {"text": version}, column="version")
-        seal_stage(session, custody, release.schema, stage, [table])
+        seal_stage(session, custody, release.schema, stage, [table], cef_version(session, custody, release.dataset))
 
 
 def published_version(session: Session, table: Table) -> str:

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 
 import dagster as dg
 
+from assets.release.contents import cef_version
 from assets.release.draw import Draw, Inputs, is_drawn
 from assets.release.gate import Gate
 from assets.release.published import PublishedTable
@@ -81,10 +82,6 @@ class Method(ABC, Generic[R, I, O]):
     charge_follows: ClassVar[Sequence[str]]
     """The stages that the charge depends on."""
 
-    charge_crossing: ClassVar[str | None] = None
-    """`assets.conventions.KEYED` if the charge depends on a confidential stage through its keyed version; otherwise
-    None."""
-
     charge_columns: ClassVar[Mapping[str, str]] = {}
     """Descriptions of the columns that `charge_facts` adds to the charge's row, by name."""
 
@@ -136,10 +133,11 @@ class Method(ABC, Generic[R, I, O]):
         """The draw that follows from the release's parameters and the current public tables.
 
         Raises:
-            SealError: if one of the `charged_tables` is not as its stage sealed it.
+            SealError: if one of the `charged_tables` is not as its stage sealed it, or was made from another CEF.
         """
+        cef = cef_version(session, custody, self.release.dataset)
         for stage, tables in self.charged_tables().items():
-            require_sealed(session, custody, self.release.schema, stage, tables)
+            require_sealed(session, custody, self.release.schema, stage, tables, cef)
         inputs = self.inputs(session, custody)
         made_of = {
             "mechanism": self.mechanism,

@@ -14,6 +14,7 @@ from assets.release.gate import Gate
 from assets.release.method import CHARGE, Method
 from assets.release.release import DeclarationError
 from resources.custody import Custody, CustodyMode
+from resources.statements import Zone
 from tests.attacker import hashes_shown, on_disk
 from tests.contract.kinds import KINDS, Kind, before_draw, to_publication
 from tests.contract.laplace_tables.method import LaplaceMethod
@@ -80,6 +81,30 @@ def test_confidential_input_that_changed_after_the_charge_is_not_drawn_from(kind
     executes(kind.later_change, zone="confidential")(deployment)
     assert "changed since" in deployment.refusal(method.draw_stage)
     assert [entry.kind for entry in deployment.ledger] == ["reserve"]
+
+
+def test_nothing_is_charged_that_was_counted_from_earlier_records(kind: Kind, tmp_path: Path) -> None:
+    root = tmp_path / "release"
+    earlier = kind.build(root)
+    counted = before_draw(earlier.context.method)[:-1]
+    earlier.run(*counted)
+    public = earlier.context.warehouse.path(Zone.PUBLIC)
+    shutil.copy(public, tmp_path / "public.duckdb")
+    later = kind.build(root, guess=1)
+    later.run(*counted)
+    with later.opened() as connection:
+        connection.execute(f"ATTACH '{tmp_path / 'public.duckdb'}' AS earlier (READ_ONLY)")
+        for (table,) in connection.execute("SHOW TABLES").fetchall():
+            connection.execute(f'DELETE FROM "{table}"')
+            connection.execute(f'INSERT INTO "{table}" FROM earlier.{later.release.schema}."{table}"')
+    assert "not those that the stage wrote from the current records" in later.refusal(CHARGE)
+    shutil.copy(tmp_path / "public.duckdb", public)
+    assert "the stored records are not those that were read from the source" in later.refusal(CHARGE)
+    assert "the stored records are not those that were read from the source" in later.refusal("preflight")
+    later.run(*counted)
+    assert later.ledger == ()
+    later.run(CHARGE)
+    assert [entry.kind for entry in later.ledger] == ["reserve"]
 
 
 def test_a_settled_draw_that_would_come_out_differently_changes_nothing(

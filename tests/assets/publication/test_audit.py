@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,17 @@ def test_the_job_writes_the_report_and_fails_if_something_does_not_hold(
         assert result.success == success
         assert ("Everything that was checked holds" in (tmp_path / "audit" / "audit.html").read_text()) == success
         (published.release.folder / "more").write_text("")
+
+
+def test_the_key_of_a_draw_that_is_no_longer_repeated_is_still_compared_with_its_commitment(
+    published: Deployment[Any],
+) -> None:
+    ledger, entries = published.context.ledger, list(published.ledger)
+    assert audit_module._of_keys(ledger, entries).verdict.value == "holds"
+    entries[0] = replace(entries[0], commitment="0" * 64)
+    found = audit_module._of_keys(ledger, entries)
+    assert found.verdict.value == "does not hold"
+    assert found.details[0].startswith("Entry 1, village/noisy: draw ")
 
 
 def test_another_key_under_the_same_name_is_found(published: Deployment[Any]) -> None:

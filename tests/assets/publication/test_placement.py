@@ -307,6 +307,28 @@ def test_anything_else_at_the_target_is_refused(target: Path) -> None:
     assert _beside(target) == [target.name]
 
 
+@pytest.mark.parametrize("where", ["editions", "editions/1", "editions/1/key", "table.csv", "."])
+def test_a_link_is_refused_and_what_it_leads_to_stays_as_it_is(target: Path, tmp_path: Path, where: str) -> None:
+    """Whoever may write to the published folder could otherwise open the custody to everyone, or publish its keys."""
+    custody = tmp_path / "custody"
+    custody.mkdir(mode=0o700)
+    (custody / "master.key").write_text("secret")
+    (custody / "master.key").chmod(0o600)
+    if where != ".":
+        _place(target, OLD)
+        (target / where).parent.mkdir(parents=True, exist_ok=True)
+        (target / where).unlink(missing_ok=True)
+    else:
+        target.parent.mkdir(parents=True)
+    (target / where).symlink_to(custody / "master.key" if Path(where).name in ("key", "table.csv") else custody)
+    with pytest.raises(FileExistsError, match="in the way"):
+        _place(target, NEW, kept_as="2")
+    assert custody.stat().st_mode & 0o777 == 0o700
+    assert (custody / "master.key").stat().st_mode & 0o777 == 0o600
+    assert _beside(target) == [target.name]
+    assert (target / where).is_symlink()
+
+
 POINTS = deep_but(
     ["body before", *(f"rename:{number} {when}" for number in range(1, 4) for when in ("before", "after"))],
     [

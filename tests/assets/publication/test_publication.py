@@ -1,6 +1,7 @@
 """A published release: what its certificate says of the budget, and what is found if its files are altered."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +14,7 @@ from assets.publication.asset import publication_problems, publish
 from assets.publication.signature import checksums, file_sha256, pem, public_key, sign
 from resources.custody import Custody
 from tests.contract.kinds import KINDS, to_publication
-from tests.deployments import Deployment
+from tests.deployments import Deployment, households, write_csv
 from tests.gates import keep, put_back
 
 
@@ -141,6 +142,28 @@ def test_what_is_no_signed_edition_of_the_release_is_never_replaced(published: D
     assert files(folder) == before
     folder.rename(folder.parent / "elsewhere")
     publish(published.context)
+    assert problems(published) == []
+
+
+def test_a_planted_edition_or_link_stops_the_publication_that_would_keep_it(
+    published: Deployment[Any], tmp_path: Path
+) -> None:
+    folder = published.release.folder
+    write_csv(published.root / "units.csv", households(90))
+    published.run(*(stage for stage in to_publication(published.context.method) if stage != "publication"))
+    (folder / "editions" / "1").mkdir(parents=True)
+    (folder / "editions" / "1" / "table.csv").write_text("forged")
+    with pytest.raises(dg.Failure, match=r"editions/1: SHA256SUMS is missing.*cannot be kept as an earlier edition"):
+        publish(published.context)
+    shutil.rmtree(folder / "editions" / "1")
+    (folder / "editions" / "1").symlink_to(published.root / "custody")
+    with pytest.raises(dg.Failure, match=r"is not published: .*editions/1 is in the way.*stay as they were"):
+        publish(published.context)
+    assert (published.root / "custody").stat().st_mode & 0o777 == 0o700
+    shutil.rmtree(folder / "editions")
+    kept = files(folder)
+    publish(published.context)
+    assert files(folder / "editions" / "1") == kept
     assert problems(published) == []
 
 

@@ -3,6 +3,8 @@
 The charge records them in the ledger. If the records of one dataset are charged again as another dataset, under a cap
 of its own, the ledger recognizes them. The versions cover the CEF and every source file of records, so that another
 selection of columns from the same file is recognized too. Nobody can test them against guessed records without the key.
+
+The seals of stages that count the CEF contain its version, so a charge follows from counts of the current CEF only.
 """
 
 import hmac
@@ -19,6 +21,7 @@ from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
 CONTENTS = "cef_contents"
+_CEF = "cef"
 _CHUNK = 1 << 20
 
 
@@ -35,10 +38,11 @@ def publish_contents(
         files: its files of records, by table.
     """
     key = custody.version_key()
-    versions = [cef_version, *(_version(path, key) for path in files.values())]
+    versions = {_CEF: cef_version} | {name: _version(path, key) for name, path in files.items()}
+    columns = {"content": list(versions), "version": list(versions.values())}
     table = _table(dataset)
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-        rows = session.register("contents", pa.table({"version": versions}))
+        rows = session.register("contents", pa.table(columns))
         session.create(table, "warehouse/all", source=rows)
         seal_stage(session, custody, dataset.name, "cef", [table])
 
@@ -49,9 +53,22 @@ def published_contents(session: Session, custody: Custody, dataset: DatasetDecla
     Raises:
         SealError: if they are missing or were altered.
     """
+    return tuple(sorted(_published(session, custody, dataset).values()))
+
+
+def cef_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
+    """The keyed version of the CEF that `publish_contents` wrote.
+
+    Raises:
+        SealError: if it is missing or was altered.
+    """
+    return _published(session, custody, dataset)[_CEF]
+
+
+def _published(session: Session, custody: Custody, dataset: DatasetDeclaration) -> dict[str, str]:
     table = _table(dataset)
     require_sealed(session, custody, dataset.name, "cef", [table])
-    return tuple(sorted(version for (version,) in session.rows("warehouse/all", source=table)))
+    return dict(session.rows("warehouse/all", source=table))
 
 
 def content_problems(session: Session, custody: Custody, dataset: DatasetDeclaration) -> list[str]:
@@ -65,11 +82,10 @@ def content_problems(session: Session, custody: Custody, dataset: DatasetDeclara
     Raises:
         SealError: if the published versions are missing or were altered.
     """
-    if session.content_version(dataset.cef_tables(), custody.version_key()) in published_contents(
-        session, custody, dataset
-    ):
+    stored = session.content_version(dataset.cef_tables(), custody.version_key())
+    if stored == cef_version(session, custody, dataset):
         return []
-    return ["the stored records are not those that were read from the source; materialize cef again"]
+    return [f"{dataset.name}: the stored records are not those that were read from the source; materialize cef again"]
 
 
 def _table(dataset: DatasetDeclaration) -> Table:
