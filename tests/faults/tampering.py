@@ -71,7 +71,8 @@ class Alteration:
 
     Attributes:
         database, schema, table: where.
-        what: "value", "swap", "delete" or "repeat".
+        what: "value", "swap", "delete" or "repeat"; "view" or "computed" if the table becomes something that could show
+            other values than it stores.
         column: the column whose value is altered, or whose values in two rows are exchanged; empty for whole rows.
         relabelled: whether every stored hash of a table's content that needs no key is made to fit afterwards.
     """
@@ -123,15 +124,16 @@ def _alterations(root: Path) -> Iterator[Alteration]:
                 if not rows:
                     continue
                 columns = [row[0] for row in connection.execute(f"DESCRIBE {address}").fetchall()]
-                found = [Alteration(database, schema, table, what) for what in ("delete", "repeat")]
+                found = [Alteration(database, schema, table, what) for what in ("delete", "repeat", "view")]
                 for column in columns:
-                    found.append(Alteration(database, schema, table, "value", column))
+                    found += [Alteration(database, schema, table, what, column) for what in ("value", "computed")]
                     ((distinct,),) = connection.execute(f'SELECT count(DISTINCT "{column}") FROM {address}').fetchall()
                     if distinct > 1 and rows < 5_000_000:
                         found.append(Alteration(database, schema, table, "swap", column))
                 yield from found
                 if database == "public" and _labelled(connection, root, schema, table):
-                    yield from (replace(each, relabelled=True) for each in found)
+                    stored = (each for each in found if each.what not in ("view", "computed"))
+                    yield from (replace(each, relabelled=True) for each in stored)
 
 
 def _labelled(connection: duckdb.DuckDBPyConnection, root: Path, schema: str, table: str) -> bool:
@@ -211,11 +213,44 @@ def _repeat(connection: duckdb.DuckDBPyConnection, address: str, column: str) ->
     connection.execute(f"INSERT INTO {address} SELECT * FROM {address} LIMIT 1")
 
 
+def _view(connection: duckdb.DuckDBPyConnection, address: str, column: str) -> None:
+    """A view of the same rows, which could show others at any time."""
+    kept = f'{address[:-1]}_kept"'
+    connection.execute(f"CREATE TABLE {kept} AS FROM {address}")
+    connection.execute(f"DROP TABLE {address}")
+    connection.execute(f"CREATE VIEW {address} AS FROM {kept}")
+
+
+def _computed(connection: duckdb.DuckDBPyConnection, address: str, column: str) -> None:
+    """A column that is computed when it is read, with a constant value."""
+    described = connection.execute(f"DESCRIBE {address}").fetchall()
+    ((value,),) = connection.execute(f'SELECT "{column}" FROM {address} LIMIT 1').fetchall()
+    parts = ", ".join(
+        f'"{name}" {kind}' + (f" GENERATED ALWAYS AS (CAST({_literal(value)} AS {kind}))" if name == column else "")
+        for name, kind, *_ in described
+    )
+    others = ", ".join(f'"{name}"' for name, *_ in described if name != column)
+    connection.execute(f"CREATE TEMP TABLE kept AS FROM {address}")
+    connection.execute(f"DROP TABLE {address}")
+    connection.execute(f"CREATE TABLE {address} ({parts})")
+    connection.execute(f"INSERT INTO {address} ({others}) SELECT {others} FROM kept")
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    return "'" + str(value).replace("'", "''") + "'" if isinstance(value, str) else str(value)
+
+
 _ALTER: dict[str, Callable[[duckdb.DuckDBPyConnection, str, str], None]] = {
     "value": _value,
     "swap": _swap,
     "delete": _delete,
     "repeat": _repeat,
+    "view": _view,
+    "computed": _computed,
 }
 
 

@@ -123,9 +123,18 @@ def a_table_in_place_of_the_view(deployment: Deployment) -> None:
 
 
 def another_draws_output(deployment: Deployment) -> None:
-    """The output of another draw on the same records, with this draw's label."""
-    other = small_deployment(deployment.root / "other", swap_rate="1/4")
-    other.run("cef", "invariants", "charge", "swapped")
+    """The output of another draw on the same records, with this draw's label, and with another published table."""
+
+    def product(drawn: Deployment) -> list[Any]:
+        with drawn.opened() as connection:
+            found = connection.execute("SELECT county, tenure, sum(count) FROM swapped GROUP BY ALL ORDER BY ALL")
+            return found.fetchall()
+
+    for rate in range(4, 100):
+        other = small_deployment(deployment.root / f"other-{rate}", swap_rate=f"1/{rate}")
+        other.run("cef", "invariants", "charge", "swapped")
+        if product(other) != product(deployment):
+            break
     with deployment.opened() as connection:
         connection.execute(f"ATTACH '{other.root}/warehouse/public.duckdb' AS other (READ_ONLY)")
         connection.execute("CREATE OR REPLACE TABLE swapped_cells AS FROM other.village__counties.swapped_cells")
