@@ -256,8 +256,8 @@ class Warehouse(ConfigurableResource):
             if writes:
                 self._create_file(writes)
                 self._attach(connection, writes, read_only=False)
+            _refuse_computed(connection, [*readable, *([writes] if writes else [])])
             if Zone.PUBLIC in {*readable, writes}:
-                _refuse_computed(connection)
                 allowed = Fragment(f"[{literal(folder.absolute())}]" if folder else "[]::VARCHAR[]")
                 connection.execute(statement("warehouse/confine", {"folders": allowed}))
             yield Session(connection, {*readable, *([writes] if writes else [])})
@@ -367,24 +367,21 @@ def _keep_private() -> None:
     os.umask(0o077)
 
 
-def _refuse_computed(connection: duckdb.DuckDBPyConnection) -> None:
-    """Refuse a public zone with a view or a column that could show something else each time that it is read.
+def _refuse_computed(connection: duckdb.DuckDBPyConnection, zones: Sequence[Zone]) -> None:
+    """Refuse a zone with a view or a column that could show something else each time that it is read.
 
     It could know the statement that reads it (`current_query`), and show the gates other values than the publication.
 
     Raises:
         WarehouseError: if there is a generated column, or a view that does more than join tables by name.
     """
-    zone = Zone.PUBLIC.value
-    views = connection.execute(statement("warehouse/views", {}), {"zone": zone}).fetchall()
-    found = [name for name, text in views if not _JOINED.fullmatch(text)]
-    found = found or [
-        name for (name,) in connection.execute(statement("warehouse/generated", {}), {"zone": zone}).fetchall()
-    ]
-    if found:
+    names = {"zones": [zone.value for zone in zones]}
+    views = connection.execute(statement("warehouse/views", {}), names).fetchall()
+    found = [(zone, name) for zone, name, text in views if not _JOINED.fullmatch(text)]
+    for zone, name in found or connection.execute(statement("warehouse/generated", {}), names).fetchall():
         raise WarehouseError(
-            f"{Zone.PUBLIC.database} was altered: Stirred did not write {found[0]}, which is computed whenever it is "
-            "read. Nothing was changed. Drop it, and materialize its stage again"
+            f"{Zone(zone).database} was altered: Stirred did not write {name}, which is computed whenever it is read. "
+            "Nothing was changed. Drop it, and materialize its stage again"
         )
 
 

@@ -1,4 +1,4 @@
 -- Stirred writes no column that is generated or has a default.
-SELECT DISTINCT schema_name || '.' || table_name || '.' || column_name
+SELECT DISTINCT database_name AS zone, schema_name || '.' || table_name || '.' || column_name AS name
 FROM duckdb_columns()
-WHERE database_name = $zone AND NOT internal AND column_default IS NOT NULL
+WHERE database_name IN $zones AND NOT internal AND column_default IS NOT NULL

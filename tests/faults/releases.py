@@ -216,11 +216,16 @@ def _assets(here: Deployment[Any]) -> dict[dg.AssetKey, Any]:
 
 
 def _call(here: Deployment[Any], asset: Any) -> None:
-    context = here.context
+    """Call the function of an asset as Dagster would, without what Dagster prepares for it."""
+    context, function = here.context, asset.op.compute_fn.decorated_fn
     resources = {"warehouse": context.warehouse, "custody": context.custody, "ledger": context.ledger}
-    taken = inspect.signature(asset.op.compute_fn.decorated_fn).parameters
-    given = {name: resource for name, resource in resources.items() if name in taken}
-    asset(*([dg.build_asset_context()] if "context" in taken else []), **given)
+    taken = inspect.signature(function).parameters
+    given: dict[str, Any] = {name: resource for name, resource in resources.items() if name in taken}
+    if "context" in taken:
+        given["context"] = dg.build_asset_context()
+    if "config" in taken:
+        given["config"] = taken["config"].annotation()
+    function(**given)
 
 
 def whole_job(root: Path, name: str) -> None:

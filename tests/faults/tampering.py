@@ -125,8 +125,10 @@ def _alterations(root: Path) -> Iterator[Alteration]:
                     continue
                 columns = [row[0] for row in connection.execute(f"DESCRIBE {address}").fetchall()]
                 found = [Alteration(database, schema, table, what) for what in ("delete", "repeat", "view")]
+                if len(columns) > 1:
+                    found.append(Alteration(database, schema, table, "computed", columns[-1]))
                 for column in columns:
-                    found += [Alteration(database, schema, table, what, column) for what in ("value", "computed")]
+                    found.append(Alteration(database, schema, table, "value", column))
                     ((distinct,),) = connection.execute(f'SELECT count(DISTINCT "{column}") FROM {address}').fetchall()
                     if distinct > 1 and rows < 5_000_000:
                         found.append(Alteration(database, schema, table, "swap", column))

@@ -50,7 +50,7 @@ def plant(warehouse: Warehouse, rows: int = 5_000) -> None:
         )
     write(warehouse, KEPT, [f"kept-{number}" for number in range(rows)])
     with duckdb.connect(path) as connection:
-        connection.execute("PRAGMA disable_checkpoint_on_shutdown; CREATE VIEW village.shown AS FROM village.units")
+        connection.execute("PRAGMA disable_checkpoint_on_shutdown; CREATE TABLE village.shown AS FROM village.units")
         connection.execute("CREATE TABLE village__secret.late AS SELECT $value AS value", {"value": f"{CANARY}late"})
     name = warehouse.path(Zone.CONFIDENTIAL).name
     assert found(warehouse, CANARY) == {name, f"{name}.wal"}

@@ -71,7 +71,7 @@ def test_a_session_cannot_read_a_zone_it_did_not_name(warehouse, hidden):
 BY_QUERY = "CASE WHEN current_query() LIKE 'COPY%' THEN one + 1 ELSE one END"
 
 
-@pytest.mark.parametrize("access", [{"reads": [Zone.PUBLIC]}, {"writes": Zone.PUBLIC}])
+@pytest.mark.parametrize("zone", Zone)
 @pytest.mark.parametrize(
     "forged",
     [
@@ -82,12 +82,14 @@ BY_QUERY = "CASE WHEN current_query() LIKE 'COPY%' THEN one + 1 ELSE one END"
         f"TABLE village.shown (one INTEGER, two INTEGER GENERATED ALWAYS AS ({BY_QUERY}))",
     ],
 )
-def test_a_public_zone_that_computes_what_it_shows_is_refused(warehouse, access, forged):
+def test_a_zone_that_computes_what_it_shows_is_refused(warehouse, zone, forged):
     """It could show the gates other values than the publication, or have a key published in place of a value."""
-    make(warehouse, "SELECT 1 AS one", Table(Zone.PUBLIC, "village", "units"))
-    with duckdb.connect(str(warehouse.path(Zone.PUBLIC))) as connection:
-        connection.execute(f"CREATE {forged}")
-    assert "Stirred did not write village.shown" in refusal(warehouse, **access)
+    make(warehouse, "SELECT 1 AS one", Table(zone, "village", "units"))
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{warehouse.path(zone)}' AS {zone.value}")
+        connection.execute(f"USE {zone.value}; CREATE {forged}".replace("public.", f"{zone.value}."))
+    for access in ({"reads": [zone]}, {"writes": zone}):
+        assert "Stirred did not write village.shown" in refusal(warehouse, **access)
 
 
 @pytest.mark.parametrize("access", [{"reads": [Zone.PUBLIC]}, {"writes": Zone.PUBLIC}])
