@@ -37,11 +37,18 @@ from resources.warehouse import Warehouse
 
 
 def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
-    """The warehouse, custody and ledger of the deployment that keeps its state in `home`."""
+    """The warehouse, custody and ledger of the deployment that keeps its state in `home`.
+
+    Raises:
+        ValueError: if `STIRRED_THREADS` is not a number.
+    """
+    threads = os.environ.get("STIRRED_THREADS", "0")
+    if not (threads.isascii() and threads.isdigit()):
+        raise ValueError(f"STIRRED_THREADS is {threads!r}, which is not a number of threads such as 4 (0: all cores)")
     warehouse = Warehouse(
         folder=str(home / "warehouse"),
         memory_limit=os.environ.get("STIRRED_MEMORY_LIMIT", "2GiB"),
-        threads=int(os.environ.get("STIRRED_THREADS", "0")),
+        threads=int(threads),
         spill_folder=os.environ.get("STIRRED_SPILL_FOLDER", ""),
     )
     custody = Custody(folder=str(home / "custody"), databases=warehouse.folder)

@@ -64,7 +64,9 @@ def swapped_version(inputs: SwappingInputs, cells: Contingency) -> str:
 
 
 def read_version(session: Session, release: SwappingRelease, inputs: SwappingInputs) -> str | None:
-    """The content hash of the stored swapped data; None if they are not a valid contingency table."""
+    """The content hash of the stored swapped data; None if they are missing or not a valid contingency table."""
+    if not session.columns(release.public(CELLS)):
+        return None
     cells = session.arrow("swapping/stored_cells", cells=release.public(CELLS), holding=release.public(HOLDING))
     try:
         return swapped_version(inputs, as_contingency(cells))

@@ -71,3 +71,10 @@ def test_the_deployments_custody_knows_its_databases(tmp_path: Path, monkeypatch
         pass
     with pytest.raises(CustodyError, match=r"confidential\.duckdb exists in .*, but master\.key .* are missing"):
         resources["custody"].version_key()
+
+
+@pytest.mark.parametrize("threads", ["many", "-1", "", "²"])
+def test_a_setting_that_is_no_number_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str) -> None:
+    monkeypatch.setenv("STIRRED_THREADS", threads)
+    with pytest.raises(ValueError, match=r"STIRRED_THREADS is .* not a number of threads"):
+        deployment_resources(tmp_path)

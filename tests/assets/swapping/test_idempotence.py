@@ -285,3 +285,13 @@ def test_swapped_data_lost_under_escrowed_custody_are_redrawn_identically(escrow
     assert again.ledger == escrowed.ledger
     assert again.published() == escrowed.files
     assert again.versions().items() <= escrowed.versions.items()
+
+
+@pytest.mark.deep
+def test_a_lost_output_is_drawn_again_as_it_was(escrowed: Published, tmp_path: Path) -> None:
+    again = escrowed.taken_on(tmp_path)
+    with again.opened() as connection:
+        connection.execute("DROP TABLE swapped_cells")
+    again.run("swapped", "tables", "publication")
+    assert again.published() == escrowed.files
+    assert again.ledger == escrowed.ledger
