@@ -213,8 +213,9 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
     try:
         place_file(release.published / PUBLIC_KEY, pem(key))
         certificate = _place(context, passed, evaluated_on, key)
-    except FileExistsError as error:
-        words = f"{release.schema} is not published: {error}. The earlier files stay as they were."
+    except OSError as error:
+        problem = f"{error.filename} cannot be written ({error.strerror})" if error.strerror else str(error)
+        words = f"{release.schema} is not published: {problem}. The earlier files stay as they were."
         raise dg.Failure(description=words, allow_retries=False) from None
     return certificate, file_sha256(release.folder / CHECKSUMS)
 

@@ -1,11 +1,14 @@
 """What the harness takes for lost or wrong. `make faults` tries the faults and writes the figures that README shows."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.faults import strace
 from tests.faults.__main__ import FIGURES, row
 from tests.faults.releases import Prepared
 
@@ -58,3 +61,16 @@ def test_the_readme_shows_the_figures_of_the_last_run() -> None:
     readme = (ROOT / "README.md").read_text()
     for section, found in json.loads(FIGURES.read_text()).items():
         assert row(section, found) in readme
+
+
+@pytest.mark.deep
+def test_a_sample_of_the_faults_does_no_harm(tmp_path: Path) -> None:
+    """The command itself, so that it does not rot between its runs at full size."""
+    sections = ["steps", "altered_tables", *(["writes", "full_disk"] if strace.available() else [])]
+    options = ["--every", "60", "--releases", "swapping", "--figures", str(tmp_path / "figures.json")]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.faults", *sections, *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads((tmp_path / "figures.json").read_text())
+    assert list(found) == sections
+    assert all(each["took_effect"] for each in found.values())

@@ -167,6 +167,16 @@ def test_a_planted_edition_or_link_stops_the_publication_that_would_keep_it(
     assert problems(published) == []
 
 
+def test_a_folder_that_cannot_be_written_is_named(published: Deployment[Any]) -> None:
+    shutil.rmtree(published.release.folder.parent)
+    published.release.folder.parent.write_text("in the way")
+    with pytest.raises(dg.Failure, match=r"is not published: .*/published/village .*stay as they were"):
+        publish(published.context)
+    published.release.folder.parent.unlink()
+    publish(published.context)
+    assert problems(published) == []
+
+
 @pytest.mark.deep
 def test_every_draw_is_an_edition_and_earlier_ones_stay_as_they_were(tmp_path: Path) -> None:
     """The records change, change back and change again. Editions are numbered as the ledger settled their draws."""
