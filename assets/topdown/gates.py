@@ -83,7 +83,7 @@ def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
         ),
         Gate(
             "microdata_of_estimates", "microdata",
-            "The microdata have exactly the counts estimated for the finest level.",
+            "The microdata have exactly the counts estimated for the finest level, in the order of places and cells.",
             table_gates.microdata_of_estimates,
         ),
         tables_gate(lambda session: tables_recipe(session, release)),

@@ -19,7 +19,7 @@ Context = ReleaseContext[TopDownRelease]
 
 
 def microdata_of_estimates(context: Context) -> list[str]:
-    """Cells of places where the number of records differs from the estimate, and gaps in the records' numbers."""
+    """Cells of places whose records differ from the estimate in their number or order, and gaps in the numbers."""
     problems = []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for name in RECORDS:
@@ -64,7 +64,7 @@ def _records_problems(session: Session, release: TopDownRelease, name: str) -> l
     )
     (misnumbered,) = session.row("topdown/misnumbered", records=records)
     return [
-        *count_problem(int(cells), f"{records}: cells whose number of records differs from the estimate"),
+        *count_problem(int(cells), f"{records}: cells whose records differ from the estimate in their number or order"),
         *count_problem(int(misnumbered), f"{records}: missing record numbers"),
     ]
 

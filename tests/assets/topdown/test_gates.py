@@ -86,6 +86,12 @@ class Broken:
     says: str = ""
 
 
+EXCHANGED = """
+    WITH place AS (SELECT min(record) AS a, max(record) AS b FROM persons GROUP BY geoid ORDER BY geoid LIMIT 1)
+    UPDATE persons SET record = (SELECT a + b FROM place) - record
+    WHERE record IN (SELECT unnest([a, b]) FROM place)
+"""
+
 MOVED = """
     UPDATE level_block SET number = (
         SELECT min(number) FROM level_block WHERE histogram = 'units' AND number NOT IN (
@@ -281,6 +287,11 @@ BROKEN = [
         "a record of another race",
         executes("UPDATE persons SET cenrace = (cenrace + 1) % 63 WHERE record = 7"),
         {"microdata_of_estimates", "tables_as_made"},
+    ),
+    Broken(
+        "two records of one place in another order",
+        executes(EXCHANGED),
+        {"microdata_of_estimates"},
     ),
     Broken(
         "a cell of a table",
