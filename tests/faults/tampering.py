@@ -75,6 +75,8 @@ class Alteration:
             other values than it stores.
         column: the column whose value is altered, or whose values in two rows are exchanged; empty for whole rows.
         relabelled: whether every stored hash of a table's content that needs no key is made to fit afterwards.
+        again: whether everything is run again afterwards. A stage writes a table as a whole, so of all columns of a
+            table that are altered in the same way, one is enough; of the ledger, which only grows, all are.
     """
 
     database: str
@@ -83,6 +85,7 @@ class Alteration:
     what: str
     column: str = ""
     relabelled: bool = False
+    again: bool = True
 
     def __str__(self) -> str:
         column = f".{self.column}" if self.column else ""
@@ -128,10 +131,12 @@ def _alterations(root: Path) -> Iterator[Alteration]:
                 if len(columns) > 1:
                     found.append(Alteration(database, schema, table, "computed", columns[-1]))
                 for column in columns:
-                    found.append(Alteration(database, schema, table, "value", column))
+                    again = column == columns[0] or database == "ledger"
+                    found.append(Alteration(database, schema, table, "value", column, again=again))
                     ((distinct,),) = connection.execute(f'SELECT count(DISTINCT "{column}") FROM {address}').fetchall()
                     if distinct > 1 and rows < 5_000_000:
-                        found.append(Alteration(database, schema, table, "swap", column))
+                        again = again or "swap" not in {each.what for each in found}
+                        found.append(Alteration(database, schema, table, "swap", column, again=again))
                 yield from found
                 if database == "public" and _labelled(connection, root, schema, table):
                     stored = (each for each in found if each.what not in ("view", "computed"))
@@ -300,8 +305,14 @@ def _run_again(root: Path, name: str) -> dict[str, Any]:
     return {"refusal": refusal, "published": visible(root), "tables": tables(root, *DATABASES)}
 
 
-def tampered(release: Published, change: Callable[[Deployment[Any]], None], label: str) -> tuple[bool, list[str]]:
-    """Alter something in a copy. Returns whether it could be altered, and what was wrong."""
+def tampered(
+    release: Published, change: Callable[[Deployment[Any]], None], label: str, *, rerun: bool = True
+) -> tuple[bool, list[str]]:
+    """Alter something in a copy, and run everything again if asked to.
+
+    Returns:
+        Whether it could be altered, and what was wrong.
+    """
     root = release.root.parent / label
     shutil.copytree(release.root, root)
     asked = in_child(lambda: _asked(root, release.name, change))
@@ -312,7 +323,7 @@ def tampered(release: Published, change: Callable[[Deployment[Any]], None], labe
     if said is None:
         shutil.rmtree(root)
         return False, []
-    again = in_child(lambda: _run_again(root, release.name))
+    again = in_child(lambda: _run_again(root, release.name)) if rerun else None
     shutil.rmtree(root)
     named = bool(said["refusal"] or said["gates"])
     wrong = []
@@ -320,6 +331,8 @@ def tampered(release: Published, change: Callable[[Deployment[Any]], None], labe
         wrong.append("FORGED: another publication is made from it")
     elif not named:
         wrong.append(UNNAMED)
+    if again is None:
+        return True, wrong
     if again.status:
         wrong.append(f"running everything again ended with {again.status}: {again.error}")
     elif again.answer["published"] != release.settled["published"]:
@@ -336,7 +349,7 @@ def tampered(release: Published, change: Callable[[Deployment[Any]], None], labe
 
 def table_altered(release: Published, alteration: Alteration, label: str) -> tuple[bool, list[str]]:
     """One alteration of a table."""
-    altered, wrong = tampered(release, lambda here: alter(here, alteration), label)
+    altered, wrong = tampered(release, lambda here: alter(here, alteration), label, rerun=alteration.again)
     where = f"{alteration.database}.{alteration.schema}.{alteration.table}"
     column = f"{where}.{alteration.column}"
     if any(fnmatch(column, shown) for shown in DISPLAYED):
