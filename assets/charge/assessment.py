@@ -33,7 +33,7 @@ class Assessment:
         details: what the reservation records, without an authorization.
         entry: the reservation that the draw already has, or None.
         reason: why the draw is a new one, as a sentence.
-        budget: what the population has been charged, and what would remain, as a sentence.
+        budget: what the population has been charged, and what remains, before and after a new charge, as a sentence.
         refusal: why the ledger would refuse the charge, or ""; that of a draw that was charged, if it was withdrawn.
     """
 
@@ -120,7 +120,9 @@ def assess(method: Method[Any, Any, Any], session: Session, custody: Custody, le
         details,
         entry,
         why_new(release, details, ledger.entries()),
-        _budget(ledger, details.population, release.dataset.cap, draw.specification.charge if not refusal else None),
+        _budget(
+            ledger, details.population, release.dataset.cap, None if entry or refusal else draw.specification.charge
+        ),
         refusal,
     )
 

@@ -118,6 +118,7 @@ def test_a_preflight_states_the_price_and_charges_nothing(asking: Deployment[Swa
     assert stated.materialization.metadata["decision"].value == (
         "Already charged in ledger entry 1; running it charges nothing."
     )
+    assert "after it" not in stated.materialization.metadata["budget"].value, "nothing more is to be subtracted"
 
 
 def test_changed_records_are_found_said_and_not_charged(asking: Deployment[SwappingRelease]) -> None:
