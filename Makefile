@@ -6,19 +6,13 @@ INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 export DAGSTER_HOME ?= $(CURDIR)/var/dagster
 
-.PHONY: demo test test-deep faults ui unblock verify bench pictures lint lock clean
+.PHONY: demo test test-deep faults ui bench pictures lint lock clean
 
 demo: $(READY)      ## publish the built-in 1940 Massachusetts release and show what came out
 	@$(BIN)/python -m orchestration.demo
 
 ui: $(READY)        ## the Dagster UI, with schedules and sensors, on http://localhost:3000
 	@$(BIN)/dg dev
-
-unblock: $(READY)   ## after a run was killed: which run holds up the others; RUN=<id> ends it
-	@$(BIN)/python -m orchestration.unblock $(RUN)
-
-verify: $(READY)    ## check a publication: FOLDER=published/<dataset>/<release> KEY=<the office's public key>
-	@$(BIN)/python -m orchestration.verify $(FOLDER) --key $(KEY)
 
 # Files are begun in the order that tests/conftest.py gives them.
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
@@ -55,7 +49,7 @@ clean:              ## remove the environment, not the data under var/ and publi
 	rm -rf $(VENV)
 
 # The lock's hashes cover the build tool too, so nothing unpinned is fetched.
-$(INSTALLED): requirements.lock
+$(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Stirred needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3"; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV) \

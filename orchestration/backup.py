@@ -5,22 +5,19 @@ asked for: who has both the databases and the keys can test guesses about the re
 own history of runs is not part of it.
 """
 
-import argparse
 import os
 import shutil
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import dagster as dg
 
 from assets.publication.placement import bring_publications, copy_publications
 from assets.publication.signature import altered_files, public_key, sign
-from orchestration.definitions import deployment_folders, deployment_resources
+from orchestration.definitions import deployment_resources
 from resources.custody import ANCHOR, FINGERPRINT, MASTER, CustodyError
 from resources.ledger import Ledger
 from resources.statements import Zone
-from resources.warehouse import WarehouseError
 
 WAREHOUSE, CUSTODY, PUBLISHED = "warehouse", "custody", "published"
 
@@ -150,33 +147,3 @@ def _custody_files(folder: Path, *, with_keys: bool) -> list[Path]:
     """The files that the custody itself wrote. Nothing else is taken along: it could be a copy of a key."""
     keys = [folder / MASTER, *sorted((folder / "ephemeral").glob("[!.]*.key"))] if with_keys else []
     return [path for path in (folder / ANCHOR, *keys) if path.is_file()]
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Back up or restore the deployment that the environment names; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m orchestration.backup", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    making = commands.add_parser("create", help="write a back-up to an empty folder")
-    making.add_argument("--with-keys", action="store_true", help="copy the keys too")
-    restoring = commands.add_parser("restore", help="restore a back-up into a home without databases")
-    for command in (making, restoring):
-        command.add_argument("folder", type=Path)
-    given = parser.parse_args(arguments)
-    home, published = deployment_folders()
-    try:
-        if given.command == "create":
-            ledger = deployment_resources(home)["ledger"]
-            assert isinstance(ledger, Ledger)
-            back_up(ledger, published, given.folder, with_keys=given.with_keys)
-        else:
-            restore(given.folder, home, published)
-    except (BackupError, CustodyError, WarehouseError, FileExistsError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    done = "backed up to" if given.command == "create" else "restored from"
-    print(f"{home} and {published}: {done} {given.folder}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

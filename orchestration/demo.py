@@ -1,19 +1,21 @@
 """`make demo`: run the built-in release and show what came out of it.
 
-`dg launch` starts the run; this module prints its results to the terminal. It shows the original table next to the
-swapped one, because the original counts of 1940 Massachusetts are public.
+The run is launched as by `stirred launch`; this module prints its results to the terminal. It shows the original table
+next to the swapped one, because the original counts of 1940 Massachusetts are public.
 """
 
 import csv
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
+
+import dagster as dg
 
 from assets.cef.readers import MA1940_MARGINS
 from mechanisms.accounting.composition import stated
 from orchestration.definitions import deployment_resources
+from orchestration.launch import launch, with_instance
 from resources.ledger import Ledger
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,14 +27,12 @@ def main() -> int:
     home = Path(os.environ.get("STIRRED_HOME", ROOT / "var"))
     folder = Path(os.environ.get("STIRRED_PUBLISHED", ROOT / "published")) / "ma1940" / "tenure_by_county"
     print(f"Launching {JOB}: 1940 Massachusetts, tenure by county, swap rate 1/2 ...", flush=True)
-    log = home / "demo.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as output:
-        command = [str(Path(sys.executable).with_name("dg")), "launch", "--job", JOB]
-        run = subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, check=False)
-    if run.returncode:
-        print(f"The run failed; its log is {log}", file=sys.stderr)
-        return run.returncode
+    with_instance()
+    with dg.DagsterInstance.get() as instance:
+        run = launch(instance, JOB, {}, home / "logs" / "demo.log", lambda step: None)
+    if not run.success:
+        print(f"The run failed; its log is {run.log}", file=sys.stderr)
+        return 1
     certificate = json.loads((folder / "certificate.json").read_text())
     _show_table(folder / "tenure_by_county.csv")
     loss, randomness = certificate["loss"], certificate["randomness"]

@@ -1,7 +1,6 @@
 """The jobs of the whole deployment: `withdraw` and `audit`. Those of single releases are in `automation`.
 
-This module turns plain functions into jobs. `orchestration.withdraw` and `orchestration.audit` are the same as
-commands.
+This module turns plain functions into jobs. The commands `stirred withdraw` and `stirred audit` do the same.
 """
 
 from collections.abc import Sequence

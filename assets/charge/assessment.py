@@ -68,6 +68,12 @@ class Assessment:
         names = (self.price, bare, exact, f"{symbol(self.loss)} = {exact}")
         return given in {"".join(name.split()) for name in names}
 
+    @property
+    def command(self) -> str:
+        """The command that authorizes the charge."""
+        name = f"{self.release.dataset.name}/{self.release.name}"
+        return f'stirred launch {name} --authorize "{self.price}" --draw {self.draw_name} --by "{NOBODY}"'
+
     def how_to_authorize(self) -> str:
         """The run configuration that authorizes the charge, as YAML."""
         given = {

@@ -130,7 +130,8 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
     ]
     if not assessment.refusal:
         parts.append(
-            f"To authorize it, launch the job again with this configuration:\n\n{assessment.how_to_authorize()}"
+            f"To authorize it, launch the job again with this configuration:\n\n{assessment.how_to_authorize()}\n\n"
+            f"or from the command line:\n\n{assessment.command}"
         )
     raise dg.Failure(description="\n".join(parts), allow_retries=False)
 

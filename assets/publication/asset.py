@@ -358,7 +358,7 @@ def _description(release: Release) -> str:
 
 The files are written to `{release.dataset.name}/{release.name}` in the folder of publications, all or none: each
 product as CSV and Parquet, a data dictionary (`datapackage.json`), the certificate as JSON and HTML, `SHA256SUMS`, and
-its signature. `make verify` checks them with the public key alone.
+its signature. `stirred verify` checks them with the public key alone.
 Before any file is written, every gate is evaluated again. If one fails, nothing is published, and an earlier
 publication stays in place. Materializing again gives the same bytes, unless the records, the declaration, the code, or
 the charges to the population have changed."""

@@ -7,6 +7,7 @@ cannot express. Either way there is one error, which names the field and the rul
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -364,8 +365,18 @@ def test_the_model_refuses_values_that_yaml_cannot_express() -> None:
 
 
 def dg_command(project: Path, *arguments: str) -> tuple[int, str]:
+    """The exit status of `dg`, and what it prints."""
+    return command(project, str(Path(sys.executable).with_name("dg")), *arguments)
+
+
+def stirred(project: Path, *arguments: str) -> tuple[int, str]:
+    """The exit code of `stirred`, and what it prints."""
+    return command(project, sys.executable, "-W", "ignore", "-m", "orchestration.cli", *arguments)
+
+
+def command(project: Path, *arguments: str) -> tuple[int, str]:
     done = subprocess.run(
-        [str(Path(sys.executable).with_name("dg")), *arguments],
+        arguments,
         cwd=project,
         env={
             **{name: value for name, value in os.environ.items() if not name.startswith(("STIRRED", "DAGSTER"))},
@@ -425,22 +436,50 @@ def left_behind(project: Path) -> set[str]:
 @pytest.mark.deep
 def test_two_short_files_make_a_release_that_is_launched_and_published(project: Path) -> None:
     """With a user's tools, from the files to `<published>/<dataset>/<release>` and to no other folder."""
-    status, said = dg_command(project, "launch", "--job", "village__counties")
-    assert status != 0
+    status, said = stirred(project, "launch", "village/counties")
+    assert status == 3, said
     assert "Release village/counties would charge ε = 4.1272 to population village. Nobody has authorized it." in said
+    assert "Traceback" not in said
     published = project / "shown" / "village" / "counties"
     assert not published.exists()
-    (draw,) = set(re.findall(r'authorized_draw: "([0-9a-f]+)"', said))
-    given = {"authorized_loss": "ε = 4.1272", "authorized_draw": draw, "authorized_by": "Ada"}
-    config = json.dumps({"ops": {"village__counties__charge": {"config": given}}})
-    status, said = dg_command(project, "launch", "--job", "village__counties", "--config-json", config)
-    assert status == 0, said[-4000:]
+    (command,) = re.findall(r"^stirred (launch .*)$", said, flags=re.MULTILINE)
+    arguments = shlex.split(command)
+    assert stirred(project, *arguments)[0] == 3, "the placeholder is nobody's name"
+    status, said = stirred(project, *arguments[:-1], "Ada")
+    assert status == 0, said
+    assert "Charged ε = 4.1272.\n" in said
+    assert re.search(r"^\d+ checks passed.$", said, flags=re.MULTILINE)
+    assert f"Published in {published}: " in said
     certificate = json.loads((published / "certificate.json").read_text())
     assert certificate["loss"]["exact"] == "ln(62)"
     assert (published / "tenures.csv").read_text().startswith("county,tenure,count\n")
     assert sorted(path.name for path in (project / "shown").iterdir()) == ["public_key.pem", "village"]
-    assert sorted(path.name for path in (project / "kept").iterdir()) == ["custody", "warehouse"]
+    assert sorted(path.name for path in (project / "kept").iterdir()) == ["custody", "logs", "warehouse"]
     assert left_behind(project) == {"kept", "shown"}
+    status, said = stirred(project, "launch", "village/counties")
+    assert (status, "Nothing was charged: the draw was there already." in said) == (0, True)
+    status, said = stirred(project, "budget", "--json")
+    found = json.loads(said)
+    assert [(each["kind"], each["authorized_by"]) for each in found["ledger"]] == [("reserve", "Ada"), ("settle", "")]
+    (village,) = [each for each in found["populations"] if each["population"] == "village"]
+    assert village["charged"] == "ε = 4.1272"
+    status, said = stirred(project, "preflight", "village/counties", "--json")
+    assert json.loads(said)["decision"] == "Already charged in ledger entry 1; running it charges nothing."
+    status, said = stirred(project, "status", "--json")
+    (release,) = [each for each in json.loads(said)["releases"] if each["release"] == "village/counties"]
+    assert (release["editions"], release["published"], release["last_run"]) == (1, True, "success")
+    assert stirred(project, "verify", str(published), "--key", str(project / "shown" / "public_key.pem"))[0] == 0
+    assert stirred(project, "audit")[0] == 0
+    assert stirred(project, "backup", str(project / "safe"))[0] == 0
+    status, said = stirred(project, "withdraw", "village/counties", "--by", "Ada")
+    assert status == 0, said
+    assert not published.exists()
+    status, said = stirred(project, "launch", "village/counties")
+    assert (status, "was withdrawn in ledger entry 3" in said) == (1, True)
+    shutil.rmtree(project / "kept" / "warehouse")
+    shutil.rmtree(project / "shown")
+    status, said = stirred(project, "restore", str(project / "safe"))
+    assert (status, "restore the latest" in said.lower()) == (1, True), "an older ledger forgets the withdrawal"
 
 
 def test_only_bad_files_are_named_with_field_and_rule(project: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -23,7 +24,7 @@ from assets.publication.signature import (
     read_public_key,
     sign,
 )
-from orchestration.verify import main
+from orchestration.cli import main
 from resources.custody import Custody
 
 CERTIFICATE = {
@@ -51,6 +52,11 @@ def folder(tmp_path: Path, custody: Custody) -> Path:
     return folder
 
 
+def verified(folder: Path, key: Path) -> Result:
+    """What `stirred verify` says."""
+    return CliRunner().invoke(main, ["verify", str(folder), "--key", str(key)])
+
+
 @pytest.fixture
 def key_file(tmp_path: Path, custody: Custody) -> Path:
     path = tmp_path / "public_key.pem"
@@ -58,12 +64,11 @@ def key_file(tmp_path: Path, custody: Custody) -> Path:
     return path
 
 
-def test_a_signed_folder_verifies_and_says_what_it_is(
-    folder: Path, key_file: Path, custody: Custody, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_signed_folder_verifies_and_says_what_it_is(folder: Path, key_file: Path, custody: Custody) -> None:
     assert altered_files(folder, read_public_key(key_file)) == []
-    assert main([str(folder), "--key", str(key_file)]) == 0
-    said = capsys.readouterr().out
+    found = verified(folder, key_file)
+    assert found.exit_code == 0
+    said = found.stdout
     assert "village/counties, edition 2, ledger entry 3" in said
     assert fingerprint(public_key(custody)) in said
 
@@ -112,12 +117,13 @@ ALTERATIONS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", ALTERATIONS)
-def test_every_alteration_is_found(folder: Path, key_file: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_alteration_is_found(folder: Path, key_file: Path, name: str) -> None:
     alter, says = ALTERATIONS[name]
     alter(folder)
     assert any(says in problem for problem in altered_files(folder, read_public_key(key_file)))
-    assert main([str(folder), "--key", str(key_file)]) == 1
-    assert says in capsys.readouterr().err
+    found = verified(folder, key_file)
+    assert found.exit_code == 1
+    assert says in found.stderr
 
 
 def _edition(folder: Path, number: int, custody: Custody, release: str = "counties") -> Path:
@@ -131,17 +137,18 @@ def _edition(folder: Path, number: int, custody: Custody, release: str = "counti
 
 
 def test_each_edition_verifies_on_its_own_and_all_of_them_together(
-    folder: Path, key_file: Path, custody: Custody, capsys: pytest.CaptureFixture[str]
+    folder: Path, key_file: Path, custody: Custody
 ) -> None:
     before = (folder / "SHA256SUMS").read_bytes()
     earlier = _edition(folder, 1, custody)
     sign(folder, custody)
     assert (folder / "SHA256SUMS").read_bytes() == before, "the checksums do not cover earlier editions"
-    assert main([str(folder), "--key", str(key_file)]) == 0
-    said = capsys.readouterr().out
+    found = verified(folder, key_file)
+    assert found.exit_code == 0
+    said = found.stdout
     assert "edition 2" in said
     assert "edition 1" in said
-    assert main([str(earlier), "--key", str(key_file)]) == 0
+    assert verified(earlier, key_file).exit_code == 0
 
 
 IN_EDITIONS: dict[str, tuple[Callable[[Path, Custody], object], str]] = {
@@ -165,13 +172,14 @@ IN_EDITIONS: dict[str, tuple[Callable[[Path, Custody], object], str]] = {
 
 @pytest.mark.parametrize("name", IN_EDITIONS)
 def test_every_alteration_of_an_earlier_edition_is_found(
-    folder: Path, key_file: Path, custody: Custody, name: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, key_file: Path, custody: Custody, name: str
 ) -> None:
     _edition(folder, 1, custody)
     alter, says = IN_EDITIONS[name]
     alter(folder / "editions", custody)
-    assert main([str(folder), "--key", str(key_file)]) == 1
-    assert says in capsys.readouterr().err
+    found = verified(folder, key_file)
+    assert found.exit_code == 1
+    assert says in found.stderr
 
 
 def test_every_byte_of_the_signature_counts(folder: Path, key_file: Path) -> None:
@@ -192,14 +200,13 @@ def test_every_byte_of_the_signature_counts(folder: Path, key_file: Path) -> Non
     ],
     ids=["no file", "empty", "half", "another kind of key"],
 )
-def test_what_is_not_a_public_key_is_refused(
-    folder: Path, tmp_path: Path, content: bytes | None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_not_a_public_key_is_refused(folder: Path, tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "given.pem"
     if content is not None:
         path.write_bytes(content)
-    assert main([str(folder), "--key", str(path)]) == 1
-    assert "given.pem" in capsys.readouterr().err
+    found = verified(folder, path)
+    assert found.exit_code == 1
+    assert "given.pem" in found.stderr
 
 
 def test_another_key_verifies_nothing(folder: Path) -> None:

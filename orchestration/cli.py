@@ -1,0 +1,440 @@
+"""The command `stirred`: what people do with a deployment, thin over its jobs and functions.
+
+Exit codes: 0 done; 1 refused, failed, or something does not hold; 2 wrong usage; 3 a charge needs an authorization.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import dagster as dg
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.table import Table
+
+from assets.charge.preflight import PREFLIGHT
+from assets.confidentiality import nodes_of
+from assets.ledger.asset import populations
+from assets.publication.audit import Verdict, audit, write_report
+from assets.publication.signature import VerificationError, fingerprint, read_public_key
+from assets.publication.signature import verify as verified
+from assets.publication.withdrawal import WithdrawalError
+from assets.publication.withdrawal import withdraw as withdrawn
+from assets.release.method import CHARGE
+from assets.release.release import DeclarationError
+from mechanisms.accounting.composition import DoesNotCompose, stated, symbol
+from orchestration.backup import BackupError, back_up
+from orchestration.backup import restore as restored
+from orchestration.components.dataset import Dataset
+from orchestration.components.release import ReleaseComponent
+from orchestration.definitions import declared_methods, deployment, deployment_folders, deployment_resources
+from orchestration.jobs import now
+from orchestration.launch import Ended, Step, launch, with_instance
+from resources.chain import RESERVE
+from resources.custody import CustodyError
+from resources.ledger import Ledger, LedgerError, remaining
+from resources.warehouse import WarehouseError
+
+REFUSED, UNAUTHORIZED = 1, 3
+PLACES = 4
+
+_EXPECTED = (
+    BackupError,
+    CustodyError,
+    DeclarationError,
+    FileExistsError,
+    LedgerError,
+    VerificationError,
+    WarehouseError,
+    WithdrawalError,
+)
+"""Errors whose message says what is wrong and what to do."""
+
+
+class Deployed:
+    """The deployment that the environment names, as its commands need it."""
+
+    def __init__(self) -> None:
+        self.home, self.published = deployment_folders()
+        ledger = deployment_resources(self.home)["ledger"]
+        assert isinstance(ledger, Ledger)
+        self.ledger = ledger
+        self.tree = dg.ComponentTree.for_project(Path(__file__).parent)
+
+    def definitions(self) -> dg.Definitions:
+        """Everything declared. Raises DeclarationError, or Dagster's own errors, if something cannot be loaded."""
+        return deployment(self.tree, self.home)
+
+    def releases(self) -> dict[str, ReleaseComponent]:
+        """The declared releases, by `dataset/release`."""
+        found = self.tree.get_all_components(ReleaseComponent)  # type: ignore[type-abstract]
+        return {f"{each.declaration.dataset}/{each.declaration.name}": each for each in found}
+
+    def release(self, name: str) -> ReleaseComponent:
+        """A declared release. Raises `click.UsageError` if there is none of that name."""
+        releases = self.releases()
+        if name not in releases:
+            raise click.UsageError(f"there is no release {name}; declared are {', '.join(sorted(releases))}")
+        return releases[name]
+
+    def budgets(self) -> list[dict[str, Any]]:
+        """For each population: its datasets, cap, what was charged, and what remains."""
+        found = []
+        for population in populations(each.declaration for each in self.tree.get_all_components(Dataset)):
+            cap = population.cap
+            row: dict[str, Any] = {
+                "population": population.name,
+                "datasets": [dataset.name for dataset in population.datasets],
+                "cap": stated(cap, PLACES),
+                "charging": "asks" if population.datasets[0].asks else "automatic",
+            }
+            try:
+                charged = self.ledger.charged(population.name, cap)
+                row |= {"charged": stated(charged, PLACES), "left": f"{symbol(cap)} = {remaining(charged, cap)}"}
+            except DoesNotCompose as error:
+                row |= {"charged": f"cannot be added up: {error}", "left": "unknown"}
+            found.append(row)
+        return found
+
+    def statuses(self, instance: dg.DagsterInstance) -> list[dict[str, Any]]:
+        """For each release: how often it was drawn, what it was charged, and its last run."""
+        entries = self.ledger.entries()
+        found = []
+        for name, component in sorted(self.releases().items()):
+            dataset, release = name.split("/")
+            charges = [
+                each for each in entries if each.kind == RESERVE and (each.dataset, each.release) == (dataset, release)
+            ]
+            runs = instance.get_run_records(dg.RunsFilter(job_name=f"{dataset}__{release}"), limit=1)
+            found.append(
+                {
+                    "release": name,
+                    "title": component.declaration.title,
+                    "editions": len(self.ledger.settled_draws(dataset, release)),
+                    "charges": [stated(each.declared().loss, PLACES) for each in charges],
+                    "published": (self.published / dataset / release / "certificate.json").exists(),
+                    "last_run": runs[0].dagster_run.status.value.lower() if runs else None,
+                    "last_run_at": runs[0].create_timestamp.isoformat(timespec="seconds") if runs else None,
+                }
+            )
+        return found
+
+
+class Command(click.Group):
+    """A group whose commands end with one sentence where something is refused."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except _EXPECTED as error:
+            raise click.ClickException(str(error)) from None
+        except dg.Failure as failure:
+            raise click.ClickException(str(failure.description)) from None
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
+
+
+def _show(found: Any) -> None:
+    click.echo(json.dumps(found, indent=2, ensure_ascii=False, default=str))
+
+
+def _table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    shown = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for position, column in enumerate(columns):
+        shown.add_column(column, overflow="fold", no_wrap=position in (0, 2) and len(columns) > 5)
+    for row in rows:
+        shown.add_row(*row)
+    _console().print(shown, crop=False)
+
+
+def _console(*, quiet: bool = False) -> Console:
+    """The terminal; what is piped or redirected is as wide as it needs to be."""
+    return Console(highlight=False, quiet=quiet, width=None if sys.stdout.isatty() else 160)
+
+
+@click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"]}, help=__doc__)
+def main() -> None:
+    pass
+
+
+@main.command()
+@as_json
+def status(as_json: bool) -> None:
+    """Releases, their editions and last runs, and what each population has spent and has left."""
+    with_instance()
+    deployed = Deployed()
+    with dg.DagsterInstance.get() as instance:
+        releases, budgets = deployed.statuses(instance), deployed.budgets()
+    if as_json:
+        _show({"releases": releases, "populations": budgets})
+        return
+    _table(
+        "Releases",
+        ["release", "editions", "published", "charged", "last run"],
+        [
+            [
+                each["release"],
+                str(each["editions"]),
+                "yes" if each["published"] else "no",
+                ", ".join(each["charges"]) or "nothing",
+                f"{each['last_run']}, {each['last_run_at'][:16].replace('T', ' ')}" if each["last_run"] else "never",
+            ]
+            for each in releases
+        ],
+    )
+    click.echo()
+    _budget(budgets)
+
+
+def _budget(budgets: list[dict[str, Any]]) -> None:
+    _table(
+        "Populations",
+        ["population", "charged", "cap", "left", "a new charge"],
+        [[each["population"], each["charged"], each["cap"], each["left"], each["charging"]] for each in budgets],
+    )
+
+
+@main.command()
+@as_json
+def budget(as_json: bool) -> None:
+    """What was charged, by what, authorized by whom, and what is left."""
+    deployed = Deployed()
+    problems, budgets = deployed.ledger.verify(), deployed.budgets()
+    entries = [
+        {
+            "entry": entry.sequence,
+            "kind": entry.kind,
+            "release": f"{entry.dataset}/{entry.release}",
+            "population": entry.known().population,
+            "charged": stated(entry.declared().loss, PLACES) if entry.kind == RESERVE else "",
+            "authorized_by": entry.known().authorization.get("by", ""),
+            "recorded_at": entry.recorded_at,
+            "draw_id": entry.draw_id,
+        }
+        for entry in deployed.ledger.entries()
+    ]
+    if as_json:
+        _show({"populations": budgets, "ledger": entries, "problems": list(problems)})
+    else:
+        _budget(budgets)
+        click.echo()
+        _table(
+            "Ledger" + (", not intact" if problems else ", intact"),
+            ["entry", "what", "release", "charged", "authorized by", "when (UTC)", "draw"],
+            [
+                [
+                    str(each["entry"]), str(each["kind"]), str(each["release"]), str(each["charged"]),
+                    str(each["authorized_by"]), str(each["recorded_at"])[:16].replace("T", " "),
+                    str(each["draw_id"])[:12],
+                ]
+                for each in entries
+            ],
+        )  # fmt: skip
+    for problem in problems:
+        click.echo(problem, err=True)
+    if problems:
+        sys.exit(REFUSED)
+
+
+@main.command(name="launch")
+@click.argument("release")
+@click.option("--authorize", metavar="LOSS", default="", help="The loss to be charged, as the refusal states it.")
+@click.option("--draw", default="", help="The draw that is authorized, as the refusal states it.")
+@click.option("--by", default="", help="Who authorizes the charge.")
+@click.option("-v", "--verbose", is_flag=True, help="Print Dagster's log too.")
+@as_json
+def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bool, as_json: bool) -> None:
+    """Make RELEASE (dataset/release), from its source to its publication.
+
+    A new draw on a dataset that asks is refused with its price (exit code 3). Launch it again with --authorize, --draw
+    and --by as the refusal states them.
+    """
+    deployed = Deployed()
+    component = deployed.release(release)
+    given = {"authorized_loss": authorize, "authorized_draw": draw, "authorized_by": by}
+    operation = "__".join(component.key(CHARGE).path)
+    config = {"ops": {operation: {"config": given}}} if any(given.values()) else {}
+    before = len(deployed.ledger.entries())
+    told, ended = _run(deployed, release.replace("/", "__"), config, quiet=as_json)
+    if verbose:
+        click.echo(ended.log.read_text(), err=True)
+    charged = [each for each in deployed.ledger.entries()[before:] if each.kind == RESERVE]
+    folder = deployed.published / Path(release)
+    files = (
+        sorted(path.name for path in folder.iterdir() if path.is_file()) if ended.success and folder.exists() else []
+    )
+    refused = next((step.words for step in told if step.kind == "refused"), "")
+    failed = [step for step in told if step.kind == "failed"]
+    passed = sum(step.kind == "passed" for step in told)
+    losses = [stated(each.declared().loss, PLACES) for each in charged]
+    if as_json:
+        found = {"run": ended.run_id, "success": ended.success, "charged": losses, "checks_passed": passed}
+        found |= {"checks_failed": [asdict(step) for step in failed], "refused": refused}
+        _show(found | {"folder": str(folder) if files else None, "files": files, "log": str(ended.log)})
+    elif ended.success:
+        click.echo(
+            f"\nCharged {', '.join(losses)}." if losses else "\nNothing was charged: the draw was there already."
+        )
+        click.echo(f"{passed} checks passed.")
+        if files:
+            click.echo(f"Published in {folder}: {', '.join(files)}")
+    else:
+        for step in failed:
+            click.echo(f"\n{step.asset}: {step.check} failed. {step.words}", err=True)
+        click.echo(f"\n{refused or 'The run failed.'}", err=True)
+        click.echo(
+            f"\n{'Charged ' + ', '.join(losses) if losses else 'Nothing was charged'}. The log is {ended.log}", err=True
+        )
+    if not ended.success:
+        asks = "To authorize it" in refused
+        sys.exit(UNAUTHORIZED if asks else REFUSED)
+
+
+@main.command()
+@click.argument("release")
+@as_json
+def preflight(release: str, as_json: bool) -> None:
+    """What launching RELEASE would charge, and why. Draws nothing and charges nothing."""
+    deployed = Deployed()
+    component = deployed.release(release)
+    if not component.charges:
+        raise click.UsageError(f"{release} charges nothing")
+    told, ended = _run(deployed, f"{PREFLIGHT}__{release.replace('/', '__')}", {}, quiet=as_json)
+    key = "/".join(component.key(PREFLIGHT).path)
+    found = next((step.metadata for step in told if step.kind == "made" and step.asset == key), None)
+    if not ended.success or found is None:
+        said = next((step.words for step in told if step.kind in ("refused", "failed")), "the run failed")
+        raise click.ClickException(f"{said}\nThe log is {ended.log}")
+    if as_json:
+        _show(found)
+        return
+    console = _console()
+    for name, value in found.items():
+        console.print(f"[bold]{name}[/bold]: ", end="")
+        console.print(Markdown(value) if str(value).startswith("```") else str(value), markup=False)
+
+
+def _run(deployed: Deployed, job: str, config: Mapping[str, Any], *, quiet: bool) -> tuple[list[Step], Ended]:
+    """Run a job, and print a line for each asset that was made unless it is to be quiet."""
+    with_instance()
+    told: list[Step] = []
+    console = _console(quiet=quiet)
+    with dg.DagsterInstance.get() as instance, console.status("loading") as shown:
+
+        def tell(step: Step) -> None:
+            told.append(step)
+            if step.kind == "begun":
+                shown.update(step.asset.replace("__", "/"))
+            elif step.kind == "made":
+                console.print(f"  {step.asset:60} {step.seconds:>7.1f} s", markup=False)
+            elif step.kind == "failed":
+                console.print(f"  {step.asset}: {step.check} failed", markup=False)
+
+        ended = launch(instance, job, config, deployed.home / "logs" / f"{job}.log", tell)
+    return told, ended
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--key", type=click.Path(path_type=Path), required=True, help="The public key (PEM), from a source that you trust."
+)
+def verify(folder: Path, key: Path) -> None:
+    """Check the editions of a release in FOLDER with nothing but the public key."""
+    known = read_public_key(key)
+    intact, problems = verified(folder, known)
+    if intact:
+        click.echo(f"Intact, and signed with the key {fingerprint(known)}:")
+    for edition, identity in intact.items():
+        click.echo(f"{edition}: {identity}")
+    for problem in problems:
+        click.echo(f"{folder}: {problem}", err=True)
+    if problems:
+        sys.exit(REFUSED)
+
+
+@main.command(name="audit")
+@click.option(
+    "--to", type=click.Path(path_type=Path), help="The folder of audit.html and audit.json; by default var/audit."
+)
+@as_json
+def audit_command(to: Path | None, as_json: bool) -> None:
+    """Ask everything again that can be proved, and write a report. Charges nothing and changes nothing."""
+    deployed = Deployed()
+    nodes = nodes_of(deployed.definitions().resolve_all_asset_specs())
+    methods = declared_methods(deployed.tree, deployed.published)
+    record = audit(methods, nodes, deployed.ledger, deployed.published, now())
+    _, page = write_report(record, to or deployed.home / "audit")
+    if as_json:
+        _show(record)
+    else:
+        click.echo("Claims: " + ", ".join(f"{verdict}: {count}" for verdict, count in record["counts"].items()))
+        click.echo(f"The report is {page}")
+    if record["verdict"] == Verdict.FAILS:
+        sys.exit(REFUSED)
+
+
+@main.command(name="withdraw")
+@click.argument("name")
+@click.option("--by", required=True, help="Who withdraws it, for the ledger.")
+def withdraw_command(name: str, by: str) -> None:
+    """Withdraw NAME (dataset/release, or a dataset with all its releases) for good.
+
+    Its tables, publications and ephemeral keys are removed. The ledger keeps what was charged and records the
+    withdrawal. This cannot be undone.
+    """
+    deployed = Deployed()
+    dataset, slash, release = name.partition("/")
+    click.echo(withdrawn(deployed.ledger, deployed.published, dataset, release if slash else None, by))
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--with-keys", is_flag=True, help="Copy the keys too.")
+def backup(folder: Path, with_keys: bool) -> None:
+    """Write a back-up of databases, anchor and publications to FOLDER, which must be empty or new."""
+    deployed = Deployed()
+    back_up(deployed.ledger, deployed.published, folder, with_keys=with_keys)
+    click.echo(f"{deployed.home} and {deployed.published}: backed up to {folder}")
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+def restore(folder: Path) -> None:
+    """Restore the back-up in FOLDER into a home without databases."""
+    home, published = deployment_folders()
+    restored(folder, home, published)
+    click.echo(f"{home} and {published}: restored from {folder}")
+
+
+@main.command()
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+def unblock(runs: tuple[str, ...]) -> None:
+    """End runs whose process was killed, and free their slots in the queue of writers; without RUN, list them.
+
+    Dagster cannot tell a killed process from a slow one, so a person must name the run.
+    """
+    with_instance()
+    with dg.DagsterInstance.get() as instance:
+        storage = instance.event_log_storage
+        if not runs:
+            holding = sorted(storage.get_concurrency_run_ids())
+            heading = "Runs that hold a slot in the queue of writers:"
+            click.echo("\n".join([heading, *holding] if holding else ["No run holds a slot in the queue of writers."]))
+        for run_id in runs:
+            run = instance.get_run_by_id(run_id)
+            if run is None:
+                raise click.ClickException(f"there is no run {run_id}")
+            if not run.is_finished:
+                instance.report_run_canceled(run, message="The run's process was killed; the run was ended by hand.")
+            storage.free_concurrency_slots_for_run(run_id)
+            click.echo(f"{run_id}: ended, its slot is free")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Jobs that are launched from the command line, and followed until they end.
+
+A job runs in a process of its own, as Dagster's command line runs it, so that its log can go to a file. What happens is
+read from the instance, where the UI reads it too. The run has the tag by which the UI finds the runs of this code
+location.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+from uuid import uuid4
+
+import dagster as dg
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCATION = "stirred"
+_REPOSITORY = f"__repository__@{LOCATION}"
+_LAUNCH = "stirred/launch"
+_BETWEEN_LOOKS = 0.2
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that happened in a run.
+
+    Attributes:
+        kind: "begun" or "made" for an asset, "passed" or "failed" for a check, "refused" for a step that raised.
+        asset: the asset, as a path with slashes; for a step that raised, the name of the step.
+        check: the name of the check; empty for assets.
+        seconds: how long it took; 0 if it has only begun.
+        words: what a failed check or step says.
+        metadata: the metadata of an asset, by name.
+    """
+
+    kind: str
+    asset: str
+    check: str = ""
+    seconds: float = 0.0
+    words: str = ""
+    metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended.
+
+    Attributes:
+        run_id: the run; empty if there was none.
+        success: whether it succeeded.
+        log: the file with everything that Dagster printed.
+    """
+
+    run_id: str
+    success: bool
+    log: Path
+
+
+def with_instance() -> None:
+    """Name the folder of the Dagster instance, `var/dagster` by default, and make it if it is missing."""
+    home = Path(os.environ.setdefault("DAGSTER_HOME", str(ROOT / "var" / "dagster")))
+    home.mkdir(parents=True, exist_ok=True)
+    settings = home / "dagster.yaml"
+    if not settings.exists():
+        settings.symlink_to(ROOT / "dagster.yaml")
+
+
+def launch(
+    instance: dg.DagsterInstance, job: str, config: Mapping[str, Any], log: Path, told: Callable[[Step], None]
+) -> Ended:
+    """Run a job in another process until it ends.
+
+    Args:
+        instance: the instance that the process uses too, named by `DAGSTER_HOME`.
+        job: the name of the job.
+        config: its run configuration.
+        log: the file for what Dagster prints; it is replaced.
+        told: called for everything that happens, in order.
+    """
+    name = uuid4().hex
+    tags = {".dagster/repository": _REPOSITORY, _LAUNCH: name}
+    command = [str(Path(sys.executable).with_name("dagster")), "job", "execute", "-m", "orchestration.definitions"]
+    command += ["-j", job, "--tags", json.dumps(tags)]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output, NamedTemporaryFile("w", suffix=".yaml") as given:
+        if config:
+            # JSON is YAML.
+            json.dump(config, given)
+            given.flush()
+            command += ["-c", given.name]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            run = _follow(instance, name, process, told)
+        except KeyboardInterrupt:
+            # The terminal has interrupted the process too; it reports the run as canceled.
+            process.wait()
+            raise
+    return Ended(run.run_id if run else "", bool(run and run.is_success), log)
+
+
+def _follow(
+    instance: dg.DagsterInstance, name: str, process: subprocess.Popen[bytes], told: Callable[[Step], None]
+) -> dg.DagsterRun | None:
+    """Tell what happens until the process has ended; return the run, or None if it made none."""
+    run_id, cursor, begun = "", None, dict[str, float]()
+    while True:
+        ended = process.poll() is not None
+        if not run_id:
+            found = instance.get_runs(dg.RunsFilter(tags={_LAUNCH: name}), limit=1)
+            run_id = found[0].run_id if found else ""
+        while run_id:
+            connection = instance.get_records_for_run(run_id, cursor=cursor)
+            cursor = connection.cursor
+            for record in connection.records:
+                for step in _steps(record.event_log_entry, begun):
+                    told(step)
+            if not connection.has_more:
+                break
+        if ended:
+            return instance.get_run_by_id(run_id) if run_id else None
+        time.sleep(_BETWEEN_LOOKS)
+
+
+def _steps(entry: dg.EventLogEntry, begun: dict[str, float]) -> Iterator[Step]:
+    event = entry.dagster_event
+    if event is None or event.step_key is None:
+        return
+    taken = entry.timestamp - begun.get(event.step_key, entry.timestamp)
+    match event.event_type:
+        case dg.DagsterEventType.STEP_START:
+            begun[event.step_key] = entry.timestamp
+            yield Step("begun", event.step_key)
+        case dg.DagsterEventType.ASSET_MATERIALIZATION:
+            made = event.materialization
+            assert made.asset_key is not None
+            metadata = {name: value.value for name, value in made.metadata.items()}
+            yield Step("made", "/".join(made.asset_key.path), seconds=taken, metadata=metadata)
+        case dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            found = event.asset_check_evaluation_data
+            kind = "passed" if found.passed else "failed"
+            yield Step(kind, "/".join(found.asset_key.path), found.check_name, taken, found.description or "")
+        case dg.DagsterEventType.STEP_FAILURE:
+            yield Step("refused", event.step_key, seconds=taken, words=_said(event))
+
+
+def _said(event: dg.DagsterEvent) -> str:
+    """What a failed step says: the description of a `dagster.Failure`, or else the message of the first cause."""
+    failed = event.step_failure_data
+    if failed.user_failure_data and failed.user_failure_data.description:
+        return str(failed.user_failure_data.description)
+    error = failed.error
+    while error and error.cause:
+        error = error.cause
+    return error.message.strip() if error else "it failed"
