@@ -111,12 +111,17 @@ def lineage_drawing(title: str, flow: Sequence[Stage]) -> Drawing:
     drawing.add(*arrows)
     for stage in flow:
         drawing.add(boxes[stage.name], *_words(stage, boxes[stage.name]))
-    crossings = {stage.name: stage.crossing for stage in flow}
-    for arrow in arrows:
-        if zones[arrow.source] == Zone.CONFIDENTIAL and zones[arrow.target] == Zone.PUBLIC:
-            _, y = arrow.points[-1]
-            reason = CROSSINGS[crossings[arrow.target] or ""]
-            drawing.add(Diamond(BORDER, y, INK), Text(BORDER + 12, y - 9, reason, 11))
+    for stage in flow:
+        crossing = [
+            arrow.points[-1][1]
+            for arrow in arrows
+            if arrow.target == stage.name and (zones[arrow.source], stage.zone) == (Zone.CONFIDENTIAL, Zone.PUBLIC)
+        ]
+        if crossing:
+            # Arrows into the same stage are so close that one mark is on all of them.
+            y, several = sum(crossing) / len(crossing), "s" * (len(crossing) > 1)
+            reason = CROSSINGS[stage.crossing or ""] + several
+            drawing.add(Diamond(BORDER, y, INK), Text(BORDER + 12, y - 11, reason, 11))
     drawing.add(
         Diamond(28, end + 12, INK),
         Text(42, end + 12, "The only ways out of the confidential zone, and why each is allowed.", 12),
