@@ -29,6 +29,7 @@ from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import DoesNotCompose, stated, symbol
 from orchestration.backup import BackupError, back_up
 from orchestration.backup import restore as restored
+from orchestration.checking import declaration_problems
 from orchestration.components.dataset import Dataset
 from orchestration.components.release import ReleaseComponent
 from orchestration.definitions import declared_methods, deployment, deployment_folders, deployment_resources
@@ -197,6 +198,22 @@ def _budget(budgets: list[dict[str, Any]]) -> None:
         ["population", "charged", "cap", "left", "a new charge"],
         [[each["population"], each["charged"], each["cap"], each["left"], each["charging"]] for each in budgets],
     )
+
+
+@main.command()
+@as_json
+def check(as_json: bool) -> None:
+    """Check every declaration, and name each problem with file, line, field and rule."""
+    tree = dg.ComponentTree.for_project(Path(__file__).parent)
+    problems = declaration_problems(tree, deployment_folders()[1])
+    if as_json:
+        _show([asdict(problem) for problem in problems])
+    for problem in problems:
+        click.echo(f"{tree.defs_module_path}/{problem}" if problem.file else problem, err=True)
+    if problems:
+        sys.exit(REFUSED)
+    if not as_json:
+        click.echo("All declarations can be loaded.")
 
 
 @main.command()

@@ -494,6 +494,37 @@ def test_only_bad_files_are_named_with_field_and_rule(project: Path, tmp_path: P
 
 
 @pytest.mark.deep
+def test_every_broken_declaration_is_named_with_its_line(project: Path, tmp_path: Path) -> None:
+    """`dg check defs` and the UI stop at the first."""
+    status, said = stirred(project, "check")
+    assert (status, said) == (0, "All declarations can be loaded.\n")
+    bad = changed_project(project, tmp_path, name="roles", swap=["county", "size"])
+    declare(bad, "village/far", "PermutationSwapping", RELEASE | {"name": "far", "dataset": "town"})
+    declare(bad, "village/again", "PermutationSwapping", RELEASE)
+    status, said = stirred(bad, "check")
+    assert status == 1
+    defs = bad / "orchestration" / "defs" / "village"
+    assert (
+        f"{defs}/counties/defs.yaml:3: release village/counties: it is declared in village/again/defs.yaml too" in said
+    )
+    assert f"{defs}/far/defs.yaml:4: release town/far: dataset: there is no dataset town" in said
+    swap = (defs / "roles" / "defs.yaml").read_text().splitlines().index("  swap:") + 1
+    assert f"{defs}/roles/defs.yaml:{swap}: release village/roles: swap: size cannot be a swap variable and" in said
+    declare(bad, "village/half", "PermutationSwapping", RELEASE | {"name": "half", "swap_rate": "half", "match": 3})
+    declare(bad, "village/kind", "Swapping", RELEASE)
+    (defs / "far" / "defs.yaml").write_text("type: x\ntype: y\n")
+    status, said = stirred(bad, "check")
+    assert status == 1
+    assert said.splitlines() == [
+        f"{defs}/far/defs.yaml:2: 'type' is declared twice, first in line 1; only one would count",
+        f"{defs}/half/defs.yaml:6: release village/half: match: Input should be a valid list",
+        f"{defs}/half/defs.yaml:9: release village/half: swap_rate: 'half' is not a number or a fraction such as 1/2",
+        f"{defs}/kind/defs.yaml:1: type: orchestration.components.Swapping is no component; there are CensusDataset, "
+        "Dataset, PHSafe, PermutationSwapping, SyntheticCensus, TopDown",
+    ]
+
+
+@pytest.mark.deep
 def test_valid_files_pass_the_check_of_yaml(project: Path) -> None:
     status, said = dg_command(project, "check", "yaml")
     assert status == 0, said
