@@ -26,6 +26,7 @@ from assets.publication.signature import (
     PUBLIC_KEY,
     Identity,
     VerificationError,
+    altered_files,
     file_sha256,
     fingerprint,
     identity,
@@ -214,8 +215,8 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
         place_file(release.published / PUBLIC_KEY, pem(key))
         certificate = _place(context, passed, evaluated_on, key)
     except OSError as error:
-        problem = f"{error.filename} cannot be written ({error.strerror})" if error.strerror else str(error)
-        words = f"{release.schema} is not published: {problem}. The earlier files stay as they were."
+        problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
+        words = f"{release.schema} is not published: {problem}. What was published before stays complete."
         raise dg.Failure(description=words, allow_retries=False) from None
     return certificate, file_sha256(release.folder / CHECKSUMS)
 
@@ -231,7 +232,11 @@ def _place(
     tables = context.method.tables()
     with (
         context.warehouse.session(reads=[Zone.PUBLIC], folder=release.folder.parent) as session,
-        placed(release.folder, lambda present: _kept_as(context, present, key, evaluated_on[0].draw_id)) as folder,
+        placed(
+            release.folder,
+            lambda present: _kept_as(context, present, key, evaluated_on[0].draw_id),
+            lambda arriving: _require_signed(context, arriving, key),
+        ) as folder,
     ):
         # While this session is open, no other process can write, so the files have the content that is compared here.
         if _state(context, session) != evaluated_on:
@@ -286,7 +291,7 @@ def _kept_as(context: ReleaseContext[Any], present: Path, key: Ed25519PublicKey,
         stated = None
     if stated and stated.draw_id == draw_id:
         return None
-    _, problems = verify(present, key)
+    problems = altered_files(present, key)
     if stated is None or problems or (stated.dataset, stated.release) != (release.dataset.name, release.name):
         raise dg.Failure(
             f"{release.schema} is not published: {present} holds something else than a signed edition of this release "
@@ -296,6 +301,22 @@ def _kept_as(context: ReleaseContext[Any], present: Path, key: Ed25519PublicKey,
             allow_retries=False,
         )
     return str(stated.edition)
+
+
+def _require_signed(context: ReleaseContext[Any], folder: Path, key: Ed25519PublicKey) -> None:
+    """Refuse a new publication with an earlier edition that this deployment did not sign.
+
+    Raises:
+        dagster.Failure: if there is one; somebody may have planted it.
+    """
+    _, problems = verify(folder, key)
+    if problems:
+        raise dg.Failure(
+            f"{context.release.schema} is not published: among its earlier editions is something else than signed "
+            f"editions of this release ({problems[0]}). Move it elsewhere, or restore it, and materialize again. The "
+            "earlier files stay as they were.",
+            allow_retries=False,
+        )
 
 
 def _refusal(context: ReleaseContext[Any], problems: list[str]) -> dg.Failure:

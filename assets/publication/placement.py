@@ -11,12 +11,16 @@ parent folder of the target.
 A publication is for everyone, so its files and folders get modes that let everyone read them; otherwise only their
 owner could, because a process that opens the warehouse restricts its umask. To restrict access to publications, close a
 folder above them.
+
+Someone may be able to write here who cannot read the keys. No link is therefore followed, at any moment: it could lead
+to a key, whose content would be published or whose mode would be opened.
 """
 
 import fcntl
 import filecmp
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +30,9 @@ from resources.keyfiles import flush_file, flush_folder
 
 
 @contextmanager
-def placed(target: Path, kept_as: Callable[[Path], str | None]) -> Iterator[Path]:
+def placed(
+    target: Path, kept_as: Callable[[Path], str | None], verify: Callable[[Path], None] = lambda folder: None
+) -> Iterator[Path]:
     """A folder to write a publication into; when the block ends, it is moved to `target`.
 
     If `target` has exactly the same files, it is left untouched; otherwise it is replaced, and the editions in it are
@@ -42,11 +48,12 @@ def placed(target: Path, kept_as: Callable[[Path], str | None]) -> Iterator[Path
         kept_as: given the folder of the present publication, the name under which it is kept as an earlier edition;
             None if it gives way to another publication of the same edition. It is called before anything is moved, and
             may raise. An edition that is kept already stays as it is.
+        verify: called with the complete new folder before anyone else can read it; it may raise.
 
     Raises:
-        FileExistsError: if the target exists and is not a folder, or has anything but files and folders in it: a link
-            could lead to files that are not public.
+        FileExistsError: if the target exists and is not a folder, or has anything but files and folders in it.
     """
+    _require_no_link(target.parent)
     _make_public(target.parent)
     with _alone_in(target.parent):
         _recover(target)
@@ -57,6 +64,7 @@ def placed(target: Path, kept_as: Callable[[Path], str | None]) -> Iterator[Path
             yield arriving
             if not _same(arriving, target):
                 _keep_editions(target, arriving, kept_as)
+                verify(arriving)
                 _open_to_all(arriving)
                 _flush(arriving)
                 _replace(arriving, target)
@@ -65,12 +73,17 @@ def placed(target: Path, kept_as: Callable[[Path], str | None]) -> Iterator[Path
 
 
 def remove(target: Path) -> None:
-    """Remove a publication with all its editions, if there is one. A kill leaves all of it or nothing in place."""
+    """Remove a publication with all its editions, if there is one. A kill leaves all of it or nothing in place.
+
+    Raises:
+        FileExistsError: if the folder of the dataset is a link.
+    """
+    _require_no_link(target.parent)
     if not target.parent.is_dir():
         return
     with _alone_in(target.parent):
         _recover(target)
-        if target.exists():
+        if target.exists() or target.is_symlink():
             target.rename(_arriving(target))
             flush_folder(target.parent)
         _discard(_arriving(target))
@@ -83,7 +96,9 @@ def place_file(target: Path, content: bytes) -> None:
         if target.is_file() and not target.is_symlink() and target.read_bytes() == content:
             return
         arriving = _arriving(target)
-        with arriving.open("wb") as file:
+        arriving.unlink(missing_ok=True)
+        # Exclusively: no link that was planted under this name is followed.
+        with arriving.open("xb") as file:
             os.fchmod(file.fileno(), 0o644)
             file.write(content)
             file.flush()
@@ -106,14 +121,16 @@ def copy_publications(published: Path, folder: Path) -> None:
         FileExistsError: if there is anything but files and folders.
     """
     for path in sorted(published.glob("[!.]*")):
-        if path.is_file() and not path.is_symlink():
-            shutil.copy2(path, folder)
+        _require_no_link(path)
+        if path.is_file():
+            shutil.copy2(path, folder, follow_symlinks=False)
             continue
         with _alone_in(path):
             for leaving in path.glob(".*.leaving"):
                 _recover(path / leaving.name.removeprefix(".").removesuffix(".leaving"))
             _require_plain(path)
-            shutil.copytree(path, folder / path.name, ignore=shutil.ignore_patterns(".*"))
+            shutil.copytree(path, folder / path.name, symlinks=True, ignore=shutil.ignore_patterns(".*"))
+    _require_plain(folder)
 
 
 def bring_publications(folder: Path, published: Path) -> None:
@@ -124,7 +141,7 @@ def bring_publications(folder: Path, published: Path) -> None:
     """
     _require_plain(folder)
     _make_public(published)
-    shutil.copytree(folder, published, dirs_exist_ok=True)
+    shutil.copytree(folder, published, symlinks=True, dirs_exist_ok=True)
     _open_to_all(published)
 
 
@@ -153,7 +170,7 @@ def _recover(target: Path) -> None:
     if leaving.exists() and not target.exists():
         leaving.rename(target)
     _discard(arriving)
-    if leaving.exists():
+    if leaving.exists() or leaving.is_symlink():
         # If it were deleted under its own name, a partly deleted folder could later pass for a complete publication.
         leaving.rename(arriving)
         _discard(arriving)
@@ -168,21 +185,38 @@ def _make_public(folder: Path) -> None:
 
 
 def _open_to_all(folder: Path) -> None:
-    for path in (folder, *folder.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
+    for _, _, files, here in os.fwalk(folder):
+        os.fchmod(here, 0o755)
+        for name in files:
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=here)
+            try:
+                os.fchmod(descriptor, 0o644)
+            finally:
+                os.close(descriptor)
 
 
 def _require_plain(folder: Path) -> None:
-    """Refuse anything but files and folders: modes are set on what a link leads to, and copies show its content."""
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+    """Refuse anything but files and folders."""
+    _require_no_link(folder)
+    if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is in the way: a publication is a folder")
     for path in folder.rglob("*"):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise FileExistsError(f"{path} is in the way: a publication has only files and folders; remove it")
+            raise FileExistsError(_IN_THE_WAY.format(path))
+
+
+def _require_no_link(path: Path) -> None:
+    if path.is_symlink() or (path.exists() and not (path.is_file() or path.is_dir())):
+        raise FileExistsError(_IN_THE_WAY.format(path))
+
+
+_IN_THE_WAY = "{} is in the way: a publication has only files and folders; remove it"
 
 
 def _discard(folder: Path) -> None:
-    if folder.exists():
+    if folder.is_symlink() or folder.is_file():
+        folder.unlink()
+    elif folder.exists():
         shutil.rmtree(folder)
 
 
@@ -199,19 +233,44 @@ def _keep_editions(target: Path, arriving: Path, kept_as: Callable[[Path], str |
         return
     kept = arriving / EDITIONS
     if (target / EDITIONS).exists():
-        shutil.copytree(target / EDITIONS, kept, copy_function=_link)
+        _carry(target / EDITIONS, kept)
     name = kept_as(target)
     if name is not None and not (kept / name).exists():
-        others = shutil.ignore_patterns(EDITIONS)
-        shutil.copytree(target, kept / name, copy_function=_link, ignore=others)
+        kept.mkdir(exist_ok=True)
+        _carry(target, kept / name, without=EDITIONS)
 
 
-def _link(source: str, destination: str) -> None:
-    try:
-        os.link(source, destination)
-    except OSError:
-        # Some network file systems have no hard links.
-        shutil.copy2(source, destination)
+def _carry(source: Path, destination: Path, without: str | None = None) -> None:
+    """Link the files of a folder into a new one, through descriptors, so that no link is followed, however new.
+
+    Raises:
+        FileExistsError: if there is anything but files and folders.
+    """
+    for place, folders, files, here in os.fwalk(source):
+        if without in folders and place == str(source):
+            folders.remove(without)
+        below = destination / Path(place).relative_to(source)
+        below.mkdir()
+        for name in (*folders, *files):
+            found = os.stat(name, dir_fd=here, follow_symlinks=False)
+            if not (stat.S_ISDIR(found.st_mode) if name in folders else stat.S_ISREG(found.st_mode)):
+                raise FileExistsError(_IN_THE_WAY.format(f"{place}/{name}"))
+        for name in files:
+            try:
+                os.link(name, below / name, src_dir_fd=here, follow_symlinks=False)
+            except OSError:
+                # Some network file systems have no hard links.
+                _copy(name, below / name, here)
+            if not stat.S_ISREG((below / name).lstat().st_mode):
+                raise FileExistsError(_IN_THE_WAY.format(f"{place}/{name}"))
+
+
+def _copy(name: str, destination: Path, folder: int) -> None:
+    with (
+        os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder), "rb") as source,
+        destination.open("xb") as copy,
+    ):
+        shutil.copyfileobj(source, copy)
 
 
 def _same(first: Path, second: Path) -> bool:

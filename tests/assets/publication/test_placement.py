@@ -233,7 +233,7 @@ def test_what_may_not_be_kept_stays_in_place(target: Path) -> None:
 
 
 def test_editions_are_kept_where_there_are_no_hard_links(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(source: str, destination: str) -> None:
+    def refused(source: str, destination: str, **options: object) -> None:
         raise PermissionError("no hard links here")
 
     monkeypatch.setattr(os, "link", refused)
@@ -327,6 +327,63 @@ def test_a_link_is_refused_and_what_it_leads_to_stays_as_it_is(target: Path, tmp
     assert (custody / "master.key").stat().st_mode & 0o777 == 0o600
     assert _beside(target) == [target.name]
     assert (target / where).is_symlink()
+
+
+@pytest.mark.parametrize("planted", ["editions/1", "editions/1/key"])
+def test_a_link_that_is_planted_while_a_publication_is_written_is_not_followed(
+    target: Path, tmp_path: Path, planted: str
+) -> None:
+    custody = tmp_path / "custody"
+    custody.mkdir(mode=0o700)
+    (custody / "master.key").write_text("secret")
+    (custody / "master.key").chmod(0o600)
+    _place(target, OLD)
+
+    def place() -> None:
+        with placed(target, lambda present: "2") as folder:
+            _write(folder, NEW)
+            (target / planted).parent.mkdir(parents=True, exist_ok=True)
+            (target / planted).symlink_to(custody / "master.key" if planted.endswith("key") else custody)
+
+    with pytest.raises(FileExistsError, match="in the way"):
+        place()
+    assert custody.stat().st_mode & 0o777 == 0o700
+    assert (custody / "master.key").stat().st_mode & 0o777 == 0o600
+    assert not any(path.read_text() == "secret" for path in tmp_path.rglob("publications/**/*.key"))
+    assert _beside(target) == [target.name]
+
+
+def test_a_file_is_never_written_through_a_planted_link(tmp_path: Path) -> None:
+    """As it was, the master key was overwritten with the public key and opened to everyone."""
+    key = tmp_path / "master.key"
+    key.write_text("secret")
+    key.chmod(0o600)
+    (tmp_path / ".public_key.pem.arriving").symlink_to(key)
+    placement.place_file(tmp_path / "public_key.pem", b"public")
+    assert (key.read_text(), key.stat().st_mode & 0o777) == ("secret", 0o600)
+    assert (tmp_path / "public_key.pem").read_bytes() == b"public"
+    assert not (tmp_path / "public_key.pem").is_symlink()
+
+
+def test_what_stands_beside_is_removed_and_never_followed(target: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "kept").touch()
+    _place(target, OLD)
+    target.with_name(f".{target.name}.arriving").symlink_to(tmp_path / "elsewhere")
+    target.with_name(f".{target.name}.leaving").symlink_to(tmp_path / "elsewhere")
+    _place(target, NEW)
+    assert _read(target) == NEW
+    assert _beside(target) == [target.name]
+    remove(target)
+    target.symlink_to(tmp_path / "elsewhere")
+    remove(target)
+    assert not target.is_symlink()
+    target.parent.rmdir()
+    target.parent.symlink_to(tmp_path / "elsewhere")
+    for work in (remove, lambda path: _place(path, NEW)):
+        with pytest.raises(FileExistsError, match="in the way"):
+            work(target)
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["kept"]
 
 
 POINTS = deep_but(
