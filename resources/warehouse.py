@@ -373,11 +373,12 @@ def _refuse_computed(connection: duckdb.DuckDBPyConnection, zones: Sequence[Zone
     It could know the statement that reads it (`current_query`), and show the gates other values than the publication.
 
     Raises:
-        WarehouseError: if there is a generated column, or a view that does more than join tables by name.
+        WarehouseError: if there is a generated column, or a view, but for those of the public zone that only join its
+            tables by name.
     """
     names = {"zones": [zone.value for zone in zones]}
     views = connection.execute(statement("warehouse/views", {}), names).fetchall()
-    found = [(zone, name) for zone, name, text in views if not _JOINED.fullmatch(text)]
+    found = [(zone, name) for zone, name, text in views if zone != Zone.PUBLIC or not _JOINED.fullmatch(text)]
     for zone, name in found or connection.execute(statement("warehouse/generated", {}), names).fetchall():
         raise WarehouseError(
             f"{Zone(zone).database} was altered: Stirred did not write {name}, which is computed whenever it is read. "

@@ -7,6 +7,7 @@ import dagster as dg
 
 from assets.conventions import StageKind, attributes, table_schema
 from assets.measurement.method import NoisyCounts
+from assets.release.contents import counted_from
 from assets.release.draw import publish_version
 from resources.custody import Custody
 from resources.statements import Zone
@@ -49,8 +50,9 @@ def build_counts(
                 session.create(method.counts_table, name, values, **names)
                 method.require_countable(session)
             version = method.counts_version(session, custody)
+            counted = counted_from(session, custody, release.dataset, method.parameters())
             schema = table_schema(session.columns(method.counts_table), columns)
-        publish_version(warehouse, custody, release, method.counts_stage, method.version_table, version)
+        publish_version(warehouse, custody, release, method.counts_stage, method.version_table, version, counted)
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata={"dagster/column_schema": schema})
 
     return counts

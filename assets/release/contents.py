@@ -4,18 +4,20 @@ The charge records them in the ledger. If the records of one dataset are charged
 of its own, the ledger recognizes them. The versions cover the CEF and every source file of records, so that another
 selection of columns from the same file is recognized too. Nobody can test them against guessed records without the key.
 
-The seals of stages that count the CEF contain its version, so a charge follows from counts of the current CEF only.
+The seals of stages that count the CEF contain its version as they counted it. A charge follows from counts of the
+current CEF only.
 """
 
 import hmac
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from assets.release.dataset import DatasetDeclaration
-from assets.release.seal import require_sealed, seal_stage
+from assets.release.seal import SealError, require_sealed, seal_stage
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -56,6 +58,23 @@ def published_contents(session: Session, custody: Custody, dataset: DatasetDecla
     return tuple(sorted(_published(session, custody, dataset).values()))
 
 
+def counted_from(
+    session: Session, custody: Custody, dataset: DatasetDeclaration, parameters: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What the seal of counts says that they follow from: the CEF as it is stored now, and the parameters.
+
+    Args:
+        session: the session that counts, which reads the confidential zone.
+        custody: the custody.
+        dataset: the dataset.
+        parameters: the parameters of the release (`Method.parameters`).
+
+    Raises:
+        SealError: if there is no CEF.
+    """
+    return {"cef": _stored_version(session, custody, dataset), "parameters": dict(parameters)}
+
+
 def cef_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
     """The keyed version of the CEF that `publish_contents` wrote.
 
@@ -80,12 +99,17 @@ def content_problems(session: Session, custody: Custody, dataset: DatasetDeclara
         dataset: the dataset.
 
     Raises:
-        SealError: if the published versions are missing or were altered.
+        SealError: if there is no CEF, or the published versions are missing or were altered.
     """
-    stored = session.content_version(dataset.cef_tables(), custody.version_key())
-    if stored == cef_version(session, custody, dataset):
+    if _stored_version(session, custody, dataset) == cef_version(session, custody, dataset):
         return []
     return [f"{dataset.name}: the stored records are not those that were read from the source; materialize cef again"]
+
+
+def _stored_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
+    if not all(session.columns(table) for table in dataset.cef_tables()):
+        raise SealError(f"{dataset.name}: the CEF is missing; materialize cef")
+    return session.content_version(dataset.cef_tables(), custody.version_key())
 
 
 def _table(dataset: DatasetDeclaration) -> Table:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from assets.release.contents import cef_version
 from assets.release.release import Release
 from assets.release.seal import seal_stage
 from mechanisms.accounting.specification import Specification
@@ -72,12 +71,21 @@ def is_drawn(session: Session, release: Release, draw: Draw[Inputs]) -> bool:
 
 
 def publish_version(
-    warehouse: Warehouse, custody: Custody, release: Release, stage: str, table: Table, version: str
+    warehouse: Warehouse,
+    custody: Custody,
+    release: Release,
+    stage: str,
+    table: Table,
+    version: str,
+    counted: Mapping[str, Any],
 ) -> None:
-    """Write the keyed version of a stage's confidential output to the public zone, sealed, for the charge to read."""
+    """Write the keyed version of a stage's confidential output to the public zone, sealed, for the charge to read.
+
+    `counted` is what the output was counted from (`assets.release.contents.counted_from`).
+    """
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         session.create(table, "warehouse/label", {"text": version}, column="version")
-        seal_stage(session, custody, release.schema, stage, [table], cef_version(session, custody, release.dataset))
+        seal_stage(session, custody, release.schema, stage, [table], counted)
 
 
 def published_version(session: Session, table: Table) -> str:

@@ -133,11 +133,12 @@ class Method(ABC, Generic[R, I, O]):
         """The draw that follows from the release's parameters and the current public tables.
 
         Raises:
-            SealError: if one of the `charged_tables` is not as its stage sealed it, or was made from another CEF.
+            SealError: if one of the `charged_tables` is not as its stage sealed it, or was made from another
+                CEF or with other parameters.
         """
-        cef = cef_version(session, custody, self.release.dataset)
+        counted = {"cef": cef_version(session, custody, self.release.dataset), "parameters": dict(self.parameters())}
         for stage, tables in self.charged_tables().items():
-            require_sealed(session, custody, self.release.schema, stage, tables, cef)
+            require_sealed(session, custody, self.release.schema, stage, tables, counted)
         inputs = self.inputs(session, custody)
         made_of = {
             "mechanism": self.mechanism,

@@ -3,13 +3,15 @@
 A seal is an HMAC under the custody over the content of tables. A stage whose tables say what they were made of thereby
 seals that too. Someone who can write to a database, but has no access to the custody, cannot alter a sealed table or
 exchange it for another one. They can put back an earlier table together with its own seal. The seals of counts
-therefore contain the version of the CEF that was counted, and the charge compares it with the current records.
+therefore contain the version of the CEF that was counted and the parameters, and the charge compares both with the
+current ones.
 
 The rows are hashed with a key of the custody, because plain multiset hashes can be forged by someone who chooses the
 rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,26 +24,35 @@ class SealError(ValueError):
     """Stored data do not have the seal of the stage that wrote them."""
 
 
-def seal_of(session: Session, custody: Custody, tables: Sequence[Table], cef: str = "") -> str:
+MadeOf = Mapping[str, Any] | None
+"""What sealed tables follow from, in addition to what they contain: plain values."""
+
+
+def seal_of(session: Session, custody: Custody, tables: Sequence[Table], made_of: MadeOf = None) -> str:
     """The seal of tables as they are stored now, 64 hexadecimal digits.
 
     Args:
         session: a session that reads the tables.
         custody: the custody, which authenticates.
         tables: the tables, which must exist.
-        cef: the version of the CEF that they were counted from; empty for tables that were not.
+        made_of: what else they follow from, as plain values: for counts of the CEF, `counted_from`.
     """
     return custody.seal(
         {
             "tables": [str(table) for table in tables],
             "content": session.content_version(tables, custody.seal_key()),
-            "cef": cef,
+            "made_of": dict(made_of or {}),
         }
     )
 
 
 def seal_stage(
-    session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], cef: str = ""
+    session: Session,
+    custody: Custody,
+    schema: str,
+    stage: str,
+    tables: Sequence[Table],
+    made_of: MadeOf = None,
 ) -> None:
     """Seal the public tables of a stage, in the transaction in which they were written.
 
@@ -51,33 +62,43 @@ def seal_stage(
         schema: the schema of the release, or the name of the dataset.
         stage: the name of the stage.
         tables: its tables.
-        cef: as for `seal_of`.
+        made_of: as for `seal_of`.
     """
-    row = pa.table({"seal": [seal_of(session, custody, tables, cef)]})
+    row = pa.table({"seal": [seal_of(session, custody, tables, made_of)]})
     session.create(_label(schema, stage), "warehouse/all", source=session.register("seal", row))
 
 
 def is_sealed(
-    session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], cef: str = ""
+    session: Session,
+    custody: Custody,
+    schema: str,
+    stage: str,
+    tables: Sequence[Table],
+    made_of: MadeOf = None,
 ) -> bool:
     """Whether all tables exist and are exactly those that the stage sealed."""
     label = _label(schema, stage)
     if list(session.columns(label)) != ["seal"] or not all(session.columns(table) for table in tables):
         return False
-    return session.rows("warehouse/all", source=label) == [(seal_of(session, custody, tables, cef),)]
+    return session.rows("warehouse/all", source=label) == [(seal_of(session, custody, tables, made_of),)]
 
 
 def require_sealed(
-    session: Session, custody: Custody, schema: str, stage: str, tables: Sequence[Table], cef: str = ""
+    session: Session,
+    custody: Custody,
+    schema: str,
+    stage: str,
+    tables: Sequence[Table],
+    made_of: MadeOf = None,
 ) -> None:
     """Refuse tables that are not exactly those that a stage sealed.
 
     Raises:
-        SealError: if a table is missing, was altered or exchanged, was counted from another CEF, or was sealed under
-            another custody.
+        SealError: if a table is missing, was altered or exchanged, was counted from another CEF or with other
+            parameters, or was sealed under another custody.
     """
-    if not is_sealed(session, custody, schema, stage, tables, cef):
-        source = " from the current records" if cef else ""
+    if not is_sealed(session, custody, schema, stage, tables, made_of):
+        source = " from the current records and declaration" if made_of else ""
         raise SealError(
             f"{schema}: the stored tables of stage {stage} are not those that the stage wrote{source} (their seal does "
             f"not match); materialize {stage} again"

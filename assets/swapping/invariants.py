@@ -9,7 +9,7 @@ import dagster as dg
 
 from assets.conventions import INVARIANT, StageKind, attributes, table_schema
 from assets.release.columns import described
-from assets.release.contents import cef_version
+from assets.release.contents import counted_from
 from assets.release.seal import seal_stage
 from assets.swapping.records import (
     COMPOSITIONS,
@@ -56,8 +56,8 @@ def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
             try:
                 with session.transaction():
                     write_invariants(session, release, custody.version_key())
-                    cef = cef_version(session, custody, release.dataset)
-                    seal_stage(session, custody, release.schema, "invariants", invariant_tables(release), cef)
+                    counted = counted_from(session, custody, release.dataset, release.design.as_record())
+                    seal_stage(session, custody, release.schema, "invariants", invariant_tables(release), counted)
             except UniqueRecordsError as error:
                 # The message says what to change; a stack trace would add nothing.
                 raise dg.Failure(description=str(error), allow_retries=False) from None

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets.conventions import INVARIANT, StageKind, attributes, preview, public_table_metadata, table_schema
-from assets.release.contents import cef_version
+from assets.release.contents import counted_from
 from assets.release.seal import seal_stage
 from assets.topdown.histograms import write_invariants
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
@@ -85,8 +85,8 @@ def build_invariants(release: TopDownRelease) -> dg.AssetsDefinition:
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
             with session.transaction():
                 write_invariants(session, release)
-                cef = cef_version(session, custody, release.dataset)
-                seal_stage(session, custody, release.schema, INVARIANTS, [release.public(SPINE), table], cef)
+                counted = counted_from(session, custody, release.dataset, release.design.as_record())
+                seal_stage(session, custody, release.schema, INVARIANTS, [release.public(SPINE), table], counted)
             return dg.MaterializeResult(
                 data_version=dg.DataVersion(session.content_version([table])),
                 metadata={

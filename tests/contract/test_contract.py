@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_nothing_is_charged_that_was_counted_from_earlier_records(kind: Kind, tm
         for (table,) in connection.execute("SHOW TABLES").fetchall():
             connection.execute(f'DELETE FROM "{table}"')
             connection.execute(f'INSERT INTO "{table}" FROM earlier.{later.release.schema}."{table}"')
-    assert "not those that the stage wrote from the current records" in later.refusal(CHARGE)
+    assert "not those that the stage wrote from the current records and declaration" in later.refusal(CHARGE)
     shutil.copy(tmp_path / "public.duckdb", public)
     assert "the stored records are not those that were read from the source" in later.refusal(CHARGE)
     assert "the stored records are not those that were read from the source" in later.refusal("preflight")
@@ -105,6 +106,30 @@ def test_nothing_is_charged_that_was_counted_from_earlier_records(kind: Kind, tm
     assert later.ledger == ()
     later.run(CHARGE)
     assert [entry.kind for entry in later.ledger] == ["reserve"]
+
+
+def test_nothing_is_charged_that_was_counted_with_other_parameters_or_from_other_records_than_it_says(
+    kind: Kind, tmp_path: Path
+) -> None:
+    root = tmp_path / "release"
+    earlier = kind.build(root)
+    method = earlier.context.method
+    counted = before_draw(method)[:-1]
+    earlier.run(*counted)
+    with patch.object(type(method), "parameters", lambda self: {"other": "parameters"}):
+        assert "wrote from the current records and declaration" in earlier.refusal(CHARGE)
+    public = earlier.context.warehouse.path(Zone.PUBLIC)
+    shutil.copy(public, tmp_path / "earlier.duckdb")
+    later = kind.build(root, guess=1)
+    later.run(*counted)
+    # The counts of the later records are to be taken for those of the earlier ones.
+    shutil.copy(tmp_path / "earlier.duckdb", public)
+    later.run(*(stage for stage in counted if stage != "cef"))
+    shutil.copy(public, tmp_path / "mixed.duckdb")
+    kind.build(root).run("cef")
+    shutil.copy(tmp_path / "mixed.duckdb", public)
+    assert "wrote from the current records and declaration" in earlier.refusal(CHARGE)
+    assert earlier.ledger == ()
 
 
 def test_a_settled_draw_that_would_come_out_differently_changes_nothing(

@@ -92,6 +92,17 @@ def test_a_zone_that_computes_what_it_shows_is_refused(warehouse, zone, forged):
         assert "Stirred did not write village.shown" in refusal(warehouse, **access)
 
 
+@pytest.mark.parametrize("zone", [Zone.CONFIDENTIAL, Zone.LEDGER])
+def test_no_other_zone_may_show_public_tables_as_its_own(warehouse, zone):
+    make(warehouse, "SELECT 1 AS one", Table(Zone.PUBLIC, "village", "units"))
+    make(warehouse, "SELECT 1 AS one", Table(zone, "village", "units"))
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{warehouse.path(zone)}' AS {zone.value}")
+        connection.execute(f"ATTACH '{warehouse.path(Zone.PUBLIC)}' AS public")
+        connection.execute(f"CREATE VIEW {zone.value}.village.shown AS SELECT a.one FROM public.village.units AS a")
+    assert "Stirred did not write village.shown" in refusal(warehouse, reads=[zone])
+
+
 @pytest.mark.parametrize("access", [{"reads": [Zone.PUBLIC]}, {"writes": Zone.PUBLIC}])
 def test_a_session_that_sees_the_public_zone_reads_files_of_one_folder_or_none(warehouse, texts, access, tmp_path):
     texts["tests/file.sql"] = "SELECT content FROM read_text($path)"

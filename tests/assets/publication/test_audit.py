@@ -196,7 +196,11 @@ def test_the_key_of_a_draw_that_is_no_longer_repeated_is_still_compared_with_its
     entries[0] = replace(entries[0], commitment="0" * 64)
     found = audit_module._of_keys(ledger, entries)
     assert found.verdict.value == "does not hold"
-    assert found.details[0].startswith("Entry 1, village/noisy: draw ")
+    assert found.details == (
+        "Entry 1, village/noisy: the key in custody is missing, or is not the one that its charge committed to.",
+    )
+    entries[0] = replace(entries[0], details="")
+    assert audit_module._of_keys(ledger, entries).verdict.value == "could not be checked"
 
 
 def test_another_key_under_the_same_name_is_found(published: Deployment[Any]) -> None:
