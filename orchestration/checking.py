@@ -69,7 +69,7 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
         try:
             loaded = tree.load_component((folder / file).parent)
         except Exception as error:
-            cause = _cause(error)
+            cause = cause_of(error)
             problems.append(Problem(file, _line(nodes[0], _fields(str(cause))), str(cause)))
             continue
         parts = getattr(loaded, "components", None) or [loaded]
@@ -141,7 +141,7 @@ def _of_document(file: str, node: yaml.Node, attributes: yaml.Node | None, docum
         yield Problem(file, _line(attributes, _fields(str(error))), str(error))
 
 
-def _cause(error: BaseException) -> BaseException:
+def cause_of(error: BaseException) -> BaseException:
     """The refusal in a chain of errors, or the first error of the chain."""
     while not isinstance(error, DeclarationError | ValidationError) and (error.__cause__ or error.__context__):
         error = error.__cause__ or error.__context__  # type: ignore[assignment]

@@ -12,9 +12,11 @@ from typing import Any
 
 import click
 import dagster as dg
+from pydantic import ValidationError
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
+from rich.text import Text
 
 from assets.charge.preflight import PREFLIGHT
 from assets.confidentiality import nodes_of
@@ -29,13 +31,18 @@ from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import DoesNotCompose, stated, symbol
 from orchestration.backup import BackupError, back_up
 from orchestration.backup import restore as restored
-from orchestration.checking import declaration_problems
-from orchestration.components.dataset import Dataset
+from orchestration.checking import cause_of, declaration_problems
 from orchestration.components.release import ReleaseComponent
-from orchestration.definitions import declared_methods, deployment, deployment_folders, deployment_resources
+from orchestration.definitions import (
+    declarations,
+    declared_methods,
+    deployment,
+    deployment_folders,
+    deployment_resources,
+)
 from orchestration.jobs import now
 from orchestration.launch import Ended, Step, launch, with_instance
-from resources.chain import RESERVE
+from resources.chain import RESERVE, SETTLE
 from resources.custody import CustodyError
 from resources.ledger import Ledger, LedgerError, remaining
 from resources.warehouse import WarehouseError
@@ -47,7 +54,6 @@ _EXPECTED = (
     BackupError,
     CustodyError,
     DeclarationError,
-    FileExistsError,
     LedgerError,
     VerificationError,
     WarehouseError,
@@ -72,8 +78,7 @@ class Deployed:
 
     def releases(self) -> dict[str, ReleaseComponent]:
         """The declared releases, by `dataset/release`."""
-        found = self.tree.get_all_components(ReleaseComponent)  # type: ignore[type-abstract]
-        return {f"{each.declaration.dataset}/{each.declaration.name}": each for each in found}
+        return {f"{each.declaration.dataset}/{each.declaration.name}": each for each in declarations(self.tree)[1]}
 
     def release(self, name: str) -> ReleaseComponent:
         """A declared release. Raises `click.UsageError` if there is none of that name."""
@@ -85,7 +90,7 @@ class Deployed:
     def budgets(self) -> list[dict[str, Any]]:
         """For each population: its datasets, cap, what was charged, and what remains."""
         found = []
-        for population in populations(each.declaration for each in self.tree.get_all_components(Dataset)):
+        for population in populations(declarations(self.tree)[0]):
             cap = population.cap
             row: dict[str, Any] = {
                 "population": population.name,
@@ -98,6 +103,8 @@ class Deployed:
                 row |= {"charged": stated(charged, PLACES), "left": f"{symbol(cap)} = {remaining(charged, cap)}"}
             except DoesNotCompose as error:
                 row |= {"charged": f"cannot be added up: {error}", "left": "unknown"}
+            except LedgerError:
+                row |= {"charged": "unknown: the ledger is not intact", "left": "unknown"}
             found.append(row)
         return found
 
@@ -107,16 +114,14 @@ class Deployed:
         found = []
         for name, component in sorted(self.releases().items()):
             dataset, release = name.split("/")
-            charges = [
-                each for each in entries if each.kind == RESERVE and (each.dataset, each.release) == (dataset, release)
-            ]
+            own = [each for each in entries if (each.dataset, each.release) == (dataset, release)]
             runs = instance.get_run_records(dg.RunsFilter(job_name=f"{dataset}__{release}"), limit=1)
             found.append(
                 {
                     "release": name,
                     "title": component.declaration.title,
-                    "editions": len(self.ledger.settled_draws(dataset, release)),
-                    "charges": [stated(each.declared().loss, PLACES) for each in charges],
+                    "editions": sum(each.kind == SETTLE for each in own),
+                    "charges": [stated(each.declared().loss, PLACES) for each in own if each.kind == RESERVE],
                     "published": (self.published / dataset / release / "certificate.json").exists(),
                     "last_run": runs[0].dagster_run.status.value.lower() if runs else None,
                     "last_run_at": runs[0].create_timestamp.isoformat(timespec="seconds") if runs else None,
@@ -135,6 +140,16 @@ class Command(click.Group):
             raise click.ClickException(str(error)) from None
         except dg.Failure as failure:
             raise click.ClickException(str(failure.description)) from None
+        except OSError as error:
+            raise click.ClickException(f"{error.filename or 'writing'}: {error.strerror or error}") from None
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            # Dagster wraps what is wrong with a declaration in errors of its own.
+            cause = cause_of(error)
+            if not isinstance(cause, DeclarationError | ValidationError):
+                raise
+            raise click.ClickException(f"{cause}\nstirred check names every problem with file and line.") from None
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
@@ -149,7 +164,8 @@ def _table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     for position, column in enumerate(columns):
         shown.add_column(column, overflow="fold", no_wrap=position in (0, 2) and len(columns) > 5)
     for row in rows:
-        shown.add_row(*row)
+        # Names are shown as they are: neither as markup nor as codes of the terminal.
+        shown.add_row(*(Text("".join(letter if letter.isprintable() else "�" for letter in cell)) for cell in row))
     _console().print(shown, crop=False)
 
 
@@ -276,11 +292,14 @@ def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bo
     given = {"authorized_loss": authorize, "authorized_draw": draw, "authorized_by": by}
     operation = "__".join(component.key(CHARGE).path)
     config = {"ops": {operation: {"config": given}}} if any(given.values()) else {}
-    before = len(deployed.ledger.entries())
     told, ended = _run(deployed, release.replace("/", "__"), config, quiet=as_json)
     if verbose:
         click.echo(ended.log.read_text(), err=True)
-    charged = [each for each in deployed.ledger.entries()[before:] if each.kind == RESERVE]
+    charged = [
+        each
+        for each in deployed.ledger.entries()
+        if each.kind == RESERVE and each.known().authorization.get("run") == ended.run_id
+    ]
     folder = deployed.published / Path(release)
     files = (
         sorted(path.name for path in folder.iterdir() if path.is_file()) if ended.success and folder.exists() else []

@@ -40,11 +40,13 @@ def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
     """The warehouse, custody and ledger of the deployment that keeps its state in `home`.
 
     Raises:
-        ValueError: if `STIRRED_THREADS` is not a number.
+        DeclarationError: if `STIRRED_THREADS` is not a number.
     """
     threads = os.environ.get("STIRRED_THREADS", "0")
     if not (threads.isascii() and threads.isdigit()):
-        raise ValueError(f"STIRRED_THREADS is {threads!r}, which is not a number of threads such as 4 (0: all cores)")
+        raise DeclarationError(
+            f"STIRRED_THREADS is {threads!r}, which is not a number of threads such as 4 (0: all cores)"
+        )
     warehouse = Warehouse(
         folder=str(home / "warehouse"),
         memory_limit=os.environ.get("STIRRED_MEMORY_LIMIT", "2GiB"),
@@ -58,8 +60,8 @@ def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
 def deployment_folders() -> tuple[Path, Path]:
     """The folder of databases and keys, and that of publications, as the environment names them."""
     project = Path(__file__).resolve().parent.parent
-    home = os.environ.get("STIRRED_HOME", project / "var")
-    return Path(home), Path(os.environ.get("STIRRED_PUBLISHED", project / "published"))
+    home = Path(os.environ.get("STIRRED_HOME", project / "var"))
+    return home.absolute(), Path(os.environ.get("STIRRED_PUBLISHED", project / "published")).absolute()
 
 
 def without_configuration(resources: Mapping[str, object]) -> dict[str, dg.ResourceDefinition]:
@@ -83,6 +85,25 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
         home: the folder of databases and keys.
 
     Raises:
+        DeclarationError: as `declarations`.
+    """
+    datasets, releases = declarations(tree)
+    published = deployment_folders()[1]
+    return dg.Definitions.merge(
+        tree.build_defs(),
+        budget(datasets, releases),
+        dg.Definitions(
+            jobs=[withdraw_job(published), audit_job(declared_methods(tree, published), published, home / "audit")],
+            resources=without_configuration(deployment_resources(home)),
+            executor=dg.in_process_executor,
+        ),
+    )
+
+
+def declarations(tree: dg.ComponentTree) -> tuple[list[DatasetDeclaration], list[ReleaseComponent]]:
+    """All datasets and releases that a component tree declares.
+
+    Raises:
         DeclarationError: if a file of declarations has a key twice, or a name is declared twice.
     """
     require_unambiguous(tree.defs_module_path)
@@ -94,16 +115,7 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
             *(f"release {each.declaration.dataset}/{each.declaration.name}" for each in releases),
         ]
     )
-    published = deployment_folders()[1]
-    return dg.Definitions.merge(
-        tree.build_defs(),
-        budget(datasets, releases),
-        dg.Definitions(
-            jobs=[withdraw_job(published), audit_job(declared_methods(tree, published), published, home / "audit")],
-            resources=without_configuration(deployment_resources(home)),
-            executor=dg.in_process_executor,
-        ),
-    )
+    return datasets, releases
 
 
 def declared_methods(tree: dg.ComponentTree, published: Path) -> list[Method[Any, Any, Any]]:

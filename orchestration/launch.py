@@ -7,6 +7,7 @@ location.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +19,8 @@ from typing import Any
 from uuid import uuid4
 
 import dagster as dg
+
+from orchestration.definitions import deployment_folders
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCATION = "stirred"
@@ -64,7 +67,8 @@ class Ended:
 
 def with_instance() -> None:
     """Name the folder of the Dagster instance, `var/dagster` by default, and make it if it is missing."""
-    home = Path(os.environ.setdefault("DAGSTER_HOME", str(ROOT / "var" / "dagster")))
+    home = Path(os.environ.setdefault("DAGSTER_HOME", str(ROOT / "var" / "dagster"))).absolute()
+    os.environ["DAGSTER_HOME"] = str(home)
     home.mkdir(parents=True, exist_ok=True)
     settings = home / "dagster.yaml"
     if not settings.exists():
@@ -87,20 +91,24 @@ def launch(
     tags = {".dagster/repository": _REPOSITORY, _LAUNCH: name}
     command = [str(Path(sys.executable).with_name("dagster")), "job", "execute", "-m", "orchestration.definitions"]
     command += ["-j", job, "--tags", json.dumps(tags)]
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with log.open("wb") as output, NamedTemporaryFile("w", suffix=".yaml") as given:
         if config:
             # JSON is YAML.
             json.dump(config, given)
             given.flush()
             command += ["-c", given.name]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+        home, published = deployment_folders()
+        # The process begins in another folder, so relative paths would lead elsewhere.
+        folders = {"STIRRED_HOME": str(home), "STIRRED_PUBLISHED": str(published)}
+        process = subprocess.Popen(command, cwd=ROOT, env=os.environ | folders, stdout=output, stderr=subprocess.STDOUT)
         try:
             run = _follow(instance, name, process, told)
-        except KeyboardInterrupt:
-            # The terminal has interrupted the process too; it reports the run as canceled.
-            process.wait()
-            raise
+        finally:
+            # Dagster reports a run that is interrupted as canceled.
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                process.wait()
     return Ended(run.run_id if run else "", bool(run and run.is_success), log)
 
 
@@ -150,11 +158,10 @@ def _steps(entry: dg.EventLogEntry, begun: dict[str, float]) -> Iterator[Step]:
 
 
 def _said(event: dg.DagsterEvent) -> str:
-    """What a failed step says: the description of a `dagster.Failure`, or else the message of the first cause."""
+    """What a failed step says: the description of a `dagster.Failure`, or else the error that the step raised."""
     failed = event.step_failure_data
     if failed.user_failure_data and failed.user_failure_data.description:
         return str(failed.user_failure_data.description)
-    error = failed.error
-    while error and error.cause:
-        error = error.cause
+    # Dagster's own error is around that of the step.
+    error = failed.error.cause or failed.error if failed.error else None
     return error.message.strip() if error else "it failed"

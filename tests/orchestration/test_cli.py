@@ -2,12 +2,20 @@
 
 import json
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
+import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.cli import main
+from orchestration.definitions import deployment_resources
+from resources.chain import Details
+from resources.ledger import Ledger
+from resources.statements import Zone
 
 
 @pytest.fixture
@@ -26,6 +34,42 @@ def test_an_empty_deployment_has_a_status_and_a_budget(stirred: Callable[..., Re
     assert shown.exit_code == 0
     assert "Ledger, intact" in shown.stdout
     assert not (tmp_path / "stirred_home" / "custody" / "master.key").exists(), "looking makes no key"
+
+
+def test_a_budget_is_shown_with_what_is_wrong_and_names_as_they_are(
+    stirred: Callable[..., Result], tmp_path: Path
+) -> None:
+    ledger = deployment_resources(tmp_path / "stirred_home")["ledger"]
+    assert isinstance(ledger, Ledger)
+    details = Details("ma1940", authorization={"by": "Ann [/x] \x1b[31m[head]", "run": "a run"})
+    charged = Specification(Flavor("all households", ("their number",), "household", 1), PureLoss(Fraction(1)))
+    ledger.reserve("ma1940", "half", "00" * 32, charged, "11" * 32, PureLoss(Fraction(2)), details)
+    shown = stirred("budget")
+    assert shown.exit_code == 0
+    assert "Ann [/x] �[31m[head]" in shown.stdout
+    with duckdb.connect(str(ledger.warehouse.path(Zone.LEDGER))) as connection:
+        connection.execute("UPDATE entries SET release = 'other'")
+    shown = stirred("budget")
+    assert shown.exit_code == 1
+    assert "Ledger, not intact" in shown.stdout
+    assert "unknown: the ledger is not intact" in shown.stdout
+    assert "entry 1" in shown.stderr
+    assert json.loads(stirred("budget", "--json").stdout)["problems"]
+    assert stirred("status").exit_code == 0
+
+
+def test_a_setting_or_folder_that_is_wrong_is_one_sentence(
+    stirred: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("STIRRED_HOME", str(tmp_path / "file"))
+    found = stirred("launch", "ma1940/tenure_by_county")
+    assert (found.exit_code, "Traceback" in found.output) == (1, False)
+    assert found.stderr.startswith("Error: ")
+    assert str(tmp_path / "file") in found.stderr
+    monkeypatch.setenv("STIRRED_THREADS", "many")
+    found = stirred("status")
+    assert (found.exit_code, found.stderr.startswith("Error: STIRRED_THREADS is 'many'")) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.release.release import DeclarationError
 from orchestration.definitions import defs, deployment_resources
 from resources.custody import CustodyError
 from resources.statements import Zone
@@ -76,5 +77,5 @@ def test_the_deployments_custody_knows_its_databases(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("threads", ["many", "-1", "", "²"])
 def test_a_setting_that_is_no_number_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str) -> None:
     monkeypatch.setenv("STIRRED_THREADS", threads)
-    with pytest.raises(ValueError, match=r"STIRRED_THREADS is .* not a number of threads"):
+    with pytest.raises(DeclarationError, match=r"STIRRED_THREADS is .* not a number of threads"):
         deployment_resources(tmp_path)
