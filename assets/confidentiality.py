@@ -40,7 +40,7 @@ def deployed_nodes(
     except Exception as error:  # Dagster has no public name for what it raises here.
         raise dg.Failure(
             "This run belongs to no deployment, so its asset graph is incomplete and cannot be checked. Launch the job "
-            "with `dg launch` or from the UI."
+            "with `stirred launch` or from the UI."
         ) from error
     return nodes_of(definition.get_asset_spec(key) for key, definition in repository.assets_defs_by_key.items())
 

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
 if TYPE_CHECKING:
-    # Whoever only verifies does not wait for Dagster to be imported.
+    # Whoever only verifies, with this module, needs neither Dagster nor a database.
     from resources.custody import Custody
 
 CHECKSUMS = "SHA256SUMS"
