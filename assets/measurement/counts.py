@@ -38,8 +38,8 @@ def build_counts(
         key=release.key(method.counts_stage),
         deps=deps,
         group_name=release.schema,
-        description=f"{description} Confidential: the charge lets out only a keyed version of the counts, which becomes "
-        "part of the draw id.",
+        description=f"{description} Confidential: the charge lets out only a keyed version of the counts, which "
+        "becomes part of the draw id.",
         code_version=CODE_VERSION,
         **attributes(StageKind.COUNTS, Zone.CONFIDENTIAL, {"duckdb", "sql"}),
     )
