@@ -50,7 +50,7 @@ def build_counts(
                 session.create(method.counts_table, name, values, **names)
                 method.require_countable(session)
             version = method.counts_version(session, custody)
-            counted = counted_from(session, custody, release.dataset, method.parameters())
+            counted = counted_from(session, custody, release.dataset, method.counted_with())
             schema = table_schema(session.columns(method.counts_table), columns)
         publish_version(warehouse, custody, release, method.counts_stage, method.version_table, version, counted)
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata={"dagster/column_schema": schema})

@@ -67,7 +67,7 @@ def counted_from(
         session: the session that counts, which reads the confidential zone.
         custody: the custody.
         dataset: the dataset.
-        parameters: the parameters of the release (`Method.parameters`).
+        parameters: the parameters that the counts follow from (`Method.counted_with`).
 
     Raises:
         SealError: if there is no CEF.

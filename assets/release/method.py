@@ -116,6 +116,10 @@ class Method(ABC, Generic[R, I, O]):
         Two declarations with the same meaning must give equal values: sort everything whose order has no meaning.
         """
 
+    def counted_with(self) -> Mapping[str, Any]:
+        """The parameters that the `charged_tables` follow from; none by default. A charge with others is refused."""
+        return {}
+
     @abstractmethod
     def charged_tables(self) -> Mapping[str, Sequence[Table]]:
         """By stage, the public tables from which `inputs` reads. Their stages seal them (`assets.release.seal`)."""
@@ -136,7 +140,7 @@ class Method(ABC, Generic[R, I, O]):
             SealError: if one of the `charged_tables` is not as its stage sealed it, or was made from another
                 CEF or with other parameters.
         """
-        counted = {"cef": cef_version(session, custody, self.release.dataset), "parameters": dict(self.parameters())}
+        counted = {"cef": cef_version(session, custody, self.release.dataset), "parameters": dict(self.counted_with())}
         for stage, tables in self.charged_tables().items():
             require_sealed(session, custody, self.release.schema, stage, tables, counted)
         inputs = self.inputs(session, custody)

@@ -3,8 +3,8 @@
 A seal is an HMAC under the custody over the content of tables. A stage whose tables say what they were made of thereby
 seals that too. Someone who can write to a database, but has no access to the custody, cannot alter a sealed table or
 exchange it for another one. They can put back an earlier table together with its own seal. The seals of counts
-therefore contain the version of the CEF that was counted and the parameters, and the charge compares both with the
-current ones.
+therefore contain the version of the CEF that was counted and what they follow from of the declaration, and the charge
+compares both with the current ones.
 
 The rows are hashed with a key of the custody, because plain multiset hashes can be forged by someone who chooses the
 rows.

@@ -56,7 +56,7 @@ def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
             try:
                 with session.transaction():
                     write_invariants(session, release, custody.version_key())
-                    counted = counted_from(session, custody, release.dataset, release.design.as_record())
+                    counted = counted_from(session, custody, release.dataset, counted_with(release))
                     seal_stage(session, custody, release.schema, "invariants", invariant_tables(release), counted)
             except UniqueRecordsError as error:
                 # The message says what to change; a stack trace would add nothing.
@@ -83,6 +83,11 @@ def invariant_tables(release: SwappingRelease) -> list[Table]:
     """All tables of the stage, in the order in which they are hashed."""
     names = [HOLDING, SWAPPING, *([COMPOSITIONS] if release.has_persons_following else []), RECORDS]
     return [release.public(name) for name in names]
+
+
+def counted_with(release: SwappingRelease) -> dict[str, Any]:
+    """The parameters that the invariants follow from: all but the swap rate."""
+    return {name: value for name, value in release.design.as_record().items() if name != "swap_rate"}
 
 
 def margin_statements(release: SwappingRelease, records: Fragment | Table) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ from assets.release.statement import Statement
 from assets.swapping.cells import MECHANISM, SWAPPED, drawn_cells, read_version, swapped_version, write_cells
 from assets.swapping.draw import SwappingInputs, read_inputs
 from assets.swapping.gates import swapping_gates
-from assets.swapping.invariants import build_invariants, invariant_tables
+from assets.swapping.invariants import build_invariants, counted_with, invariant_tables
 from assets.swapping.published import published_tables
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import swapping_statement
@@ -82,6 +82,9 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
 
     def parameters(self) -> Mapping[str, Any]:
         return self.release.design.as_record()
+
+    def counted_with(self) -> Mapping[str, Any]:
+        return counted_with(self.release)
 
     def charged_tables(self) -> Mapping[str, Sequence[Table]]:
         return {"invariants": invariant_tables(self.release)}

@@ -116,7 +116,7 @@ def test_nothing_is_charged_that_was_counted_with_other_parameters_or_from_other
     method = earlier.context.method
     counted = before_draw(method)[:-1]
     earlier.run(*counted)
-    with patch.object(type(method), "parameters", lambda self: {"other": "parameters"}):
+    with patch.object(type(method), "counted_with", lambda self: {"other": "parameters"}):
         assert "wrote from the current records and declaration" in earlier.refusal(CHARGE)
     public = earlier.context.warehouse.path(Zone.PUBLIC)
     shutil.copy(public, tmp_path / "earlier.duckdb")
