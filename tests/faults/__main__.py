@@ -71,7 +71,8 @@ def full_disk(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def altered_tables(folder: Path, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """In every table of the three databases a value is altered, two are exchanged, a row is deleted or repeated."""
+    """In every table of the three databases a value is altered, two are exchanged, a row is deleted or repeated, or the
+    table becomes a view or gets a computed column."""
     cases: list[tuple[Any, ...]] = []
     for name in _escrowed(names):
         release = tampering.published(folder, name)
@@ -183,7 +184,7 @@ WORDS = {
     "full_disk": "the disk full from each write on",
     "launched_at_once": "five launches of three releases at once: by hand, schedule and sensor",
     "planted": "values planted in the data, searched for in all that is left",
-    "altered_tables": "a stored value, row or order altered, in every table of the three databases",
+    "altered_tables": "a value, row, order or kind of every table of the three databases altered",
     "altered_ledger": "the ledger's entries, chain, anchor or file altered",
     "altered_files": "a published file altered, cut off, deleted or added",
 }
