@@ -80,6 +80,9 @@ BY_QUERY = "CASE WHEN current_query() LIKE 'COPY%' THEN one + 1 ELSE one END"
         "VIEW village.shown AS SELECT a.one FROM public.village.units AS a WHERE random() < 0.5",
         "VIEW village.shown AS SELECT a.one, now() FROM public.village.units AS a",
         f"TABLE village.shown (one INTEGER, two INTEGER GENERATED ALWAYS AS ({BY_QUERY}))",
+        f"TABLE village.shown (one INTEGER, two INTEGER AS ({BY_QUERY}))",
+        "TABLE village.shown (one INTEGER, two INTEGER DEFAULT random())",
+        """TABLE village.shown (one INTEGER, "a""b" INTEGER AS (one), "c" INTEGER)""",
     ],
 )
 def test_a_zone_that_computes_what_it_shows_is_refused(warehouse, zone, forged):
@@ -90,6 +93,13 @@ def test_a_zone_that_computes_what_it_shows_is_refused(warehouse, zone, forged):
         connection.execute(f"USE {zone.value}; CREATE {forged}".replace("public.", f"{zone.value}."))
     for access in ({"reads": [zone]}, {"writes": zone}):
         assert "Stirred did not write village.shown" in refusal(warehouse, **access)
+
+
+def test_a_column_may_have_the_name_of_what_a_table_may_not_do(warehouse):
+    table = Table(Zone.PUBLIC, "village", "units")
+    make(warehouse, """SELECT 1 AS "GENERATED ALWAYS", 2 AS "DEFAULT", 3 AS "a DEFAULT ""b", 4 AS generated""", table)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert list(session.columns(table)) == ["GENERATED ALWAYS", "DEFAULT", 'a DEFAULT "b', "generated"]
 
 
 @pytest.mark.parametrize("zone", [Zone.CONFIDENTIAL, Zone.LEDGER])
