@@ -37,7 +37,8 @@ def build_preflight(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
     def preflight(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
             assessment = assess(method, session, custody, ledger)
-        return dg.MaterializeResult(metadata=preflight_metadata(assessment))
+        version = dg.DataVersion(assessment.draw.draw_id)
+        return dg.MaterializeResult(data_version=version, metadata=preflight_metadata(assessment))
 
     return preflight
 
