@@ -14,7 +14,7 @@ import dagster as dg
 
 from assets.publication.placement import bring_publications, copy_publications
 from assets.publication.signature import altered_files, public_key, sign
-from orchestration.definitions import deployment_resources
+from orchestration.environment import deployment_resources
 from resources.custody import ANCHOR, FINGERPRINT, MASTER, CustodyError
 from resources.ledger import Ledger
 from resources.statements import Zone

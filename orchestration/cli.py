@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from rich.markdown import Markdown
 from rich.table import Table
 from rich.text import Text
 
+from assets.charge.asset import AUTHORIZED_BY_COMMAND
 from assets.charge.preflight import PREFLIGHT
 from assets.confidentiality import nodes_of
 from assets.ledger.asset import populations
@@ -26,6 +28,7 @@ from assets.publication.signature import VerificationError, fingerprint, read_pu
 from assets.publication.signature import verify as verified
 from assets.publication.withdrawal import WithdrawalError
 from assets.publication.withdrawal import withdraw as withdrawn
+from assets.release.dataset import DatasetDeclaration
 from assets.release.method import CHARGE
 from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import DoesNotCompose, stated, symbol
@@ -33,13 +36,8 @@ from orchestration.backup import BackupError, back_up
 from orchestration.backup import restore as restored
 from orchestration.checking import cause_of, declaration_problems
 from orchestration.components.release import ReleaseComponent
-from orchestration.definitions import (
-    declarations,
-    declared_methods,
-    deployment,
-    deployment_folders,
-    deployment_resources,
-)
+from orchestration.definitions import declarations, declared_methods, deployment
+from orchestration.environment import deployment_folders, deployment_resources
 from orchestration.jobs import now
 from orchestration.launch import Ended, Step, launch, with_instance
 from resources.chain import RESERVE, SETTLE
@@ -72,17 +70,15 @@ class Deployed:
         self.ledger = ledger
         self.tree = dg.ComponentTree.for_project(Path(__file__).parent)
 
-    def definitions(self) -> dg.Definitions:
-        """Everything declared. Raises DeclarationError, or Dagster's own errors, if something cannot be loaded."""
-        return deployment(self.tree, self.home)
-
-    def releases(self) -> dict[str, ReleaseComponent]:
-        """The declared releases, by `dataset/release`."""
-        return {f"{each.declaration.dataset}/{each.declaration.name}": each for each in declarations(self.tree)[1]}
+    @cached_property
+    def declared(self) -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:
+        """The declared datasets, and the releases by `dataset/release`. Raises as `declarations`."""
+        datasets, releases = declarations(self.tree)
+        return datasets, {f"{each.declaration.dataset}/{each.declaration.name}": each for each in releases}
 
     def release(self, name: str) -> ReleaseComponent:
         """A declared release. Raises `click.UsageError` if there is none of that name."""
-        releases = self.releases()
+        releases = self.declared[1]
         if name not in releases:
             raise click.UsageError(f"there is no release {name}; declared are {', '.join(sorted(releases))}")
         return releases[name]
@@ -90,7 +86,7 @@ class Deployed:
     def budgets(self) -> list[dict[str, Any]]:
         """For each population: its datasets, cap, what was charged, and what remains."""
         found = []
-        for population in populations(declarations(self.tree)[0]):
+        for population in populations(self.declared[0]):
             cap = population.cap
             row: dict[str, Any] = {
                 "population": population.name,
@@ -112,10 +108,10 @@ class Deployed:
         """For each release: how often it was drawn, what it was charged, and its last run."""
         entries = self.ledger.entries()
         found = []
-        for name, component in sorted(self.releases().items()):
+        for name, component in sorted(self.declared[1].items()):
             dataset, release = name.split("/")
             own = [each for each in entries if (each.dataset, each.release) == (dataset, release)]
-            runs = instance.get_run_records(dg.RunsFilter(job_name=f"{dataset}__{release}"), limit=1)
+            runs = instance.get_run_records(dg.RunsFilter(job_name=component.job), limit=1)
             found.append(
                 {
                     "release": name,
@@ -292,7 +288,7 @@ def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bo
     given = {"authorized_loss": authorize, "authorized_draw": draw, "authorized_by": by}
     operation = "__".join(component.key(CHARGE).path)
     config = {"ops": {operation: {"config": given}}} if any(given.values()) else {}
-    told, ended = _run(deployed, release.replace("/", "__"), config, quiet=as_json)
+    told, ended = _run(deployed, component.job, config, quiet=as_json)
     if verbose:
         click.echo(ended.log.read_text(), err=True)
     charged = [
@@ -304,7 +300,8 @@ def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bo
     files = (
         sorted(path.name for path in folder.iterdir() if path.is_file()) if ended.success and folder.exists() else []
     )
-    refused = next((step.words for step in told if step.kind == "refused"), "")
+    refusal = next((step for step in told if step.kind == "refused"), None)
+    refused = refusal.words if refusal else ""
     failed = [step for step in told if step.kind == "failed"]
     passed = sum(step.kind == "passed" for step in told)
     losses = [stated(each.declared().loss, PLACES) for each in charged]
@@ -327,7 +324,7 @@ def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bo
             f"\n{'Charged ' + ', '.join(losses) if losses else 'Nothing was charged'}. The log is {ended.log}", err=True
         )
     if not ended.success:
-        asks = "To authorize it" in refused
+        asks = refusal and refusal.metadata and AUTHORIZED_BY_COMMAND in refusal.metadata
         sys.exit(UNAUTHORIZED if asks else REFUSED)
 
 
@@ -340,7 +337,7 @@ def preflight(release: str, as_json: bool) -> None:
     component = deployed.release(release)
     if not component.charges:
         raise click.UsageError(f"{release} charges nothing")
-    told, ended = _run(deployed, f"{PREFLIGHT}__{release.replace('/', '__')}", {}, quiet=as_json)
+    told, ended = _run(deployed, f"{PREFLIGHT}__{component.job}", {}, quiet=as_json)
     key = "/".join(component.key(PREFLIGHT).path)
     found = next((step.metadata for step in told if step.kind == "made" and step.asset == key), None)
     if not ended.success or found is None:
@@ -402,7 +399,7 @@ def verify(folder: Path, key: Path) -> None:
 def audit_command(to: Path | None, as_json: bool) -> None:
     """Ask everything again that can be proved, and write a report. Charges nothing and changes nothing."""
     deployed = Deployed()
-    nodes = nodes_of(deployed.definitions().resolve_all_asset_specs())
+    nodes = nodes_of(deployment(deployed.tree, deployed.home).resolve_all_asset_specs())
     methods = declared_methods(deployed.tree, deployed.published)
     record = audit(methods, nodes, deployed.ledger, deployed.published, now())
     _, page = write_report(record, to or deployed.home / "audit")

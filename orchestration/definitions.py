@@ -1,15 +1,8 @@
 """The one `Definitions` object of the deployment.
 
-It combines everything declared under `defs/`, the ledger that all releases are charged to, and the resources. These
-environment variables configure the deployment:
-
-- `STIRRED_HOME`: the folder of databases and keys; `var` in the project by default;
-- `STIRRED_PUBLISHED`: the folder of publications; `published` in the project by default;
-- `STIRRED_MEMORY_LIMIT`, `STIRRED_THREADS`, `STIRRED_SPILL_FOLDER`: DuckDB's settings for each session;
-- `STIRRED_MASTER_KEY`: the master key, if it is not kept in a file.
+It combines everything declared under `defs/`, the ledger that all releases are charged to, and the resources.
 """
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,38 +23,8 @@ from assets.release.release import DeclarationError
 from orchestration.components.dataset import Dataset
 from orchestration.components.release import ReleaseComponent, dataset_of
 from orchestration.defs_files import require_unambiguous
+from orchestration.environment import deployment_folders, deployment_resources
 from orchestration.jobs import audit_job, withdraw_job
-from resources.custody import Custody
-from resources.ledger import Ledger
-from resources.warehouse import Warehouse
-
-
-def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
-    """The warehouse, custody and ledger of the deployment that keeps its state in `home`.
-
-    Raises:
-        DeclarationError: if `STIRRED_THREADS` is not a number.
-    """
-    threads = os.environ.get("STIRRED_THREADS", "0")
-    if not (threads.isascii() and threads.isdigit()):
-        raise DeclarationError(
-            f"STIRRED_THREADS is {threads!r}, which is not a number of threads such as 4 (0: all cores)"
-        )
-    warehouse = Warehouse(
-        folder=str(home / "warehouse"),
-        memory_limit=os.environ.get("STIRRED_MEMORY_LIMIT", "2GiB"),
-        threads=int(threads),
-        spill_folder=os.environ.get("STIRRED_SPILL_FOLDER", ""),
-    )
-    custody = Custody(folder=str(home / "custody"), databases=warehouse.folder)
-    return {"warehouse": warehouse, "custody": custody, "ledger": Ledger(warehouse=warehouse, custody=custody)}
-
-
-def deployment_folders() -> tuple[Path, Path]:
-    """The folder of databases and keys, and that of publications, as the environment names them."""
-    project = Path(__file__).resolve().parent.parent
-    home = Path(os.environ.get("STIRRED_HOME", project / "var"))
-    return home.absolute(), Path(os.environ.get("STIRRED_PUBLISHED", project / "published")).absolute()
 
 
 def without_configuration(resources: Mapping[str, object]) -> dict[str, dg.ResourceDefinition]:
@@ -176,4 +139,4 @@ def _require_single(declared: Sequence[str]) -> None:
 def defs() -> dg.Definitions:
     """What this deployment runs."""
     tree = dg.ComponentTree.for_project(Path(__file__).parent)
-    return deployment(tree, Path(os.environ.get("STIRRED_HOME", tree.project_root / "var")))
+    return deployment(tree, deployment_folders()[0])

@@ -6,7 +6,6 @@ next to the swapped one, because the original counts of 1940 Massachusetts are p
 
 import csv
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -14,18 +13,17 @@ import dagster as dg
 
 from assets.cef.readers import MA1940_MARGINS
 from mechanisms.accounting.composition import stated
-from orchestration.definitions import deployment_resources
+from orchestration.environment import PROJECT, deployment_folders, deployment_resources
 from orchestration.launch import launch, with_instance
 from resources.ledger import Ledger
 
-ROOT = Path(__file__).resolve().parent.parent
 JOB = "ma1940__tenure_by_county"
 
 
 def main() -> int:
     """Launch the job, then print the files, the table, ε and the ledger; returns the exit status."""
-    home = Path(os.environ.get("STIRRED_HOME", ROOT / "var"))
-    folder = Path(os.environ.get("STIRRED_PUBLISHED", ROOT / "published")) / "ma1940" / "tenure_by_county"
+    home, published = deployment_folders()
+    folder = published / "ma1940" / "tenure_by_county"
     print(f"Launching {JOB}: 1940 Massachusetts, tenure by county, swap rate 1/2 ...", flush=True)
     with_instance()
     with dg.DagsterInstance.get() as instance:
@@ -45,7 +43,7 @@ def main() -> int:
     ledger = deployment_resources(home)["ledger"]
     assert isinstance(ledger, Ledger)
     _show_ledger(ledger)
-    print(f"\nPublished in {folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder}:")
+    print(f"\nPublished in {folder.relative_to(PROJECT) if folder.is_relative_to(PROJECT) else folder}:")
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         print(f"   {path.name:42} {path.stat().st_size:>8,} bytes")
     print("\nRead certificate.html in a browser; `make ui` shows the run, its lineage, plots and checks.")

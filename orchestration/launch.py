@@ -20,9 +20,8 @@ from uuid import uuid4
 
 import dagster as dg
 
-from orchestration.definitions import deployment_folders
+from orchestration.environment import PROJECT, deployment_folders
 
-ROOT = Path(__file__).resolve().parent.parent
 LOCATION = "stirred"
 _REPOSITORY = f"__repository__@{LOCATION}"
 _LAUNCH = "stirred/launch"
@@ -39,7 +38,7 @@ class Step:
         check: the name of the check; empty for assets.
         seconds: how long it took; 0 if it has only begun.
         words: what a failed check or step says.
-        metadata: the metadata of an asset, by name.
+        metadata: the metadata of an asset, or of a failed step, by name.
     """
 
     kind: str
@@ -67,12 +66,12 @@ class Ended:
 
 def with_instance() -> None:
     """Name the folder of the Dagster instance, `var/dagster` by default, and make it if it is missing."""
-    home = Path(os.environ.setdefault("DAGSTER_HOME", str(ROOT / "var" / "dagster"))).absolute()
+    home = Path(os.environ.setdefault("DAGSTER_HOME", str(PROJECT / "var" / "dagster"))).absolute()
     os.environ["DAGSTER_HOME"] = str(home)
     home.mkdir(parents=True, exist_ok=True)
     settings = home / "dagster.yaml"
     if not settings.exists():
-        settings.symlink_to(ROOT / "dagster.yaml")
+        settings.symlink_to(PROJECT / "dagster.yaml")
 
 
 def launch(
@@ -101,7 +100,9 @@ def launch(
         home, published = deployment_folders()
         # The process begins in another folder, so relative paths would lead elsewhere.
         folders = {"STIRRED_HOME": str(home), "STIRRED_PUBLISHED": str(published)}
-        process = subprocess.Popen(command, cwd=ROOT, env=os.environ | folders, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command, cwd=PROJECT, env=os.environ | folders, stdout=output, stderr=subprocess.STDOUT
+        )
         try:
             run = _follow(instance, name, process, told)
         finally:
@@ -147,14 +148,19 @@ def _steps(entry: dg.EventLogEntry, begun: dict[str, float]) -> Iterator[Step]:
         case dg.DagsterEventType.ASSET_MATERIALIZATION:
             made = event.materialization
             assert made.asset_key is not None
-            metadata = {name: value.value for name, value in made.metadata.items()}
-            yield Step("made", "/".join(made.asset_key.path), seconds=taken, metadata=metadata)
+            yield Step("made", "/".join(made.asset_key.path), seconds=taken, metadata=_plain(made.metadata))
         case dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             found = event.asset_check_evaluation_data
             kind = "passed" if found.passed else "failed"
             yield Step(kind, "/".join(found.asset_key.path), found.check_name, taken, found.description or "")
         case dg.DagsterEventType.STEP_FAILURE:
-            yield Step("refused", event.step_key, seconds=taken, words=_said(event))
+            failed = event.step_failure_data.user_failure_data
+            metadata = _plain(failed.metadata) if failed else None
+            yield Step("refused", event.step_key, seconds=taken, words=_said(event), metadata=metadata)
+
+
+def _plain(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, Any]:
+    return {name: value.value for name, value in metadata.items()}
 
 
 def _said(event: dg.DagsterEvent) -> str:

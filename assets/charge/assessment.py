@@ -15,7 +15,8 @@ from mechanisms.accounting.composition import DoesNotCompose, Loss, stated, symb
 from resources.chain import RESERVE, Details, Entry
 from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, PopulationError, remaining
-from resources.warehouse import Session
+from resources.statements import Zone
+from resources.warehouse import Warehouse
 
 PLACES = 4
 DRAW_DIGITS = 12
@@ -85,12 +86,12 @@ class Assessment:
         return "\n".join(["ops:", f"  {'__'.join(self.release.key(CHARGE).path)}:", "    config:", *lines])
 
 
-def assess(method: Method[Any, Any, Any], session: Session, custody: Custody, ledger: Ledger) -> Assessment:
+def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody, ledger: Ledger) -> Assessment:
     """Assess the release's next draw.
 
     Args:
         method: the method of the release.
-        session: a session that reads the public zone and, for the version of the CEF, the confidential one.
+        warehouse: the warehouse. The confidential zone is read for the version of the CEF.
         custody: the custody.
         ledger: the ledger, which must be intact.
 
@@ -100,11 +101,12 @@ def assess(method: Method[Any, Any, Any], session: Session, custody: Custody, le
         LedgerError: if the ledger is not intact.
     """
     release = method.release
-    if problems := content_problems(session, custody, release.dataset):
-        raise StaleInputError(f"{problems[0]}. Nothing was drawn, and nothing was charged.")
-    method.require_chargeable(session)
-    draw = method.describe(session, custody)
-    contents = published_contents(session, custody, release.dataset)
+    with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        if problems := content_problems(session, custody, release.dataset):
+            raise StaleInputError(f"{problems[0]}. Nothing was drawn, and nothing was charged.")
+        method.require_chargeable(session)
+        draw = method.describe(session, custody)
+        contents = published_contents(session, custody, release.dataset)
     details = Details(release.dataset.population, contents, draw.made_of)
     entry = ledger.reservation(draw.draw_id)
     refusal = ""

@@ -26,6 +26,9 @@ from resources.warehouse import Warehouse
 
 CODE_VERSION = "2"
 
+AUTHORIZED_BY_COMMAND = "command that authorizes it"
+"""The metadata of the failure of a charge that only wants an authorization."""
+
 _COLUMNS = {
     "draw_id": "Identifier of the draw: an HMAC of everything it depends on",
     "commitment": "SHA-256 of the draw's key",
@@ -54,7 +57,7 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key(CHARGE),
-        deps=[release.dataset_key("cef"), *(release.key(stage) for stage in method.charge_follows)],
+        deps=method.charge_inputs(),
         group_name=release.schema,
         description=_description(method),
         code_version=CODE_VERSION,
@@ -67,8 +70,7 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         custody: Custody,
         ledger: Ledger,
     ) -> dg.MaterializeResult:
-        with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-            assessment = assess(method, session, custody, ledger)
+        assessment = assess(method, warehouse, custody, ledger)
         require_authorization(assessment, config)
         entry = charge_draw(assessment, config, context.op_execution_context.run_id, custody, ledger)
         draw = assessment.draw
@@ -128,12 +130,14 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
         assessment.budget,
         "Nothing was drawn, and nothing was charged.",
     ]
+    command = {}
     if not assessment.refusal:
+        command = {AUTHORIZED_BY_COMMAND: assessment.command}
         parts.append(
             f"To authorize it, launch the job again with this configuration:\n\n{assessment.how_to_authorize()}\n\n"
             f"or from the command line:\n\n{assessment.command}"
         )
-    raise dg.Failure(description="\n".join(parts), allow_retries=False)
+    raise dg.Failure(description="\n".join(parts), metadata=command, allow_retries=False)
 
 
 def charge_draw(assessment: Assessment, given: Authorization, run_id: str, custody: Custody, ledger: Ledger) -> Entry:

@@ -25,7 +25,7 @@ def build_preflight(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key(PREFLIGHT),
-        deps=[release.dataset_key("cef"), *(release.key(stage) for stage in method.charge_follows)],
+        deps=method.charge_inputs(),
         group_name=release.schema,
         description=(
             "What the next charge of this release would be: the loss, why it is a new draw, and what remains of the "
@@ -35,8 +35,7 @@ def build_preflight(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb", "ledger"}, crossing=KEYED),
     )
     def preflight(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
-        with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-            assessment = assess(method, session, custody, ledger)
+        assessment = assess(method, warehouse, custody, ledger)
         version = dg.DataVersion(assessment.draw.draw_id)
         return dg.MaterializeResult(data_version=version, metadata=preflight_metadata(assessment))
 

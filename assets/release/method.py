@@ -133,6 +133,11 @@ class Method(ABC, Generic[R, I, O]):
         """The DP specification of a draw from these inputs. Its loss is charged."""
 
     @final
+    def charge_inputs(self) -> list[dg.AssetKey]:
+        """The assets that the charge reads, and with it whoever states what it would be."""
+        return [self.release.dataset_key("cef"), *(self.release.key(stage) for stage in self.charge_follows)]
+
+    @final
     def describe(self, session: Session, custody: Custody) -> Draw[I]:
         """The draw that follows from the release's parameters and the current public tables.
 

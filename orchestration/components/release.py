@@ -3,7 +3,6 @@
 Nothing here depends on the mechanism. Each mechanism declares its own fields in a module of its own.
 """
 
-import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from assets.release.published import require_placeable
 from assets.release.release import DeclarationError, Release
 from orchestration.automation import release_jobs, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
+from orchestration.environment import deployment_folders
 from resources.custody import CustodyMode
 
 
@@ -105,6 +105,11 @@ class ReleaseComponent(dg.Component, dg.Resolvable, ABC):
         """Whether the release has a draw and a charge."""
         return True
 
+    @property
+    def job(self) -> str:
+        """The name of the release's job."""
+        return f"{self.declaration.dataset}__{self.declaration.name}"
+
     def key(self, stage: str) -> dg.AssetKey:
         """The asset key of a stage of the release."""
         return dg.AssetKey([self.declaration.dataset, self.declaration.name, stage])
@@ -112,7 +117,7 @@ class ReleaseComponent(dg.Component, dg.Resolvable, ABC):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The release's assets, checks and job, and its schedule and sensor if declared."""
         dataset = dataset_of(self.declaration, declared_datasets(context))
-        method = self.method(self.release(dataset, published_folder(context)))
+        method = self.method(self.release(dataset, deployment_folders(context.project_root)[1]))
         if method.charges != self.charges:
             raise ValueError(f"{method.release.schema}: component and method disagree on whether anything is charged")
         return dg.Definitions.merge(
@@ -151,11 +156,6 @@ def declared(declaration: ReleaseDeclaration, dataset: DatasetDeclaration, publi
 def declared_datasets(context: dg.ComponentLoadContext) -> dict[str, DatasetDeclaration]:
     """All datasets of the deployment, by name."""
     return {item.declaration.name: item.declaration for item in context.component_tree.get_all_components(Dataset)}
-
-
-def published_folder(context: dg.ComponentLoadContext) -> Path:
-    """Where publications are placed."""
-    return Path(os.environ.get("STIRRED_PUBLISHED", context.project_root / "published"))
 
 
 def dataset_of(declaration: ReleaseDeclaration, datasets: dict[str, DatasetDeclaration]) -> DatasetDeclaration:

@@ -18,7 +18,7 @@ from assets.release.release import DeclarationError
 from orchestration.components import CensusDataset, Dataset, PermutationSwapping, SyntheticCensus
 from orchestration.components.phsafe import build_release
 from orchestration.components.phsafe_declaration import PHSafeDeclaration
-from orchestration.definitions import deployment_resources
+from orchestration.environment import deployment_resources
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 

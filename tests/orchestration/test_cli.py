@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.cli import main
-from orchestration.definitions import deployment_resources
+from orchestration.environment import deployment_resources
 from resources.chain import Details
 from resources.ledger import Ledger
 from resources.statements import Zone

@@ -7,7 +7,8 @@ import dagster as dg
 import pytest
 
 from assets.release.release import DeclarationError
-from orchestration.definitions import defs, deployment_resources
+from orchestration.definitions import defs
+from orchestration.environment import deployment_resources
 from resources.custody import CustodyError
 from resources.statements import Zone
 from tests.deployments import small_deployment

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from mechanisms.accounting.loss import PureLoss
 from orchestration.components import Dataset
-from orchestration.definitions import deployment_resources
+from orchestration.environment import deployment_resources
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 

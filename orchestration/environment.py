@@ -1,0 +1,47 @@
+"""What the environment says of the deployment: its folders, and the resources that lie in them.
+
+- `STIRRED_HOME`: the folder of databases and keys; `var` in the project by default;
+- `STIRRED_PUBLISHED`: the folder of publications; `published` in the project by default;
+- `STIRRED_MEMORY_LIMIT`, `STIRRED_THREADS`, `STIRRED_SPILL_FOLDER`: DuckDB's settings for each session;
+- `STIRRED_MASTER_KEY`: the master key, if it is not kept in a file.
+"""
+
+import os
+from pathlib import Path
+
+import dagster as dg
+
+from assets.release.release import DeclarationError
+from resources.custody import Custody
+from resources.ledger import Ledger
+from resources.warehouse import Warehouse
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+
+def deployment_folders(project: Path = PROJECT) -> tuple[Path, Path]:
+    """The folder of databases and keys, and that of publications; by default, in the folder of the project."""
+    home = os.environ.get("STIRRED_HOME", project / "var")
+    published = os.environ.get("STIRRED_PUBLISHED", project / "published")
+    return Path(home).absolute(), Path(published).absolute()
+
+
+def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
+    """The warehouse, custody and ledger of the deployment that keeps its state in `home`.
+
+    Raises:
+        DeclarationError: if `STIRRED_THREADS` is not a number.
+    """
+    threads = os.environ.get("STIRRED_THREADS", "0")
+    if not (threads.isascii() and threads.isdigit()):
+        raise DeclarationError(
+            f"STIRRED_THREADS is {threads!r}, which is not a number of threads such as 4 (0: all cores)"
+        )
+    warehouse = Warehouse(
+        folder=str(home / "warehouse"),
+        memory_limit=os.environ.get("STIRRED_MEMORY_LIMIT", "2GiB"),
+        threads=int(threads),
+        spill_folder=os.environ.get("STIRRED_SPILL_FOLDER", ""),
+    )
+    custody = Custody(folder=str(home / "custody"), databases=warehouse.folder)
+    return {"warehouse": warehouse, "custody": custody, "ledger": Ledger(warehouse=warehouse, custody=custody)}
