@@ -13,46 +13,64 @@ from typing import Any
 
 import click
 import dagster as dg
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.markdown import Markdown
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from assets.charge.asset import AUTHORIZED_BY_COMMAND
+from assets.cef.census import CensusDeclaration
+from assets.cef.findings import SourceError
+from assets.cef.profile import profile
+from assets.charge.assessment import AUTHORIZED_BY_COMMAND
 from assets.charge.preflight import PREFLIGHT
 from assets.confidentiality import nodes_of
+from assets.conventions import ZONE
+from assets.gates.shared import all_gates
 from assets.ledger.asset import populations
 from assets.publication.audit import Verdict, audit, write_report
 from assets.publication.signature import VerificationError, fingerprint, read_public_key
 from assets.publication.signature import verify as verified
 from assets.publication.withdrawal import WithdrawalError
 from assets.publication.withdrawal import withdraw as withdrawn
-from assets.release.dataset import DatasetDeclaration
+from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.method import CHARGE
+from assets.release.names import Name
 from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import DoesNotCompose, stated, symbol
 from orchestration.backup import BackupError, back_up
 from orchestration.backup import restore as restored
 from orchestration.checking import cause_of, declaration_problems
-from orchestration.components.release import ReleaseComponent
+from orchestration.components.release import ReleaseComponent, dataset_of
 from orchestration.definitions import declarations, declared_methods, deployment
-from orchestration.environment import deployment_folders, deployment_resources
+from orchestration.environment import PROJECT, deployment_folders, deployment_resources
 from orchestration.jobs import now
 from orchestration.launch import Ended, Step, launch, with_instance
+from orchestration.proposal import (
+    Proposal,
+    propose_dataset,
+    propose_phsafe,
+    propose_swapping,
+    propose_topdown,
+    proposed_name,
+)
 from resources.chain import RESERVE, SETTLE
 from resources.custody import CustodyError
 from resources.ledger import Ledger, LedgerError, remaining
-from resources.warehouse import WarehouseError
+from resources.warehouse import Warehouse, WarehouseError
 
 REFUSED, UNAUTHORIZED = 1, 3
 PLACES = 4
+NAME = TypeAdapter[str](Name)
 
 _EXPECTED = (
     BackupError,
     CustodyError,
     DeclarationError,
     LedgerError,
+    SourceError,
     VerificationError,
     WarehouseError,
     WithdrawalError,
@@ -270,6 +288,154 @@ def budget(as_json: bool) -> None:
         sys.exit(REFUSED)
 
 
+@main.group(cls=Command)
+def new() -> None:
+    """Write a first declaration, for a person to read and change."""
+
+
+@new.command(name="dataset")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--name", help="The dataset's name; by default, the file's.")
+@click.option("--persons", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="The file of persons.")
+@click.option("--record-name", default="unit", show_default=True, help="What a record of FILE is called.")
+@click.option("--cap", default="10", show_default=True, help="The cap: ε, or {rho: …}.")
+@click.option("--key", help="The column of FILE that identifies a record, if it cannot be told by its name.")
+@click.option("--unit", help="The column of persons that identifies their unit, if it is not called like the key.")
+def new_dataset(
+    file: Path,
+    name: str | None,
+    persons: Path | None,
+    record_name: str,
+    cap: str,
+    key: str | None,
+    unit: str | None,
+) -> None:
+    """Propose the declaration of a dataset from FILE, a CSV or Parquet file with one record for each unit."""
+    deployed = Deployed()
+    name = name or proposed_name(file.stem)
+    readers = {".csv": Reader.CSV, ".parquet": Reader.PARQUET}
+    files = [each for each in (file, persons) if each]
+    for each in files:
+        if each.suffix not in readers or each.suffix != file.suffix:
+            raise click.UsageError(f"{each.name}: a dataset is read from .csv or from .parquet files, all alike")
+    target = _new_declaration(deployed, name, "dataset")
+    warehouse = deployment_resources(deployed.home)["warehouse"]
+    assert isinstance(warehouse, Warehouse)
+    with warehouse.session() as session:
+        found = [(_declared_path(each), profile(session, readers[each.suffix], each)) for each in files]
+    proposal = propose_dataset(name, readers[file.suffix], *found, record_name=record_name, cap=cap, key=key, unit=unit)
+    _table("Proposed", ["table", "column", "type", "role", "domain"], [list(row) for row in proposal.columns])
+    _write_declaration(deployed, target, proposal, f"stirred new release {name}")
+
+
+@new.command(name="release")
+@click.argument("dataset")
+@click.option("--name", help="The release's name; by default, its kind.")
+@click.option("--kind", type=click.Choice(["swapping", "phsafe", "topdown"]), help="The mechanism.")
+@click.option("--states", default="", help="For phsafe: FIPS codes of the states, separated by commas.")
+def new_release(dataset: str, name: str | None, kind: str | None, states: str) -> None:
+    """Propose the declaration of a release from DATASET."""
+    deployed = Deployed()
+    datasets = {each.name: each for each in deployed.declared[0]}
+    if dataset not in datasets:
+        raise click.UsageError(f"there is no dataset {dataset}; declared are {', '.join(sorted(datasets))}")
+    census = isinstance(datasets[dataset], CensusDeclaration)
+    if kind is None and census:
+        raise click.UsageError(f"{dataset} is a census in the production layout: name the mechanism with --kind")
+    if kind in ("phsafe", "topdown") and not census:
+        raise click.UsageError(f"--kind {kind} needs a census in the production layout, and {dataset} is none")
+    if kind == "phsafe" and not states:
+        raise click.UsageError("--kind phsafe needs --states, such as 10,44")
+    name = name or {"phsafe": "s_dhc", "topdown": "redistricting"}.get(str(kind), "swapped")
+    target = _new_declaration(deployed, dataset, name)
+    match kind:
+        case "phsafe":
+            proposal = propose_phsafe(datasets[dataset], name, states.split(","))
+        case "topdown":
+            proposal = propose_topdown(datasets[dataset], name)
+        case _:
+            proposal = propose_swapping(datasets[dataset], name)
+    _write_declaration(deployed, target, proposal, f"stirred preflight {dataset}/{name}")
+
+
+def _declared_path(path: Path) -> Path:
+    """The path as it is declared: from the project's folder if it is below it, and absolute otherwise."""
+    path = path.absolute()
+    return path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path
+
+
+def _new_declaration(deployed: Deployed, *folders: str) -> Path:
+    """The file of a new declaration. Raises `click.UsageError` if it is there already."""
+    for name in folders:
+        try:
+            NAME.validate_python(name)
+        except ValidationError:
+            raise click.UsageError(
+                f"{name} is no possible name: lowercase letters, digits and single underscores; give --name"
+            ) from None
+    target = deployed.tree.defs_module_path.joinpath(*folders, "defs.yaml")
+    if target.exists():
+        raise click.UsageError(f"{target} is there already; change it, or give another --name")
+    return target
+
+
+def _write_declaration(deployed: Deployed, target: Path, proposal: Proposal, then: str) -> None:
+    """Write a proposal, and say what to look at, and what to do then."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("x", encoding="utf-8") as file:
+        file.write(proposal.text)
+    click.echo(f"\nWrote {target}")
+    for warning in proposal.warnings:
+        click.echo(f"Look at this: {warning}")
+    place = target.relative_to(deployed.tree.defs_module_path).as_posix()
+    problems = declaration_problems(dg.ComponentTree.for_project(Path(__file__).parent), deployed.published)
+    for problem in problems:
+        click.echo(f"{deployed.tree.defs_module_path}/{problem}" if problem.file else problem, err=True)
+    if any(problem.file == place for problem in problems):
+        click.echo("Change what is refused, then run `stirred check`.", err=True)
+        sys.exit(REFUSED)
+    click.echo(f"Read it and change what is not right; `stirred check` names what is wrong. Then: {then}")
+
+
+@main.command()
+@click.argument("release")
+@as_json
+def plan(release: str, as_json: bool) -> None:
+    """What launching RELEASE will do, from its declaration alone: stages, gates and files. Reads no records."""
+    deployed = Deployed()
+    component = deployed.release(release)
+    datasets = {each.name: each for each in deployed.declared[0]}
+    method = component.method(component.release(dataset_of(component.declaration, datasets), deployed.published))
+    order = {stage: position for position, stage in enumerate(method.stages)}
+    stages = [
+        {
+            "stage": spec.key.path[-1],
+            "zone": spec.tags[ZONE],
+            "what": (spec.description or "").strip().partition("\n\n")[0].replace("\n", " "),
+        }
+        for spec in sorted(
+            deployment(deployed.tree, deployed.home).resolve_all_asset_specs(),
+            key=lambda spec: order.get(spec.key.path[-1], len(order)),
+        )
+        if list(spec.key.path[:-1]) == release.split("/") and spec.key.path[-1] != PREFLIGHT
+    ]
+    gates = [{"stage": gate.stage, "gate": gate.name, "rule": gate.words} for gate in all_gates(method)]
+    tables = [
+        {"table": table.name, "title": table.title, "columns": [column.name for column in table.columns]}
+        for table in method.tables()
+    ]
+    if as_json:
+        _show({"release": release, "stages": stages, "gates": gates, "tables": tables})
+        return
+    _table("Stages", ["stage", "zone", "what"], [list(each.values()) for each in stages])
+    click.echo()
+    _table("Gates, all before publication", ["stage", "gate", "rule"], [list(each.values()) for each in gates])
+    click.echo()
+    shown = [[str(each["table"]), str(each["title"]), ", ".join(each["columns"])] for each in tables]
+    _table("Tables", ["table", "title", "columns"], shown)
+    click.echo(f"\nWhat it costs: stirred preflight {release}" if component.charges else "\nIt costs nothing.")
+
+
 @main.command(name="launch")
 @click.argument("release")
 @click.option("--authorize", metavar="LOSS", default="", help="The loss to be charged, as the refusal states it.")
@@ -357,13 +523,24 @@ def _run(deployed: Deployed, job: str, config: Mapping[str, Any], *, quiet: bool
     with_instance()
     told: list[Step] = []
     console = _console(quiet=quiet)
-    with dg.DagsterInstance.get() as instance, console.status("loading") as shown:
+    columns = (
+        SpinnerColumn(),
+        BarColumn(20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with dg.DagsterInstance.get() as instance, Progress(*columns, console=console, transient=True) as shown:
+        bar = shown.add_task("loading", total=None)
 
         def tell(step: Step) -> None:
             told.append(step)
-            if step.kind == "begun":
-                shown.update(step.asset.replace("__", "/"))
+            if step.kind == "planned":
+                shown.update(bar, total=sum(each.kind == "planned" for each in told))
+            elif step.kind == "begun":
+                shown.update(bar, description=escape(step.asset.replace("__", "/")))
             elif step.kind == "made":
+                shown.advance(bar)
                 console.print(f"  {step.asset:60} {step.seconds:>7.1f} s", markup=False)
             elif step.kind == "failed":
                 console.print(f"  {step.asset}: {step.check} failed", markup=False)

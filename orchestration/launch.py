@@ -33,7 +33,8 @@ class Step:
     """Something that happened in a run.
 
     Attributes:
-        kind: "begun" or "made" for an asset, "passed" or "failed" for a check, "refused" for a step that raised.
+        kind: "planned", "begun" or "made" for an asset, "passed" or "failed" for a check, "refused" for a step that
+            raised.
         asset: the asset, as a path with slashes; for a step that raised, the name of the step.
         check: the name of the check; empty for assets.
         seconds: how long it took; 0 if it has only begun.
@@ -138,7 +139,12 @@ def _follow(
 
 def _steps(entry: dg.EventLogEntry, begun: dict[str, float]) -> Iterator[Step]:
     event = entry.dagster_event
-    if event is None or event.step_key is None:
+    if event is None:
+        return
+    if event.event_type is dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED:
+        assert event.asset_key is not None
+        yield Step("planned", "/".join(event.asset_key.path))
+    if event.step_key is None:
         return
     taken = entry.timestamp - begun.get(event.step_key, entry.timestamp)
     match event.event_type:

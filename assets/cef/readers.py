@@ -203,6 +203,36 @@ def _open_file(
     return Source(path.name, kind, columns, text, {"path": _without_wildcards(path)}, path, state, records)
 
 
+def open_every_column(reader: Reader, path: Path) -> tuple[Source, dict[str, str]]:
+    """Open a file without a declaration: all columns that can be read exactly, as texts.
+
+    Returns:
+        The source, and by name what each other column of a Parquet file is stored as.
+
+    Raises:
+        SourceError: if the file is missing or not exactly readable in its format, or columns share a name.
+    """
+    if not path.is_file():
+        raise SourceError([Finding(path.name, "there is no such file")])
+    kind, header, _ = _FILES[reader]
+    try:
+        stored = dict.fromkeys(header(path), ColumnType.STRING)
+        unfit = {}
+        if reader is Reader.PARQUET:
+            for field_ in pq.read_schema(path):
+                fitting = [each for each in ColumnType if _kind(field_.type) in (*STORED_AS[each], "null")]
+                if not fitting:
+                    unfit[field_.name] = _first_word(field_.type)
+                    del stored[field_.name]
+                elif ColumnType.STRING not in fitting:
+                    stored[field_.name] = fitting[0]
+    except (OSError, UnicodeError, csv.Error, pa.ArrowException):
+        raise SourceError([unreadable(path.name, kind)]) from None
+    # Only the type decides how a column is read.
+    columns = {name: Column.model_construct(type=each) for name, each in stored.items()}
+    return _open_file(reader, path, columns), unfit
+
+
 def in_source(name: str, column: Column) -> str:
     """The name of a column in its source."""
     return column.source or name

@@ -20,6 +20,9 @@ from resources.warehouse import Warehouse
 
 PLACES = 4
 DRAW_DIGITS = 12
+AUTHORIZED_BY_COMMAND = "command that authorizes it"
+"""The metadata with the command, of the preflight and of the failure of a charge that only wants an authorization."""
+
 NOBODY = "<your name>"
 """The placeholder for the name in the configuration that is proposed."""
 

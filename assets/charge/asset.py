@@ -12,7 +12,7 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field
 
-from assets.charge.assessment import NOBODY, Assessment, assess
+from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NOBODY, Assessment, assess
 from assets.conventions import KEYED, StageKind, attributes, preview, table_schema
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Method
@@ -25,9 +25,6 @@ from resources.statements import Zone
 from resources.warehouse import Warehouse
 
 CODE_VERSION = "2"
-
-AUTHORIZED_BY_COMMAND = "command that authorizes it"
-"""The metadata of the failure of a charge that only wants an authorization."""
 
 _COLUMNS = {
     "draw_id": "Identifier of the draw: an HMAC of everything it depends on",

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.charge.assessment import Assessment, assess
+from assets.charge.assessment import AUTHORIZED_BY_COMMAND, Assessment, assess
 from assets.conventions import KEYED, StageKind, attributes
 from assets.release.method import Method
 from resources.custody import Custody
@@ -57,4 +57,5 @@ def preflight_metadata(assessment: Assessment) -> dict[str, Any]:
         "decision": f"Running it needs an authorization of {assessment.price}.",
         **facts,
         "how to authorize": dg.MetadataValue.md(f"```yaml\n{assessment.how_to_authorize()}\n```"),
+        AUTHORIZED_BY_COMMAND: assessment.command,
     }

@@ -1,0 +1,171 @@
+"""Declarations proposed from files: what they say is read from the files, and they are accepted as they are."""
+
+import csv
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assets.cef.findings import SourceError
+from assets.cef.ingestion import ingest
+from assets.cef.profile import profile
+from assets.release.dataset import DatasetDeclaration, Reader
+from assets.release.release import DeclarationError
+from orchestration.components.swapping import SwappingDeclaration, build_release
+from orchestration.proposal import Proposal, propose_dataset, propose_swapping, proposed_name, widened
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+
+HOUSEHOLDS = [
+    {
+        "hh_id": str(number),
+        "county": ("001", "002")[number % 2],
+        "size": str(number % 4 + 1),
+        "tenure": ("own", "no", "1e3")[number % 3],
+        "income": str(number // 2 * 1034 - 3),
+        "built": f"19{number % 90 + 10}-01-02" if number % 5 else "",
+        "rent": f"{number}.5",
+        "heated": ("true", "false")[number % 2],
+        "address": f'{number} Main St, "O\'Hara"',
+    }
+    for number in range(250)
+]
+PERSONS = [
+    {"serial": str(number), "hh_id": str(number % 250), "size": "7", "age": str(number % 98)} for number in range(400)
+]
+
+
+def written(path: Path, rows: list[dict[str, str]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    return Warehouse(folder=str(tmp_path / "warehouse"))
+
+
+def proposed(warehouse: Warehouse, units: Path, persons: Path | None = None, **given: Any) -> Proposal:
+    reader = Reader(units.suffix.removeprefix("."))
+    with warehouse.session() as session:
+        found = [(path, profile(session, reader, path)) for path in (units, persons) if path]
+    return propose_dataset("town", reader, *found, **given)
+
+
+def declared(proposal: Proposal) -> DatasetDeclaration:
+    return DatasetDeclaration.model_validate(yaml.safe_load(proposal.text)["attributes"])
+
+
+def records_read(warehouse: Warehouse, declaration: DatasetDeclaration) -> list[int]:
+    """Read the dataset as declared; every value must be in its domain."""
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        ingest(session, declaration, Path("/"), b"key")
+        return [session.count(table) for table in declaration.cef_tables()]
+
+
+def test_a_proposal_is_read_as_it_is_and_names_what_to_look_at(warehouse: Warehouse, tmp_path: Path) -> None:
+    units, persons = written(tmp_path / "units.csv", HOUSEHOLDS), written(tmp_path / "persons.csv", PERSONS)
+    proposal = proposed(warehouse, units, persons, record_name="household")
+    declaration = declared(proposal)
+    columns = declaration.units.columns
+    assert {name: (column.type.value, column.role.value) for name, column in columns.items()} == {
+        "hh_id": ("integer", "key"),
+        "county": ("string", "geography"),
+        "size": ("integer", "characteristic"),
+        "tenure": ("string", "characteristic"),
+        "income": ("integer", "characteristic"),
+        "built": ("date", "characteristic"),
+        "rent": ("decimal", "characteristic"),
+        "heated": ("boolean", "characteristic"),
+    }
+    assert columns["tenure"].codes == ("1e3", "no", "own"), "what YAML would read as something else is in quotes"
+    assert columns["built"].nullable
+    assert (columns["income"].minimum, columns["income"].maximum) == (-100000, 200000), "not the incomes of a person"
+    assert "Main St" not in proposal.text
+    assert declaration.persons
+    assert declaration.persons.columns["hh_id"].role.value == "unit"
+    assert declaration.persons.columns["person_size"].source == "size"
+    assert [warning.partition(" is ")[0] for warning in proposal.warnings] == [
+        "units: column income", "units: column built", "units: column rent", "units: column address",
+    ]  # fmt: skip
+    assert records_read(warehouse, declaration) == [250, 400]
+    release = propose_swapping(declaration, "swapped")
+    build_release(SwappingDeclaration.model_validate(yaml.safe_load(release.text)["attributes"]), declaration, tmp_path)
+    assert "Left out: income, built, rent" in release.text
+
+
+TEXTS = st.one_of(
+    st.sampled_from(["", "0", "007", "-0", "1.50", "true", "no", "~", "2020-02-30", "2020-02-29", "' # {", '"', "é"]),
+    st.integers(-(10**18) + 1, 10**18 - 1).map(str),
+    st.decimals(-1000, 1000, places=2).map(str),
+    st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n", exclude_categories=["C"]), max_size=5),
+)
+
+
+@pytest.mark.deep
+@settings(max_examples=40, deadline=None)
+@given(rows=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=30))
+def test_whatever_a_file_contains_its_proposal_can_be_read(rows: list[tuple[str, str]], tmp_path_factory: Any) -> None:
+    folder = tmp_path_factory.mktemp("proposed")
+    path = written(folder / "units.csv", [{"n": str(3 * i), "a": a, "b": b} for i, (a, b) in enumerate(rows)])
+    warehouse = Warehouse(folder=str(folder / "warehouse"))
+    proposal = proposed(warehouse, path)
+    assert records_read(warehouse, declared(proposal)) == [len(rows)]
+
+
+@given(lowest=st.integers(-(10**9), 10**9), length=st.integers(0, 10**9))
+def test_widened_bounds_contain_the_range_and_hide_the_greatest_value(lowest: int, length: int) -> None:
+    low, high = widened(lowest, lowest + length)
+    assert low <= lowest <= lowest + length < high
+    assert high - low <= 30 * max(length, 1)
+
+
+def test_parquet_columns_that_are_not_exact_are_left_out(warehouse: Warehouse, tmp_path: Path) -> None:
+    path = tmp_path / "units.parquet"
+    table = pa.table(
+        {
+            "weight": [0.5, 1.5],
+            "zip": pa.array(["01", "02"]).dictionary_encode(),
+            "rent": pa.array([Decimal("1.25"), None], pa.decimal128(6, 2)),
+            "heated": [True, False],
+        }
+    )
+    pq.write_table(table, path)
+    proposal = proposed(warehouse, path)
+    declaration = declared(proposal)
+    assert {name: column.type.value for name, column in declaration.units.columns.items()} == {
+        "zip": "string", "rent": "decimal", "heated": "boolean",
+    }  # fmt: skip
+    assert proposal.warnings == ["units: column weight is left out: it is stored as double, which is not exact."]
+    assert records_read(warehouse, declaration) == [2]
+
+
+def test_what_cannot_be_proposed_is_said_in_one_sentence(warehouse: Warehouse, tmp_path: Path) -> None:
+    units = written(tmp_path / "units.csv", [{"size": "1"}, {"size": "1"}])
+    persons = written(tmp_path / "persons.csv", PERSONS)
+    with pytest.raises(DeclarationError, match="units: name the column that identifies a record with --key; none"):
+        proposed(warehouse, units, persons)
+    with pytest.raises(DeclarationError, match="column size does not identify each record"):
+        proposed(warehouse, units, key="size")
+    other = written(tmp_path / "other.csv", [{"number": str(i)} for i in range(3)])
+    with pytest.raises(DeclarationError, match="persons: name the column that identifies the unit with --unit"):
+        proposed(warehouse, other, persons)
+    (tmp_path / "empty.csv").write_text("a,b\n")
+    with pytest.raises(SourceError, match="contains no records"):
+        proposed(warehouse, tmp_path / "empty.csv")
+    with pytest.raises(DeclarationError, match="swapping needs a column that is a geography"):
+        propose_swapping(declared(proposed(warehouse, units)), "swapped")
+
+
+@pytest.mark.parametrize(("text", "name"), [("My File-2", "my_file_2"), ("2024 survey", "table_2024_survey")])
+def test_names_are_made_possible(text: str, name: str) -> None:
+    assert proposed_name(text) == name
