@@ -1,8 +1,8 @@
 """Jobs that are launched from the command line, and followed until they end.
 
 A job runs in a process of its own, as Dagster's command line runs it, so that its log can go to a file. What happens is
-read from the instance, where the UI reads it too. The run has the tag by which the UI finds the runs of this code
-location.
+read from the instance, where the UI reads it too. The run is said to be of this code location, as those that the UI
+launches are: otherwise its job's page and the timeline would not show it.
 """
 
 import json
@@ -22,8 +22,7 @@ import dagster as dg
 
 from orchestration.environment import PROJECT, deployment_folders
 
-LOCATION = "stirred"
-_REPOSITORY = f"__repository__@{LOCATION}"
+LOCATION, _REPOSITORY = "stirred", "__repository__"
 _LAUNCH = "stirred/launch"
 _BETWEEN_LOOKS = 0.2
 
@@ -88,7 +87,7 @@ def launch(
         told: called for everything that happens, in order.
     """
     name = uuid4().hex
-    tags = {".dagster/repository": _REPOSITORY, _LAUNCH: name}
+    tags = {".dagster/repository": f"{_REPOSITORY}@{LOCATION}", _LAUNCH: name}
     command = [str(Path(sys.executable).with_name("dagster")), "job", "execute", "-m", "orchestration.definitions"]
     command += ["-j", job, "--tags", json.dumps(tags)]
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -124,6 +123,7 @@ def _follow(
         if not run_id:
             found = instance.get_runs(dg.RunsFilter(tags={_LAUNCH: name}), limit=1)
             run_id = found[0].run_id if found else ""
+            _locate(instance, run_id)
         while run_id:
             connection = instance.get_records_for_run(run_id, cursor=cursor)
             cursor = connection.cursor
@@ -133,8 +133,30 @@ def _follow(
             if not connection.has_more:
                 break
         if ended:
+            # The run's own process may have written over it.
+            _locate(instance, run_id)
             return instance.get_run_by_id(run_id) if run_id else None
         time.sleep(_BETWEEN_LOOKS)
+
+
+def _locate(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Say which code location a run is of, if nothing says so yet."""
+    run = instance.get_run_by_id(run_id) if run_id else None
+    if run is not None and run.remote_job_origin is None:
+        # Dagster has no public class of this, but a form in which it is stored, which stays.
+        location = {"__class__": "RegisteredRepositoryLocationOrigin", "location_name": LOCATION}
+        repository = {
+            "__class__": "ExternalRepositoryOrigin",
+            "repository_location_origin": location,
+            "repository_name": _REPOSITORY,
+        }
+        job = {
+            "__class__": "ExternalPipelineOrigin",
+            "external_repository_origin": repository,
+            "pipeline_name": run.job_name,
+        }
+        origin: Any = dg.deserialize_value(json.dumps(job))
+        instance.run_storage.replace_job_origin(run, origin)
 
 
 def _steps(entry: dg.EventLogEntry, begun: dict[str, float]) -> Iterator[Step]:

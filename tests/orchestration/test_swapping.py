@@ -17,6 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
@@ -450,6 +451,16 @@ def test_two_short_files_make_a_release_that_is_launched_and_published(project: 
     assert "Charged ε = 4.1272.\n" in said
     assert re.search(r"^\d+ checks passed.$", said, flags=re.MULTILINE)
     assert f"Published in {published}: " in said
+    with dg.DagsterInstance.from_config(str(project / "dagster_home")) as instance:
+        runs = instance.get_runs()
+        origins = {run.remote_job_origin.get_selector().location_name for run in runs if run.remote_job_origin}
+    assert (len(runs), origins) == (3, {"stirred"}), "the UI shows every run in the timeline of this code location"
+    assert all(run.remote_job_origin for run in runs)
+    assert "BetaWarning" not in (project / "kept" / "logs" / "village__counties.log").read_text()
+    planned = json.loads(stirred(project, "plan", "village/counties", "--json")[1])
+    assert [each["stage"] for each in planned["stages"]][:3] == ["invariants", "charge", "swapped"]
+    assert {"within_cap", "confidentiality"} <= {each["gate"] for each in planned["gates"]}
+    assert "tenures" in {each["table"] for each in planned["tables"]}
     certificate = json.loads((published / "certificate.json").read_text())
     assert certificate["loss"]["exact"] == "ln(62)"
     assert (published / "tenures.csv").read_text().startswith("county,tenure,count\n")
