@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 import dagster as dg
@@ -17,6 +18,7 @@ from assets.release.columns import Column, Role
 from assets.release.contents import content_problems, publish_contents
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import SealError
+from resources.canonical import canonical
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -38,7 +40,7 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
         key=key,
         group_name=declaration.name,
         description=describe(declaration),
-        code_version=CODE_VERSION,
+        code_version=code_version(declaration),
         **attributes(StageKind.CEF, Zone.CONFIDENTIAL, {"duckdb", "pandera"}),
     )
     def cef(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
@@ -92,6 +94,12 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
                 return check_result([str(error)])
 
     return [cef, schema_and_keys, as_read, *([_build_structure(declaration, key)] if declaration.structure else [])]
+
+
+def code_version(declaration: DatasetDeclaration) -> str:
+    """The code version of a dataset's CEF, which changes with its recodes, so that the UI shows the CEF as stale."""
+    recodes = declaration.recodes()
+    return f"{CODE_VERSION}-{sha256(canonical(recodes)).hexdigest()[:8]}" if recodes else CODE_VERSION
 
 
 def _build_structure(declaration: DatasetDeclaration, key: dg.AssetKey) -> dg.AssetChecksDefinition:

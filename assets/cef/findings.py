@@ -38,5 +38,6 @@ class SourceError(Exception):
     """A source cannot become a CEF. The message names files, columns, rules and counts, and contains no value."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
-        self.findings = tuple(findings)
-        super().__init__("\n".join(str(finding) for finding in findings))
+        # Two columns of the CEF may come from the same column of the source, and find the same there.
+        self.findings = tuple(dict.fromkeys(findings))
+        super().__init__("\n".join(str(finding) for finding in self.findings))

@@ -4,9 +4,10 @@ The steps are: open, read, write, validate, and then commit or roll back. The ru
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from assets.cef.findings import Finding, SourceError
 from assets.cef.readers import Source, in_source, open_geography, open_source, unreadable
@@ -20,7 +21,9 @@ from assets.cef.validation import (
     unit_findings,
 )
 from assets.release.columns import Column, RecordTable
+from assets.release.contents import content_of_cef
 from assets.release.dataset import DatasetDeclaration
+from assets.release.recodes import Bands, Coding, Merge
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, WarehouseError
 
@@ -32,14 +35,30 @@ class _Opened:
     Attributes:
         source: the source.
         ill_typed: by column, the number of values that are not of its type.
+        unplaced: by recoded column, the number of values that are in none of its bands or categories.
     """
 
     source: Source
     ill_typed: Counter[str]
+    unplaced: Counter[str]
+
+    @property
+    def missed(self) -> Counter[str]:
+        """By column, the number of values that are NULL in the CEF because of what the source has instead."""
+        return self.ill_typed + self.unplaced
 
     def finding(self, column: str, rule: str, rows: int) -> Finding:
         """A finding about a column, under the column's name in the source."""
         return Finding(self.source.label, rule, in_source(column, self.source.columns[column]), rows)
+
+    def findings(self) -> Iterator[Finding]:
+        """What reading the source found."""
+        for name, column in self.source.columns.items():
+            if rows := self.ill_typed[name]:
+                yield self.finding(name, f"not of type {column.type.value}", rows)
+            if rows := self.unplaced[name]:
+                places = "bands" if column.bands is not None else "categories"
+                yield self.finding(name, f"value in none of the {places} of {name}", rows)
 
 
 def ingest(session: Session, declaration: DatasetDeclaration, root: Path, version_key: bytes) -> str:
@@ -67,12 +86,7 @@ def ingest(session: Session, declaration: DatasetDeclaration, root: Path, versio
                 opened.append(_read_through(session, opener(declaration, name, root)))
             except SourceError as error:
                 findings += error.findings
-        findings += [
-            one.finding(column, f"not of type {one.source.columns[column].type.value}", rows)
-            for one in opened
-            for column, rows in one.ill_typed.items()
-            if rows
-        ]
+        findings += [finding for one in opened for finding in one.findings()]
         if len(opened) == len(openers):
             sources[name] = opened
     with session.transaction():
@@ -97,7 +111,7 @@ def ingest(session: Session, declaration: DatasetDeclaration, root: Path, versio
         if declaration.persons is None:
             session.run("warehouse/drop_table", table=Table(Zone.CONFIDENTIAL, declaration.name, "persons"))
     # DuckDB reads committed rows on all cores, and those of a running transaction on one.
-    return session.content_version(declaration.cef_tables(), version_key)
+    return content_of_cef(session, declaration, version_key)
 
 
 def _changed(sources: Mapping[str, list[_Opened]]) -> list[Finding]:
@@ -109,15 +123,38 @@ def _changed(sources: Mapping[str, list[_Opened]]) -> list[Finding]:
     ]
 
 
-def _types(columns: Mapping[str, Column]) -> dict[str, str]:
-    return {name: column.type.value for name, column in columns.items()}
+def _conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How each column is read and recoded, as placeholders of `cef/converted.sql`, and the values bound there."""
+    read: dict[str, Any] = {}
+    bound: dict[str, Any] = {}
+    for number, (name, column) in enumerate(columns.items()):
+        read[name] = {"type": column.type.value, "stored": Fragment(column.type.stored), "recode": "", "bands": 0}
+        match column.recode:
+            case Bands(labels, ends):
+                read[name] |= {"recode": "bands", "bands": len(labels)}
+                bound[f"labels_{number}"] = list(labels)
+                bound[f"starts_{number}"], bound[f"ends_{number}"] = (
+                    [None if end is None else str(end) for end in one] for one in zip(*ends, strict=True)
+                )
+            case Merge() as merge:
+                read[name] |= {"recode": "merge"}
+                bound[f"codes_{number}"] = [str(code) for code in merge.category_of]
+                bound[f"labels_{number}"] = list(merge.category_of.values())
+                bound[f"else_{number}"] = merge.everything_else
+            case Coding(bottom, top):
+                read[name] |= {"recode": "coding"}
+                bound[f"bottom_{number}"], bound[f"top_{number}"] = (
+                    None if end is None else str(end) for end in (bottom, top)
+                )
+    return read, bound
 
 
 def _read_through(session: Session, source: Source) -> _Opened:
     """Read the whole source once, and count the values of each column that are not of its type."""
     try:
+        columns, bound = _conversion(source.columns)
         records_in_source, *counts = session.row(
-            "cef/count_ill_typed", source.values, relation=source.relation, columns=_types(source.columns)
+            "cef/count_ill_typed", {**source.values, **bound}, relation=source.relation, columns=columns
         )
     except WarehouseError as error:
         if "OutOfMemory" in str(error):
@@ -127,34 +164,37 @@ def _read_through(session: Session, source: Source) -> _Opened:
         raise SourceError([unreadable(source.label, source.kind)])
     if not records_in_source:
         raise SourceError([Finding(source.label, "contains no records")])
-    return _Opened(source, Counter(dict(zip(source.columns, counts, strict=True))))
+    ill_typed, unplaced = (dict(zip(source.columns, each, strict=True)) for each in (counts[::2], counts[1::2]))
+    return _Opened(source, Counter(ill_typed), Counter(unplaced))
 
 
 def _write(
     session: Session, table: Table, records: RecordTable, main: _Opened, geography: _Opened | None = None
 ) -> list[Finding]:
     # The NULLs in the table that another finding already explains.
-    explained = Counter(main.ill_typed)
+    explained = main.missed
     findings: list[Finding] = []
     source = main.source
-    types = _types({name: column for name, column in records.stored.items() if name in source.columns})
+    columns, bound = _conversion({name: records.columns[name] for name in records.stored if name in source.columns})
+    values = {**source.values, **bound}
     if geography is None:
-        session.create(table, "cef/typed", source.values, relation=source.relation, columns=types)
+        session.create(table, "cef/converted", values, relation=source.relation, columns=columns)
     else:
+        places_columns, places_bound = _conversion(geography.source.columns)
         places = session.stage(
             "places",
-            "cef/typed",
-            geography.source.values,
+            "cef/converted",
+            {**geography.source.values, **places_bound},
             relation=geography.source.relation,
-            columns=_types(geography.source.columns),
+            columns=places_columns,
         )
         (repeated,) = session.row("cef/count_repeated_keys", key=records.key, table=places)
         session.create(
             table,
-            "cef/typed_with_places",
-            source.values,
+            "cef/converted_with_places",
+            values,
             relation=source.relation,
-            columns=types,
+            columns=columns,
             places=places,
             repeated=repeated,
             key=records.key,
@@ -165,7 +205,7 @@ def _write(
             findings.append(geography.finding(str(records.key), REPEATED_KEY, repeated))
         disagreements, placeless = _compare(session, table, str(records.key), main, geography, places)
         findings += disagreements
-        explained += Counter({name: geography.ill_typed[name] + placeless for name in records.places})
+        explained += Counter({name: geography.missed[name] + placeless for name in records.places})
     judged = [
         *row_findings(session, table, records, table.name, explained),
         *key_findings(session, table, records, table.name),

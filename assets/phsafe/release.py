@@ -50,13 +50,13 @@ class PHSafeRelease(Release):
                 stored = "BIGINT" if name in _INTEGERS else "VARCHAR"
                 if name not in records.columns:
                     self.refuse(f"{of} have no column {name} of the production layout")
-                if records.columns[name].type.stored != stored:
+                if records.stored[name].type.stored != stored:
                     self.refuse(f"{of}: column {name} is not stored as {stored}, as in the production layout")
         if units.key != "MAFID" or persons.unit != "MAFID":
             self.refuse("dataset: units and persons are not joined by MAFID, as in the production layout")
         for name in self.products:
             self._check_product(SHELL[name])
-        codes = units.columns["TABBLKST"].codes
+        codes = units.stored["TABBLKST"].codes
         for state in self.design.states:
             if codes and state not in codes:
                 known = ", ".join(str(code) for code in codes)

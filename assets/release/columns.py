@@ -1,6 +1,7 @@
-"""The declaration of a dataset's columns and tables of records: types, roles and domains.
+"""The declaration of a dataset's columns and tables of records: types, roles, domains and recodes.
 
-`assets.cef.readers` reads a source, and `assets.cef.validation` checks its rows against the declaration.
+`assets.cef.readers` reads a source, and `assets.cef.validation` checks its rows against the declaration. A declared
+column says how the source is read. `Column.in_cef` is the column that it becomes, which differs for a recoded one.
 """
 
 import re
@@ -13,13 +14,12 @@ from typing import Annotated, Any, Self
 import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.names import ColumnName, SourcePath
 from assets.release.numbers import shown
-
-Value = int | str | bool | date | Decimal
+from assets.release.recodes import MOST_BANDS, Band, Bands, Coding, GivenBound, Merge, Recode, Value
 
 LONGEST_PATTERN = 1000
 """The most letters of a pattern."""
@@ -109,12 +109,15 @@ def _typed(kind: ColumnType, value: object) -> Value:
 _Given = int | float | str | bool
 
 
-_GivenBound = Annotated[Any, WithJsonSchema({"type": ["number", "string"]})]
-
-
 _GivenValues = Annotated[
     list[_Given] | dict[_Given, str],
     WithJsonSchema({"type": ["array", "object"], "minItems": 1, "minProperties": 1}),
+]
+
+
+_GivenMerge = Annotated[
+    dict[str, list[_Given]],
+    WithJsonSchema({"type": "object", "minProperties": 1, "additionalProperties": {"type": "array", "minItems": 1}}),
 ]
 
 
@@ -127,6 +130,9 @@ class Column(dg.Model):
     - `string`: `values`, or a `pattern` that the whole text must match;
     - `decimal` and `date`: optionally `minimum` and `maximum`;
     - `boolean`: nothing; its domain is its two values.
+
+    Or it is recoded: `bands` or `merge` are the whole domain, and the CEF has the names of bands or categories.
+    `top_coded` and `bottom_coded` apply to the declared `maximum` and `minimum`. Several columns may have one `source`.
 
     Key and unit columns are integers or strings, never null, and need no domain.
     """
@@ -142,11 +148,22 @@ class Column(dg.Model):
     values: _GivenValues | SkipJsonSchema[None] = Field(
         None, description="The codes that may occur: a list, or a mapping of each code to its label."
     )
-    minimum: _GivenBound | SkipJsonSchema[None] = Field(None, description="The least value that may occur.")
-    maximum: _GivenBound | SkipJsonSchema[None] = Field(None, description="The greatest value that may occur.")
+    minimum: GivenBound | SkipJsonSchema[None] = Field(None, description="The least value that may occur.")
+    maximum: GivenBound | SkipJsonSchema[None] = Field(None, description="The greatest value that may occur.")
     pattern: str | SkipJsonSchema[None] = Field(
         None, description="A regular expression (RE2) that the whole text must match."
     )
+    bands: dict[str, Band] | SkipJsonSchema[None] = Field(
+        None, description="Bands of an integer, decimal or date, by name; the CEF has the name of the band."
+    )
+    merge: _GivenMerge | SkipJsonSchema[None] = Field(
+        None, description="Categories of an integer or string, each with the list of its codes in the source."
+    )
+    everything_else: str | SkipJsonSchema[None] = Field(
+        None, min_length=1, description="With merge: the category of all codes that are in no list."
+    )
+    top_coded: bool = Field(False, description="Whether values greater than maximum are taken as maximum.")
+    bottom_coded: bool = Field(False, description="Whether values less than minimum are taken as minimum.")
     nullable: bool = Field(False, description="Whether the column may be empty.")
     depends_on_persons: bool | SkipJsonSchema[None] = Field(
         None,
@@ -165,6 +182,27 @@ class Column(dg.Model):
             raise ValueError("every label in values is a text; put it in quotes")
         return values
 
+    @field_validator("bands", "merge", mode="before")
+    @classmethod
+    def _keep_names_as_given(cls, given: object, info: ValidationInfo) -> object:
+        if given is None:
+            return given
+        each = {"bands": "band", "merge": "category"}[info.field_name or ""]
+        if not (isinstance(given, Mapping) and given):
+            raise ValueError(f"it is a nonempty mapping with the name of each {each}")
+        for name, of in given.items():
+            if not isinstance(name, str) or not name:
+                raise ValueError(f"{shown(name)} is not the name of a {each}; put it in quotes")
+            if each == "band" and not isinstance(of, Mapping | Band):
+                raise ValueError(f"{shown(name)}: a band has at_least, below, or both")
+            if each == "category" and not (
+                isinstance(of, list | tuple) and of and all(isinstance(code, _Given) for code in of)
+            ):
+                raise ValueError(f"{shown(name)}: a category has a nonempty list of codes")
+        if len(given) > MOST_BANDS and each == "band":
+            raise ValueError(f"at most {MOST_BANDS:,} bands are allowed")
+        return given
+
     @field_validator("pattern")
     @classmethod
     def _check_pattern(cls, pattern: str | None) -> str | None:
@@ -182,9 +220,44 @@ class Column(dg.Model):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        self._check_which_recodes_fit()
         self._check_which_rules_fit()
         self._check_values()
         return self
+
+    def _check_which_recodes_fit(self) -> None:
+        kind, name = self.type, self.type.value
+        declared = [
+            field
+            for field, given in (
+                ("bands", self.bands is not None),
+                ("merge", self.merge is not None),
+                ("top_coded", self.top_coded),
+                ("bottom_coded", self.bottom_coded),
+            )
+            if given
+        ]
+        if self.everything_else is not None and self.merge is None:
+            raise ValueError("everything_else is for a column with merge")
+        if not declared:
+            return
+        if self.role in (Role.KEY, Role.UNIT):
+            raise ValueError(f"a {self.role.value} column is not recoded: drop {' and '.join(declared)}")
+        if declared[0] != "merge" and kind not in (ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.DATE):
+            advice = "; merge its codes instead" if kind is ColumnType.STRING else ""
+            raise ValueError(f"a {name} column takes no {declared[0]}{advice}")
+        if declared[0] == "merge" and kind not in (ColumnType.INTEGER, ColumnType.STRING):
+            advice = "" if kind is ColumnType.BOOLEAN else "; declare bands instead"
+            raise ValueError(f"a {name} column takes no merge{advice}")
+        if declared[0] in ("bands", "merge"):
+            if len(declared) > 1:
+                raise ValueError(f"a column is recoded in one way: drop {declared[0]} or {' and '.join(declared[1:])}")
+            others = ("values", "minimum", "maximum", "pattern")
+            if superfluous := [field for field in others if getattr(self, field) is not None]:
+                raise ValueError(f"{declared[0]}: they are the whole domain: drop {', '.join(superfluous)}")
+        for field, bound in (("top_coded", "maximum"), ("bottom_coded", "minimum")):
+            if getattr(self, field) and getattr(self, bound) is None:
+                raise ValueError(f"{field}: declare the {bound} that values beyond it are taken as")
 
     def _check_which_rules_fit(self) -> None:
         kind, name = self.type, self.type.value
@@ -202,6 +275,8 @@ class Column(dg.Model):
                 raise ValueError(f"a {self.role.value} column is an integer or a string, not a {name}")
             if self.nullable:
                 raise ValueError(f"a {self.role.value} column is not nullable")
+        elif self.bands is not None or self.merge is not None:
+            return
         elif kind is ColumnType.INTEGER and self.values is None and None in bounds:
             raise ValueError("an integer column must declare its domain: values, or minimum and maximum")
         elif kind is ColumnType.STRING and self.values is None and self.pattern is None:
@@ -214,6 +289,46 @@ class Column(dg.Model):
         lowest, highest = self.bounds
         if lowest is not None and highest is not None and lowest > highest:  # type: ignore[operator]
             raise ValueError(f"minimum {self.minimum} is greater than maximum {self.maximum}")
+        # Gaps, overlaps and codes in two categories are found when the recode is put together.
+        _ = self.recode
+
+    @property
+    def recode(self) -> Recode | None:
+        """How a value of the source becomes one of the CEF; None if it stays as it is.
+
+        Raises:
+            ValueError: if an end or a code is not of the column's type, or the bands or categories contradict each
+                other; a declaration that was accepted does not raise it.
+        """
+        if self.bands is not None:
+            ends = {name: (self._end(band.at_least), self._end(band.below)) for name, band in self.bands.items()}
+            return Bands.ordered(ends)
+        if self.merge is not None:
+            codes = {name: tuple(_typed(self.type, code) for code in codes) for name, codes in self.merge.items()}
+            return Merge(codes, self.everything_else)
+        if self.top_coded or self.bottom_coded:
+            lowest, highest = self.bounds
+            return Coding(lowest if self.bottom_coded else None, highest if self.top_coded else None)
+        return None
+
+    def _end(self, given: object) -> Value | None:
+        return None if given is None else _typed(self.type, given)
+
+    def in_cef(self, name: str) -> "Column":
+        """The column as the CEF has it, under the name `name`: an ordinary column, whose domain follows from a recode.
+
+        The names of bands are in ascending order of the bands, those of categories in declared order.
+        """
+        recode = self.recode
+        if recode is None:
+            return self
+        origin = f"ecoded from {self.source or name}" + (f": {recode.in_words}" if isinstance(recode, Coding) else "")
+        said = f"{self.description.rstrip('. ')} (r{origin})." if self.description else f"R{origin}."
+        recoded: dict[str, Any] = {"description": said, "source": None, "top_coded": False, "bottom_coded": False}
+        if not isinstance(recode, Coding):
+            recoded |= {"type": ColumnType.STRING, "values": recode.meanings}
+            recoded |= dict.fromkeys(("bands", "merge", "everything_else"))
+        return self.model_copy(update=recoded)
 
     @property
     def follows_persons(self) -> bool:
@@ -237,10 +352,7 @@ class Column(dg.Model):
     @property
     def bounds(self) -> tuple[Value | None, Value | None]:
         """The least and the greatest value that may occur; each is None if there is no bound."""
-        lowest, highest = (
-            None if bound is None else _typed(self.type, bound) for bound in (self.minimum, self.maximum)
-        )
-        return lowest, highest
+        return self._end(self.minimum), self._end(self.maximum)
 
     def admits(self, text: str) -> bool:
         """Whether `text` is the text of a value that may occur, by `values` or `pattern`."""
@@ -318,7 +430,7 @@ class RecordTable(dg.Model):
         description="A second source file with the columns of role geography and one record for each key.",
     )
     columns: Annotated[dict[ColumnName, Column], Field(min_length=1)] = Field(
-        description="The columns to take from the source, by name; other columns are ignored."
+        description="The columns to take from the source, by name, recoded or as they are; other columns are ignored."
     )
 
     @field_validator("columns")
@@ -356,8 +468,12 @@ class RecordTable(dg.Model):
 
     @property
     def variables(self) -> dict[str, Column]:
-        """The columns that describe the record: all except the key and the unit."""
-        return {name: column for name, column in self.columns.items() if column.role not in (Role.KEY, Role.UNIT)}
+        """The columns that describe the record, as the CEF has them: all except the key and the unit."""
+        return {
+            name: column.in_cef(name)
+            for name, column in self.columns.items()
+            if column.role not in (Role.KEY, Role.UNIT)
+        }
 
     @property
     def stored(self) -> dict[str, Column]:
@@ -367,7 +483,7 @@ class RecordTable(dg.Model):
 
     @property
     def places(self) -> dict[str, Column]:
-        """The columns that come from the file `geography_path`; empty if there is no such file."""
+        """The columns that come from the file `geography_path`, as the CEF has them; empty if there is no such file."""
         if self.geography_path is None:
             return {}
         return {name: column for name, column in self.stored.items() if column.role is Role.GEOGRAPHY}

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import SealError, require_sealed, seal_stage
+from resources.canonical import canonical
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -106,10 +107,25 @@ def content_problems(session: Session, custody: Custody, dataset: DatasetDeclara
     return [f"{dataset.name}: the stored records are not those that were read from the source; materialize cef again"]
 
 
+def content_of_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -> str:
+    """The keyed version of the stored CEF: of its tables and of the recodes that it was made with.
+
+    The tables alone are not enough. If another end of a band left the version as it was, everyone would know that no
+    record lies between the two ends.
+
+    Args:
+        session: a session that reads the confidential zone.
+        dataset: the dataset.
+        key: the key of versions.
+    """
+    version, recodes = session.content_version(dataset.cef_tables(), key), dataset.recodes()
+    return hmac.new(key, canonical([version, recodes]), sha256).hexdigest() if recodes else version
+
+
 def _stored_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
     if not all(session.columns(table) for table in dataset.cef_tables()):
         raise SealError(f"{dataset.name}: the CEF is missing; materialize cef")
-    return session.content_version(dataset.cef_tables(), custody.version_key())
+    return content_of_cef(session, dataset, custody.version_key())
 
 
 def _table(dataset: DatasetDeclaration) -> Table:

@@ -4,7 +4,7 @@ This module defines the typed declaration and the rules that it must satisfy ind
 `assets.cef.readers` reads the source, and `assets.cef.validation` checks its rows.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Self
@@ -171,7 +171,8 @@ class DatasetDeclaration(Declaration):
                 raise ValueError(f"{table}: reader {self.reader.value} is built in and takes no path")
         for table, records in self.tables.items():
             for name, column in records.columns.items():
-                if column.depends_on_persons is not None and column is not self.units.variables.get(name):
+                of_units = table == "units" and name in self.units.variables
+                if column.depends_on_persons is not None and not of_units:
                     raise ValueError(f"{table}: column {name}: depends_on_persons is for variables of units")
         if self.persons is None:
             return self
@@ -203,6 +204,19 @@ class DatasetDeclaration(Declaration):
     def tables(self) -> dict[str, RecordTable]:
         """The tables of the dataset, by their names in the CEF."""
         return {"units": self.units} | ({"persons": self.persons} if self.persons else {})
+
+    def recodes(self, names: Collection[str] | None = None) -> dict[str, Any]:
+        """The recodes of variables as plain values that are equal if and only if they mean the same.
+
+        Args:
+            names: the variables; None for all.
+        """
+        return {
+            name: {"source": column.source or name, "type": column.type.value, **recode.record()}
+            for records in self.tables.values()
+            for name, column in records.columns.items()
+            if (recode := column.recode) is not None and (names is None or name in names)
+        }
 
     def cef_tables(self) -> tuple[Table, ...]:
         """The addresses of the CEF's tables: `units` and, if there are any, `persons`."""

@@ -14,7 +14,7 @@ All other stages are assets of the mechanism (`own_assets`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Generic, TypeVar, final
 
@@ -116,6 +116,10 @@ class Method(ABC, Generic[R, I, O]):
         Two declarations with the same meaning must give equal values: sort everything whose order has no meaning.
         """
 
+    def columns_read(self) -> Collection[str]:
+        """The variables of the CEF that the draw follows from; by default all. Their recodes name the draw too."""
+        return [name for records in self.release.dataset.tables.values() for name in records.variables]
+
     def counted_with(self) -> Mapping[str, Any]:
         """The parameters that the `charged_tables` follow from; none by default. A charge with others is refused."""
         return {}
@@ -149,10 +153,15 @@ class Method(ABC, Generic[R, I, O]):
         for stage, tables in self.charged_tables().items():
             require_sealed(session, custody, self.release.schema, stage, tables, counted)
         inputs = self.inputs(session, custody)
+        recodes = self.release.dataset.recodes(self.columns_read())
         made_of = {
             "mechanism": self.mechanism,
             "version": self.version,
-            "parameters": {**self.parameters(), "custody": self.release.custody.value},
+            "parameters": {
+                **self.parameters(),
+                "custody": self.release.custody.value,
+                **({"recodes": recodes} if recodes else {}),
+            },
             "inputs": dict(inputs.versions),
         }
         draw_id = custody.draw_id(

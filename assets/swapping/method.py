@@ -1,6 +1,6 @@
 """Permutation swapping as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import dagster as dg
@@ -82,6 +82,9 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
 
     def parameters(self) -> Mapping[str, Any]:
         return self.release.design.as_record()
+
+    def columns_read(self) -> Collection[str]:
+        return (*self.release.variables, *self.release.person_variables)
 
     def counted_with(self) -> Mapping[str, Any]:
         return counted_with(self.release)

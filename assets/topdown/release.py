@@ -117,7 +117,7 @@ class TopDownRelease(Release):
             if code.prefix is not None and (level == finest or code.prefix < 1):
                 self.refuse(f"spine: {level}: a prefix is a number of characters of the {finest}'s code, 1 or more")
             for column in code.columns:
-                declared = self.dataset.units.columns.get(column)
+                declared = self.dataset.units.stored.get(column)
                 if declared is None or declared.role is not Role.GEOGRAPHY:
                     places = [name for name, each in self.dataset.units.columns.items() if each.role is Role.GEOGRAPHY]
                     self.refuse(

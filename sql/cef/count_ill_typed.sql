@@ -1,9 +1,9 @@
--- The number of records; then, for each column, the number of values that are not of its type.
+-- The number of records; then, for each column, the number of values that are not of its type, and of those that are
+-- but are in none of its bands or categories.
 SELECT
     count(*)
-    {% for name, type in columns.items() %}
-    , count(*) FILTER (WHERE {{ name | id }} IS NOT NULL AND (
-        {% include "cef/typed_column.sql" %}
-    ) IS NULL)
+    {% for name in columns %}
+    , count(*) FILTER (WHERE text_{{ loop.index0 }} IS NOT NULL AND typed_{{ loop.index0 }} IS NULL)
+    , count(*) FILTER (WHERE typed_{{ loop.index0 }} IS NOT NULL AND recoded_{{ loop.index0 }} IS NULL)
     {% endfor %}
-FROM ({{ relation }})
+FROM ({% include "cef/recoded.sql" %})

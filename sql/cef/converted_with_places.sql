@@ -1,8 +1,8 @@
--- Typed records with their columns from the geography file. If that file has two rows for a record, which is reported as
+-- Converted records with their columns from the geography file. If that file has two rows for a record, which is reported as
 -- an error, one of them is taken, so that no record is duplicated.
 WITH
 record AS (
-    {% include "cef/typed.sql" %}
+    {% include "cef/converted.sql" %}
 
 ),
 place AS (

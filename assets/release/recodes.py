@@ -1,0 +1,183 @@
+"""Recodes: how a column of the CEF follows from a value in the source, record by record.
+
+A recode is a function of one value: bands of numbers or dates, categories merged into fewer, or values beyond a bound
+taken as that bound. It is declared before anything is released, and no record influences another one's value. So it
+costs nothing, and every method sees an ordinary column. `assets.release.columns` declares recodes, and
+`sql/cef/recoded_column.sql` applies them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from typing import Annotated, Any
+
+import dagster as dg
+from pydantic import ConfigDict, Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
+
+Value = int | str | bool | date | Decimal
+"""A value of a column."""
+
+GivenBound = Annotated[Any, WithJsonSchema({"type": ["number", "string"]})]
+"""A bound as YAML gives it; the column's type says what it may be."""
+
+MOST_BANDS = 1000
+"""The most bands of a column."""
+
+_MOST_NAMED = 12
+"""The most merged codes that a category's label names."""
+
+
+class Band(dg.Model):
+    """One band: the values that are at least `at_least` and below `below`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    at_least: GivenBound | SkipJsonSchema[None] = Field(
+        None, description="The least value of the band; without it, the band is the lowest one and open downwards."
+    )
+    below: GivenBound | SkipJsonSchema[None] = Field(
+        None, description="All values of the band are less than this; without it, the band is open upwards."
+    )
+
+
+@dataclass(frozen=True)
+class Bands:
+    """Contiguous bands in ascending order.
+
+    Attributes:
+        labels: the name of each band, which is its value in the CEF.
+        ends: for each band, its least value and the value that it ends below; None if it is open.
+    """
+
+    labels: tuple[str, ...]
+    ends: tuple[tuple[Any, Any], ...]
+
+    @classmethod
+    def ordered(cls, given: Mapping[str, tuple[Any, Any]]) -> "Bands":
+        """Bands from their ends.
+
+        Raises:
+            ValueError: if a band is empty or has no end, or two bands overlap, or there is a gap between them.
+        """
+        for label, (start, end) in given.items():
+            if (start, end) == (None, None):
+                raise ValueError(f"bands: {label}: a band has at_least, below, or both")
+            if None not in (start, end) and start >= end:
+                raise ValueError(f"bands: {label}: no value is at least {start} and below {end}")
+        bands = sorted(given.items(), key=lambda band: (band[1][0] is not None, band[1][0]))
+        for (lower, (_, end)), (upper, (start, _)) in pairwise(bands):
+            if end is None or start is None or start < end:
+                raise ValueError(f"bands: {lower} and {upper} overlap")
+            if end < start:
+                raise ValueError(f"bands: there is a gap between {lower}, below {end}, and {upper}, at least {start}")
+        return cls(tuple(label for label, _ in bands), tuple(ends for _, ends in bands))
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """By band, in ascending order, the values in it, in words."""
+        return {label: _in_words(start, end) for label, (start, end) in zip(self.labels, self.ends, strict=True)}
+
+    def record(self) -> dict[str, Any]:
+        """The recode as plain values that are equal if and only if it means the same."""
+        return {
+            "bands": [[label, *map(_text, ends)] for label, ends in zip(self.labels, self.ends, strict=True)],
+        }
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Categories made of codes.
+
+    Attributes:
+        categories: by category, its codes.
+        everything_else: the category of all other values; None if there are to be none.
+    """
+
+    categories: Mapping[str, tuple[Any, ...]]
+    everything_else: str | None
+
+    def __post_init__(self) -> None:
+        seen: dict[Any, str] = {}
+        for category, codes in self.categories.items():
+            for code in codes:
+                other = seen.setdefault(code, category)
+                if other != category:
+                    raise ValueError(f"merge: {code} is in both {other} and {category}")
+            if len(set(codes)) < len(codes):
+                raise ValueError(f"merge: {category}: a code occurs twice")
+
+    @property
+    def category_of(self) -> dict[Any, str]:
+        """The category of each code."""
+        return {code: category for category, codes in self.categories.items() for code in codes}
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """By category, its codes, in words."""
+        said = {category: _listed(codes) for category, codes in self.categories.items()}
+        if self.everything_else is not None:
+            own = said.get(self.everything_else)
+            said[self.everything_else] = "any other value" if own is None else f"{own}, and any other value"
+        return said
+
+    def record(self) -> dict[str, Any]:
+        """The recode as plain values that are equal if and only if it means the same."""
+        return {
+            "merge": {category: sorted(map(str, codes)) for category, codes in self.categories.items()},
+            "everything_else": self.everything_else,
+        }
+
+
+@dataclass(frozen=True)
+class Coding:
+    """Top- and bottom-coding: values beyond a bound are taken as the bound.
+
+    Attributes:
+        bottom: the value that lesser ones become; None if there is no bottom-coding.
+        top: the value that greater ones become; None if there is no top-coding.
+    """
+
+    bottom: Any
+    top: Any
+
+    @property
+    def in_words(self) -> str:
+        """What the bounds stand for."""
+        parts = [
+            *([f"{self.bottom} stands for {_in_words(None, self.bottom, True)}"] if self.bottom is not None else []),
+            *([f"{self.top} stands for {_in_words(self.top, None)}"] if self.top is not None else []),
+        ]
+        return "; ".join(parts)
+
+    def record(self) -> dict[str, Any]:
+        """The recode as plain values that are equal if and only if it means the same."""
+        return {"bottom_coded": _text(self.bottom), "top_coded": _text(self.top)}
+
+
+Recode = Bands | Merge | Coding
+
+
+def _text(value: Any) -> str | None:
+    # Decimals that are equal may differ in their trailing zeros.
+    return None if value is None else f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
+
+
+def _in_words(start: Any, end: Any, with_end: bool = False) -> str:
+    if start is None:
+        if with_end:
+            return f"{end} or {'earlier' if isinstance(end, date) else 'less'}"
+        return f"{'before' if isinstance(end, date) else 'below'} {end}"
+    if end is None:
+        return f"{start} or {'later' if isinstance(start, date) else 'more'}"
+    if isinstance(end, Decimal):
+        return f"{start} to below {end}"
+    last = end - (timedelta(days=1) if isinstance(end, date) else 1)
+    return f"{start}" if last == start else f"{start} to {last}"
+
+
+def _listed(codes: tuple[Any, ...]) -> str:
+    more = len(codes) - _MOST_NAMED
+    return ", ".join(map(str, codes[:_MOST_NAMED])) + (f" and {more:,} more" if more > 0 else "")
