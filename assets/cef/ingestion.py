@@ -123,7 +123,7 @@ def _changed(sources: Mapping[str, list[_Opened]]) -> list[Finding]:
     ]
 
 
-def _conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], dict[str, Any]]:
+def conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], dict[str, Any]]:
     """How each column is read and recoded, as placeholders of `cef/converted.sql`, and the values bound there."""
     read: dict[str, Any] = {}
     bound: dict[str, Any] = {}
@@ -152,7 +152,7 @@ def _conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], dict[str
 def _read_through(session: Session, source: Source) -> _Opened:
     """Read the whole source once, and count the values of each column that are not of its type."""
     try:
-        columns, bound = _conversion(source.columns)
+        columns, bound = conversion(source.columns)
         records_in_source, *counts = session.row(
             "cef/count_ill_typed", {**source.values, **bound}, relation=source.relation, columns=columns
         )
@@ -175,12 +175,12 @@ def _write(
     explained = main.missed
     findings: list[Finding] = []
     source = main.source
-    columns, bound = _conversion({name: records.columns[name] for name in records.stored if name in source.columns})
+    columns, bound = conversion({name: records.columns[name] for name in records.stored if name in source.columns})
     values = {**source.values, **bound}
     if geography is None:
         session.create(table, "cef/converted", values, relation=source.relation, columns=columns)
     else:
-        places_columns, places_bound = _conversion(geography.source.columns)
+        places_columns, places_bound = conversion(geography.source.columns)
         places = session.stage(
             "places",
             "cef/converted",

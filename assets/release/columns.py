@@ -5,7 +5,8 @@ column says how the source is read. `Column.in_cef` is the column that it become
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
@@ -81,6 +82,15 @@ class Role(StrEnum):
     CHARACTERISTIC = "characteristic"
 
 
+@contextmanager
+def _named(field: str) -> Iterator[None]:
+    """Begin the message of a ValueError with a field."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}") from None
+
+
 def _typed(kind: ColumnType, value: object) -> Value:
     """Convert a declared value to the column's type. Raises ValueError if it is not of that type."""
     wrong = ValueError(f"{shown(value)} is not of type {kind.value}")
@@ -153,7 +163,7 @@ class Column(dg.Model):
     pattern: str | SkipJsonSchema[None] = Field(
         None, description="A regular expression (RE2) that the whole text must match."
     )
-    bands: dict[str, Band] | SkipJsonSchema[None] = Field(
+    bands: Annotated[dict[str, Band], Field(min_length=1)] | SkipJsonSchema[None] = Field(
         None, description="Bands of an integer, decimal or date, by name; the CEF has the name of the band."
     )
     merge: _GivenMerge | SkipJsonSchema[None] = Field(
@@ -254,7 +264,8 @@ class Column(dg.Model):
                 raise ValueError(f"a column is recoded in one way: drop {declared[0]} or {' and '.join(declared[1:])}")
             others = ("values", "minimum", "maximum", "pattern")
             if superfluous := [field for field in others if getattr(self, field) is not None]:
-                raise ValueError(f"{declared[0]}: they are the whole domain: drop {', '.join(superfluous)}")
+                verb = "are" if declared[0] == "bands" else "is"
+                raise ValueError(f"{declared[0]} {verb} the whole domain: drop {', '.join(superfluous)}")
         for field, bound in (("top_coded", "maximum"), ("bottom_coded", "minimum")):
             if getattr(self, field) and getattr(self, bound) is None:
                 raise ValueError(f"{field}: declare the {bound} that values beyond it are taken as")
@@ -301,18 +312,28 @@ class Column(dg.Model):
                 other; a declaration that was accepted does not raise it.
         """
         if self.bands is not None:
-            ends = {name: (self._end(band.at_least), self._end(band.below)) for name, band in self.bands.items()}
-            return Bands.ordered(ends)
+            with _named("bands"):
+                return Bands.ordered(
+                    {name: self._ends(name, band.at_least, band.below) for name, band in self.bands.items()}
+                )
         if self.merge is not None:
-            codes = {name: tuple(_typed(self.type, code) for code in codes) for name, codes in self.merge.items()}
-            return Merge(codes, self.everything_else)
+            with _named("merge"):
+                return Merge(
+                    {name: self._codes(name, codes) for name, codes in self.merge.items()}, self.everything_else
+                )
         if self.top_coded or self.bottom_coded:
             lowest, highest = self.bounds
             return Coding(lowest if self.bottom_coded else None, highest if self.top_coded else None)
         return None
 
-    def _end(self, given: object) -> Value | None:
-        return None if given is None else _typed(self.type, given)
+    def _ends(self, name: str, *given: object) -> tuple[Value | None, Value | None]:
+        with _named(name):
+            lowest, highest = (None if end is None else _typed(self.type, end) for end in given)
+        return lowest, highest
+
+    def _codes(self, name: str, given: Sequence[object]) -> tuple[Value, ...]:
+        with _named(name):
+            return tuple(_typed(self.type, code) for code in given)
 
     def in_cef(self, name: str) -> "Column":
         """The column as the CEF has it, under the name `name`: an ordinary column, whose domain follows from a recode.
@@ -352,7 +373,10 @@ class Column(dg.Model):
     @property
     def bounds(self) -> tuple[Value | None, Value | None]:
         """The least and the greatest value that may occur; each is None if there is no bound."""
-        return self._end(self.minimum), self._end(self.maximum)
+        lowest, highest = (
+            None if bound is None else _typed(self.type, bound) for bound in (self.minimum, self.maximum)
+        )
+        return lowest, highest
 
     def admits(self, text: str) -> bool:
         """Whether `text` is the text of a value that may occur, by `values` or `pattern`."""

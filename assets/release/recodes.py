@@ -64,15 +64,15 @@ class Bands:
         """
         for label, (start, end) in given.items():
             if (start, end) == (None, None):
-                raise ValueError(f"bands: {label}: a band has at_least, below, or both")
+                raise ValueError(f"{label}: a band has at_least, below, or both")
             if None not in (start, end) and start >= end:
-                raise ValueError(f"bands: {label}: no value is at least {start} and below {end}")
+                raise ValueError(f"{label}: no value is at least {start} and below {end}")
         bands = sorted(given.items(), key=lambda band: (band[1][0] is not None, band[1][0]))
         for (lower, (_, end)), (upper, (start, _)) in pairwise(bands):
             if end is None or start is None or start < end:
-                raise ValueError(f"bands: {lower} and {upper} overlap")
+                raise ValueError(f"{lower} and {upper} overlap")
             if end < start:
-                raise ValueError(f"bands: there is a gap between {lower}, below {end}, and {upper}, at least {start}")
+                raise ValueError(f"there is a gap between {lower}, below {end}, and {upper}, at least {start}")
         return cls(tuple(label for label, _ in bands), tuple(ends for _, ends in bands))
 
     @property
@@ -105,9 +105,9 @@ class Merge:
             for code in codes:
                 other = seen.setdefault(code, category)
                 if other != category:
-                    raise ValueError(f"merge: {code} is in both {other} and {category}")
+                    raise ValueError(f"{code} is in both {other} and {category}")
             if len(set(codes)) < len(codes):
-                raise ValueError(f"merge: {category}: a code occurs twice")
+                raise ValueError(f"{category}: a code occurs twice")
 
     @property
     def category_of(self) -> dict[Any, str]:

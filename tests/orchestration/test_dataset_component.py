@@ -41,6 +41,15 @@ units:
       type: date
       minimum: 1850-01-01
       nullable: true
+    size:
+      source: rooms
+      type: integer
+      bands: {few: {below: 2}, many: {at_least: 2}}
+    place:
+      source: county
+      type: string
+      merge: {One: ["01", "1"]}
+      everything_else: Elsewhere
 """
 
 
@@ -74,6 +83,8 @@ def test_a_valid_declaration_has_the_stated_meaning(monkeypatch: pytest.MonkeyPa
     assert county.codes == ("01", "1"), "a quoted code stays a text"
     assert county.labels["01"] == "{{ no template }}"
     assert declaration.units.columns["rooms"].codes == (1, 2)
+    assert declaration.units.variables["size"].codes == ("few", "many")
+    assert declaration.units.variables["place"].codes == ("One", "Elsewhere")
 
 
 def change(*path: str, to: object) -> Callable[[dict[str, Any]], None]:
@@ -101,6 +112,10 @@ def change(*path: str, to: object) -> Callable[[dict[str, Any]], None]:
         (change("units", "columns", "rooms", "role", to="id"), "units.columns.rooms.role: 'id' is not one of"),
         (change("units", "columns", "rooms", "values", to="1,2"), "is not of type 'array', 'object'"),
         (change("units", "columns", "rooms", "width", to=3), "'width' was unexpected"),
+        (change("units", "columns", "size", "bands", to={}), "units.columns.size.bands: {} should be non-empty"),
+        (change("units", "columns", "size", "bands", "few", to={"from": 2}), "'from' was unexpected"),
+        (change("units", "columns", "place", "merge", "One", to="01"), "'01' is not of type 'array'"),
+        (change("units", "columns", "place", "merge", "One", to=[]), "[] should be non-empty"),
         (change("persons", to={"path": "p.csv"}), "persons: 'columns' is a required property"),
     ],
 )
