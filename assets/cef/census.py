@@ -8,10 +8,13 @@ and one of the persons is its householder.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from assets.release.columns import Column, RecordTable
+from pydantic import AfterValidator
+
+from assets.release.columns import Column, RecordTable, distinct
 from assets.release.dataset import DatasetDeclaration
+from assets.release.names import ColumnName
 from assets.release.structure import Rule, Structure
 from mechanisms.races import RACE_COMBINATIONS, race_label
 from mechanisms.states import STATES
@@ -170,6 +173,21 @@ PERSON_COLUMNS = {
 }
 """The columns of `persons`."""
 
+_LAYOUT = {name.casefold(): name for name in (*UNIT_COLUMNS, *PERSON_COLUMNS)}
+
+
+def _only_recodes(columns: dict[str, Column]) -> dict[str, Column]:
+    for name, column in columns.items():
+        if name.casefold() in _LAYOUT:
+            raise ValueError(f"{name}: the layout has a column {_LAYOUT[name.casefold()]}; choose another name")
+        if column.recode is None:
+            raise ValueError(f"{name}: it is not recoded; declare bands, merge, top_coded or bottom_coded")
+    return distinct(columns)
+
+
+Recodes = Annotated[dict[ColumnName, Column], AfterValidator(_only_recodes)]
+"""Columns beyond those of the layout, each recoded from one of the file."""
+
 STRUCTURE = Structure(
     "cef/census_structure",
     {
@@ -220,7 +238,10 @@ class CensusDeclaration(DatasetDeclaration):
 
 
 def census_units(
-    path: str | None = None, geography_path: str | None = None, group_quarters_types: bool = False
+    path: str | None = None,
+    geography_path: str | None = None,
+    group_quarters_types: bool = False,
+    recodes: Mapping[str, Column] | None = None,
 ) -> RecordTable:
     """The table of units.
 
@@ -228,11 +249,17 @@ def census_units(
         path: the file of units; None for a built-in source.
         geography_path: the geography file; None for a built-in source.
         group_quarters_types: whether the units have the column GQTYPE, the type of group quarters.
+        recodes: further columns, recoded from those of the files.
     """
     columns = {name: column for name, column in UNIT_COLUMNS.items() if group_quarters_types or name != "GQTYPE"}
-    return RecordTable(path=path, geography_path=geography_path, columns=columns)
+    return RecordTable(path=path, geography_path=geography_path, columns={**columns, **(recodes or {})})
 
 
-def census_persons(path: str | None = None) -> RecordTable:
-    """The table of persons, from the file `path`; None for a built-in source."""
-    return RecordTable(path=path, geography_path=None, columns=PERSON_COLUMNS)
+def census_persons(path: str | None = None, recodes: Mapping[str, Column] | None = None) -> RecordTable:
+    """The table of persons.
+
+    Args:
+        path: the file of persons; None for a built-in source.
+        recodes: further columns, recoded from those of the file.
+    """
+    return RecordTable(path=path, geography_path=None, columns={**PERSON_COLUMNS, **(recodes or {})})

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from assets.cef.findings import Finding, SourceError
-from assets.cef.synthetic import SyntheticCensusDeclaration, synthetic_relation
+from assets.cef.synthetic import SyntheticCensusDeclaration, generated_columns, synthetic_relation
 from assets.release.columns import Column, ColumnType, RecordTable, Role
 from assets.release.dataset import DatasetDeclaration, Reader
 from mechanisms import delimited
@@ -384,5 +384,7 @@ def _open_ma1940(records: RecordTable) -> Source:
 def _open_synthetic_census(declaration: SyntheticCensusDeclaration, table: str) -> Source:
     columns = declaration.tables[table].columns
     relation, values = synthetic_relation(declaration, table)
-    text = statement("cef/as_text", {"columns": list(columns), "relation": relation})
+    generated = generated_columns(declaration, table)
+    sources = {name: generated[in_source(name, column)] for name, column in columns.items()}
+    text = statement("cef/as_text", {"columns": sources, "relation": relation})
     return Source(f"the synthetic {table}", "built-in source", columns, Fragment(text), values)

@@ -8,7 +8,7 @@ The figures are only plausible: nothing but the relative sizes of the states was
 """
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import gcd
 from pathlib import Path
@@ -18,7 +18,7 @@ import dagster as dg
 from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from assets.cef.census import CensusDeclaration, census_persons, census_units
-from assets.release.columns import RecordTable
+from assets.release.columns import Column, RecordTable
 from assets.release.dataset import Reader
 from assets.release.numbers import shown
 from mechanisms.states import STATES
@@ -99,14 +99,30 @@ class SyntheticCensusDeclaration(CensusDeclaration):
     def _check_synthetic(self) -> Self:
         if not self.synthetic:
             raise ValueError("a synthetic census must be declared synthetic")
+        for table, records in self.tables.items():
+            known = generated_columns(self, table)
+            for name, column in records.columns.items():
+                if column.recode is not None and (column.source or name) not in known:
+                    raise ValueError(
+                        f"recoded_{table}: {name}: source: there is no column {column.source or name}; "
+                        f"{table} have {', '.join(known)}"
+                    )
         return self
 
 
-def synthetic_census(generated: SyntheticPopulation, **described: Any) -> SyntheticCensusDeclaration:
+def synthetic_census(
+    generated: SyntheticPopulation,
+    *,
+    recoded_units: Mapping[str, Column] | None = None,
+    recoded_persons: Mapping[str, Column] | None = None,
+    **described: Any,
+) -> SyntheticCensusDeclaration:
     """The declaration of a synthetic census.
 
     Args:
         generated: the parameters of the census.
+        recoded_units: columns of units that are recoded from those of the layout.
+        recoded_persons: the same for persons.
         described: the other fields of the dataset: `name`, `cap`, and optionally `title` and `description`.
     """
     names = [STATES[state] for state in generated.states]
@@ -122,15 +138,15 @@ def synthetic_census(generated: SyntheticPopulation, **described: Any) -> Synthe
         synthetic=True,
         reader=Reader.SYNTHETIC_CENSUS,
         record_name="unit",
-        units=_units_of(generated.states),
-        persons=census_persons(),
+        units=_units_of(generated.states, recoded_units),
+        persons=census_persons(recodes=recoded_persons),
         generated=generated,
     )
 
 
-def _units_of(states: Sequence[str]) -> RecordTable:
+def _units_of(states: Sequence[str], recodes: Mapping[str, Column] | None) -> RecordTable:
     """The table of units, with only these states in its domain."""
-    units = census_units(group_quarters_types=True)
+    units = census_units(group_quarters_types=True, recodes=recodes)
     state = units.columns["TABBLKST"].model_copy(update={"values": {code: STATES[code] for code in sorted(states)}})
     return units.model_copy(update={"columns": {**units.columns, "TABBLKST": state}})
 
@@ -191,6 +207,12 @@ def _divided(total: int, weights: Sequence[int]) -> list[int]:
     return [1 + share for share in shares]
 
 
+def generated_columns(declaration: SyntheticCensusDeclaration, table: str) -> dict[str, str]:
+    """The columns of the layout that are generated, by their names in a file."""
+    layout = declaration.tables[table].columns
+    return {column.source or name: name for name, column in layout.items() if column.recode is None}
+
+
 def synthetic_names(population: SyntheticPopulation) -> dict[str, Any]:
     """The values of the placeholders of the statements `cef/synthetic_*`, except their columns."""
     states = _states(population)
@@ -198,8 +220,8 @@ def synthetic_names(population: SyntheticPopulation) -> dict[str, Any]:
 
 
 def synthetic_relation(declaration: SyntheticCensusDeclaration, table: str) -> tuple[Fragment, dict[str, Any]]:
-    """A subquery that gives the stored columns of a table of the census, and the values bound in it."""
-    names = synthetic_names(declaration.generated) | {"columns": list(declaration.tables[table].stored)}
+    """A subquery that gives the layout's columns of a table of the census, and the values bound in it."""
+    names = synthetic_names(declaration.generated) | {"columns": list(generated_columns(declaration, table).values())}
     return Fragment(statement(f"cef/synthetic_{table}", names)), {"seed": declaration.generated.seed}
 
 

@@ -1,6 +1,6 @@
 """PHSafe as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import dagster as dg
@@ -11,6 +11,7 @@ from assets.measurement.grid import GridCounts, Query
 from assets.measurement.method import COUNTS, MEASUREMENTS
 from assets.phsafe.gates import counting_gates, finished_gates
 from assets.phsafe.grid import grid, queries
+from assets.phsafe.join import PERSON_COLUMNS, UNIT_COLUMNS
 from assets.phsafe.joined import JOINED, build_truncated_join, counts_recipe
 from assets.phsafe.parameters import build_parameters
 from assets.phsafe.postprocessed import build_exact_measurements, build_finished, build_postprocessed
@@ -88,6 +89,9 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
 
     def table_gates(self) -> Sequence[Gate[PHSafeRelease]]:
         return [*counting_gates(), *(finished_gates(self) if self.charges else [])]
+
+    def columns_read(self) -> Collection[str]:
+        return (*UNIT_COLUMNS, *PERSON_COLUMNS)
 
     def declared_parameters(self) -> Mapping[str, Any]:
         return self.release.design.as_record()

@@ -441,6 +441,20 @@ def whole(pattern: str) -> str:
     return rf"\A(?:{pattern})\z"
 
 
+def distinct(columns: dict[str, Column]) -> dict[str, Column]:
+    """The columns, unless the case of letters, which DuckDB ignores, is all that two names differ in.
+
+    Raises:
+        ValueError: if it is.
+    """
+    seen: dict[str, str] = {}
+    for name in columns:
+        other = seen.setdefault(name.casefold(), name)
+        if other != name:
+            raise ValueError(f"columns {other} and {name} differ only in upper and lower case")
+    return columns
+
+
 class RecordTable(dg.Model):
     """The declaration of a table of records: its source and its columns."""
 
@@ -460,12 +474,7 @@ class RecordTable(dg.Model):
     @field_validator("columns")
     @classmethod
     def _check_names(cls, columns: dict[str, Column]) -> dict[str, Column]:
-        seen: dict[str, str] = {}
-        for name in columns:
-            other = seen.setdefault(name.casefold(), name)
-            if other != name:
-                raise ValueError(f"columns {other} and {name} differ only in upper and lower case")
-        return columns
+        return distinct(columns)
 
     @model_validator(mode="after")
     def _check_key(self) -> Self:

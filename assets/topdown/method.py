@@ -1,6 +1,6 @@
 """TopDown as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import dagster as dg
@@ -110,6 +110,10 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
 
     def surplus(self, session: Session) -> list[str]:
         return surplus(session, self.release)
+
+    def columns_read(self) -> Collection[str]:
+        # All other columns are the layout's own, which are never recoded.
+        return [column for code in self.release.spine.values() for column in code.columns]
 
     def parameters(self) -> Mapping[str, Any]:
         return self.release.design.as_record()

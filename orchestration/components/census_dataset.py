@@ -10,7 +10,7 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.cef.census import CensusDeclaration, census_persons, census_units
+from assets.cef.census import CensusDeclaration, Recodes, census_persons, census_units
 from assets.release.dataset import Cap, Charging, DatasetDeclaration, Reader
 from assets.release.declaration import Declaration
 from assets.release.names import DatasetName, SourcePath
@@ -41,6 +41,12 @@ class CensusAttributes(Declaration):
         False,
         description="Whether the file of units has the column GQTYPE, the type of group quarters, which a TopDown "
         "release needs. Its codes are then checked like all others.",
+    )
+    recoded_units: Recodes = Field(
+        default_factory=dict, description="Further columns of units, each recoded from a column of units or geo."
+    )
+    recoded_persons: Recodes = Field(
+        default_factory=dict, description="Further columns of persons, each recoded from a column of persons."
     )
 
 
@@ -75,7 +81,7 @@ class CensusDataset(Dataset):
                 charging=declared.charging,
                 reader=Reader(declared.format),
                 record_name="unit",
-                units=census_units(units, geo, declared.group_quarters_types),
-                persons=census_persons(persons),
+                units=census_units(units, geo, declared.group_quarters_types, declared.recoded_units),
+                persons=census_persons(persons, declared.recoded_persons),
             )
         )

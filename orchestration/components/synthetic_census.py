@@ -9,6 +9,7 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
+from assets.cef.census import Recodes
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.release.dataset import Cap, Charging, DatasetDeclaration
 from assets.release.declaration import Declaration
@@ -31,6 +32,10 @@ class SyntheticAttributes(Declaration, SyntheticPopulation):
     population: DatasetName | SkipJsonSchema[None] = Field(None, description=_described["population"].description)
     cap: Cap = Field(description=_described["cap"].description)
     charging: Charging | SkipJsonSchema[None] = Field(None, description=_described["charging"].description)
+    recoded_units: Recodes = Field(
+        default_factory=dict, description="Further columns of units, each recoded from a column of the layout."
+    )
+    recoded_persons: Recodes = Field(default_factory=dict, description="The same for persons.")
 
 
 @dataclass
@@ -56,5 +61,7 @@ class SyntheticCensus(Dataset):
                 population=declared.population or declared.name,
                 cap=declared.cap,
                 charging=declared.charging,
+                recoded_units=declared.recoded_units,
+                recoded_persons=declared.recoded_persons,
             )
         )

@@ -1,7 +1,7 @@
 -- A relation with its columns as text, the form that every source has.
 SELECT
-    {% for name in columns %}
-    {{ name | id }}::VARCHAR AS {{ name | id }}{% if not loop.last %},{% endif %}
+    {% for name, source in columns.items() %}
+    {{ source | id }}::VARCHAR AS {{ name | id }}{% if not loop.last %},{% endif %}
 
     {% endfor %}
 FROM ({{ relation }})

@@ -47,6 +47,7 @@ _PERSONS = {
         "age": {"type": "integer", "minimum": 0, "maximum": 115},
     },
 }
+RECODE = {"type": "integer", "bands": {"few": {"below": 3}, "many": {"at_least": 3}}}
 _QUERIES = {"US": {"detailed": 1}, "Block": {"total": "1/2", "detailed": "1/2"}}
 
 VALID: dict[type[Any], dict[str, Any]] = {
@@ -298,6 +299,13 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("format",): ("ma1940", None, 1),
         ("persons",): ("", None, 1, "a" * 256, "{{ env", "\0"),
         ("group_quarters_types",): ("perhaps", None, 3),
+        ("recoded_units",): (
+            None, 1, [], {"TEN": RECODE}, {"ten": RECODE}, {"": RECODE}, {"A": {}}, {"A": RECODE, "a": RECODE},
+            {"A": {"type": "integer", "minimum": 0, "maximum": 9}}, {"A": RECODE | {"role": "key"}},
+        ),
+        ("recoded_persons",): (
+            [], {"HHT": RECODE}, {"A": RECODE | {"merge": {"a": [1]}}},
+        ),
         ("unknown",): (1,),
     },
     SyntheticCensus: {
@@ -307,6 +315,8 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("states",): ([], None, "10", [10], ["10", "10"], ["03"], ["a" * 5000], [None], [["10"]]),
         ("title",): NOT_TEXTS,
         ("synthetic",): (False,),
+        ("recoded_units",): ({"A": RECODE}, {"A": RECODE | {"source": "QAGE"}}, {"RTYPE": RECODE}),
+        ("recoded_persons",): ({"A": RECODE}, {"A": RECODE | {"source": "FINAL_POP"}}),
     },
     PermutationSwapping: {
         ("name",): (*NOT_NAMES, "certificate", "editions"),

@@ -19,7 +19,7 @@ from orchestration.components import CensusDataset, Dataset, PermutationSwapping
 from orchestration.components.phsafe import build_release
 from orchestration.components.phsafe_declaration import PHSafeDeclaration
 from orchestration.environment import deployment_resources
-from resources.statements import Zone
+from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "datasets.md"
@@ -39,6 +39,18 @@ name: made_up
 cap: 10
 households: 400
 states: ["01", "72"]
+"""
+
+RECODED = """
+recoded_units:
+  SIZE:
+    source: FINAL_POP
+    type: integer
+    bands: {"0": {below: 1}, "1 to 3": {at_least: 1, below: 4}, "4+": {at_least: 4}}
+  HALF: {source: REGIONCE, type: string, role: geography, merge: {West: ["4"]}, everything_else: Rest}
+recoded_persons:
+  AGE: {source: QAGE, type: integer, minimum: 0, maximum: 85, top_coded: true}
+  KIND: {source: RTYPE, type: string, merge: {home: ["3"], other: ["5"]}}
 """
 
 
@@ -136,15 +148,16 @@ def test_both_components_become_the_same_cef_and_releases_find_them(
     release = {
         "name": "counties",
         "title": "Tenure by county",
-        "match": ["TABBLKST", "FINAL_POP"],
+        "match": ["TABBLKST", "SIZE"],
         "swap": ["TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"],
         "swap_rate": "1/10",
     }
-    files = {**yaml.safe_load(TYPED_FILES), "geo": str(tmp_path / "geo.csv")}
+    recoded = yaml.safe_load(RECODED)
+    files = {**yaml.safe_load(TYPED_FILES), **recoded, "geo": str(tmp_path / "geo.csv")}
     with create_defs_folder_sandbox() as sandbox:
         for name, component, attributes in (
             ("read", CensusDataset, files),
-            ("made_up", SyntheticCensus, yaml.safe_load(MADE_UP)),
+            ("made_up", SyntheticCensus, {**yaml.safe_load(MADE_UP), **recoded}),
             ("read_release", PermutationSwapping, {**release, "dataset": "census"}),
             ("made_up_release", PermutationSwapping, {**release, "dataset": "made_up"}),
         ):
@@ -184,7 +197,17 @@ def test_both_components_become_the_same_cef_and_releases_find_them(
             session.content_version(component.resolve_from_yaml(text).declaration.cef_tables())
             for component, text in ((CensusDataset, TYPED_FILES), (SyntheticCensus, MADE_UP))
         }
+        sizes = Table(Zone.CONFIDENTIAL, "made_up", "units")
+        found = session.rows("cef/records", columns=["FINAL_POP", "SIZE"], table=sizes)
+        ages = session.rows(
+            "cef/records",
+            columns=["QAGE", "AGE", "PERSON_RTYPE", "KIND"],
+            table=Table(Zone.CONFIDENTIAL, "made_up", "persons"),
+        )
     assert len(versions) == 1
+    assert all(size == ("0" if people == 0 else "1 to 3" if people < 4 else "4+") for people, size in found)
+    assert all(coded == min(age, 85) for age, coded, _, _ in ages)
+    assert all(kind == {"3": "home", "5": "other"}[lives] for _, _, lives, kind in ages)
 
 
 def test_the_examples_of_the_documentation_pass_the_check_of_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
