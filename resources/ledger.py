@@ -22,7 +22,7 @@ from dagster import ConfigurableResource, ResourceDependency
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import DoesNotCompose, Loss, fits, stated, symbol, total_like
 from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.rounding import ceiling
+from mechanisms.accounting.rounding import DECIMALS, ceiling
 from mechanisms.accounting.specification import Specification, Total, compose
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources import chain
@@ -33,6 +33,7 @@ from resources.keyfiles import CustodyError
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse, WarehouseError
 
+_NOTHING = Decimal(0).scaleb(-DECIMALS)
 ENTRIES = Table(Zone.LEDGER, "main", "entries")
 _COLUMNS = {field.name: "BIGINT" if field.name == "sequence" else "VARCHAR" for field in fields(Entry)}
 
@@ -360,17 +361,17 @@ def _require_fit(population: str, release: str, charges: Sequence[Loss], charge:
 
 
 def remaining(charged: Loss, cap: Loss) -> Decimal:
-    """What remains under a cap, in the cap's symbol, rounded down to two decimals, so that it is never overstated."""
+    """What remains under a cap, in the cap's symbol, rounded down, so that it is never overstated."""
     if isinstance(charged, ConcentratedLoss) and isinstance(cap, ConcentratedLoss):
-        return max(Decimal("0.00"), -ceiling(charged.rho - cap.rho, 2))
+        return max(_NOTHING, -ceiling(charged.rho - cap.rho, DECIMALS))
     one, limit = (loss.epsilon if isinstance(loss, ApproximateLoss) else loss for loss in (charged, cap))
     assert isinstance(one, PureLoss)
     assert isinstance(limit, PureLoss)
     if not one <= limit:
-        return Decimal("0.00")
+        return _NOTHING
     rest = PureLoss(limit.rational - one.rational, limit.argument / one.argument)
     above = rest.rounded_up()
-    return above if PureLoss(Fraction(above)) <= rest else above - Decimal("0.01")
+    return above if PureLoss(Fraction(above)) <= rest else above - Decimal(1).scaleb(-DECIMALS)
 
 
 def _refuse_withdrawn(entries: Sequence[Entry], draw_id: str) -> None:

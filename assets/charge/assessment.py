@@ -18,7 +18,6 @@ from resources.ledger import CapExceeded, Ledger, PopulationError, remaining
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
-PLACES = 4
 DRAW_DIGITS = 12
 AUTHORIZED_BY_COMMAND = "command that authorizes it"
 """The metadata with the command, of the preflight and of the failure of a charge that only wants an authorization."""
@@ -57,7 +56,7 @@ class Assessment:
     @property
     def price(self) -> str:
         """The loss to be charged, rounded up: the text that authorizes it."""
-        return stated(self.loss, PLACES)
+        return stated(self.loss)
 
     @property
     def draw_name(self) -> str:
@@ -145,7 +144,7 @@ def _budget(ledger: Ledger, population: str, cap: Loss, charge: Loss | None) -> 
     except DoesNotCompose as error:
         return f"What population {population} has been charged cannot be counted under the cap: {error}."
     words = (
-        f"Population {population} has been charged {stated(charged, PLACES)} of its cap of {stated(cap, PLACES)}; "
+        f"Population {population} has been charged {stated(charged)} of its cap of {stated(cap)}; "
         f"{symbol(cap)} = {remaining(charged, cap)} remains"
     )
     if charge is None:

@@ -86,8 +86,8 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
                 **{name.replace("_", " "): value for name, value in facts.items()},
                 "authorized by": entry.known().authorization.get("by", "not recorded"),
                 "population": entry.known().population,
-                "charged so far": stated(ledger.charged(release.dataset.population, release.dataset.cap), 4),
-                "cap": stated(release.dataset.cap, 4),
+                "charged so far": stated(ledger.charged(release.dataset.population, release.dataset.cap)),
+                "cap": stated(release.dataset.cap),
                 "dagster/column_schema": schema,
             }
             | ({"lines": preview(["line", "loss"], [(line.label, str(line.loss)) for line in lines])} if lines else {}),
@@ -199,4 +199,4 @@ def _description(method: Method[Any, Any, Any]) -> str:
 
 The draw id is an HMAC of everything the draw depends on, and the SHA-256 of the draw's key commits to its randomness.
 Materializing this asset again with nothing changed finds the same reservation and charges nothing. If the charge would
-exceed the cap of {stated(dataset.cap, 4)} of population {dataset.population}, this asset fails and nothing is drawn."""
+exceed the cap of {stated(dataset.cap)} of population {dataset.population}, this asset fails and nothing is drawn."""

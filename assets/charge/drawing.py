@@ -50,7 +50,7 @@ def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
                 "draw id": draw.draw_id,
                 "randomness commitment": entry.commitment,
                 "ledger entry": entry.sequence,
-                "loss": stated(draw.specification.loss, 6),
+                "loss": stated(draw.specification.loss),
                 "custody": release.custody.value,
                 "dagster/column_schema": table_schema(session.columns(table), method.drawn_columns),
                 **method.draw_metadata(session),

@@ -104,7 +104,7 @@ class Population:
             if other.cap != first.cap:
                 raise DeclarationError(
                     f"population {self.name}: cap: datasets {first.name} and {other.name} declare different caps "
-                    f"({stated(first.cap, 4)} and {stated(other.cap, 4)}); the cap belongs to the population"
+                    f"({stated(first.cap)} and {stated(other.cap)}); the cap belongs to the population"
                 )
             if other.asks != first.asks:
                 raise DeclarationError(
@@ -160,7 +160,7 @@ The first table has a row for each release, with all five building blocks of its
 total for each unit and output premetric, within the universes that share all invariants involved: pure ε adds up; zCDP
 adds up in ρ, where a pure ε counts as ε²/2; both count in (ε, δ). Each total says what it leaves out and why; totals
 that do not compose stand side by side. A guarantee for one {units} extends to one person by group privacy,
-for the number of them that a change of the person's characteristics can change. The cap of {stated(population.cap, 4)}
+for the number of them that a change of the person's characteristics can change. The cap of {stated(population.cap)}
 belongs to population {population.name}: it bounds the sum of all charges from all its datasets, whatever their unit.
 This sum is an upper bound on the loss.""",
         code_version=COMPOSITION_VERSION,
@@ -176,8 +176,8 @@ This sum is an upper bound on the loss.""",
             columns = session.columns(totals) | session.columns(releases)
             version = session.content_version([totals, releases])
         metadata: dict[str, Any] = {
-            "counted against the cap": "; ".join(problems) or stated(comparison.counted(population.cap), 4),
-            "cap": stated(population.cap, 4),
+            "counted against the cap": "; ".join(problems) or stated(comparison.counted(population.cap)),
+            "cap": stated(population.cap),
             **_left(comparison, population.cap),
             "charges": len(comparison.charges),
             "tables": f"{totals}, {releases}",
@@ -328,5 +328,5 @@ def _beyond(cap: Loss, comparison: Comparison) -> list[str]:
     try:
         charged = comparison.counted(cap)
     except DoesNotCompose as error:
-        return [f"a charge cannot be counted under the cap of {stated(cap, 4)}: {error}"]
-    return [] if fits(charged, cap) else [f"charged {stated(charged, 4)} exceeds the cap of {stated(cap, 4)}"]
+        return [f"a charge cannot be counted under the cap of {stated(cap)}: {error}"]
+    return [] if fits(charged, cap) else [f"charged {stated(charged)} exceeds the cap of {stated(cap)}"]

@@ -11,10 +11,10 @@ import pyarrow as pa
 from assets.ledger.comparison import Charge
 from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.rounding import DECIMALS
 from mechanisms.accounting.specification import DELTA, Total
 from mechanisms.accounting.zcdp import ConcentratedLoss
 
-PLACES = 4
 _EXACT = ("rational", "ln", "rho", "delta")
 
 COLUMNS = {
@@ -108,8 +108,8 @@ def _row(charge: Charge, delta: Fraction) -> dict[str, object]:
     }
     if isinstance(loss, ConcentratedLoss):
         row |= {
-            "epsilon": float(canonne_kamath_steinke(loss, delta, PLACES)),
-            "epsilon_bun_steinke": float(bun_steinke(loss, delta, PLACES)),
+            "epsilon": float(canonne_kamath_steinke(loss, delta, DECIMALS)),
+            "epsilon_bun_steinke": float(bun_steinke(loss, delta, DECIMALS)),
             "conversion_delta": str(delta),
         }
     return row
@@ -117,4 +117,4 @@ def _row(charge: Charge, delta: Fraction) -> dict[str, object]:
 
 def _loss(loss: Loss) -> dict[str, object]:
     exact = loss.as_record()
-    return {"loss": float(loss.rounded_up(PLACES)), **{name: exact.get(name) for name in _EXACT}}
+    return {"loss": float(loss.rounded_up()), **{name: exact.get(name) for name in _EXACT}}

@@ -14,11 +14,9 @@ from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import concentrated_total, stated
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.rounding import decimal_text
+from mechanisms.accounting.rounding import DECIMALS, decimal_text
 from mechanisms.accounting.specification import DELTA, PERSON, PERSON_RECORD, RECORDS_OF_OTHERS
 from mechanisms.accounting.zcdp import ConcentratedLoss
-
-PLACES = 4
 
 _OF_PERSONS = (PERSON, PERSON_RECORD)
 
@@ -33,7 +31,7 @@ def releases_in_markdown(comparison: Comparison, delta: Fraction = DELTA) -> dg.
             charge.release if charge.settled else f"{charge.release} (charged, not drawn yet)",
             _unit(charge),
             charge.specification.loss.output_premetric,
-            stated(charge.specification.loss, PLACES),
+            stated(charge.specification.loss),
             charge.specification.loss,
             *_conversions(charge, delta),
             len(charge.specification.flavor.multiverse),
@@ -63,7 +61,7 @@ def totals_in_markdown(comparison: Comparison) -> dg.MarkdownMetadataValue:
             (
                 f"{total.unit} (no moves)" if on_moves(shares, total.unit) else total.unit,
                 total.output_premetric,
-                stated(total.loss, PLACES),
+                stated(total.loss),
                 listed(counted_releases(shares)),
                 total.releases,
                 len(total.multiverse),
@@ -129,7 +127,7 @@ def _conversions(charge: Charge, delta: Fraction) -> tuple[str, str]:
     loss = charge.specification.loss
     if not isinstance(loss, ConcentratedLoss):
         return "–", "–"
-    return str(canonne_kamath_steinke(loss, delta, PLACES)), str(bun_steinke(loss, delta, PLACES))
+    return str(canonne_kamath_steinke(loss, delta, DECIMALS)), str(bun_steinke(loss, delta, DECIMALS))
 
 
 def _on_several_datasets(comparison: Comparison) -> Iterator[str]:
@@ -162,8 +160,8 @@ def _on_pure_losses_in_zcdp(comparison: Comparison) -> Iterator[str]:
         loss = charge.specification.charge
         if isinstance(loss, PureLoss) and charge.entry in counted:
             yield (
-                f"{stated(loss, PLACES)} of {charge.release} cannot be added to ρ directly: in zCDP, a pure ε counts "
-                f"as ε²/2, here {stated(ConcentratedLoss.of_pure(loss), PLACES)}."
+                f"{stated(loss)} of {charge.release} cannot be added to ρ directly: in zCDP, a pure ε counts "
+                f"as ε²/2, here {stated(ConcentratedLoss.of_pure(loss))}."
             )
 
 
@@ -180,7 +178,7 @@ def _on_conversions(comparison: Comparison) -> Iterator[str]:
         delta = decimal_text(total.loss.delta)
         if len(of_release) > 1:
             single = [
-                f"ε = {canonne_kamath_steinke(concentrated_total(losses), total.loss.delta, PLACES)} of {release}"
+                f"ε = {canonne_kamath_steinke(concentrated_total(losses), total.loss.delta, DECIMALS)} of {release}"
                 for release, losses in of_release.items()
             ]
             yield (
@@ -191,8 +189,8 @@ def _on_conversions(comparison: Comparison) -> Iterator[str]:
         if pure:
             how = "is included in this ρ as ε²/2, which gives less" if together.takes_pure else "is added to that"
             yield (
-                f"For one {total.unit} at δ = {delta}, {stated(together.loss, PLACES)} is converted to "
-                f"{stated(together.epsilon, PLACES)}; the pure ε of {listed(list(dict.fromkeys(pure)))} {how}."
+                f"For one {total.unit} at δ = {delta}, {stated(together.loss)} is converted to "
+                f"{stated(together.epsilon)}; the pure ε of {listed(list(dict.fromkeys(pure)))} {how}."
             )
 
 

@@ -105,7 +105,7 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
             "output_premetric": design.bounded.output_premetric,
             "unbounded": str(design.unbounded),
             "bounded": str(design.bounded),
-            "bounded_rounded_up": float(design.bounded.rounded_up(6)),
+            "bounded_rounded_up": float(design.bounded.rounded_up()),
             "lines": len(design.released),
         }
 

@@ -165,8 +165,8 @@ def totals(design: PHSafeDesign, delta: Fraction) -> dict[str, str]:
     """
     symbol, bounded = design.noise.symbol, design.bounded
     stated = {
-        f"unbounded {symbol}": f"{design.unbounded.rounded_up(PLACES)} (exactly {design.unbounded})",
-        f"bounded {symbol}": f"{bounded.rounded_up(PLACES)} (exactly {bounded})",
+        f"unbounded {symbol}": f"{design.unbounded.rounded_up()} (exactly {design.unbounded})",
+        f"bounded {symbol}": f"{bounded.rounded_up()} (exactly {bounded})",
     }
     if isinstance(bounded, ConcentratedLoss):
         converted = {

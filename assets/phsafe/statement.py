@@ -57,7 +57,7 @@ def equivalents(release: PHSafeRelease) -> tuple[Equivalent, ...]:
     theorems = " Sexton et al., Theorems 1 and 2" if release.design.noise is Noise.GAUSSIAN else ""
     source = f"The sum over all runs and levels.{theorems}"
     stated = [
-        Equivalent(f"{symbol(unbounded)} for {added}", f"{unbounded}, rounded up {unbounded.rounded_up(6)}", source)
+        Equivalent(f"{symbol(unbounded)} for {added}", f"{unbounded}, rounded up {unbounded.rounded_up()}", source)
     ]
     for loss, neighbors in ((unbounded, added), (bounded, changed)):
         if isinstance(loss, ConcentratedLoss):

@@ -74,7 +74,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
                 "edition": certificate.edition,
                 "folder": dg.MetadataValue.path(str(release.folder)),
                 "certificate": dg.MetadataValue.path(str(release.folder / "certificate.html")),
-                symbol(certificate.specification.loss): float(certificate.specification.loss.rounded_up(4)),
+                "loss": f"{symbol(certificate.specification.loss)} = {certificate.specification.loss.rounded_up()}",
                 "draw id": certificate.randomness.draw_id,
                 "randomness commitment": certificate.randomness.commitment,
                 "ledger entry": certificate.ledger.sequence,

@@ -113,7 +113,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
             "unique_on_holding": inputs.unique.holding,
             "unique_on_swap": inputs.unique.swap,
             "epsilon_exact": str(loss),
-            "epsilon": float(loss.rounded_up(4)),
+            "epsilon": float(loss.rounded_up()),
             "epsilon_evaluated": evaluated(b, swap_rate),
             "smallest_epsilon": round(smallest[0], 4),
             "smallest_epsilon_at_swap_rate": round(smallest[1], 6),

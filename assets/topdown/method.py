@@ -34,6 +34,7 @@ from assets.topdown.release import HISTOGRAMS, INVARIANTS, PLACES, SPINE, TopDow
 from assets.topdown.spine import places_of
 from assets.topdown.statement import topdown_statement
 from assets.topdown.tables import build_redistricting
+from mechanisms.accounting.rounding import LINE_DECIMALS
 from mechanisms.accounting.specification import Specification
 from mechanisms.sampling.noise import Distribution
 from mechanisms.topdown.design import MECHANISM, SCHEMAS, VERSION, words
@@ -140,7 +141,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
         return {
             "output_premetric": design.loss.output_premetric,
             "rho": str(design.loss),
-            "rho_rounded_up": float(design.loss.rounded_up(6)),
+            "rho_rounded_up": float(design.loss.rounded_up()),
             "persons_rho": str(design.persons),
             "units_rho": str(design.units),
             "lines": len(design.measured),
@@ -166,7 +167,7 @@ list in the order of the query's cells."""
                 each.histogram,
                 words(each.level),
                 each.query,
-                f"{float(each.loss.rounded_up(8)):.8f}",
+                str(each.loss.rounded_up(LINE_DECIMALS)),
                 f"{float(each.variance) ** 0.5:,.2f}",
                 f"{number:,}",
             )

@@ -80,7 +80,7 @@ def equivalents(release: TopDownRelease) -> Iterator[Equivalent]:
         ("the measurements of units, one unit changed", design.units),
     )
     for what, loss in wholes:
-        yield Equivalent(f"ρ of {what}", f"{loss}, rounded up {loss.rounded_up(6)}", "The sum over its measurements")
+        yield Equivalent(f"ρ of {what}", f"{loss}, rounded up {loss.rounded_up()}", "The sum over its measurements")
         for convert, authors in (
             (canonne_kamath_steinke, "Canonne, Kamath and Steinke"),
             (bun_steinke, "Bun and Steinke"),
@@ -89,7 +89,7 @@ def equivalents(release: TopDownRelease) -> Iterator[Equivalent]:
             yield Equivalent(f"(ε, δ) of {what}", value, f"From ρ by the conversion of {authors}, rounded up")
     persons = design.allocations[PERSONS.name]
     for what, loss, source in semantics(persons):
-        value = f"ε = {canonne_kamath_steinke(loss, delta, PLACES)} {at}, ρ rounded up {loss.rounded_up(6)}"
+        value = f"ε = {canonne_kamath_steinke(loss, delta, PLACES)} {at}, ρ rounded up {loss.rounded_up()}"
         yield Equivalent(what, value, source)
 
 

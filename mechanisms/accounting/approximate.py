@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.rounding import decimal_text, exponential_above
+from mechanisms.accounting.rounding import DECIMALS, decimal_text, exponential_above
 
 _DIGITS = 40
 
@@ -60,7 +60,7 @@ class ApproximateLoss:
         growth = sum(argument**times * exponential_above(rational * times, _DIGITS) for times in range(size))
         return ApproximateLoss(self.epsilon.of_group(size), self.delta * growth)
 
-    def rounded_up(self, places: int = 2) -> Decimal:
+    def rounded_up(self, places: int = DECIMALS) -> Decimal:
         """The smallest decimal with `places` places that is not below ε."""
         return self.epsilon.rounded_up(places)
 

@@ -15,7 +15,7 @@ from operator import add
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.conversions import PLACES, canonne_kamath_steinke
 from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.rounding import decimal_text
+from mechanisms.accounting.rounding import DECIMALS, decimal_text
 from mechanisms.accounting.zcdp import ConcentratedLoss
 
 Loss = PureLoss | ConcentratedLoss | ApproximateLoss
@@ -150,8 +150,8 @@ def fits(total: Loss, limit: Loss) -> bool:
     raise DoesNotCompose("losses in different output premetrics do not compare")
 
 
-def stated(loss: Loss, places: int = 2) -> str:
-    """A loss as text for a reader, rounded up: `ε = 0.70`, `ρ = 2.52` or `ε = 3.10 at δ = 1e-10`."""
+def stated(loss: Loss, places: int = DECIMALS) -> str:
+    """A loss as text for a reader, rounded up: `ε = 0.7000`, `ρ = 2.5146` or `ε = 3.1000 at δ = 1e-10`."""
     at_delta = f" at δ = {decimal_text(loss.delta)}" if isinstance(loss, ApproximateLoss) else ""
     return f"{symbol(loss)} = {loss.rounded_up(places)}{at_delta}"
 

@@ -9,6 +9,8 @@ from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import ClassVar, Self
 
+from mechanisms.accounting.rounding import DECIMALS
+
 
 @dataclass(frozen=True)
 class PureLoss:
@@ -52,7 +54,7 @@ class PureLoss:
         """Whether ε is greater than a rational limit."""
         return not self <= PureLoss(limit)
 
-    def rounded_up(self, places: int = 2) -> Decimal:
+    def rounded_up(self, places: int = DECIMALS) -> Decimal:
         """The smallest decimal with `places` places that is not below ε."""
         unit = Decimal(1).scaleb(-places)
         candidate = _value(self, places + 30).quantize(unit, rounding=ROUND_CEILING, context=Context(prec=200))

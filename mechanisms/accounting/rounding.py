@@ -8,6 +8,11 @@ import math
 from decimal import Context, Decimal
 from fractions import Fraction
 
+DECIMALS = 4
+"""To how many decimals a loss is rounded up wherever people read it."""
+LINE_DECIMALS = 6
+"""The same for the lines that a loss is the sum of, many of which are below 0.0001."""
+
 
 def ceiling(number: Fraction, places: int) -> Decimal:
     """The smallest decimal with `places` places that is not below the number."""

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.rounding import ceiling
+from mechanisms.accounting.rounding import DECIMALS, ceiling
 
 GENERAL_FACTOR = Fraction(4)
 """The largest factor from unbounded to bounded ρ: a change is a removal and an addition, a group of two."""
@@ -72,7 +72,7 @@ class ConcentratedLoss:
             raise ValueError(f"the factor from unbounded to bounded ρ lies between 0 and {GENERAL_FACTOR}: {factor}")
         return ConcentratedLoss(self.rho * factor)
 
-    def rounded_up(self, places: int = 2) -> Decimal:
+    def rounded_up(self, places: int = DECIMALS) -> Decimal:
         """The smallest decimal with `places` places that is not below ρ."""
         return ceiling(self.rho, places)
 

@@ -71,7 +71,7 @@ def test_the_mechanisms_page_shows_draw_commitment_entry_and_loss(site: Site) ->
     expect(page.get_by_text(certificate["randomness"]["draw_id"])).to_be_visible()
     expect(page.get_by_text(certificate["randomness"]["commitment"])).to_be_visible()
     expect(page.get_by_text("ledger entry", exact=True)).to_be_visible()
-    expect(page.get_by_text("ε = 12.484962", exact=True)).to_be_visible()
+    expect(page.get_by_text("ε = 12.4850", exact=True)).to_be_visible()
     expect(page.get_by_text("One draw of the Permutation Swapping Algorithm", exact=False)).to_be_visible()
     page.goto(f"{site.address}/assets/{SWAPPING}/swapped?view=checks")
     for check in ("replay", "stratum_multisets_equal", "holding_margin_exact", "swap_margin_exact", "record_count"):
@@ -82,7 +82,7 @@ def test_the_mechanisms_page_shows_draw_commitment_entry_and_loss(site: Site) ->
 def test_the_parameters_page_states_what_is_charged(site: Site) -> None:
     page = site.page
     page.goto(f"{site.address}/assets/{S_DHC}/parameters")
-    expect(page.get_by_text("2.514562 (exactly 1257281/500000)", exact=True)).to_be_visible()
+    expect(page.get_by_text("2.5146 (exactly 1257281/500000)", exact=True)).to_be_visible()
 
 
 @deep

@@ -213,8 +213,8 @@ def test_a_cap_in_zcdp_holds_pure_and_concentrated_charges_to_the_last(ledger):
     with pytest.raises(CapExceeded) as caught:
         reserve(ledger, "more", ConcentratedLoss(Fraction(1, 10**30)), cap=cap)
     assert str(caught.value) == (
-        "population ma1940: release ma1940/more would charge ρ = 0.01, which does not fit under the cap of "
-        "ρ = 5/8 (0.63): ρ = 0.63 is charged so far and ρ = 0.00 remains"
+        "population ma1940: release ma1940/more would charge ρ = 0.0001, which does not fit under the cap of "
+        "ρ = 5/8 (0.6250): ρ = 0.6250 is charged so far and ρ = 0.0000 remains"
     )
     assert len(ledger.entries()) == 2
 
@@ -225,7 +225,7 @@ def test_a_cap_in_epsilon_and_delta_holds_charges_of_every_kind(ledger):
     reserve(ledger, "noise", ConcentratedLoss(Fraction(1, 2)), cap=cap)
     charged = ledger.charged("ma1940", cap)
     assert (str(charged.rounded_up(6)), charged.delta) == ("7.339330", cap.delta)
-    with pytest.raises(CapExceeded, match=r"cap of ε = 15/2 at δ = 1e-10 \(7\.50\): ε = 7\.34 .* ε = 0\.16 remains"):
+    with pytest.raises(CapExceeded, match=r"cap of ε = 15/2 at δ = 1e-10 \(7\.5000\): ε = 7\.3394 .* ε = 0\.1606 remains"):
         reserve(ledger, "failing", ApproximateLoss(rational("0.2"), Fraction(1, 10**11)), cap=cap)
     reserve(ledger, "failing", ApproximateLoss(rational("0.1"), Fraction(1, 10**14)), cap=cap)
     assert {total.output_premetric for total in ledger.total("ma1940")} == {
@@ -234,7 +234,7 @@ def test_a_cap_in_epsilon_and_delta_holds_charges_of_every_kind(ledger):
 
 
 def test_a_charge_that_is_none_in_the_caps_premetric_is_refused_with_the_reason(ledger):
-    with pytest.raises(CapExceeded, match=r"under the cap of ε = 1\.00: ρ-zCDP .* no ε holds without a δ"):
+    with pytest.raises(CapExceeded, match=r"under the cap of ε = 1\.0000: ρ-zCDP .* no ε holds without a δ"):
         reserve(ledger, "noise", ConcentratedLoss(Fraction(1, 10)), cap=rational(1))
     assert ledger.entries() == ()
 
@@ -253,14 +253,14 @@ def test_a_refusal_says_what_is_charged_what_is_asked_and_what_remains(ledger):
         reserve(ledger, "second", PureLoss.logarithm(3), cap=Fraction(3, 2))
     # ln 2 = 0.6931, ln 3 = 1.0986, 1.5 - ln 2 = 0.8069
     assert str(caught.value) == (
-        "population ma1940: release ma1940/second would charge ε = 1.10, which does not fit under the cap of "
-        "ε = 3/2 (1.50): ε = 0.70 is charged so far and ε = 0.80 remains"
+        "population ma1940: release ma1940/second would charge ε = 1.0987, which does not fit under the cap of "
+        "ε = 3/2 (1.5000): ε = 0.6932 is charged so far and ε = 0.8068 remains"
     )
 
 
 def test_a_cap_lowered_later_refuses_new_charges_and_keeps_old_ones(ledger):
     kept = reserve(ledger, "first", rational(2), cap=Fraction(3))
-    with pytest.raises(CapExceeded, match=r"ε = 2\.00 is charged so far and ε = 0\.00 remains"):
+    with pytest.raises(CapExceeded, match=r"ε = 2\.0000 is charged so far and ε = 0\.0000 remains"):
         reserve(ledger, "second", rational("1/4"), cap=Fraction(1))
     assert reserve(ledger, "first", rational(2), cap=Fraction(1)) == kept
 

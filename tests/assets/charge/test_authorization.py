@@ -48,7 +48,7 @@ def test_a_charge_that_nobody_authorized_stops_with_its_price(asking: Deployment
     for said in (
         "It is the first draw of this release.",
         "has been charged ε = 0.0000 of its cap of ε = 40.0000",
-        "; ε = 40.00 remains before this charge and 35.87 after it.",
+        "; ε = 40.0000 remains before this charge and 35.8728 after it.",
         "Nothing was drawn, and nothing was charged.",
         "village__counties__charge:",
         f'authorized_loss: "{price_in(refusal)}"',

@@ -144,8 +144,8 @@ def test_losses_of_different_kinds_do_not_compare() -> None:
 
 def test_a_loss_is_written_rounded_up_and_with_its_symbol() -> None:
     assert stated(PureLoss.logarithm(2), 3) == "ε = 0.694"
-    assert stated(rho("2.514562")) == "ρ = 2.52"
-    assert stated(ApproximateLoss(epsilon("3.1"), DELTA)) == "ε = 3.10 at δ = 1e-10"
+    assert stated(rho("2.514562")) == "ρ = 2.5146"
+    assert stated(ApproximateLoss(epsilon("3.1"), DELTA)) == "ε = 3.1000 at δ = 1e-10"
 
 
 def test_a_loss_as_text_is_not_rounded() -> None:
