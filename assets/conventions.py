@@ -24,6 +24,14 @@ ZONE, STAGE_KIND, CROSSING = "zone", "stage_kind", "crossing"
 zone."""
 
 
+MOST_ROWS = 40
+"""How many rows of a table an asset's page shows."""
+SHORT = 12
+"""How many digits of a hash or an identifier are shown in tables; as many name a draw in an authorization."""
+DRAW_ID = "draw id"
+"""The metadata of a draw and of a publication that says which draw it is."""
+
+
 class StageKind(StrEnum):
     """The kind of a stage, whatever its name."""
 
@@ -80,10 +88,32 @@ def lineage(sources: Mapping[str, Iterable[tuple[dg.AssetKey, str]]]) -> dg.Tabl
     )
 
 
-def preview(header: Sequence[str], rows: Iterable[Sequence[object]]) -> dg.MarkdownMetadataValue:
-    """A small table of public or descriptive facts, as Markdown."""
+def preview(columns: Sequence[str] | Mapping[str, str], rows: Iterable[Sequence[object]]) -> dg.MetadataValue:
+    """A small table of public or descriptive facts, on the asset's page itself or, if it is long, one click away.
+
+    Args:
+        columns: names of the columns, or their descriptions by name. A page has room for four narrow ones.
+        rows: their values.
+    """
+    described = columns if isinstance(columns, Mapping) else dict.fromkeys(columns)
+    texts = [[str(cell) for cell in row] for row in rows]
+    if len(texts) > MOST_ROWS:
+        return dg.MetadataValue.md(markdown_table(list(described), texts))
+    return dg.MetadataValue.table(
+        [dg.TableRecord(dict(zip(described, row, strict=True))) for row in texts],
+        dg.TableSchema([dg.TableColumn(name, description=words) for name, words in described.items()]),
+    )
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table of public or descriptive facts, as Markdown."""
     lines = [header, ["---"] * len(header), *([str(cell) for cell in row] for row in rows)]
-    return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def shortened(digest: str) -> str:
+    """The beginning of a hash or of an identifier, for a table beside which the full value is found."""
+    return f"{digest[:SHORT]}…"
 
 
 def public_table_metadata(session: Session, table: Table) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import dagster as dg
 import yaml
 from pydantic import ValidationError
 
-from assets.ledger.asset import populations
+from assets.ledger.population import populations
 from assets.release.release import DeclarationError
 from orchestration import components
 from orchestration.components.dataset import Dataset

@@ -29,7 +29,7 @@ from assets.charge.preflight import PREFLIGHT
 from assets.confidentiality import nodes_of
 from assets.conventions import ZONE
 from assets.gates.shared import all_gates
-from assets.ledger.asset import populations
+from assets.ledger.population import populations
 from assets.publication.audit import Verdict, audit, write_report
 from assets.publication.signature import VerificationError, fingerprint, read_public_key
 from assets.publication.signature import verify as verified

@@ -14,9 +14,9 @@ from assets.ledger.asset import (
     build_composition,
     build_composition_checks,
     build_ledger,
-    build_ledger_check,
-    populations,
+    build_ledger_checks,
 )
+from assets.ledger.population import populations
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import CHARGE, Method
 from assets.release.release import DeclarationError
@@ -107,13 +107,13 @@ def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseCom
     charges = [component.key(CHARGE) for component in charged]
     draws = [component.key(component.method.draw_stage) for component in charged]
     found = populations(datasets)
-    shown = [build_ledger(charges, draws), *(build_composition(population) for population in found)]
+    shown = [build_ledger(charges, draws, found), *(build_composition(population) for population in found)]
     selection = dg.AssetSelection.assets(*shown)
     words = "Brings the ledger and the compositions of all populations up to date."
     return dg.Definitions(
         assets=shown,
         asset_checks=[
-            build_ledger_check(),
+            *build_ledger_checks(),
             *(check for population in found for check in build_composition_checks(population)),
         ],
         jobs=[dg.define_asset_job("budget", selection=selection, description=words)],

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NOBODY, Assessment, assess
 from assets.conventions import KEYED, StageKind, attributes, preview, table_schema
+from assets.ledger.page import AUTOMATIC
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
@@ -139,8 +140,7 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
 
 def charge_draw(assessment: Assessment, given: Authorization, run_id: str, custody: Custody, ledger: Ledger) -> Entry:
     """Reserve the assessed draw's loss, and record who authorized it for which run."""
-    automatic = "the declaration: the dataset is charged automatically"
-    by = given.authorized_by.strip() if given.authorized_loss else automatic
+    by = given.authorized_by.strip() if given.authorized_loss else AUTOMATIC
     details = replace(assessment.details, authorization={"by": by, "run": run_id})
     return reserve(assessment.release, assessment.draw, custody, ledger, details)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.conventions import DRAW, StageKind, attributes, public_table_metadata, table_schema
+from assets.conventions import DRAW, DRAW_ID, StageKind, attributes, public_table_metadata, table_schema
 from assets.release.draw import Draw, Inputs, label_drawn
 from assets.release.method import CHARGE, Method
 from mechanisms.accounting.composition import stated
@@ -47,7 +47,7 @@ def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = {
                 **public_table_metadata(session, table),
-                "draw id": draw.draw_id,
+                DRAW_ID: draw.draw_id,
                 "randomness commitment": entry.commitment,
                 "ledger entry": entry.sequence,
                 "loss": stated(draw.specification.loss),

@@ -5,27 +5,27 @@ in `comparison`. The charge and the draw write to the ledger, which is in `resou
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import BLOCKING, StageKind, attributes, check_result, preview, table_schema
+from assets.conventions import BLOCKING, StageKind, attributes, check_result, table_schema
 from assets.ledger.charts import side_by_side
 from assets.ledger.comparison import Comparison, compare
+from assets.ledger.page import last_replays, page
+from assets.ledger.population import Population
 from assets.ledger.tables import COLUMNS, releases_table, totals_table
 from assets.ledger.words import invariants_in_markdown, listed, releases_in_markdown, remarks, totals_in_markdown
 from assets.pictures import picture
-from assets.release.dataset import DatasetDeclaration
-from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import DoesNotCompose, Loss, fits, stated, symbol
 from resources.chain import GENESIS, Entry
-from resources.ledger import Ledger, LedgerError, of_population, remaining
+from resources.ledger import Ledger, of_population, remaining
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 COMPOSITION_VERSION = "2"
 LEDGER_KEY = dg.AssetKey(["ledger"])
 COMPOSITION = "composition"
@@ -39,9 +39,32 @@ release's job: a job would depend on the charges of all other releases, also of 
 _ENTRY = pa.schema([(field.name, pa.int64() if field.name == "sequence" else pa.string()) for field in fields(Entry)])
 ENTRIES = Table(Zone.PUBLIC, "ledger", "entries")
 
+ENTRY_COLUMNS = {
+    "sequence": "Number of the entry: 1, 2, … without gaps",
+    "kind": "reserve: the charge, before anything is drawn; settle: the draw was made; withdraw: it was withdrawn",
+    "dataset": "Dataset whose budget is charged",
+    "release": "Release that the charge is for",
+    "draw_id": "Identifier of the draw: an HMAC of everything it depends on",
+    "specification": "DP specification that was charged, as JSON; only in reservations",
+    "commitment": "SHA-256 of the draw's key",
+    "output_version": "Content hash of the draw's output; only in settlements",
+    "recorded_at": "When the entry was recorded, in UTC",
+    "previous_hash": "Hash of the entry before",
+    "hash": "SHA-256 of all other fields",
+    "details": "Population, what the draw is made of, who authorized it, and the run, as JSON",
+}
 
-def build_ledger(charges: Sequence[dg.AssetKey], draws: Sequence[dg.AssetKey]) -> dg.AssetsDefinition:
-    """The asset `ledger`, downstream of every charge and draw of the deployment."""
+
+def build_ledger(
+    charges: Sequence[dg.AssetKey], draws: Sequence[dg.AssetKey], declared: Sequence[Population]
+) -> dg.AssetsDefinition:
+    """The asset `ledger`, downstream of every charge and draw of the deployment.
+
+    Args:
+        charges: the assets that charge.
+        draws: the assets that draw.
+        declared: the populations of the deployment, whose budgets the page shows.
+    """
 
     @dg.asset(
         key=LEDGER_KEY,
@@ -49,98 +72,33 @@ def build_ledger(charges: Sequence[dg.AssetKey], draws: Sequence[dg.AssetKey]) -
         group_name="ledger",
         automation_condition=WHEN_CHARGED,
         description=(
-            "Every charge to the budget of every dataset. The ledger is append-only: each entry contains the SHA-256 "
-            "of the previous one. A reservation counts from before its draw; a settlement records the output of the "
-            "draw. This asset shows the current ledger, and fails if an entry was edited, removed or reordered."
+            "What was spent, by what, with which randomness, and what is left. The ledger is append-only: each entry "
+            "contains the SHA-256 of the previous one, and an anchor beside the keys holds the last. A reservation "
+            "counts from before its draw; a settlement records the output of the draw. This asset shows the current "
+            "ledger, and fails if an entry was edited, removed or reordered. When a draw was last replayed is what "
+            "Dagster recorded, and not part of the ledger."
         ),
         code_version=CODE_VERSION,
         **attributes(StageKind.LEDGER, Zone.PUBLIC, {"duckdb", "ledger"}),
     )
-    def ledger_asset(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
-        problems = ledger.verify()
-        if problems:
-            raise LedgerError(f"the ledger is not intact: {'; '.join(problems)}")
+    def ledger_asset(context: dg.AssetExecutionContext, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
+        require_intact(ledger)
         entries = ledger.entries()
         rows = _entries_table(entries)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             session.create(ENTRIES, "warehouse/all", source=session.register("entries", rows))
-            schema = table_schema(session.columns(ENTRIES))
+            schema = table_schema(session.columns(ENTRIES), ENTRY_COLUMNS)
         head = entries[-1].hash if entries else GENESIS
-        shown = [
-            (entry.sequence, entry.kind, f"{entry.dataset}/{entry.release}", entry.draw_id[:12], entry.recorded_at)
-            for entry in entries[-20:]
-        ]
         return dg.MaterializeResult(
             data_version=dg.DataVersion(head),
             metadata={
-                "entries": len(entries),
-                "head": head,
-                "latest entries": preview(["entry", "kind", "release", "draw", "recorded at (UTC)"], shown),
-                "dagster/column_schema": schema,
+                **page(entries, declared, last_replays(context.instance, draws)),
+                # Under Dagster's own name, the columns would stand above everything else.
+                f"columns of {ENTRIES}": schema,
             },
         )
 
     return ledger_asset
-
-
-@dataclass(frozen=True)
-class Population:
-    """The datasets about the same people, whose charges add up under one cap.
-
-    Attributes:
-        name: the name of the population.
-        datasets: its datasets, at least one, all with the same cap.
-
-    Raises:
-        DeclarationError: if two datasets declare different caps, or only one of them asks before it is charged.
-    """
-
-    name: str
-    datasets: tuple[DatasetDeclaration, ...]
-
-    def __post_init__(self) -> None:
-        first, *others = self.datasets
-        for other in others:
-            if other.cap != first.cap:
-                raise DeclarationError(
-                    f"population {self.name}: cap: datasets {first.name} and {other.name} declare different caps "
-                    f"({stated(first.cap)} and {stated(other.cap)}); the cap belongs to the population"
-                )
-            if other.asks != first.asks:
-                raise DeclarationError(
-                    f"population {self.name}: charging: datasets {first.name} and {other.name} disagree; one that is "
-                    "charged automatically would spend the budget of one that asks"
-                )
-
-    @property
-    def cap(self) -> Loss:
-        """The upper bound on the sum of all its charges."""
-        return self.datasets[0].cap
-
-    @property
-    def title(self) -> str:
-        """The titles of its datasets."""
-        return listed([dataset.title for dataset in self.datasets])
-
-
-def populations(datasets: Iterable[DatasetDeclaration]) -> tuple[Population, ...]:
-    """The populations of a deployment, in the order of their first datasets.
-
-    Raises:
-        DeclarationError: if two datasets of a population declare different caps, or a population has the name of a
-            dataset that belongs to another one.
-    """
-    declared = list(datasets)
-    found: dict[str, list[DatasetDeclaration]] = {}
-    for dataset in declared:
-        found.setdefault(dataset.population, []).append(dataset)
-    for dataset in declared:
-        if dataset.name in found and dataset.population != dataset.name:
-            raise DeclarationError(
-                f"dataset {dataset.name} belongs to population {dataset.population}, but another dataset declares "
-                f"population: {dataset.name}; a population may have the name of a dataset only if it contains it"
-            )
-    return tuple(Population(name, tuple(members)) for name, members in found.items())
 
 
 def build_composition(population: Population) -> dg.AssetsDefinition:
@@ -229,8 +187,29 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
     return [within_cap, ledger_intact, shown_as_charged]
 
 
-def build_ledger_check() -> dg.AssetChecksDefinition:
-    """The blocking check of `ledger`: the table that is shown."""
+def require_intact(ledger: Ledger) -> None:
+    """Raise dagster.Failure if the ledger is not intact; then nothing that it says can be shown."""
+    problems = ledger.verify()
+    if problems:
+        raise dg.Failure(
+            f"The ledger is not intact: {'; '.join(problems)}. Nothing is charged, drawn or published until it is. "
+            "What was published before stays as it is. Restore the ledger and its anchor from a backup.",
+            allow_retries=False,
+        )
+
+
+def build_ledger_checks() -> list[dg.AssetChecksDefinition]:
+    """The blocking checks of `ledger`: the chain with its anchor, and the table that is shown."""
+
+    @dg.asset_check(
+        asset=LEDGER_KEY,
+        name="ledger_intact",
+        description="No entry was edited, removed or reordered, and the ledger ends where the anchor beside the keys "
+        "says.",
+        **BLOCKING,
+    )
+    def ledger_intact(ledger: Ledger) -> dg.AssetCheckResult:
+        return check_result(list(ledger.verify()))
 
     @dg.asset_check(
         asset=LEDGER_KEY,
@@ -241,7 +220,7 @@ def build_ledger_check() -> dg.AssetChecksDefinition:
     def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(_not_shown(warehouse, {ENTRIES: _entries_table(ledger.entries())}))
 
-    return shown_as_charged
+    return [ledger_intact, shown_as_charged]
 
 
 def shown_tables(population: str, comparison: Comparison) -> dict[Table, pa.Table]:
@@ -311,9 +290,7 @@ def cap_problems(population: str, cap: Loss, ledger: Ledger) -> list[str]:
 
 def _comparison(population: str, ledger: Ledger) -> Comparison:
     """The comparison of the population's releases from the current ledger. Raises LedgerError if it is not intact."""
-    problems = ledger.verify()
-    if problems:
-        raise LedgerError(f"the ledger is not intact: {'; '.join(problems)}")
+    require_intact(ledger)
     return compare(ledger.entries(population))
 
 

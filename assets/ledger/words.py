@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import dagster as dg
 
-from assets.conventions import preview
+from assets.conventions import markdown_table
 from assets.ledger.comparison import Charge, Comparison, Share, converted
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import concentrated_total, stated
@@ -39,7 +39,7 @@ def releases_in_markdown(comparison: Comparison, delta: Fraction = DELTA) -> dg.
         )
         for charge in comparison.latest
     ]
-    table = preview(header, rows).md_str
+    table = markdown_table(header, rows)
     return dg.MetadataValue.md(f"{table}\n\n{domains_in_words(comparison)}")
 
 
@@ -68,7 +68,8 @@ def totals_in_markdown(comparison: Comparison) -> dg.MarkdownMetadataValue:
                 "; ".join(left_out) or "–",
             )
         )
-    return preview(["unit", "output premetric", "loss", "counts", "charges", "invariants", "leaves out, and why"], rows)
+    header = ["unit", "output premetric", "loss", "counts", "charges", "invariants", "leaves out, and why"]
+    return dg.MetadataValue.md(markdown_table(header, rows))
 
 
 def invariants_in_markdown(comparison: Comparison) -> dg.MarkdownMetadataValue:

@@ -120,7 +120,7 @@ def build_parameters(release: PHSafeRelease) -> dg.AssetsDefinition:
     return parameters_asset
 
 
-def _parameters_preview(design: PHSafeDesign, rows: list[dict[str, Any]]) -> dg.MarkdownMetadataValue:
+def _parameters_preview(design: PHSafeDesign, rows: list[dict[str, Any]]) -> dg.MetadataValue:
     header = ["run", "level", "τ", "Δ", design.noise.symbol, "share", "σ", "90% margin", "exact", "groups × cells"]
     return preview(
         header,
@@ -142,7 +142,7 @@ def _parameters_preview(design: PHSafeDesign, rows: list[dict[str, Any]]) -> dg.
     )
 
 
-def _grid_preview(design: PHSafeDesign, planning: list[dict[str, Any]]) -> dg.MarkdownMetadataValue:
+def _grid_preview(design: PHSafeDesign, planning: list[dict[str, Any]]) -> dg.MetadataValue:
     """One column for each Δ, because all runs with the same Δ need the same budget."""
     margins = sorted({row["margin"] for row in planning})
     budgets = {(row["stability"], row["margin"]): row["budget"] for row in planning}

@@ -103,7 +103,7 @@ def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
     return exact_measurements
 
 
-def _first_rows(session: Session, release: PHSafeRelease) -> dict[str, dg.MarkdownMetadataValue]:
+def _first_rows(session: Session, release: PHSafeRelease) -> dict[str, dg.MetadataValue]:
     """The complete finished tables of the nation, or else of the first state, for the asset's page."""
     region = min(release.design.regions)
     place = f"{NATION if region == NATION_ID else STATES[region]}, {ITERATIONS['*'].lower()}"
@@ -117,9 +117,9 @@ def _first_rows(session: Session, release: PHSafeRelease) -> dict[str, dg.Markdo
             labels = {cell.number: "\u2003" * cell.depth + cell.label for cell in shell.cells}
             whole = 2 if shell.averages else 0
             shown[f"{name}: {shell.title} ({place})"] = preview(
-                ["", "estimate", "90% interval"],
+                ["cell", "estimate", "90% interval"],
                 [
-                    (labels[cell], f"{estimate:,.{whole}f}", f"{lower:,.{whole}f} – {upper:,.{whole}f}")
+                    (labels[cell], f"{estimate:,.{whole}f}", f"{lower:,.{whole}f}\u00a0–\u00a0{upper:,.{whole}f}")
                     for cell, estimate, lower, upper in rows
                 ],
             )

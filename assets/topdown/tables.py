@@ -198,13 +198,13 @@ def _leaves(table: RedistrictingTable) -> pa.Table:
     return pa.table({"cell": cells, "leaf": table.leaf_of[cells]})
 
 
-def _of_root(session: Session, release: TopDownRelease, table: RedistrictingTable) -> dg.MarkdownMetadataValue:
+def _of_root(session: Session, release: TopDownRelease, table: RedistrictingTable) -> dg.MetadataValue:
     """All cells of a table at the root, for the asset's page."""
     (row,) = session.rows(
         "topdown/of_level", {"level": release.levels[0]}, table=redistricting_table(release, table.name)
     )
     _, _, _, *counts = row
-    return preview(["", "count"], _indented(table, counts))
+    return preview(["cell", "count"], _indented(table, counts))
 
 
 def _indented(table: RedistrictingTable, counts: Iterable[int]) -> list[tuple[str, str]]:

@@ -225,7 +225,9 @@ def test_a_cap_in_epsilon_and_delta_holds_charges_of_every_kind(ledger):
     reserve(ledger, "noise", ConcentratedLoss(Fraction(1, 2)), cap=cap)
     charged = ledger.charged("ma1940", cap)
     assert (str(charged.rounded_up(6)), charged.delta) == ("7.339330", cap.delta)
-    with pytest.raises(CapExceeded, match=r"cap of ε = 15/2 at δ = 1e-10 \(7\.5000\): ε = 7\.3394 .* ε = 0\.1606 remains"):
+    with pytest.raises(
+        CapExceeded, match=r"cap of ε = 15/2 at δ = 1e-10 \(7\.5000\): ε = 7\.3394 .* ε = 0\.1606 remains"
+    ):
         reserve(ledger, "failing", ApproximateLoss(rational("0.2"), Fraction(1, 10**11)), cap=cap)
     reserve(ledger, "failing", ApproximateLoss(rational("0.1"), Fraction(1, 10**14)), cap=cap)
     assert {total.output_premetric for total in ledger.total("ma1940")} == {

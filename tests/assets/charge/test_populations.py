@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assets.ledger.asset import populations
+from assets.ledger.population import populations
 from mechanisms.accounting.loss import PureLoss
 from tests.deployments import households, small_dataset, small_deployment, write_csv
 

@@ -1,0 +1,266 @@
+"""What the page of the asset `ledger` shows: what was spent, by what, with which randomness, and what is left.
+
+This module turns the entries of an intact ledger into metadata. The entry number connects the tables, because a table
+of more than four columns does not fit on the page.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from assets.conventions import DRAW_ID, preview, shortened
+from assets.ledger.population import Population
+from mechanisms.accounting.composition import DoesNotCompose, Loss, stated, symbol, total_like
+from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry
+from resources.ledger import of_population, remaining
+
+AUTOMATIC = "the declaration: the dataset is charged automatically"
+"""What the ledger says of a charge that needed no authorization."""
+REPLAY = "replay"
+"""The name of the check that repeats a draw."""
+LATEST = 40
+"""How many charges the page shows; the table of entries has all of them."""
+_NONE = "–"
+_BAR = 10
+_MINUTES = len("2026-01-01T00:00")
+
+
+@dataclass(frozen=True)
+class _Charge:
+    """A reservation, and what the ledger says about its draw.
+
+    Attributes:
+        entry: the reservation.
+        edition: the number of the draw's edition; None if the draw was not made.
+        settled: the entry that settles it, or None.
+        withdrawn: the entry that withdraws it, or None.
+    """
+
+    entry: Entry
+    edition: int | None
+    settled: Entry | None
+    withdrawn: Entry | None
+
+    @property
+    def release(self) -> str:
+        edition = f"edition {self.edition}" if self.edition else "not drawn"
+        withdrawn = f", withdrawn in entry {self.withdrawn.sequence}" if self.withdrawn else ""
+        return f"{self.entry.dataset} / {self.entry.release}, {_unbroken(edition)}{withdrawn}"
+
+    @property
+    def custody(self) -> str:
+        return str(self.entry.known().draw.get("parameters", {}).get("custody", "not recorded"))
+
+    @property
+    def authorized_by(self) -> str:
+        return self.entry.known().authorization.get("by", "not recorded")
+
+
+def page(
+    entries: Sequence[Entry], populations: Iterable[Population], replays: Mapping[str, str]
+) -> dict[str, dg.MetadataValue]:
+    """The metadata of the ledger, what is asked first in front.
+
+    Args:
+        entries: all entries of an intact ledger, in order.
+        populations: the declared populations.
+        replays: by draw id, when the draw was last replayed and with which result.
+    """
+    declared = {population.name: population for population in populations}
+    charges = list(_charges(entries))
+    shown = charges[: -LATEST - 1 : -1]
+    latest = f" (latest {LATEST} of {len(charges)})" if len(charges) > len(shown) else ""
+    return {
+        "budget": preview(
+            {
+                "of": "Population; a population with several datasets has a row for each of them too",
+                "spent": "The sum of all charges, rounded up",
+                "left": "What remains of the cap, rounded down",
+                "of the cap": "What was spent as a share of the cap",
+            },
+            [row for population in _named(entries, declared) for row in _budget(entries, population, declared)],
+        ),
+        f"charges{latest}": preview(
+            {
+                "entry": "Number of the charge in the ledger",
+                "release": "Release and edition",
+                "loss": "The loss that was charged, rounded up",
+                "total": "What the population had been charged with this entry",
+            },
+            [
+                (
+                    each.entry.sequence,
+                    each.release,
+                    _loss(each.entry.declared().charge),
+                    _loss(total) if (total := _running(entries, each, declared)) else _NONE,
+                )
+                for each in shown
+            ],
+        ),
+        f"randomness{latest}": preview(
+            {
+                "entry": "Number of the charge in the ledger",
+                "draw": "Beginning of the draw's id",
+                "commitment": "Beginning of the SHA-256 of the draw's key",
+                "custody": "escrowed: the draw can be replayed; ephemeral: its key is destroyed",
+            },
+            [
+                (each.entry.sequence, shortened(each.entry.draw_id), shortened(each.entry.commitment), each.custody)
+                for each in shown
+            ],
+        ),
+        f"decisions{latest}": preview(
+            {
+                "entry": "Number of the charge in the ledger",
+                "authorized by": "Who authorized the charge; automatic if the dataset is declared so",
+                "settled": "The entry with the output of the draw, and when it was made (UTC)",
+                "last replay": "When the draw was last repeated (UTC), and whether it gave the same output",
+            },
+            [
+                (
+                    each.entry.sequence,
+                    "automatic" if each.authorized_by == AUTOMATIC else each.authorized_by,
+                    f"entry {each.settled.sequence}, {_time(each.settled.recorded_at)}"
+                    if each.settled
+                    else "not drawn",
+                    _replayed(each, replays),
+                )
+                for each in shown
+            ],
+        ),
+        f"in full{latest}": dg.MetadataValue.md("\n\n".join(map(_in_full, shown)) or "There is no entry."),
+    }
+
+
+def _charges(entries: Sequence[Entry]) -> Iterable[_Charge]:
+    settled = {entry.draw_id: entry for entry in entries if entry.kind == SETTLE}
+    withdrawn = {entry.draw_id: entry for entry in entries if entry.kind == WITHDRAW}
+    editions: dict[str, int] = {}
+    counts: dict[tuple[str, str], int] = {}
+    for draw_id, entry in settled.items():
+        editions[draw_id] = counts[entry.dataset, entry.release] = counts.get((entry.dataset, entry.release), 0) + 1
+    for entry in entries:
+        if entry.kind == RESERVE:
+            draw = entry.draw_id
+            yield _Charge(entry, editions.get(draw), settled.get(draw), withdrawn.get(draw))
+
+
+def _running(entries: Sequence[Entry], charge: _Charge, declared: Mapping[str, Population]) -> Loss | None:
+    """What the population was charged up to and including this charge; None if that does not add up."""
+    population = charge.entry.known().population
+    through = entries[: charge.entry.sequence]
+    return _total(of_population(through, population), declared[population].cap if population in declared else None)
+
+
+def _named(entries: Sequence[Entry], declared: Mapping[str, Population]) -> list[str]:
+    """The declared populations, and those that were charged and are declared no longer."""
+    charged = [entry.known().population for entry in entries if entry.kind == RESERVE]
+    return list(dict.fromkeys([*declared, *charged]))
+
+
+def _budget(
+    entries: Sequence[Entry], population: str, declared: Mapping[str, Population]
+) -> Iterable[tuple[str, str, str, str]]:
+    own = of_population(entries, population)
+    cap = declared[population].cap if population in declared else None
+    spent = _total(own, cap)
+    words = _loss(spent) if spent else "does not add up"
+    if cap is None:
+        yield population, words, _NONE, "no longer declared"
+    elif spent is None:
+        yield population, words, _NONE, _unbroken(f"of {cap.rounded_up()}")
+    else:
+        at_delta = stated(cap).partition(" at ")[2]
+        of_cap = f"of\u00a0{cap.rounded_up()}" + (f" {_unbroken(f'at {at_delta}')}" if at_delta else "")
+        yield population, words, str(remaining(spent, cap)), f"{bar(float(spent) / float(cap))} {of_cap}"
+    datasets = [dataset.name for dataset in declared[population].datasets] if population in declared else []
+    for dataset in dict.fromkeys([*datasets, *(entry.dataset for entry in own)]):
+        if dataset != population:
+            part = _total([entry for entry in own if entry.dataset == dataset], cap)
+            yield f"– dataset {dataset}", _loss(part) if part else "does not add up", _NONE, _NONE
+
+
+def _total(entries: Iterable[Entry], cap: Loss | None) -> Loss | None:
+    """The sum of the charges in the premetric of the cap, or else of the first charge; None if it does not exist."""
+    losses = [entry.declared().charge for entry in entries if entry.kind == RESERVE]
+    if cap is None and not losses:
+        return None
+    try:
+        return total_like(cap or losses[0], losses)
+    except DoesNotCompose:
+        return None
+
+
+def bar(share: float) -> str:
+    """A share as a bar of ten blocks and a percentage. Only nothing has no block, and only all of it has ten."""
+    blocks = _BAR if share >= 1 else min(_BAR - 1, max(round(_BAR * share), 1 if share > 0 else 0))
+    percent = "under 1" if 0 < share < 0.01 else "over 99" if 0.99 < share < 1 else f"{100 * share:.0f}"
+    return f"{'█' * blocks}{'░' * (_BAR - blocks)} {_unbroken(percent)}\u00a0%"
+
+
+def _loss(loss: Loss) -> str:
+    """A loss without its δ, which the cap states."""
+    return _unbroken(f"{symbol(loss)} = {loss.rounded_up()}")
+
+
+def _unbroken(text: str) -> str:
+    return text.replace(" ", "\u00a0")
+
+
+def _time(recorded_at: str) -> str:
+    return _unbroken(recorded_at[:_MINUTES].replace("T", " ").replace("-", "\N{NON-BREAKING HYPHEN}"))
+
+
+def _settled(charge: _Charge) -> str:
+    settled = charge.settled
+    return f"entry {settled.sequence}, {_time(settled.recorded_at)}" if settled else "not drawn"
+
+
+def _replayed(charge: _Charge, replays: Mapping[str, str]) -> str:
+    if charge.custody == "ephemeral":
+        return "impossible"
+    return replays.get(charge.entry.draw_id, "none seen")
+
+
+def _in_full(charge: _Charge) -> str:
+    entry, known = charge.entry, charge.entry.known()
+    settled = charge.settled
+    facts = {
+        "charged": f"{stated(entry.declared().charge)}, exactly {entry.declared().charge}, to {known.population}",
+        "recorded at": f"{entry.recorded_at} by run {known.authorization.get('run', 'not recorded')}",
+        "authorized by": charge.authorized_by,
+        "draw": f"`{entry.draw_id}`",
+        "commitment": f"`{entry.commitment}`",
+        "hash of the entry": f"`{entry.hash}`",
+        "output": f"`{settled.output_version}` (entry {settled.sequence})" if settled else "none",
+    }
+    return "\n".join([f"**Entry {entry.sequence}: {charge.release}**\n", *(f"- {k}: {v}" for k, v in facts.items())])
+
+
+def last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]) -> dict[str, str]:
+    """By draw id, when the draw was last replayed and with which result, as Dagster recorded it.
+
+    Args:
+        instance: the Dagster instance.
+        draws: the assets that draw.
+    """
+    found: dict[str, str] = {}
+    for key in draws:
+        record = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(key, REPLAY))
+        event = record.event if record else None
+        evaluation = event.dagster_event.asset_check_evaluation_data if event and event.dagster_event else None
+        made = evaluation.target_materialization_data if evaluation else None
+        if event is None or evaluation is None or made is None:
+            continue
+        events = instance.fetch_materializations(
+            dg.AssetRecordsFilter(asset_key=key, storage_ids=[made.storage_id]), limit=1
+        ).records
+        materialization = events[0].asset_materialization if events else None
+        at = datetime.fromtimestamp(event.timestamp, UTC)
+        if materialization and DRAW_ID in materialization.metadata:
+            found[str(materialization.metadata[DRAW_ID].value)] = (
+                f"{_time(at.isoformat())}, {'same output' if evaluation.passed else 'not the same output'}"
+            )
+    return found

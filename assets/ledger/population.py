@@ -1,0 +1,69 @@
+"""A population: the datasets about the same people, whose charges add up under one cap."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from assets.ledger.words import listed
+from assets.release.dataset import DatasetDeclaration
+from assets.release.release import DeclarationError
+from mechanisms.accounting.composition import Loss, stated
+
+
+@dataclass(frozen=True)
+class Population:
+    """The datasets about the same people, whose charges add up under one cap.
+
+    Attributes:
+        name: the name of the population.
+        datasets: its datasets, at least one, all with the same cap.
+
+    Raises:
+        DeclarationError: if two datasets declare different caps, or only one of them asks before it is charged.
+    """
+
+    name: str
+    datasets: tuple[DatasetDeclaration, ...]
+
+    def __post_init__(self) -> None:
+        first, *others = self.datasets
+        for other in others:
+            if other.cap != first.cap:
+                raise DeclarationError(
+                    f"population {self.name}: cap: datasets {first.name} and {other.name} declare different caps "
+                    f"({stated(first.cap)} and {stated(other.cap)}); the cap belongs to the population"
+                )
+            if other.asks != first.asks:
+                raise DeclarationError(
+                    f"population {self.name}: charging: datasets {first.name} and {other.name} disagree; one that is "
+                    "charged automatically would spend the budget of one that asks"
+                )
+
+    @property
+    def cap(self) -> Loss:
+        """The upper bound on the sum of all its charges."""
+        return self.datasets[0].cap
+
+    @property
+    def title(self) -> str:
+        """The titles of its datasets."""
+        return listed([dataset.title for dataset in self.datasets])
+
+
+def populations(datasets: Iterable[DatasetDeclaration]) -> tuple[Population, ...]:
+    """The populations of a deployment, in the order of their first datasets.
+
+    Raises:
+        DeclarationError: if two datasets of a population declare different caps, or a population has the name of a
+            dataset that belongs to another one.
+    """
+    declared = list(datasets)
+    found: dict[str, list[DatasetDeclaration]] = {}
+    for dataset in declared:
+        found.setdefault(dataset.population, []).append(dataset)
+    for dataset in declared:
+        if dataset.name in found and dataset.population != dataset.name:
+            raise DeclarationError(
+                f"dataset {dataset.name} belongs to population {dataset.population}, but another dataset declares "
+                f"population: {dataset.name}; a population may have the name of a dataset only if it contains it"
+            )
+    return tuple(Population(name, tuple(members)) for name, members in found.items())

@@ -1,0 +1,137 @@
+"""The page of the ledger answers what was spent, by what, with which randomness, and what is left."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.ledger.page import LATEST, bar, page
+from assets.ledger.population import Population
+from assets.release.dataset import DatasetDeclaration
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.specification import Flavor, Specification
+from resources.chain import Details, Entry, reservation, settlement, withdrawal
+
+
+def declared(name: str, population: str = "", cap: Any = 10) -> DatasetDeclaration:
+    columns = {"a": {"type": "string", "values": ["x", "y"]}}
+    units = {"path": "a.csv", "columns": columns}
+    given = {"name": name, "title": name, "reader": "csv", "cap": cap, "units": units}
+    return DatasetDeclaration.model_validate(given | ({"population": population} if population else {}))
+
+
+def charge(chain: Sequence[Entry], dataset: str, release: str, population: str, **details: Any) -> Entry:
+    flavor = Flavor(dataset, (), "unit", None)
+    specification = Specification(flavor, PureLoss(Fraction(5, 2)))
+    draw = {"parameters": {"custody": details.pop("custody", "escrowed")}}
+    draw_id = f"{len(chain):02}{'d' * 62}"
+    return reservation(
+        chain, dataset, release, draw_id, specification, "c" * 64, Details(population, (), draw, {"by": "Ada Ruiz"})
+    )
+
+
+def rows(shown: dict[str, dg.MetadataValue], name: str) -> list[list[str]]:
+    table = shown[name]
+    assert isinstance(table, dg.TableMetadataValue)
+    assert len(table.schema.columns) <= 4
+    assert all(column.description for column in table.schema.columns)
+    return [[str(cell).replace("\u00a0", " ") for cell in record.data.values()] for record in table.records]
+
+
+@pytest.fixture(scope="module")
+def chain() -> list[Entry]:
+    """Two datasets of one population: one release twice and withdrawn once, another that was never drawn."""
+    found: list[Entry] = []
+    first = charge(found, "y2020", "counts", "people")
+    found.append(first)
+    found.append(settlement(found, first, "v" * 64))
+    second = charge(found, "y2020", "counts", "people")
+    found.append(second)
+    found.append(settlement(found, second, "w" * 64))
+    found.append(withdrawal(found, first, "the files", "Ada Ruiz"))
+    found.append(charge(found, "y2021", "more", "people", custody="ephemeral"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def shown(chain: list[Entry]) -> dict[str, dg.MetadataValue]:
+    population = Population("people", (declared("y2020", "people"), declared("y2021", "people")))
+    return page(chain, [population], {chain[2].draw_id: "2026-01-01 10:00, same output"})
+
+
+def test_the_budget_comes_first_for_the_population_and_each_dataset(shown: dict[str, dg.MetadataValue]) -> None:
+    assert next(iter(shown)) == "budget"
+    assert rows(shown, "budget") == [
+        ["people", "ε = 7.5000", "2.5000", "████████░░ 75 % of 10.0000"],
+        ["– dataset y2020", "ε = 5.0000", "–", "–"],
+        ["– dataset y2021", "ε = 2.5000", "–", "–"],
+    ]
+
+
+def test_every_charge_has_its_edition_loss_and_running_total(shown: dict[str, dg.MetadataValue]) -> None:
+    assert rows(shown, "charges") == [
+        ["6", "y2021 / more, not drawn", "ε = 2.5000", "ε = 7.5000"],
+        ["3", "y2020 / counts, edition 2", "ε = 2.5000", "ε = 5.0000"],
+        ["1", "y2020 / counts, edition 1, withdrawn in entry 5", "ε = 2.5000", "ε = 2.5000"],
+    ]
+
+
+def test_randomness_and_decisions_belong_to_their_charges(
+    chain: list[Entry], shown: dict[str, dg.MetadataValue]
+) -> None:
+    assert rows(shown, "randomness") == [
+        [str(each.sequence), f"{each.draw_id[:12]}…", "cccccccccccc…", custody]
+        for each, custody in ((chain[5], "ephemeral"), (chain[2], "escrowed"), (chain[0], "escrowed"))
+    ]
+    decisions = rows(shown, "decisions")
+    assert [(row[0], row[1], row[3]) for row in decisions] == [
+        ("6", "Ada Ruiz", "impossible"),
+        ("3", "Ada Ruiz", "2026-01-01 10:00, same output"),
+        ("1", "Ada Ruiz", "none seen"),
+    ]
+    assert [row[2].split(",")[0] for row in decisions] == ["not drawn", "entry 4", "entry 2"]
+
+
+def test_full_identifiers_are_one_click_away(chain: list[Entry], shown: dict[str, dg.MetadataValue]) -> None:
+    in_full = shown["in full"]
+    assert isinstance(in_full, dg.MarkdownMetadataValue)
+    for entry in (chain[0], chain[2], chain[5]):
+        assert entry.draw_id in in_full.md_str
+        assert entry.hash in in_full.md_str
+
+
+def test_a_population_that_is_no_longer_declared_is_still_shown(chain: list[Entry]) -> None:
+    (row,) = [row for row in rows(page(chain, [], {}), "budget") if row[0] == "people"]
+    assert row == ["people", "ε = 7.5000", "–", "no longer declared"]
+
+
+def test_a_new_deployment_shows_its_caps() -> None:
+    assert rows(page([], [Population("people", (declared("people"),))], {}), "budget") == [
+        ["people", "ε = 0.0000", "10.0000", "░░░░░░░░░░ 0 % of 10.0000"]
+    ]
+
+
+def test_a_long_ledger_shows_the_latest_charges_and_says_so() -> None:
+    found: list[Entry] = []
+    for _ in range(LATEST + 1):
+        found.append(charge(found, "people", "counts", "people"))
+    shown = page(found, [Population("people", (declared("people", cap=1000),))], {})
+    listed = rows(shown, f"charges (latest {LATEST} of {LATEST + 1})")
+    assert [row[0] for row in listed] == [str(number) for number in range(LATEST + 1, 1, -1)]
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (0, "░░░░░░░░░░ 0 %"),
+        (0.0001, "█░░░░░░░░░ under 1 %"),
+        (0.5, "█████░░░░░ 50 %"),
+        (0.999, "█████████░ over 99 %"),
+        (1, "██████████ 100 %"),
+        (1.2, "██████████ 120 %"),
+    ],
+)
+def test_only_nothing_is_an_empty_bar_and_only_everything_a_full_one(share: float, words: str) -> None:
+    assert bar(share).replace("\u00a0", " ") == words
