@@ -57,10 +57,12 @@ but a version that is keyed under the custody."""
 def attributes(stage_kind: StageKind, zone: Zone, kinds: set[str], crossing: str | None = None) -> dict[str, Any]:
     """Keyword arguments of `dagster.asset` that all assets need: owners, pool, tags, kinds, and no configuration.
 
+    The zone is one of the kinds too, because the graph shows kinds and no tags.
+
     An asset whose function has an argument `config` takes that configuration all the same, and no other.
     """
     tags = {ZONE: zone.value, STAGE_KIND: stage_kind.value} | ({CROSSING: crossing} if crossing else {})
-    return {"owners": OWNERS, "pool": POOL, "tags": tags, "kinds": kinds, "config_schema": NO_CONFIG}
+    return {"owners": OWNERS, "pool": POOL, "tags": tags, "kinds": {*kinds, zone.value}, "config_schema": NO_CONFIG}
 
 
 def table_schema(columns: Mapping[str, str], descriptions: Mapping[str, str] | None = None) -> dg.TableSchema:

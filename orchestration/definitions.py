@@ -24,7 +24,7 @@ from orchestration.components.dataset import Dataset
 from orchestration.components.release import ReleaseComponent, dataset_of
 from orchestration.defs_files import require_unambiguous
 from orchestration.environment import deployment_folders, deployment_resources
-from orchestration.jobs import audit_job, withdraw_job
+from orchestration.jobs import audit_automation, audit_job, withdraw_job
 
 
 def without_configuration(resources: Mapping[str, object]) -> dict[str, dg.ResourceDefinition]:
@@ -52,11 +52,13 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
     """
     datasets, releases = declarations(tree)
     published = deployment_folders()[1]
+    audits = audit_job(declared_methods(tree, published), published, home / "audit")
     return dg.Definitions.merge(
         tree.build_defs(),
         budget(datasets, releases),
+        audit_automation(audits, (f"{each.declaration.dataset}__{each.declaration.name}" for each in releases)),
         dg.Definitions(
-            jobs=[withdraw_job(published), audit_job(declared_methods(tree, published), published, home / "audit")],
+            jobs=[withdraw_job(published), audits],
             resources=without_configuration(deployment_resources(home)),
             executor=dg.in_process_executor,
         ),

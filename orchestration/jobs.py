@@ -1,9 +1,11 @@
-"""The jobs of the whole deployment: `withdraw` and `audit`. Those of single releases are in `automation`.
+"""The jobs of the whole deployment, `withdraw` and `audit`, and what launches an audit by itself if it is switched on.
+
+Jobs, schedules and sensors of single releases are in `automation`.
 
 This module turns plain functions into jobs. The commands `stirred withdraw` and `stirred audit` do the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,38 @@ def audit_job(methods: Sequence[Method[Any, Any, Any]], published: Path, reports
         audit_op()
 
     return job
+
+
+def audit_automation(audits: dg.JobDefinition, releases: Iterable[str]) -> dg.Definitions:
+    """A schedule and a sensor that launch an audit. Both are off until somebody switches them on in the UI.
+
+    Args:
+        audits: the job `audit`.
+        releases: the names of the jobs that make releases.
+    """
+    made = frozenset(releases)
+
+    @dg.run_status_sensor(
+        name="audit_after_release",
+        run_status=dg.DagsterRunStatus.SUCCESS,
+        request_job=audits,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description="An example, off by default: launches an audit after every release that was made.",
+    )
+    def audit_after_release(context: dg.RunStatusSensorContext) -> dg.RunRequest | dg.SkipReason:
+        run = context.dagster_run
+        if run.job_name not in made:
+            return dg.SkipReason(f"{run.job_name} makes no release")
+        return dg.RunRequest(run_key=run.run_id, job_name=audits.name)
+
+    schedule = dg.ScheduleDefinition(
+        name="weekly_audit",
+        job_name=audits.name,
+        cron_schedule="0 5 * * 1",
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+        description="An example, off by default: an audit every Monday at 5:00 UTC.",
+    )
+    return dg.Definitions(schedules=[schedule], sensors=[audit_after_release])
 
 
 def now() -> str:

@@ -28,6 +28,8 @@ from resources.warehouse import Warehouse
 CODE_VERSION = "2"
 COMPOSITION_VERSION = "2"
 LEDGER_KEY = dg.AssetKey(["ledger"])
+LEDGER_GROUP = "ledger"
+"""The group of the ledger and of all compositions. They follow every release, and none of them follows from them."""
 COMPOSITION = "composition"
 WHEN_CHARGED = (
     dg.AutomationCondition.eager()
@@ -69,7 +71,7 @@ def build_ledger(
     @dg.asset(
         key=LEDGER_KEY,
         deps=[*charges, *draws],
-        group_name="ledger",
+        group_name=LEDGER_GROUP,
         automation_condition=WHEN_CHARGED,
         description=(
             "What was spent, by what, with which randomness, and what is left. The ledger is append-only: each entry "
@@ -110,7 +112,7 @@ def build_composition(population: Population) -> dg.AssetsDefinition:
     @dg.asset(
         key=[population.name, COMPOSITION],
         deps=[LEDGER_KEY],
-        group_name=population.name,
+        group_name=LEDGER_GROUP,
         automation_condition=WHEN_CHARGED,
         description=f"""All releases from {names} side by side, and their composition.
 

@@ -13,7 +13,7 @@ from assets.phsafe.gates import counting_gates, finished_gates
 from assets.phsafe.grid import grid, queries
 from assets.phsafe.join import PERSON_COLUMNS, UNIT_COLUMNS
 from assets.phsafe.joined import JOINED, build_truncated_join, counts_recipe
-from assets.phsafe.parameters import build_parameters
+from assets.phsafe.parameters import PARAMETERS, build_parameters
 from assets.phsafe.postprocessed import build_exact_measurements, build_finished, build_postprocessed
 from assets.phsafe.published import published_tables
 from assets.phsafe.release import PHSafeRelease
@@ -49,8 +49,9 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
 
     mechanism = MECHANISM
     version = VERSION
-    stages = ("parameters", JOINED, COUNTS, CHARGE, MEASUREMENTS, "postprocessed", TABLES)
-    publishes_also_from = ("parameters", "postprocessed")
+    stages = (PARAMETERS, JOINED, COUNTS, CHARGE, MEASUREMENTS, "postprocessed", TABLES)
+    publishes_also_from = (PARAMETERS, "postprocessed")
+    charge_follows = (PARAMETERS, COUNTS)
     drawn_columns = CELL_COLUMNS
     charge_columns: ClassVar[Mapping[str, str]] = {
         "output_premetric": "How the loss is measured",

@@ -80,7 +80,7 @@ def build_parameters(release: PHSafeRelease) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "parameters"]`."""
 
     @dg.asset(
-        key=release.key("parameters"),
+        key=release.key(PARAMETERS),
         group_name=release.schema,
         description=_description(release.design, release.schema),
         code_version=CODE_VERSION,

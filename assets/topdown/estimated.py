@@ -39,7 +39,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
             release.key("noisy_measurements"),
             *([release.key(release.estimates(above))] if depth else []),
         ],
-        group_name=release.schema,
+        group_name=f"{release.schema}__levels",
         description=_description(release, depth),
         code_version=CODE_VERSION,
         **attributes(StageKind.POSTPROCESSING, Zone.PUBLIC, {"duckdb", "numba", "highs"}),

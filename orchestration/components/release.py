@@ -45,8 +45,12 @@ class ReleaseDeclaration(Declaration):
         CustodyMode.ESCROWED,
         description="escrowed: the draw can be replayed under custody; ephemeral: its key is destroyed.",
     )
-    schedule: str | SkipJsonSchema[None] = Field(None, description="A cron expression (UTC) for the release's job.")
-    watch_source: bool = Field(False, description="Whether a changed source file launches the release's job.")
+    schedule: str | SkipJsonSchema[None] = Field(
+        None, description="A cron expression (UTC) for the release's job; on by default."
+    )
+    watch_source: bool = Field(
+        False, description="Whether a changed source file launches the release's job; on by default."
+    )
 
     @classmethod
     def named(cls, given: Any) -> str:

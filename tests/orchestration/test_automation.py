@@ -15,6 +15,7 @@ import pytest
 from assets.gates.shared import all_gates
 from assets.swapping.release import SwappingRelease
 from orchestration.automation import source_sensor
+from orchestration.jobs import audit_automation
 from resources.custody import Custody
 from tests.deployments import Deployment, deploy, households, members, small_dataset, small_release, write_csv
 
@@ -302,3 +303,24 @@ def test_the_sensor_runs_and_launches_the_job(tmp_path: Path) -> None:
     sensor = definitions.resolve_sensor_def("village__counties__source")
     assert sensor.job_name == "village__counties"
     assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+
+
+def test_the_examples_are_shipped_switched_off_and_audit_only_after_releases() -> None:
+    @dg.op
+    def nothing() -> None: ...
+
+    @dg.job(name="audit")
+    def audits() -> None:
+        nothing()
+
+    shipped = audit_automation(audits, ["village__counties"])
+    schedule, sensor = shipped.resolve_schedule_def("weekly_audit"), shipped.resolve_sensor_def("audit_after_release")
+    assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
+    assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
+    assert (schedule.job_name, sensor.job_name) == ("audit", "audit")
+    with dg.instance_for_test() as instance:
+        for name, launched in (("village__counties", True), ("audit", False), ("preflight__village__counties", False)):
+            run = dg.DagsterRun(job_name=name)
+            event = dg.DagsterEvent(dg.DagsterEventType.RUN_SUCCESS.value, name)
+            context = dg.build_run_status_sensor_context("audit_after_release", event, instance, run)
+            assert isinstance(sensor(context), dg.RunRequest) is launched, name

@@ -147,7 +147,7 @@ def test_the_component_becomes_the_cef_and_its_blocking_check(tmp_path: Path, mo
     graph = dg.Definitions.merge(definitions, dg.Definitions(resources=resources)).resolve_asset_graph()
     node = graph.get(dg.AssetKey(["town", "cef"]))
     assert node.group_name == "town"
-    assert node.kinds == {"duckdb", "pandera"}
+    assert node.kinds == {"duckdb", "pandera", "confidential"}
     assert node.owners == ["team:disclosure-avoidance"]
     assert node.tags["zone"] == "confidential"
     assert node.tags["stage_kind"] == "cef"
