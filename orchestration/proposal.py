@@ -195,10 +195,10 @@ def _domain(column: ColumnProfile) -> tuple[dict[str, str], str]:
             assert column.lowest is not None
             assert column.highest is not None
             low, high = widened(column.lowest, column.highest)
-            concern = "continuous: no release should publish it as it is" if column.different > MANY else ""
+            concern = "continuous: declare bands, or leave it out of releases" if column.different > MANY else ""
             return {"minimum": str(low), "maximum": str(high)}, concern
         case ColumnType.DECIMAL | ColumnType.DATE:
-            return {}, "continuous: no release should publish it as it is" if column.different > _FEW else ""
+            return {}, "continuous: declare bands, or leave it out of releases" if column.different > _FEW else ""
     return {}, ""
 
 

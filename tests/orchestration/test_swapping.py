@@ -454,7 +454,7 @@ def test_two_short_files_make_a_release_that_is_launched_and_published(project: 
     with dg.DagsterInstance.from_config(str(project / "dagster_home")) as instance:
         runs = instance.get_runs()
         origins = {run.remote_job_origin.repository_origin.get_label() for run in runs if run.remote_job_origin}
-    assert (len(runs), origins) == (3, {"__repository__@stirred"}), "the UI shows every run in the timeline of this code location"
+    assert (len(runs), origins) == (3, {"__repository__@stirred"}), "the timeline of this code location has every run"
     assert all(run.remote_job_origin for run in runs)
     assert "BetaWarning" not in (project / "kept" / "logs" / "village__counties.log").read_text()
     planned = json.loads(stirred(project, "plan", "village/counties", "--json")[1])
