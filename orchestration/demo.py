@@ -34,7 +34,7 @@ def main() -> int:
     certificate = json.loads((folder / "certificate.json").read_text())
     _show_table(folder / "tenure_by_county.csv")
     loss, randomness = certificate["loss"], certificate["randomness"]
-    print(f"\nε = {loss['exact']}, at most {loss['rounded_up']}, for changes of one household,")
+    print(f"\nε = {loss['exact']}, at most {loss['rounded_up']:.4f}, for changes of one household,")
     print("   within the universe of all data sets that agree on:")
     for invariant in certificate["invariants"]["held_fixed"]:
         print(f"   - {invariant}")

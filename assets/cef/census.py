@@ -114,6 +114,40 @@ _DIVISIONS = {
 }
 
 
+_TITLES = {
+    "MAFID": "unit identifier",
+    "RTYPE": "type of unit",
+    "FINAL_POP": "persons in the unit",
+    "NPF": "persons in the householder's family",
+    "HHSPAN": "Hispanic origin of the householder",
+    "HHRACE": "race of the householder",
+    "TEN": "tenure",
+    "HHT": "type of household",
+    "HHT2": "type of household with cohabiting couples",
+    "CPLT": "type of couple",
+    "GQTYPE": "type of group quarters",
+    "TABBLKST": "state",
+    "TABBLKCOU": "county",
+    "TABTRACTCE": "census tract",
+    "TABBLKGRPCE": "block group",
+    "TABBLK": "block",
+    "REGIONCE": "census region",
+    "DIVISIONCE": "census division",
+    "PLACEFP": "place",
+    "AIANNHCE": "American Indian, Alaska Native or Native Hawaiian area",
+    "PERSON_RTYPE": "where the person lives",
+    "QAGE": "age",
+    "CENHISP": "Hispanic origin",
+    "CENRACE": "race",
+    "RELSHIP": "relationship to the householder",
+}
+"""The columns in words, for certificates and data dictionaries."""
+
+
+def _titled(columns: Mapping[str, Column]) -> dict[str, Column]:
+    return {name: column.model_copy(update={"title": _TITLES[name]}) for name, column in columns.items()}
+
+
 def _column(kind: str, description: str, **others: Any) -> Column:
     return Column.model_validate({"type": kind, "description": description, **others})
 
@@ -130,30 +164,32 @@ def _count(highest: int, description: str) -> Column:
     return _column("integer", description, minimum=0, maximum=highest)
 
 
-UNIT_COLUMNS = {
-    "MAFID": _column("integer", "Identifier of the unit.", role="key"),
-    "RTYPE": _codes({"2": "Housing unit", "4": "Group quarters"}, "Type of unit.", depends_on_persons=False),
-    "FINAL_POP": _count(99999, "Persons in the unit."),
-    "NPF": _count(99999, "Persons in the householder's family, including the householder; 0 without a family."),
-    "HHSPAN": _codes({"0": NOWHERE, **HISPANIC}, "Hispanic origin of the householder."),
-    "HHRACE": _codes({"00": NOWHERE, **RACES}, "Race of the householder."),
-    "TEN": _codes({"0": NOWHERE, **_TENURES}, "Tenure.", depends_on_persons=False),
-    "HHT": _codes({"0": NOWHERE, **_HOUSEHOLD_TYPES}, "Type of household."),
-    "HHT2": _codes({"00": NOWHERE, **_HOUSEHOLD_TYPES_2}, "Type of household, with cohabiting couples."),
-    "CPLT": _codes({"0": NOWHERE, **_COUPLES}, "Type of couple."),
-    "GQTYPE": _codes(
-        {"0": "Housing unit", **GROUP_QUARTERS_TYPES}, "Type of group quarters.", depends_on_persons=False
-    ),
-    "TABBLKST": _codes(STATES, "State (FIPS).", role="geography"),
-    "TABBLKCOU": _digits(3, "County (FIPS), within the state."),
-    "TABTRACTCE": _digits(6, "Census tract, within the county."),
-    "TABBLKGRPCE": _digits(1, "Block group, within the tract."),
-    "TABBLK": _digits(4, "Block, within the tract."),
-    "REGIONCE": _codes(_REGIONS, "Census region.", role="geography"),
-    "DIVISIONCE": _codes(_DIVISIONS, "Census division.", role="geography"),
-    "PLACEFP": _digits(5, "Place (FIPS), within the state; 99999 for none."),
-    "AIANNHCE": _digits(4, "American Indian, Alaska Native or Native Hawaiian area; 9999 for none."),
-}
+UNIT_COLUMNS = _titled(
+    {
+        "MAFID": _column("integer", "Identifier of the unit.", role="key"),
+        "RTYPE": _codes({"2": "Housing unit", "4": "Group quarters"}, "Type of unit.", depends_on_persons=False),
+        "FINAL_POP": _count(99999, "Persons in the unit."),
+        "NPF": _count(99999, "Persons in the householder's family, including the householder; 0 without a family."),
+        "HHSPAN": _codes({"0": NOWHERE, **HISPANIC}, "Hispanic origin of the householder."),
+        "HHRACE": _codes({"00": NOWHERE, **RACES}, "Race of the householder."),
+        "TEN": _codes({"0": NOWHERE, **_TENURES}, "Tenure.", depends_on_persons=False),
+        "HHT": _codes({"0": NOWHERE, **_HOUSEHOLD_TYPES}, "Type of household."),
+        "HHT2": _codes({"00": NOWHERE, **_HOUSEHOLD_TYPES_2}, "Type of household, with cohabiting couples."),
+        "CPLT": _codes({"0": NOWHERE, **_COUPLES}, "Type of couple."),
+        "GQTYPE": _codes(
+            {"0": "Housing unit", **GROUP_QUARTERS_TYPES}, "Type of group quarters.", depends_on_persons=False
+        ),
+        "TABBLKST": _codes(STATES, "State (FIPS).", role="geography"),
+        "TABBLKCOU": _digits(3, "County (FIPS), within the state."),
+        "TABTRACTCE": _digits(6, "Census tract, within the county."),
+        "TABBLKGRPCE": _digits(1, "Block group, within the tract."),
+        "TABBLK": _digits(4, "Block, within the tract."),
+        "REGIONCE": _codes(_REGIONS, "Census region.", role="geography"),
+        "DIVISIONCE": _codes(_DIVISIONS, "Census division.", role="geography"),
+        "PLACEFP": _digits(5, "Place (FIPS), within the state; 99999 for none."),
+        "AIANNHCE": _digits(4, "American Indian, Alaska Native or Native Hawaiian area; 9999 for none."),
+    }
+)
 """The columns of `units`: those of units.csv, then those of geo.csv. Not every units.csv has GQTYPE.
 
 The type of a unit, the type of group quarters and the tenure are facts about the unit: whatever a person's record says,
@@ -161,16 +197,18 @@ they stay the same for everyone else in the unit. (A unit's tenure becomes 0 whe
 then whose record could change.) All others but geography follow from the persons.
 """
 
-PERSON_COLUMNS = {
-    "MAFID": _column("integer", "The unit the person lives in.", role="unit"),
-    "PERSON_RTYPE": _codes(
-        {"3": "In a housing unit", "5": "In group quarters"}, "Where the person lives.", source="RTYPE"
-    ),
-    "QAGE": _count(115, "Age in years."),
-    "CENHISP": _codes(HISPANIC, "Hispanic origin."),
-    "CENRACE": _codes(RACES, "Race."),
-    "RELSHIP": _codes(RELATIONSHIPS, "Relationship to the householder."),
-}
+PERSON_COLUMNS = _titled(
+    {
+        "MAFID": _column("integer", "The unit the person lives in.", role="unit"),
+        "PERSON_RTYPE": _codes(
+            {"3": "In a housing unit", "5": "In group quarters"}, "Where the person lives.", source="RTYPE"
+        ),
+        "QAGE": _count(115, "Age in years."),
+        "CENHISP": _codes(HISPANIC, "Hispanic origin."),
+        "CENRACE": _codes(RACES, "Race."),
+        "RELSHIP": _codes(RELATIONSHIPS, "Relationship to the householder."),
+    }
+)
 """The columns of `persons`."""
 
 _LAYOUT = {name.casefold(): name for name in (*UNIT_COLUMNS, *PERSON_COLUMNS)}

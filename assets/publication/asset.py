@@ -18,7 +18,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from assets.confidentiality import deployed_nodes
 from assets.conventions import NO_CONFIG, POOL, StageKind, attributes, check_result, preview
 from assets.gates.shared import all_gates
-from assets.publication.certificate import Certificate, Check, Edition, LedgerReference, Randomness, to_html, to_json
+from assets.publication.certificate import (
+    SCHEMA,
+    Certificate,
+    Check,
+    Edition,
+    LedgerReference,
+    Randomness,
+    schema,
+    to_html,
+    to_json,
+)
 from assets.publication.package import DataFile, data_package, write_data_files
 from assets.publication.placement import place_file, placed
 from assets.publication.signature import (
@@ -254,6 +264,7 @@ def _place(
             ("datapackage.json", package),
             ("certificate.json", to_json(certificate)),
             ("certificate.html", to_html(certificate)),
+            (SCHEMA, schema()),
         ):
             (folder / name).write_bytes(text)
         sign(folder, context.custody)
@@ -342,6 +353,7 @@ def certify(
     withdrawals = {each.draw_id: each.sequence for each in context.ledger.entries() if each.kind == WITHDRAW}
     last_charge = [each.sequence for each in context.ledger.entries(dataset.population) if each.kind == RESERVE][-1]
     return Certificate(
+        publisher=release.publisher,
         dataset=dataset.name,
         dataset_title=dataset.title,
         dataset_description=dataset.description,

@@ -1,27 +1,38 @@
-"""The certificate of a release: what the release guarantees and how this can be checked, as JSON and as one page.
+"""The certificate of a release: what the release guarantees and how this can be checked, as JSON and as a page.
 
-The page is made from the JSON record alone, so the two cannot disagree. Each mechanism contributes a `Statement`
+The first page says what was published, from what, by what method, what is guaranteed, what is exact, what it costs and
+how accurate it is; the rest follows, with a list of contents. The page is made from the JSON record alone, so the two
+cannot disagree. `certificate.schema.json` describes the record. Each mechanism contributes a `Statement`
 (`assets.release.statement`). Nothing in a certificate depends on when or where a run took place. The same release
 therefore has the same certificate until its population is charged again, which alters the total at publication.
 """
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
 
 from assets.publication.package import DataFile
 from assets.publication.signature import CHECKSUMS, SIGNATURE
+from assets.release.publisher import Publisher
 from assets.release.statement import Statement
-from mechanisms.accounting.composition import Loss, stated, symbol
+from mechanisms.accounting.approximate import ApproximateLoss
+from mechanisms.accounting.composition import Loss, symbol
+from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.rounding import ceiling, exponential_above
 from mechanisms.accounting.specification import (
     BOUNDED,
+    DELTA,
     PERSON_RECORD,
     RECORDS_OF_OTHERS,
     UNBOUNDED,
@@ -29,9 +40,27 @@ from mechanisms.accounting.specification import (
 )
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.custody import CustodyMode
+from resources.ledger import remaining
+
+VERSION = "2.0"
+"""The version of the record. The first part grows when a program that reads the record could fail on a new one."""
+
+SCHEMA = "certificate.schema.json"
+"""The JSON Schema of the record, in this folder and in every publication."""
 
 PLACES = 4
 LINE_PLACES = 6
+
+CONVERSIONS = (
+    ("Canonne, Kamath and Steinke", "https://doi.org/10.29012/jpc.784", canonne_kamath_steinke),
+    ("Bun and Steinke", "https://doi.org/10.1007/978-3-662-53641-4_24", bun_steinke),
+)
+"""The conversions of ρ into (ε, δ): authors, where they are published, and the function."""
+
+_LARGEST_PLAIN = 10**6
+_LARGEST_NUMBER = 10**300
+_DIGITS = 40
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 _CUSTODY = {
     CustodyMode.ESCROWED: "The custodian can derive the draw's key again, and can therefore replay the draw for an "
@@ -150,6 +179,7 @@ class Certificate:
     """Everything the certificate of a release states.
 
     Attributes:
+        publisher: who publishes.
         dataset: the name of the dataset.
         dataset_title: the name of the dataset in words.
         dataset_description: where the records come from.
@@ -169,6 +199,7 @@ class Certificate:
         signing_key: the fingerprint of the public key that verifies the publication's signature.
     """
 
+    publisher: Publisher
     dataset: str
     dataset_title: str
     dataset_description: str
@@ -188,9 +219,14 @@ class Certificate:
     signing_key: str
 
     def as_record(self) -> dict[str, Any]:
-        """The certificate as plain values for JSON; exact numbers are text and are accompanied by rounded values."""
-        flavor, loss, statement = self.specification.flavor, self.specification.loss, self.statement
+        """The certificate as plain values for JSON: rounded numbers as numbers, and exact ones beside them as text."""
+        loss, statement = self.specification.loss, self.statement
+        flavor = statement.flavor or self.specification.flavor
+        shown = replace(self.specification, flavor=flavor)
         return {
+            "$schema": SCHEMA,
+            "version": VERSION,
+            "publisher": self._publisher(),
             "dataset": {
                 "name": self.dataset,
                 "title": self.dataset_title,
@@ -205,33 +241,43 @@ class Certificate:
             "mechanism": {
                 "name": statement.mechanism,
                 "version": statement.mechanism_version,
+                "method": statement.method,
                 "parameters": [
                     {
                         "label": parameter.label,
                         "value": list(parameter.value) if isinstance(parameter.value, tuple) else parameter.value,
+                        "exact": list(parameter.exact),
                         "note": parameter.note,
                     }
                     for parameter in statement.parameters
                 ],
+                "papers": [asdict(paper) for paper in statement.papers],
             },
-            "specification": _building_blocks(self.specification),
+            "specification": _building_blocks(shown),
             "invariants": {
                 "held_fixed": list(flavor.multiverse),
+                "as_charged": list(self.specification.flavor.multiverse),
+                "also_exact": list(statement.also_exact),
                 "note": _INVARIANTS if flavor.multiverse else _NO_INVARIANTS[flavor.neighbors].format(unit=flavor.unit),
             },
+            "variables": [{"name": name, "words": words} for name, words in sorted(statement.variables.items())],
             "loss": {
-                "exact": str(loss),
-                "rounded_up": str(loss.rounded_up(PLACES)),
-                "symbol": symbol(loss),
+                **_amount(loss),
                 "source": statement.loss_source,
-                "meaning": _meaning(self.specification, statement.remark),
+                "guarantee": guarantee(shown, statement),
+                "meaning": _meaning(shown, statement.remark),
                 "evaluated": statement.evaluated
                 and {"rounded_up": _rounded_up(statement.evaluated.epsilon), "meaning": statement.evaluated.meaning},
-                "equivalents": [asdict(equivalent) for equivalent in statement.equivalents],
+                "equivalents": self._equivalents(),
                 "lines": [
-                    {"label": line.label, "exact": str(line.loss), "rounded_up": str(line.loss.rounded_up(LINE_PLACES))}
-                    for line in self.specification.lines
+                    {"label": line.label, **_amount(line.loss, LINE_PLACES)} for line in self.specification.lines
                 ],
+            },
+            "accuracy": {
+                "summary": statement.accuracy.summary,
+                "columns": list(statement.accuracy.columns),
+                "rows": [list(row) for row in statement.accuracy.rows],
+                "note": statement.accuracy.note,
             },
             "randomness": {
                 "custody": self.randomness.custody.value,
@@ -244,11 +290,12 @@ class Certificate:
                 "sequence": self.ledger.sequence,
                 "entry_hash": self.ledger.entry_hash,
                 "recorded_at": _utc(self.ledger.recorded_at),
-                "total_after_this_charge": stated(self.ledger.total, PLACES),
-                "total_at_publication": stated(self.ledger.total_at_publication, PLACES),
+                "total_after_this_charge": _amount(self.ledger.total),
+                "total_at_publication": _amount(self.ledger.total_at_publication),
                 "last_charge_at_publication": self.ledger.last_charge,
                 "population": self.ledger.population,
-                "cap": f"{symbol(self.ledger.cap)} = {self.ledger.cap}",
+                "cap": _amount(self.ledger.cap),
+                "left_at_publication": float(remaining(self.ledger.total_at_publication, self.ledger.cap)),
             },
             "edition": {
                 "number": self.edition,
@@ -256,7 +303,7 @@ class Certificate:
                     {
                         "number": edition.number,
                         "ledger_entry": edition.sequence,
-                        "charged": stated(edition.charge, PLACES),
+                        "charged": _amount(edition.charge),
                         "recorded_at": _utc(datetime.fromisoformat(edition.recorded_at)),
                         "withdrawn": edition.withdrawn,
                     }
@@ -287,10 +334,118 @@ class Certificate:
             },
         }
 
+    def _publisher(self) -> dict[str, Any]:
+        """Who publishes, when, and how to cite it. The date is that of the charge, which never changes."""
+        publisher, charged = self.publisher, self.ledger.recorded_at.astimezone(UTC).date()
+        citation = f"{publisher.authority} ({charged.year}): {self.release_title}. Edition {self.edition}."
+        return {
+            "authority": publisher.authority,
+            "contact": publisher.contact,
+            "license": publisher.license,
+            "license_url": publisher.license_url,
+            "date": charged.isoformat(),
+            "citation": publisher.authority and f"{citation} Draw {self.randomness.draw_id[:12]}.",
+        }
+
+    def _equivalents(self) -> dict[str, Any]:
+        """The losses of parts and of some changes, each also as (ε, δ) by every conversion if it is in zCDP."""
+        delta = self.statement.delta
+        return {
+            "delta": _exactly(delta),
+            "conversions": [{"authors": authors, "url": url} for authors, url, _ in CONVERSIONS if delta is not None],
+            "losses": [
+                {
+                    "of": each.of,
+                    **_amount(each.loss, LINE_PLACES),
+                    "epsilons": [
+                        float(convert(each.loss, delta, PLACES))
+                        for _, _, convert in CONVERSIONS
+                        if delta is not None and isinstance(each.loss, ConcentratedLoss)
+                    ],
+                    "source": each.source,
+                }
+                for each in self.statement.equivalents
+            ],
+        }
+
+
+def _amount(loss: Loss, places: int = PLACES) -> dict[str, Any]:
+    """A loss as a number, rounded up, with its symbol and its exact text; and its δ if it has one."""
+    epsilon, delta = (loss.epsilon, loss.delta) if isinstance(loss, ApproximateLoss) else (loss, None)
+    return {
+        "symbol": symbol(loss),
+        "rounded_up": float(loss.rounded_up(places)),
+        "exact": str(epsilon),
+        "delta": _exactly(delta),
+    }
+
+
+def _exactly(delta: Fraction | None) -> dict[str, Any] | None:
+    return None if delta is None else {"value": float(delta), "exact": str(delta)}
+
+
+def guarantee(specification: Specification, statement: Statement) -> dict[str, Any]:
+    """The guarantee in plain words, with the greatest factor by which the publication can change odds.
+
+    For a loss in zCDP, the factor is exp(ε) of its (ε, δ) by Canonne, Kamath and Steinke.
+    """
+    flavor, fewest = specification.flavor, statement.fewest
+    group = specification.loss.of_group(fewest)
+    delta: Fraction | None = None
+    implied = ""
+    if isinstance(group, ConcentratedLoss):
+        delta = statement.delta or DELTA
+        epsilon = PureLoss(Fraction(canonne_kamath_steinke(group, delta, PLACES)))
+        implied = f" At δ = {float(delta):g} it implies ε = {epsilon.rounded_up(PLACES)}, and the factor is exp(ε)."
+    elif isinstance(group, ApproximateLoss):
+        epsilon, delta = group.epsilon, group.delta
+    else:
+        epsilon = group
+    factor = exponential_above(epsilon.rational, _DIGITS) * epsilon.argument
+    who = f"one {flavor.unit}" if fewest == 1 else f"{fewest} {flavor.unit}s"
+    least = f" (k = {fewest}: two such lists that differ at all differ in {fewest} or more)" if fewest > 1 else ""
+    alike = " agree on everything held fixed and" if flavor.multiverse else ""
+    but = f", apart from a probability of {float(delta):g}" if delta else ""
+    loss = f"{symbol(specification.loss)} = {specification.loss.rounded_up(PLACES)}"
+    odds = (
+        ""
+        if delta
+        else (f" Whatever else somebody knows, even odds between the two become at most {factor_text(factor)} to 1.")
+    )
+    return {
+        "sentence": f"Take two possible lists of the confidential records that{alike} differ in {who}{least}. Nothing "
+        f"that is published here is more than {factor_text(factor)} times as probable under one list as under the "
+        f"other{but}.{odds}",
+        "number": f"{loss} is the loss for one {flavor.unit}."
+        + (implied or " For k of them, the factor is exp(kε).")
+        + " A factor of 1 would mean that nothing at all can be learned about which list is the true one; the greater "
+        "it is, the less is ruled out. It bounds the worst case.",
+        "units": fewest,
+        "factor": float(factor) if factor < _LARGEST_NUMBER else None,
+        "delta": _exactly(delta),
+    }
+
+
+def factor_text(factor: Fraction) -> str:
+    """A factor of at least 1, rounded up, as readers write it: `2.72`, `148,414` or `7.0 × 10¹⁰`."""
+    if factor < _LARGEST_PLAIN:
+        places = 2 if factor < 100 else 0
+        return f"{ceiling(factor, places):,}"
+    exponent = len(str(math.ceil(factor))) - 1
+    mantissa = ceiling(factor / 10**exponent, 1)
+    if mantissa == 10:
+        exponent, mantissa = exponent + 1, Decimal("1.0")
+    return f"{mantissa} × 10{str(exponent).translate(_SUPERSCRIPTS)}"
+
 
 def to_json(certificate: Certificate) -> bytes:
     """The record as JSON in UTF-8, with sorted keys."""
     return (json.dumps(certificate.as_record(), ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()
+
+
+def schema() -> bytes:
+    """The JSON Schema of the record."""
+    return (Path(__file__).resolve().parent / SCHEMA).read_bytes()
 
 
 def to_html(certificate: Certificate) -> bytes:
@@ -367,15 +522,27 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _rounded_up(epsilon: float) -> str:
-    return str(Decimal(epsilon).quantize(Decimal(1).scaleb(-PLACES), rounding=ROUND_CEILING))
+def _rounded_up(epsilon: float) -> float:
+    return float(Decimal(epsilon).quantize(Decimal(1).scaleb(-PLACES), rounding=ROUND_CEILING))
 
 
 def _shown(value: object) -> str:
-    """A value as the page shows it: integers with thousands separators, lists joined with commas."""
+    """A value as the page shows it: numbers with thousands separators, lists joined with commas."""
     if isinstance(value, list):
         return ", ".join(value) or "none"
+    if isinstance(value, float):
+        return f"{value:,.6g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _places(value: float, places: int = PLACES) -> str:
+    """A number with a fixed number of decimals, the same wherever a quantity of its kind stands."""
+    return f"{value:,.{places}f}"
+
+
+def _breakable(name: str) -> Markup:
+    """A name that may be broken after its underscores, and nowhere else."""
+    return Markup(str(escape(name)).replace("_", "_<wbr>"))
 
 
 @cache
@@ -390,4 +557,7 @@ def page(name: str) -> Template:
         keep_trailing_newline=True,
     )
     environment.filters["shown"] = _shown
+    environment.filters["places"] = _places
+    environment.filters["breakable"] = _breakable
+    environment.globals["schema"] = SCHEMA
     return environment.get_template(name)

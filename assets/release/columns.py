@@ -151,6 +151,9 @@ class Column(dg.Model):
 
     type: ColumnType = Field(description="integer, string, boolean, date or decimal.")
     role: Role = Field(Role.CHARACTERISTIC, description="key, unit, geography or characteristic.")
+    title: str = Field(
+        "", description="The column's name in words; by default, the name with spaces in place of underscores."
+    )
     description: str = Field("", description="What the column contains, for the data dictionary.")
     source: ColumnName | SkipJsonSchema[None] = Field(
         None, min_length=1, description="The column's name in the source, if it differs there."
@@ -429,6 +432,11 @@ class Column(dg.Model):
         if highest is not None:
             return f"at most {highest}"
         return f"any {self.type.value}"
+
+
+def titles(columns: Mapping[str, Column]) -> dict[str, str]:
+    """The names of columns in words, by name."""
+    return {name: column.title or name.replace("_", " ") for name, column in columns.items()}
 
 
 def described(columns: Mapping[str, Column]) -> dict[str, str]:

@@ -3,13 +3,14 @@
 Each mechanism adds its own fields in its package (for example `assets.swapping.release`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
 import dagster as dg
 
 from assets.release.dataset import DatasetDeclaration
+from assets.release.publisher import UNDECLARED, Publisher
 from resources.custody import CustodyMode
 from resources.statements import Table, Zone
 
@@ -29,6 +30,7 @@ class Release:
         description: what is published, for readers.
         custody: whether the draw's key can be derived again.
         published: the parent folder of all publications.
+        publisher: who publishes.
     """
 
     dataset: DatasetDeclaration
@@ -37,6 +39,7 @@ class Release:
     description: str
     custody: CustodyMode
     published: Path
+    publisher: Publisher = field(default=UNDECLARED, kw_only=True)
 
     def refuse(self, reason: str) -> NoReturn:
         """Reject the declaration for a reason.

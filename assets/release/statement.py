@@ -1,6 +1,11 @@
 """The statement of a mechanism about itself in a certificate, as values."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.specification import Flavor
 
 
 @dataclass(frozen=True)
@@ -9,13 +14,15 @@ class Parameter:
 
     Attributes:
         label: the name of the parameter.
-        value: a text, an integer, or several texts.
+        value: a text, a number, or several texts.
         note: a sentence of explanation, or "".
+        exact: the same value as exact fractions, if `value` is rounded; they stand in the certificate's appendix.
     """
 
     label: str
-    value: str | int | tuple[str, ...]
+    value: str | int | float | tuple[str, ...]
     note: str = ""
+    exact: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -33,17 +40,54 @@ class EvaluatedLoss:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """Another statement of the same guarantee.
+    """The loss of a part of the release, or for some of the changes that the guarantee covers.
 
     Attributes:
-        label: the kind of statement.
-        value: the loss in words.
+        of: what it is the loss of.
+        loss: the loss. The certificate states ρ as (ε, δ) too.
         source: what it follows from.
     """
 
-    label: str
-    value: str
+    of: str
+    loss: Loss
     source: str
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How accurate the published figures are. Everything in it follows from parameters and published statistics.
+
+    Nothing here is compared with the confidential records, whose differences from the published figures would
+    themselves need a charge.
+
+    Attributes:
+        summary: one or two sentences, for the first page.
+        columns: the headings of the table.
+        rows: its rows: texts and numbers, one for each column.
+        note: what the figures mean, and what they leave out.
+    """
+
+    summary: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int | float, ...], ...]
+    note: str
+
+    def __post_init__(self) -> None:
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise ValueError("every row of a table of accuracy has a value for each column")
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A publication that the mechanism or its guarantee comes from.
+
+    Attributes:
+        title: authors, title and year.
+        url: where it can be read.
+    """
+
+    title: str
+    url: str
 
 
 @dataclass(frozen=True)
@@ -68,19 +112,35 @@ class Statement:
     Attributes:
         mechanism: the mechanism in words.
         mechanism_version: the version of the mechanism (`Method.version`).
+        method: what it does to the records, in a sentence or two for readers who know no statistics.
         parameters: the parameters, in the order of the certificate.
         loss_source: the theorem that gives the loss.
+        accuracy: how accurate the published figures are.
         data_versions: the versions of inputs and outputs.
         remark: a sentence that is added to the meaning of the loss, or "".
+        fewest: the fewest units in which two data sets differ that agree on the invariants and differ at all.
+        also_exact: what else is published exactly besides the invariants, in sentences.
+        delta: the δ at which a loss in zCDP is also stated as (ε, δ); None for other losses.
         evaluated: a bound reported in addition to the loss, or None.
-        equivalents: other statements of the same guarantee.
+        equivalents: the losses of parts of the release, or for some of the changes.
+        papers: where the mechanism and its guarantee come from.
+        variables: by name, the words that the data dictionary has for it, of the variables that the certificate names.
+        flavor: the flavor of the specification with these words instead of names; None if it contains no names.
     """
 
     mechanism: str
     mechanism_version: str
+    method: str
     parameters: tuple[Parameter, ...]
     loss_source: str
+    accuracy: Accuracy
     data_versions: tuple[DataVersion, ...]
     remark: str = ""
+    fewest: int = 1
+    also_exact: tuple[str, ...] = ()
+    delta: Fraction | None = None
     evaluated: EvaluatedLoss | None = None
     equivalents: tuple[Equivalent, ...] = ()
+    papers: tuple[Paper, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    flavor: Flavor | None = None

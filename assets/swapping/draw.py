@@ -6,6 +6,7 @@ from assets.release.draw import Inputs, published_version
 from assets.swapping.records import HOLDING, RECORDS, SWAPPING, holding_variables
 from assets.swapping.release import SwappingRelease
 from assets.swapping.unique import UniqueRecords, stored_unique
+from mechanisms.swapping.moved import Moved, moved
 from resources.statements import Fragment, Table
 from resources.warehouse import Session
 
@@ -22,11 +23,13 @@ class SwappingInputs(Inputs):
         largest_stratum: b, the size of the largest stratum with two distinct records, which determines the loss; 0 if
             there is none.
         unique: how many records the margins publish exactly.
+        moved: the shares of records that the swap is expected to move.
     """
 
     strata: int
     largest_stratum: int
     unique: UniqueRecords
+    moved: Moved
 
 
 def read_inputs(session: Session, release: SwappingRelease, version_key: bytes) -> SwappingInputs:
@@ -36,7 +39,14 @@ def read_inputs(session: Session, release: SwappingRelease, version_key: bytes) 
         "holding": session.content_version([release.public(HOLDING)], version_key),
         "swap": session.content_version([release.public(SWAPPING)], version_key),
     }
-    return SwappingInputs(versions, *strata(session, release), stored_unique(session, release))
+    sizes = session.arrow("swapping/stratum_sizes", swapping=release.public(SWAPPING))
+    records, squares, number = (sizes[name].to_numpy() for name in ("records", "squares", "strata"))
+    return SwappingInputs(
+        versions,
+        *strata(session, release),
+        stored_unique(session, release),
+        moved(records, squares, number, release.design.swap_rate),
+    )
 
 
 def strata(session: Session, release: SwappingRelease) -> tuple[int, int]:

@@ -31,6 +31,16 @@ RECORD_COLUMNS = {
 }
 """Descriptions of the columns of the microdata."""
 
+ATTRIBUTE_WORDS = {
+    "hhgq": "household or type of group quarters",
+    "hhinstlevels": "household or kind of group quarters",
+    "votingage": "voting age",
+    "hispanic": "Hispanic origin",
+    "cenrace": "race",
+    "occupancy": "occupancy",
+}
+"""The attributes and recodes of the histograms in words."""
+
 
 def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "microdata"]`."""

@@ -3,6 +3,7 @@
 The mathematics is in `mechanisms.topdown` and `mechanisms.accounting`.
 """
 
+import math
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
@@ -10,17 +11,29 @@ from itertools import pairwise
 
 from assets.measurement.method import COUNTS
 from assets.release.draw import Inputs
-from assets.release.statement import DataVersion, Equivalent, Parameter, Statement
+from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
+from assets.topdown.microdata import ATTRIBUTE_WORDS
 from assets.topdown.release import PLACES as PLACES_INPUT
 from assets.topdown.release import TopDownRelease
-from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
-from mechanisms.accounting.rounding import decimal_text
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MECHANISM, VERSION, words
-from mechanisms.topdown.schema import PERSONS
+from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL
 
-PLACES = 4
+PAPERS = (
+    Paper(
+        "Abowd et al.: The 2020 Census Disclosure Avoidance System TopDown Algorithm (2022)",
+        "https://doi.org/10.1162/99608f92.529e3cb9",
+    ),
+    Paper(
+        "Bailie, Gong and Meng: A Refreshment Stirred, Not Shaken: Invariant-Preserving Deployments of Differential "
+        "Privacy for the U.S. Decennial Census (2025)",
+        "https://arxiv.org/abs/2501.08449",
+    ),
+)
+
+_Z = 1.645
+"""The 95% quantile of the normal distribution."""
 
 _BOUNDS = {
     GROUP_QUARTERS: "persons in group quarters of a type: between 1 and 99,999 in each facility, none without a "
@@ -28,13 +41,6 @@ _BOUNDS = {
     HOUSING_UNITS: "persons in households: at most 99,999 per housing unit, none without a housing unit",
 }
 """The bounds that follow from an invariant, in words."""
-
-_ATTRIBUTES = {
-    "hhgq": "household or type of group quarters (hhgq)",
-    "votingage": "voting age (votingage)",
-    "hispanic": "Hispanic origin (hispanic)",
-    "cenrace": "race (cenrace)",
-}
 
 _UNITS_TOO = "each unit whose occupancy changes adds its own ρ"
 
@@ -57,47 +63,81 @@ def topdown_statement(release: TopDownRelease, inputs: Inputs, output_version: s
     return Statement(
         mechanism=f"{MECHANISM}: noisy marginals of every place, made consistent from the root to the finest level",
         mechanism_version=str(VERSION),
+        method="Persons and housing units were counted in every place of every level, by their characteristics. Random "
+        "noise was added to every count, including those that are zero. From the noisy counts, whole numbers were "
+        "estimated that are not negative and add up over places, level by level from the largest to the smallest. The "
+        "tables are counted from them.",
         parameters=_parameters(release),
         loss_source=LOSS_SOURCE,
+        accuracy=accuracy(release),
         data_versions=(
             DataVersion("exact histograms", inputs.versions[COUNTS], keyed=True),
             DataVersion("spine and invariants", inputs.versions[PLACES_INPUT], keyed=True),
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
         remark="Neighbors are two files that differ in one person's record, whatever this changes in units.",
+        delta=release.delta,
         equivalents=tuple(equivalents(release)),
+        papers=PAPERS,
     )
 
 
 def equivalents(release: TopDownRelease) -> Iterator[Equivalent]:
-    """The guarantee as (ε, δ): in total, by histogram, and for changes of an attribute or moves within a place."""
-    design, delta = release.design, release.delta
-    at = f"at δ = {decimal_text(delta)}"
-    wholes = (
-        ("any change of one person", design.loss),
-        ("a change of one person that changes the occupancy of at most one unit", design.one_unit),
-        ("the measurements of persons", design.persons),
-        ("the measurements of units, one unit changed", design.units),
+    """The loss in total, by histogram, and for changes of an attribute or moves within a place."""
+    design, summed = release.design, "The sum over its measurements"
+    yield Equivalent("Any change of one person (this is charged)", design.loss, summed)
+    yield Equivalent("A change of one person that changes the occupancy of at most one unit", design.one_unit, summed)
+    yield Equivalent("The measurements of persons", design.persons, summed)
+    yield Equivalent("The measurements of units, one unit changed", design.units, summed)
+    for of, loss, source in semantics(design.allocations[PERSONS.name]):
+        yield Equivalent(of, loss, source)
+
+
+def accuracy(release: TopDownRelease) -> Accuracy:
+    """The standard deviation of the noise of each query at each level, before estimation."""
+    rows = []
+    for each in release.design.measured:
+        deviation = float(each.noise.exact_variance) ** 0.5
+        margin = math.ceil(_Z * deviation * 100) / 100
+        rows.append((each.histogram, words(each.level), query_words(each.query), round(deviation, 2), margin))
+    coarse, fine = release.levels[0], release.finest
+    shown = [f"±{_total_margin(release, level):,.0f} at the level of the {words(level)}" for level in (coarse, fine)]
+    return Accuracy(
+        summary="The noisy counts alone tell the number of persons in a place to within "
+        f"{' and '.join(shown)}, with a probability of about 90%. The estimation combines all levels, so that totals "
+        "of large places are usually nearer. What is held fixed has no error.",
+        columns=("Counted", "Level", "By", "σ of the noise", "90% margin (±)"),
+        rows=tuple(rows),
+        note="σ is the standard deviation of the noise of each answer, which follows from the declared budgets; 90% of "
+        "such noise is within 1.645σ. The published tables are estimated from all answers together, so their errors "
+        "differ: totals of large places are usually nearer, and small counts are biased upwards, because no estimate "
+        "is negative. Not covered: errors of the census itself.",
     )
-    for what, loss in wholes:
-        yield Equivalent(f"ρ of {what}", f"{loss}, rounded up {loss.rounded_up()}", "The sum over its measurements")
-        for convert, authors in (
-            (canonne_kamath_steinke, "Canonne, Kamath and Steinke"),
-            (bun_steinke, "Bun and Steinke"),
-        ):
-            value = f"ε = {convert(loss, delta, PLACES)} {at}"
-            yield Equivalent(f"(ε, δ) of {what}", value, f"From ρ by the conversion of {authors}, rounded up")
-    persons = design.allocations[PERSONS.name]
-    for what, loss, source in semantics(persons):
-        value = f"ε = {canonne_kamath_steinke(loss, delta, PLACES)} {at}, ρ rounded up {loss.rounded_up()}"
-        yield Equivalent(what, value, source)
+
+
+def _total_margin(release: TopDownRelease, level: str) -> float:
+    """1.645σ of the number of persons in a place, from the query of it with the least noise."""
+    deviations = [
+        math.sqrt(each.marginal.size * each.noise.exact_variance)
+        for each in release.design.measured_at(PERSONS.name, level)
+    ]
+    return math.ceil(_Z * min(deviations) * 100) / 100
+
+
+def query_words(query: str) -> str:
+    """A query's name in the words of the data dictionary."""
+    if query == TOTAL:
+        return "In total"
+    if query == DETAILED:
+        return "All characteristics together"
+    return " × ".join(ATTRIBUTE_WORDS[name] for name in query.split(" * "))
 
 
 def semantics(persons: Allocation) -> Iterator[tuple[str, ConcentratedLoss, str]]:
     """For each part of a person's record that may change: a description, its ρ, and the reason."""
     for attribute in PERSONS.attributes:
         yield (
-            f"Measurements of persons, {_ATTRIBUTES[attribute.name]} changed",
+            f"Measurements of persons, {ATTRIBUTE_WORDS[attribute.name]} changed",
             persons.of_attribute(attribute.name),
             f"The queries of persons that involve the attribute; {_UNITS_TOO}",
         )
@@ -115,8 +155,11 @@ def _parameters(release: TopDownRelease) -> tuple[Parameter, ...]:
     shares = tuple(
         Parameter(
             f"Allocation of {histogram}: {words(level)}",
-            tuple(f"{query} {part} ({_percent(part)})" for query, part in allocation.queries[level].items() if part),
-            f"{share} ({_percent(share)}) of the {histogram}' ρ, divided among these queries.",
+            tuple(
+                f"{query_words(query)}: {_percent(part)}" for query, part in allocation.queries[level].items() if part
+            ),
+            f"{_percent(share)} of the {histogram}' ρ, divided among these queries.",
+            (str(share), *(f"{query}: {part}" for query, part in allocation.queries[level].items() if part)),
         )
         for histogram, allocation in design.allocations.items()
         for level, share in allocation.levels.items()

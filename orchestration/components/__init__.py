@@ -1,10 +1,19 @@
-"""The components: every kind of dataset and release that a deployment can declare in YAML."""
+"""The components: every kind of dataset and release, and the settings, that a deployment can declare in YAML."""
 
 from orchestration.components.census_dataset import CensusDataset
 from orchestration.components.dataset import Dataset
 from orchestration.components.phsafe import PHSafe
+from orchestration.components.publisher import PublisherSettings
 from orchestration.components.swapping import PermutationSwapping
 from orchestration.components.synthetic_census import SyntheticCensus
 from orchestration.components.topdown import TopDown
 
-__all__ = ["CensusDataset", "Dataset", "PHSafe", "PermutationSwapping", "SyntheticCensus", "TopDown"]
+__all__ = [
+    "CensusDataset",
+    "Dataset",
+    "PHSafe",
+    "PermutationSwapping",
+    "PublisherSettings",
+    "SyntheticCensus",
+    "TopDown",
+]

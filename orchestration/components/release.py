@@ -4,7 +4,7 @@ Nothing here depends on the mechanism. Each mechanism declares its own fields in
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ from assets.release.published import require_placeable
 from assets.release.release import DeclarationError, Release
 from orchestration.automation import release_jobs, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
+from orchestration.components.publisher import declared_publisher
 from orchestration.environment import deployment_folders
 from resources.custody import CustodyMode
 
@@ -121,7 +122,8 @@ class ReleaseComponent(dg.Component, dg.Resolvable, ABC):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The release's assets, checks and job, and its schedule and sensor if declared."""
         dataset = dataset_of(self.declaration, declared_datasets(context))
-        method = self.method(self.release(dataset, deployment_folders(context.project_root)[1]))
+        release = self.release(dataset, deployment_folders(context.project_root)[1])
+        method = self.method(replace(release, publisher=declared_publisher(context)))
         if method.charges != self.charges:
             raise ValueError(f"{method.release.schema}: component and method disagree on whether anything is charged")
         return dg.Definitions.merge(

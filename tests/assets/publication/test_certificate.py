@@ -12,20 +12,42 @@ from hashlib import sha256
 from html.parser import HTMLParser
 from typing import Any
 
+import jsonschema
 import pytest
 
 from assets.publication import certificate as certificate_module
-from assets.publication.certificate import Certificate, Check, Edition, LedgerReference, Randomness, to_html, to_json
+from assets.publication.certificate import (
+    Certificate,
+    Check,
+    Edition,
+    LedgerReference,
+    Randomness,
+    factor_text,
+    schema,
+    to_html,
+    to_json,
+)
 from assets.publication.package import DataFile
-from assets.release.statement import DataVersion, Equivalent, Statement
+from assets.release.publisher import UNDECLARED, Publisher
+from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from assets.swapping import statement as swapping
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Line, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.swapping.design import SwappingDesign
+from mechanisms.swapping.moved import Moved
 from resources.custody import CustodyMode
 
 B = 264_331
+
+OFFICE = Publisher.model_validate(
+    {
+        "authority": "Office of Statistics",
+        "contact": "https://statistics.example/contact",
+        "license": "CC-BY-4.0",
+        "license_url": "https://creativecommons.org/licenses/by/4.0/",
+    }
+)
 
 
 def _hash(name: str) -> str:
@@ -43,8 +65,16 @@ def massachusetts() -> Certificate:
         persons=(),
     )
     specification = design.specification("ma1940", B)
+    words = {
+        "state": "state",
+        "persons_per_household": "persons in the household",
+        "county": "county",
+        "tenure": "tenure of the dwelling",
+    }
+    named = swapping.in_words(design, words)
     title = "Dwellings by county and tenure"
     return Certificate(
+        publisher=OFFICE,
         dataset="ma1940",
         dataset_title="1940 Census of Massachusetts, dwellings",
         dataset_description="Rebuilt from the published counts of owned and rented dwellings by county. Household "
@@ -57,15 +87,23 @@ def massachusetts() -> Certificate:
         statement=Statement(
             mechanism=swapping.MECHANISM,
             mechanism_version="1",
-            parameters=swapping.parameters(design, B, 12),
+            method=swapping.method(named),
+            parameters=swapping.parameters(named, B, 12),
             loss_source=swapping.LOSS_SOURCE,
+            accuracy=swapping.accuracy(named, Moved(0.5, 0.4321)),
             data_versions=(
                 DataVersion("cef", _hash("records"), keyed=True),
                 DataVersion("invariants", _hash("invariants"), keyed=False),
                 DataVersion("swapped", _hash("swapped"), keyed=False),
             ),
             remark="They differ in at least two households.",
+            fewest=swapping.FEWEST,
+            also_exact=("One dwelling is alone in its cell.",),
             evaluated=swapping.evaluated(design, B),
+            equivalents=swapping.equivalents(named, specification.loss),
+            papers=swapping.PAPERS,
+            variables=words,
+            flavor=named.specification("Massachusetts 1940", B).flavor,
         ),
         specification=specification,
         randomness=Randomness(CustodyMode.ESCROWED, _hash("draw"), _hash("key")),
@@ -115,6 +153,11 @@ class _Text(HTMLParser):
     def handle_data(self, data: str) -> None:
         self.text += data
 
+    @property
+    def said(self) -> str:
+        """The text, and the addresses that links lead to."""
+        return "\n".join([self.text, *(str(attributes.get("href", "")) for _, attributes in self.tags)])
+
 
 def _page(certificate: Certificate) -> _Text:
     return _parsed(to_html(certificate).decode())
@@ -139,28 +182,44 @@ def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any,
 
 
 def _missing(certificate: Certificate) -> list[tuple[Any, ...]]:
-    text = _page(certificate).text
+    text = _page(certificate).said
     return [
         path
         for path, fact in _leaves(certificate.as_record())
-        if not isinstance(fact, bool) and fact is not None
-        if (f"{fact:,}" if isinstance(fact, int) else fact) not in text
+        if not isinstance(fact, bool) and fact is not None and path != ("$schema",)
+        if not any(each in text for each in _texts(fact))
     ]
 
 
+def _texts(fact: str | int | float) -> tuple[str, ...]:
+    """How the page may write a fact. What each kind of number looks like is decided in one place of the template."""
+    if isinstance(fact, float):
+        return (*(f"{fact:,.{places}f}" for places in (2, 4, 6)), f"{fact:,.6g}")
+    return (f"{fact:,}" if isinstance(fact, int) else fact,)
+
+
 def test_the_page_states_every_fact_of_the_record() -> None:
-    """Each fact in turn is made unique, so that it cannot be found by accident."""
+    """Each fact is made unique, so that it cannot be found by accident."""
     assert _missing(massachusetts()) == []
     record = massachusetts().as_record()
-    facts = [(path, fact) for path, fact in _leaves(record) if not isinstance(fact, bool)]
-    assert len(facts) > 80
-    for path, fact in facts:
-        changed = deepcopy(record)
-        reduce(lambda part, key: part[key], path[:-1], changed)[path[-1]] = (
-            918_273_645 if isinstance(fact, int) else "told-apart"
-        )
-        text = _parsed(certificate_module.page("certificate.html").render(changed)).text
-        assert ("918,273,645" if isinstance(fact, int) else "told-apart") in text, path
+    facts = [
+        (path, fact)
+        for path, fact in _leaves(record)
+        if not isinstance(fact, bool) and fact is not None and path != ("$schema",)
+    ]
+    assert len(facts) > 120
+    changed = deepcopy(record)
+    for number, (path, fact) in enumerate(facts):
+        reduce(lambda part, key: part[key], path[:-1], changed)[path[-1]] = _told_apart(fact, number)
+    said = _parsed(certificate_module.page("certificate.html").render(changed)).said
+    for number, (path, fact) in enumerate(facts):
+        assert any(each in said for each in _texts(_told_apart(fact, number))), path
+
+
+def _told_apart(fact: str | int | float, number: int) -> str | int | float:
+    if isinstance(fact, str):
+        return f"told-apart-{number:04}"
+    return 918_270_000 + number if isinstance(fact, int) else 827_000 + number + 0.25
 
 
 def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None:
@@ -169,6 +228,7 @@ def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None
     changes: dict[str, Any] = {
         name: f"{name} told apart" for name, value in vars(certificate).items() if isinstance(value, str)
     } | {
+        "publisher": UNDECLARED,
         "synthetic": False,
         "specification": replace(certificate.specification, loss=PureLoss.logarithm(5)),
         "randomness": replace(certificate.randomness, custody=CustodyMode.EPHEMERAL),
@@ -184,9 +244,16 @@ def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None
         name: f"{name} told apart" for name, value in vars(statement).items() if isinstance(value, str)
     } | {
         "parameters": statement.parameters[:-1],
+        "accuracy": Accuracy("Exact.", ("Table", "Margin"), (("P1", 0.5),), "No noise."),
+        "fewest": 3,
+        "also_exact": (),
+        "delta": Fraction(1, 10**9),
+        "papers": (Paper("Another", "https://example.org"),),
+        "variables": {},
+        "flavor": None,
         "data_versions": statement.data_versions[1:],
         "evaluated": replace(statement.evaluated, epsilon=3.0),  # type: ignore[type-var]
-        "equivalents": (Equivalent("(ε, δ)", "ε = 20", "Lemma 7"),),
+        "equivalents": (Equivalent("A part", PureLoss(Fraction(20)), "Lemma 7"),),
     }
     assert changes.keys() | {"statement"} == vars(certificate).keys()
     assert said.keys() == vars(statement).keys()
@@ -203,9 +270,10 @@ def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None
 def test_the_loss_of_massachusetts_is_stated_exactly_and_never_rounded_down() -> None:
     """Bailie, Gong and Meng, Table 2 has 12.48 at p = 0.50; four decimals rounded up are 12.4850."""
     loss = massachusetts().as_record()["loss"]
-    assert (loss["exact"], loss["rounded_up"]) == ("ln(264332)", "12.4850")
+    assert (loss["exact"], loss["rounded_up"]) == ("ln(264332)", 12.485)
+    assert "ε = 12.4850" in _page(massachusetts()).text.replace("\xa0", " ")
     assert "Theorem 1" in loss["source"]
-    assert float(loss["evaluated"]["rounded_up"]) <= float(loss["rounded_up"])
+    assert loss["evaluated"]["rounded_up"] <= loss["rounded_up"]
 
 
 def test_an_evaluated_bound_is_rounded_up() -> None:
@@ -213,7 +281,7 @@ def test_an_evaluated_bound_is_rounded_up() -> None:
     assert certificate.statement.evaluated is not None
     evaluated = replace(certificate.statement.evaluated, epsilon=1.00001)
     changed = replace(certificate, statement=replace(certificate.statement, evaluated=evaluated))
-    assert changed.as_record()["loss"]["evaluated"]["rounded_up"] == "1.0001"
+    assert changed.as_record()["loss"]["evaluated"]["rounded_up"] == 1.0001
 
 
 def test_a_mechanism_without_an_evaluated_bound_states_none() -> None:
@@ -245,11 +313,12 @@ def test_a_loss_in_zcdp_is_written_in_rho_with_its_lines_and_meaning() -> None:
     flavor = replace(certificate.specification.flavor, output_premetric=ConcentratedLoss.output_premetric)
     specification = Specification(flavor, ConcentratedLoss(Fraction(1, 2)), lines)
     loss = specification.loss
+    certificate = replace(certificate, statement=replace(certificate.statement, flavor=flavor, fewest=1))
     ledger = replace(certificate.ledger, total=loss, total_at_publication=loss, cap=ConcentratedLoss(Fraction(20)))
     certificate = replace(certificate, specification=specification, ledger=ledger)
     assert _missing(certificate) == []
     text = _page(certificate).text
-    assert "ρ = 0.5000" in text
+    assert "ρ = 0.5000" in text.replace("\xa0", " ")
     assert "ε charged" not in text
     assert "k²ρα" in text
     assert [line["exact"] for line in certificate.as_record()["loss"]["lines"]] == ["1/8", "3/8"]
@@ -312,7 +381,11 @@ def test_names_and_descriptions_are_text_and_never_markup() -> None:
             certificate.statement,
             **{name: hostile for name, value in vars(certificate.statement).items() if isinstance(value, str)},
             data_versions=(DataVersion(hostile, hostile, keyed=False),),
-            equivalents=(Equivalent(hostile, hostile, hostile),),
+            equivalents=(Equivalent(hostile, PureLoss(), hostile),),
+            parameters=(Parameter(hostile, hostile, hostile, (hostile,)),),
+            accuracy=Accuracy(hostile, (hostile, hostile), ((hostile, 1.5),), hostile),
+            also_exact=(hostile,),
+            variables={hostile: hostile},
         ),
         products=(replace(certificate.products[0], title=hostile, path=hostile),),
     )
@@ -324,7 +397,108 @@ def test_names_and_descriptions_are_text_and_never_markup() -> None:
 def test_the_page_is_self_contained() -> None:
     page, source = _page(massachusetts()), to_html(massachusetts()).decode()
     assert not {"script", "link", "img", "iframe", "object", "embed", "form"} & {tag for tag, _ in page.tags}
-    assert not [
-        name for _, attributes in page.tags for name in attributes if name in ("src", "href") or name[:2] == "on"
-    ]
-    assert not re.search(r"https?:|url\(|@import", source)
+    assert not [name for _, attributes in page.tags for name in attributes if name == "src" or name[:2] == "on"]
+    assert not re.search(r"url\(|@import", source)
+
+
+def test_links_lead_to_places_of_the_page_to_files_of_the_publication_and_to_papers() -> None:
+    page = _page(massachusetts())
+    links = {str(attributes["href"]) for tag, attributes in page.tags if tag == "a"}
+    places = {f"#{attributes['id']}" for _, attributes in page.tags if "id" in attributes}
+    assert places <= links, "everything is in the contents"
+    assert {link for link in links if link.startswith("#")} <= places
+    assert {link for link in links if link.startswith("http")} == {
+        "https://statistics.example/contact",
+        "https://creativecommons.org/licenses/by/4.0/",
+        "https://arxiv.org/abs/2501.08449",
+    }
+    assert {link for link in links if not link.startswith(("#", "http"))} == {
+        "tenure_by_county.csv",
+        "tenure_by_county.parquet",
+        "datapackage.json",
+        "README.txt",
+        "certificate.json",
+        "certificate.schema.json",
+    }
+
+
+def test_the_record_is_valid_under_the_published_schema_which_allows_nothing_else() -> None:
+    described = json.loads(schema())
+    jsonschema.Draft202012Validator.check_schema(described)
+    validator = jsonschema.Draft202012Validator(described, format_checker=jsonschema.FormatChecker())
+    certificate = massachusetts()
+    bare = replace(certificate, publisher=UNDECLARED, statement=replace(certificate.statement, evaluated=None))
+    for each in (certificate, bare):
+        validator.validate(json.loads(to_json(each)))
+    record = certificate.as_record()
+    for part in (record, record["loss"], record["loss"]["guarantee"], record["publisher"], record["products"][0]):
+        part["more"] = 1
+        assert not validator.is_valid(record)
+        del part["more"]
+        name, value = part.popitem()
+        assert not validator.is_valid(record)
+        part[name] = value
+    record["loss"]["rounded_up"] = "12.4850"
+    assert not validator.is_valid(record), "numbers are numbers"
+
+
+def test_a_swap_is_guaranteed_for_two_records_because_no_list_differs_in_one() -> None:
+    """exp(2ε) = 264332² = 69,871,406,224, rounded up to 7.0 × 10¹⁰; ε itself is for one household."""
+    stated = massachusetts().as_record()["loss"]["guarantee"]
+    assert (stated["units"], stated["factor"], stated["delta"]) == (2, 264_332.0**2, None)
+    assert "differ in 2 households (k = 2" in stated["sentence"]
+    assert "at most 7.0 × 10¹⁰ to 1" in stated["sentence"]
+    assert "ε = 12.4850 is the loss for one household" in stated["number"]
+
+
+def test_a_loss_in_zcdp_is_guaranteed_apart_from_its_delta_and_says_nothing_of_odds() -> None:
+    certificate = massachusetts()
+    flavor = replace(certificate.specification.flavor, output_premetric=ConcentratedLoss.output_premetric)
+    specification = Specification(flavor, ConcentratedLoss(Fraction("2.514562")))
+    statement = replace(certificate.statement, fewest=1, delta=Fraction(1, 10**10), flavor=flavor)
+    stated = replace(certificate, specification=specification, statement=statement).as_record()["loss"]["guarantee"]
+    assert "ε = 16.9802" in stated["number"], "the ε of the 2020 Census for this ρ, rounded up"
+    assert "2.4 × 10⁷ times as probable" in stated["sentence"]
+    assert "apart from a probability of 1e-10" in stated["sentence"]
+    assert "odds" not in stated["sentence"]
+    assert stated["delta"] == {"value": 1e-10, "exact": "1/10000000000"}
+
+
+@pytest.mark.parametrize(
+    ("factor", "text"),
+    [
+        (Fraction(1), "1.00"),
+        (Fraction("2.718281828"), "2.72"),
+        (Fraction("148.1"), "149"),
+        (Fraction(999_999), "999,999"),
+        (Fraction(10**6), "1.0 × 10⁶"),
+        (Fraction(9_990_000), "1.0 × 10⁷"),
+        (Fraction(264_332**2), "7.0 × 10¹⁰"),
+    ],
+)
+def test_a_factor_is_never_rounded_down(factor: Fraction, text: str) -> None:
+    assert factor_text(factor) == text
+
+
+def test_what_a_deployment_does_not_declare_is_said_not_to_be_declared() -> None:
+    certificate = replace(massachusetts(), publisher=UNDECLARED)
+    stated = certificate.as_record()["publisher"]
+    assert stated == {
+        "authority": None,
+        "contact": None,
+        "license": None,
+        "license_url": None,
+        "date": "2026-03-01",
+        "citation": None,
+    }
+    assert _page(certificate).text.count("not declared") == 4
+    assert "not declared" not in _page(massachusetts()).text
+
+
+def test_variables_are_named_in_words_and_the_appendix_has_their_names() -> None:
+    """The specification that the ledger holds has names, as an appendix shows; everything before it has words."""
+    text = _page(massachusetts()).text
+    before, appendix = text.split("Appendix: exact numbers and names")[-2:]
+    assert "persons_per_household" not in before.replace("persons_per_household_by", "")
+    assert "persons in the household" in before
+    assert "persons_per_household" in appendix

@@ -14,7 +14,7 @@ from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE
 from assets.release.published import PublishedColumn, PublishedTable
-from assets.release.statement import DataVersion, Parameter, Statement
+from assets.release.statement import Accuracy, DataVersion, Parameter, Statement
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
 from assets.tabulation.dictionary import published_column
 from mechanisms.accounting.specification import Specification
@@ -100,8 +100,15 @@ class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
         return Statement(
             mechanism="Declared tables with discrete Laplace noise",
             mechanism_version=str(VERSION),
+            method="Random noise was added to every count of every table.",
             parameters=(Parameter("Budgets", budgets, "Each count has noise of scale 2/ε."),),
             loss_source="The Laplace mechanism with L1 sensitivity 2, and sequential composition",
+            accuracy=Accuracy(
+                summary="Every count has noise of the stated scale.",
+                columns=("Table", "Scale of the noise"),
+                rows=tuple((name, float(2 / budget)) for name, budget in self.release.design.budgets.items()),
+                note="The scale follows from the budget.",
+            ),
             data_versions=(
                 DataVersion("exact counts", draw.inputs.versions[COUNTS], keyed=True),
                 DataVersion("noisy measurements", output_version, keyed=False),

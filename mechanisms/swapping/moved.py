@@ -1,0 +1,54 @@
+"""How many records a swap is expected to move, from the swap rate and the invariants alone.
+
+A record is *selected* if it takes part in the permutation, and *changed* if it then has other swap values than before.
+Selected records exchange their values by a uniform derangement, so each receives those of another record of its
+stratum, any of them with the same probability. Among n records of a stratum, n_s have the swap values s, hence:
+
+- selected, on average: np(1 − q^(n−1)) / (1 − npq^(n−1)), with q = 1 − p, because a selection of exactly one record is
+  repeated, and a stratum of one record is left alone;
+- changed, on average: the same times Σ_s n_s(n − n_s) / (n(n − 1)).
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Expected shares of all records, from 0 to 1.
+
+    Attributes:
+        selected: the share that takes part in the permutation.
+        changed: the share whose swap values change.
+    """
+
+    selected: float
+    changed: float
+
+
+def moved(
+    records: NDArray[np.int64], squares: NDArray[np.int64], strata: NDArray[np.int64], swap_rate: Fraction
+) -> Moved:
+    """The expected shares of selected and of changed records.
+
+    Args:
+        records: shape (kinds,), the number of records in each stratum of a kind.
+        squares: shape (kinds,), the sum of n_s² in such a stratum.
+        strata: shape (kinds,), the number of such strata.
+        swap_rate: p, strictly between 0 and 1.
+    """
+    rate = float(swap_rate)
+    selected, changed = [], []
+    for size, same, times in zip(records.tolist(), squares.tolist(), strata.tolist(), strict=True):
+        if size < 2:
+            continue
+        others_unselected = (1 - rate) ** (size - 1)
+        number = size * rate * (1 - others_unselected) / (1 - size * rate * others_unselected)
+        selected.append(times * number)
+        changed.append(times * number * (size * size - same) / (size * (size - 1)))
+    every = int((records * strata).sum()) or 1
+    return Moved(math.fsum(selected) / every, math.fsum(changed) / every)
