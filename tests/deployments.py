@@ -256,7 +256,7 @@ def deploy(
     ledger = Ledger(warehouse=warehouse, custody=custody)
     data, releases = Dataset(dataset), [component, *beside]
     # The only parts of the load context that components use.
-    tree = SimpleNamespace(get_all_components=lambda kind: [data])
+    tree = SimpleNamespace(get_all_components=lambda kind: [data] if isinstance(data, kind) else [])
     context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=root, component_tree=tree))
     whole = dg.Definitions.merge(
         *(each.build_defs(context) for each in [data, *releases]),

@@ -9,10 +9,13 @@ from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import finished_table, measured_files, measured_table
 from assets.release.published import PublishedColumn, PublishedTable
 from mechanisms.phsafe.runs import ITERATIONS, NATION_ID
-from mechanisms.phsafe.tables import SHELL, Shell
+from mechanisms.phsafe.tables import SHELL, Shell, measured_labels
 from mechanisms.states import STATES
 
-PIPE = "|"
+_NOT_ADDING_UP = (
+    "Every cell of every group is estimated by itself, so cells do not add up to their totals, states not to the "
+    "nation, iterations not to the total population, and the same quantity may differ between tables."
+)
 
 _REGION_TYPES = {"USA": "The nation: all states of the release", "STATE": "A state or its equivalent"}
 
@@ -34,7 +37,8 @@ def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
         shell.name.lower(),
         f"{shell.name}: {shell.title}",
         f"Universe: {shell.universe}. Estimates from the noisy measurements, with 90% {kind}intervals. They do not "
-        "account for persons dropped by truncation. As post-processing, they add nothing to the loss.",
+        "account for persons dropped by truncation. As post-processing, they add nothing to the loss. "
+        f"{_NOT_ADDING_UP}",
         finished_table(release, shell.name),
         (
             *_group(release),
@@ -76,14 +80,15 @@ def _measured(release: PHSafeRelease, name: str) -> PublishedTable:
     return PublishedTable(
         f"{name.lower()}_measurements",
         f"{name}: noisy measurements",
-        "In the format of the production system, with fields separated by |. Each count is an exact count plus noise "
-        "of the stated distribution and variance, and may be negative.",
+        "Each count is an exact count plus noise of the stated distribution and variance, and may be negative. The "
+        "noise is independent, so counts add up neither over cells, nor over iterations, nor over regions. The "
+        "columns are those of the production system.",
         measured_table(release, name),
         (
             PublishedColumn("REGION_ID", "string", region_id.description, region_id.values),
             PublishedColumn("REGION_TYPE", "string", region_type.description, region_type.values),
             PublishedColumn("ITERATION_CODE", "string", iteration_code.description, iteration_code.values),
-            PublishedColumn(f"{name.upper()}_DATA_CELL", "integer", "Basis cell"),
+            PublishedColumn(f"{name.upper()}_DATA_CELL", "integer", "Basis cell", measured_labels(name)),
             PublishedColumn("COUNT", "integer", "Noisy count"),
             PublishedColumn(
                 "NOISE_DISTRIBUTION",
@@ -94,7 +99,7 @@ def _measured(release: PHSafeRelease, name: str) -> PublishedTable:
             PublishedColumn("VARIANCE", "decimal", "Exact variance of the noise, to 18 decimals"),
         ),
         ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", f"{name.upper()}_DATA_CELL"),
-        delimiter=PIPE,
+        delimiter=release.delimiter,
     )
 
 

@@ -27,6 +27,7 @@ class PHSafeRelease(Release):
         delta: the δ at which ρ is stated as (ε, δ) in the certificate and the parameters.
         products: the finished tables to publish, out of PH1, …, PH8.
         interval: the kind of the 90% intervals in the finished tables.
+        delimiter: what separates the columns of the measurements in CSV: a comma, or | as in the production system.
         private: whether there is a draw and a publication; if not, the release ends with confidential tables of exact
             counts, for tuning on synthetic data.
 
@@ -38,6 +39,7 @@ class PHSafeRelease(Release):
     delta: Fraction
     products: tuple[str, ...]
     interval: Interval
+    delimiter: str
     private: bool
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ tables that were changed afterwards.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
@@ -29,8 +29,9 @@ from assets.publication.certificate import (
     to_html,
     to_json,
 )
-from assets.publication.package import DataFile, data_package, write_data_files
+from assets.publication.package import DataFile, Source, data_package, write_data_files
 from assets.publication.placement import place_file, placed
+from assets.publication.reading import README, readme
 from assets.publication.signature import (
     CHECKSUMS,
     PUBLIC_KEY,
@@ -259,9 +260,17 @@ def _place(
             release.description,
             tables,
             files,
+            Source(
+                release.dataset.title,
+                release.dataset.description,
+                release.publisher,
+                certificate.edition,
+                certificate.ledger.recorded_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            ),
         )
         for name, text in (
             ("datapackage.json", package),
+            (README, readme(release.title, release.description, tables, files)),
             ("certificate.json", to_json(certificate)),
             ("certificate.html", to_html(certificate)),
             (SCHEMA, schema()),

@@ -405,7 +405,7 @@ def guarantee(specification: Specification, statement: Statement) -> dict[str, A
     who = f"one {flavor.unit}" if fewest == 1 else f"{fewest} {flavor.unit}s"
     least = f" (k = {fewest}: two such lists that differ at all differ in {fewest} or more)" if fewest > 1 else ""
     alike = " agree on everything held fixed and" if flavor.multiverse else ""
-    but = f", apart from a probability of {float(delta):g}" if delta else ""
+    but = f", apart from a probability of {_chance(delta)}" if delta else ""
     loss = f"{symbol(specification.loss)} = {specification.loss.rounded_up(PLACES)}"
     odds = (
         ""
@@ -424,6 +424,10 @@ def guarantee(specification: Specification, statement: Statement) -> dict[str, A
         "factor": float(factor) if factor < _LARGEST_NUMBER else None,
         "delta": _exactly(delta),
     }
+
+
+def _chance(delta: Fraction) -> str:
+    return f"1 in {delta.denominator:,}" if delta.numerator == 1 else f"{float(delta):g}"
 
 
 def factor_text(factor: Fraction) -> str:

@@ -1,10 +1,12 @@
 """The data files of a publication, and the data dictionary that describes them.
 
 This module writes CSV, Parquet and `datapackage.json` (Frictionless Data Package). The same tables always give the same
-bytes. `signature` lists and signs the files, `placement` moves them into place, and `certificate` states the guarantee.
+bytes. `reading` writes the lines that read the files. `signature` lists and signs them, `placement` moves them into
+place, and `certificate` states the guarantee.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 from assets.publication.signature import file_sha256
 from assets.release.published import FIELD_TYPES, LIST, PublishedColumn, PublishedTable
+from assets.release.publisher import Publisher
 from resources.statements import Fragment, literal
 from resources.warehouse import Session
 
@@ -116,8 +119,27 @@ def _order(published: PublishedTable) -> list[tuple[str, str | Fragment, Fragmen
     ]
 
 
+@dataclass(frozen=True)
+class Source:
+    """What a package is made from and by whom, as its certificate states it.
+
+    Attributes:
+        dataset: the title of the dataset.
+        description: where its records come from.
+        publisher: who publishes.
+        edition: the number of the edition.
+        created: when the edition was charged, ISO 8601 in UTC, which never changes for an edition.
+    """
+
+    dataset: str
+    description: str
+    publisher: Publisher
+    edition: int
+    created: str
+
+
 def data_package(
-    name: str, title: str, description: str, tables: Sequence[PublishedTable], files: Sequence[DataFile]
+    name: str, title: str, description: str, tables: Sequence[PublishedTable], files: Sequence[DataFile], source: Source
 ) -> bytes:
     """The text of `datapackage.json`: for each file, its content, columns, types, values and hash.
 
@@ -130,13 +152,26 @@ def data_package(
         description: what readers should know about the package.
         tables: the published tables.
         files: the result of `write_data_files` for these tables.
+        source: what the package is made from, and by whom.
     """
+    publisher = source.publisher
+    license_ = {"name": publisher.license, "path": publisher.license_url}
+    contributor = {"title": publisher.authority, "role": "publisher"}
+    if publisher.contact and publisher.contact.startswith(("http://", "https://")):
+        contributor["path"] = publisher.contact
+    elif publisher.contact and re.fullmatch(r"[^@\s]+@[^@\s]+", publisher.contact):
+        contributor["email"] = publisher.contact
     by_name = {published.name: published for published in tables}
     package = {
         "profile": "data-package",
         "name": name,
         "title": title,
         "description": description,
+        "version": f"{source.edition}.0.0",
+        "created": source.created,
+        **({"licenses": [{key: value for key, value in license_.items() if value}]} if any(license_.values()) else {}),
+        "sources": [{"title": source.dataset, **({"description": source.description} if source.description else {})}],
+        **({"contributors": [contributor]} if publisher.authority else {}),
         "resources": [_resource(by_name[file.product], file) for file in files],
     }
     return (json.dumps(package, ensure_ascii=False, indent=2) + "\n").encode()
@@ -215,6 +250,8 @@ def _field(column: PublishedColumn) -> dict[str, Any]:
     described: dict[str, Any] = {"name": column.name, "type": FIELD_TYPES[column.written_type][0]}
     if column.type == LIST:
         described["arrayItem"] = {"type": "integer"}
+    if column.title:
+        described["title"] = column.title
     if column.description:
         described["description"] = column.description
     constraints: dict[str, Any] = {"required": True} if column.required else {}

@@ -21,7 +21,7 @@ LONGEST_PATH = 4000
 LONGEST_FILE = 255
 """The most bytes of a path and of each of its parts, as Linux allows them."""
 
-OURS = frozenset({"certificate", "datapackage", "sha256sums", "editions"})
+OURS = frozenset({"certificate", "datapackage", "sha256sums", "editions", "readme"})
 """The stems of the files and folders of a publication that are not products, in lowercase."""
 
 _RESERVED_SCHEMAS = frozenset(

@@ -33,6 +33,7 @@ class PublishedColumn:
     Attributes:
         name: the name of the column.
         type: integer, string, boolean, date, decimal, or integers for a list of integers.
+        title: the name of the column in words; "" if it has no other name.
         description: what the column contains.
         values: the values that may occur, each with its label ("" if it has none); empty if they are not listed.
         required: whether every row has a value.
@@ -48,6 +49,7 @@ class PublishedColumn:
     values: Mapping[Any, str] = field(default_factory=dict)
     required: bool = True
     total: str = ""
+    title: str = ""
 
     def __post_init__(self) -> None:
         if self.type not in FIELD_TYPES:

@@ -106,10 +106,10 @@ def method(design: SwappingDesign) -> str:
     """What swapping does, for readers who know no statistics."""
     unit, moved = design.unit, _and(design.swap)
     alike = f" that agree on {_and(design.match)}" if design.match else ""
-    follow = ", together with the persons in them" if design.persons else ""
+    follow = ", together with the persons in them," if design.persons else ""
     return (
         f"{unit[:1].upper()}{unit[1:]}s were selected at random, each with probability {_rate(design.swap_rate)}, and "
-        f"exchanged their {moved}{follow}, with other selected {unit}s{alike}. Everything published was counted from "
+        f"exchanged their {moved}{follow} with other selected {unit}s{alike}. Everything published was counted from "
         "the result."
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from assets.release.columns import Column
+from assets.release.columns import Column, titles
 from assets.release.published import PublishedColumn
 
 
@@ -18,4 +18,5 @@ def published_column(name: str, column: Column, total: str = "") -> PublishedCol
     values: Mapping[Any, str] = {code: column.labels.get(code, "") for code in column.codes}
     if total and values:
         values = {str(code): label for code, label in values.items()} | {total: "All values together"}
-    return PublishedColumn(name, column.type.value, column.description, values, not column.nullable, total)
+    title = titles({name: column})[name]
+    return PublishedColumn(name, column.type.value, column.description, values, not column.nullable, total, title)

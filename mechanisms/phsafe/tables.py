@@ -175,5 +175,28 @@ SHELLS = (
 SHELL = {shell.name: shell for shell in SHELLS}
 """The tables by name."""
 
+
+def measured_labels(name: str) -> dict[int, str]:
+    """By number, the labels of the cells of a file of measurements: those of the finished tables made of them."""
+    derived = {each.name: each for each in DERIVED}
+    if name in derived:
+        return {cell: _label(derived[name].source, parts) for cell, parts in derived[name].cells.items()}
+    return {cell: _label(name, (cell,)) for cell in RUN[name].cells}
+
+
+def _label(run: str, measured: tuple[int, ...]) -> str:
+    """The label of some measured cells: that of the smallest finished cell that counts them, below those around it."""
+    found = []
+    for shell in SHELLS:
+        above: list[str] = []
+        for cell in shell.cells:
+            above[cell.depth :] = [cell.label]
+            for part, counted in ((cell.counted, ""), (cell.per, shell.universe)):
+                if part and part.run == run and set(measured) <= set(part.cells):
+                    words = [*([counted] if counted else []), *above[1:]]
+                    found.append((len(part.cells), ": ".join(words) or cell.label))
+    return min(found, key=lambda each: each[0])[1]
+
+
 FILES = tuple(sorted([*RUN, *(derived.name for derived in DERIVED)], key=lambda name: (name[:3], name[4:] != "num")))
 """The names of the eleven files of measurements, numerators before denominators."""

@@ -41,5 +41,6 @@ def build_release(declaration: PHSafeDeclaration, dataset: DatasetDeclaration, p
         delta=declaration.delta,
         products=tuple(declaration.products) or available_products(design),
         interval=declaration.interval,
+        delimiter=declaration.measurement_format.delimiter,
         private=declaration.private,
     )

@@ -35,6 +35,19 @@ class Definition(StrEnum):
         return Noise.GAUSSIAN if self is Definition.ZCDP else Noise.LAPLACE
 
 
+class MeasurementFormat(StrEnum):
+    """How the files of measurements separate their columns."""
+
+    COMMA = "comma"
+    PIPE = "pipe"
+    """As the production system of the Census Bureau does."""
+
+    @property
+    def delimiter(self) -> str:
+        """The separator."""
+        return "," if self is MeasurementFormat.COMMA else "|"
+
+
 def _state(value: object) -> object:
     if isinstance(value, int):
         raise ValueError(f"{value} is a number; write a state's FIPS code in quotes, with both of its digits")
@@ -98,6 +111,11 @@ class PHSafeDeclaration(ReleaseDeclaration):
     interval: Interval = Field(
         Interval.SHORTEST,
         description="The 90% credible interval of counts: shortest, or equal_tailed, which rarely contains 0.",
+    )
+    measurement_format: MeasurementFormat = Field(
+        MeasurementFormat.COMMA,
+        description="comma: the files of measurements are comma-separated like all others; pipe: their columns are "
+        "separated by |, as in the files of the production system.",
     )
     private: bool = Field(
         True,

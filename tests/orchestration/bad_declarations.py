@@ -353,6 +353,7 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("runs", "PH1_num", "sigma"): (1,),
         ("products",): (["PH9"], ["PH1", "PH1"], ["PH2"], "PH1", None, [1]),
         ("interval",): ("longest", None),
+        ("measurement_format",): ("tab", None, 1),
         ("private",): ("perhaps", None),
     },
     TopDown: {
@@ -428,7 +429,7 @@ def load(bad: Bad, root: Path) -> dg.Definitions:
     require_unambiguous_text(bad.yaml, f"{root}/defs.yaml")
     component = bad.kind.resolve_from_yaml(bad.yaml)
     declared = _datasets(root)
-    tree = SimpleNamespace(get_all_components=lambda kind: declared)
+    tree = SimpleNamespace(get_all_components=lambda kind: [each for each in declared if isinstance(each, kind)])
     context = cast(dg.ComponentLoadContext, SimpleNamespace(project_root=root, component_tree=tree))
     return component.build_defs(context)
 

@@ -321,6 +321,8 @@ def test_these_files_are_published_and_no_others(published: Case) -> None:
     assert set(published.deployment.published()) == files | {
         "certificate.html",
         "certificate.json",
+        "certificate.schema.json",
+        "README.txt",
         "datapackage.json",
         "SHA256SUMS",
         "SHA256SUMS.sig",
@@ -610,11 +612,11 @@ def test_the_certificate_states_both_losses_and_every_line(published: Case) -> N
     assert {line["label"]: Fraction(line["exact"]) for line in stated["lines"]} == {
         f"{run} {level}": 2 * budget for (run, level), budget in published.budgets.items()
     }
-    unbounded, *others = stated["equivalents"]
-    assert unbounded["label"] == f"{stated['symbol']} for one person added or removed (unbounded)"
-    assert Fraction(unbounded["value"].split(",")[0]) == total
-    assert len(others) == (4 if published.gaussian else 0), "a pure ε needs no δ"
-    html = published.deployment.published()["certificate.html"].decode()
+    bounded, unbounded = stated["equivalents"]["losses"]
+    assert (unbounded["symbol"], unbounded["of"]) == (stated["symbol"], "One person added or removed (unbounded)")
+    assert (Fraction(bounded["exact"]), Fraction(unbounded["exact"])) == (2 * total, total)
+    assert len(unbounded["epsilons"]) == (2 if published.gaussian else 0), "a pure ε needs no δ"
+    html = published.deployment.published()["certificate.html"].decode().replace("<wbr>", "")
     assert all(line["label"] in html for line in stated["lines"])
 
 
@@ -622,24 +624,16 @@ def test_the_certificate_of_production_has_the_known_figures(of_production: Case
     """ρ = 2.514562 and both conversions at δ = 10^-10, rounded up; for one person added or removed, ρ is half of it."""
     stated = certificate(of_production)["loss"]
     assert Fraction(stated["exact"]) == Fraction("2.514562")
-    assert stated["equivalents"][0]["value"] == "1257281/1000000, rounded up 1.257281"
-    added, changed_ = "one person added or removed (unbounded)", "one person's record changed (bounded)"
-    found = {}
-    for each in stated["equivalents"][1:]:
-        epsilon, delta = re.fullmatch(r"ε = ([\d.]+) at δ = (\S+)", each["value"]).groups()  # type: ignore[union-attr]
-        assert Fraction(delta) == Fraction(1, 10**10)
-        authors = each["source"].removeprefix("From ρ by the conversion of ").removesuffix(", rounded up")
-        found[each["label"].removeprefix("(ε, δ) for "), authors] = epsilon
-    assert found.keys() == {
-        (neighbors, authors)
-        for neighbors in (added, changed_)
-        for authors in ("Canonne, Kamath and Steinke", "Bun and Steinke")
-    }
-    assert found[changed_, "Canonne, Kamath and Steinke"] == "16.9802"
-    assert found[changed_, "Bun and Steinke"] == "17.7330"
+    of = stated["equivalents"]
+    assert of["delta"] == {"value": 1e-10, "exact": "1/10000000000"}
+    assert [each["authors"] for each in of["conversions"]] == ["Canonne, Kamath and Steinke", "Bun and Steinke"]
+    changed_, added = of["losses"]
+    assert changed_["of"].startswith("One person's record changed (bounded")
+    assert changed_["epsilons"] == [16.9802, 17.733]
+    assert (added["exact"], added["rounded_up"]) == ("1257281/1000000", 1.257281)
     # ρ + 2√(ρ ln 10^10) for ρ = 1.257281.
-    assert found[added, "Bun and Steinke"] == "12.0184"
-    assert float(found[added, "Canonne, Kamath and Steinke"]) < 12.0184
+    assert added["epsilons"][1] == 12.0184
+    assert added["epsilons"][0] < 12.0184
 
 
 def test_the_certificate_says_how_it_was_made_and_names_the_keyed_version(published: Case) -> None:

@@ -13,15 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from frictionless import Package, validate
 
-from assets.publication.package import DataFile, data_package, write_data_files
+from assets.publication.package import DataFile, Source, data_package, write_data_files
+from assets.publication.reading import readme
 from assets.publication.signature import checksums
 from assets.release.published import PublishedColumn, PublishedTable
+from assets.release.publisher import UNDECLARED, Publisher
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
+
+SOURCE = Source("A town", "Made up", UNDECLARED, 1, "2026-03-01T09:30:00Z")
 
 TENURE = Table(Zone.PUBLIC, "ma1940__tenure", "tenure_by_county")
 COUNTS = [("Dukes", 1, 946), ("Dukes", 2, 795), ("Nantucket", 1, 471), ("Nantucket", 2, 554)]
@@ -68,7 +73,7 @@ def _write(warehouse: Warehouse, folder: Path, tables: Sequence[PublishedTable])
     folder.mkdir()
     with warehouse.session(reads=[Zone.PUBLIC], folder=folder) as session:
         files = write_data_files(session, folder, tables)
-    package = data_package("ma1940-tenure", "Tenure", "A release", tables, files)
+    package = data_package("ma1940-tenure", "Tenure", "A release", tables, files, SOURCE)
     (folder / "datapackage.json").write_bytes(package)
     (folder / "SHA256SUMS").write_bytes(checksums(folder))
     return files
@@ -417,3 +422,59 @@ def test_sha256sum_accepts_the_checksums_and_catches_a_change(counts: Warehouse,
     assert subprocess.run(command, cwd=folder, check=False, capture_output=True).returncode == 0
     (folder / "tenure_by_county.csv").write_text("county,tenure,count\n")
     assert subprocess.run(command, cwd=folder, check=False, capture_output=True).returncode != 0
+
+
+def _lines_after(text: str, name: str) -> list[str]:
+    lines = text.splitlines()
+    return [lines[number + 1].strip() for number, line in enumerate(lines) if line == f"{name}:"]
+
+
+@pytest.mark.parametrize("empty", ["", "NULL"])
+def test_the_lines_of_the_readme_read_every_code_as_text(
+    fill: Fill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty: str
+) -> None:
+    """The lines for pandas and DuckDB are run as they stand. Without the types, 01 would be 1, and NA be missing."""
+    columns = (
+        PublishedColumn("state 'code'", "string"),
+        PublishedColumn("size", "integer", required=False),
+        PublishedColumn("kind", "string", required=False),
+        PublishedColumn("count", "integer"),
+    )
+    rows = [("01", 1, "NA", 5), ("02", None, None, 6), ("10", 3, "1e5", 7), ("11", 4, empty or "x", 8)]
+    rows += [("12", 4, "", 9)] if empty else []
+    table = _tenure(columns=columns, primary_key=("state 'code'",))
+    files = _write(
+        fill('"state \'code\'" VARCHAR, "size" BIGINT, kind VARCHAR, count BIGINT', rows), tmp_path / "out", [table]
+    )
+    text = readme("Tenure", "A release", [table], files).decode()
+    monkeypatch.chdir(tmp_path / "out")
+    (by_pandas,) = _lines_after(text, "pandas")
+    frame = eval(by_pandas, {"pandas": pd})
+    assert [tuple(None if pd.isna(value) else value for value in row) for row in frame.itertuples(index=False)] == rows
+    (by_duckdb,) = _lines_after(text, "DuckDB")
+    assert duckdb.sql(by_duckdb).fetchall() == rows
+    (by_r,) = _lines_after(text, "R")
+    assert "colClasses = c(`state 'code'` = 'character', `kind` = 'character')" in by_r
+
+
+def test_the_data_dictionary_says_who_publishes_what_from_what_and_when(counts: Warehouse, tmp_path: Path) -> None:
+    files = _write(counts, tmp_path / "out", [_tenure()])
+    office = Publisher.model_validate(
+        {
+            "authority": "Office",
+            "contact": "data@office.example",
+            "license": "CC-BY-4.0",
+            "license_url": "https://a.b/c",
+        }
+    )
+    source = Source("A town", "Made up", office, 3, "2026-03-01T09:30:00Z")
+    text = data_package("ma1940-tenure", "Tenure", "A release", [_tenure()], files, source)
+    (tmp_path / "out" / "datapackage.json").write_bytes(text)
+    assert validate(str(tmp_path / "out" / "datapackage.json")).valid
+    package = json.loads(text)
+    assert package["licenses"] == [{"name": "CC-BY-4.0", "path": "https://a.b/c"}]
+    assert package["contributors"] == [{"title": "Office", "role": "publisher", "email": "data@office.example"}]
+    assert package["sources"] == [{"title": "A town", "description": "Made up"}]
+    assert (package["version"], package["created"]) == ("3.0.0", "2026-03-01T09:30:00Z")
+    undeclared = json.loads(data_package("a", "A", "", [_tenure()], files, SOURCE))
+    assert not {"licenses", "contributors"} & undeclared.keys()

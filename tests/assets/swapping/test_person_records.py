@@ -207,7 +207,9 @@ def test_person_records_are_left_out_of_totals_for_persons_with_the_reason() -> 
 def test_everything_that_states_the_guarantee_names_person_records() -> None:
     release = swapping("person", ["county", "size", "householder"])
     method = Swapping(release)
-    inputs = SwappingInputs(dict.fromkeys(("records", "holding", "swap"), ""), 1, 3, UniqueRecords(3, 0, 0, 0), Moved(0.5, 0.25))
+    inputs = SwappingInputs(
+        dict.fromkeys(("records", "holding", "swap"), ""), 1, 3, UniqueRecords(3, 0, 0, 0), Moved(0.5, 0.25)
+    )
     stated = method.specification(inputs)
     (granularity,) = (block["answer"] for block in _building_blocks(stated) if block["block"] == "Input premetric")
     assert granularity == (

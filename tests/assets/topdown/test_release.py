@@ -8,7 +8,6 @@ The quick suite has the production release, the deep one all of them.
 """
 
 import json
-import re
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 
 from assets.gates.shared import all_gates
 from assets.topdown import estimation
+from assets.topdown.microdata import ATTRIBUTE_WORDS
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
@@ -93,7 +93,14 @@ def of_production(cases: Cases) -> Case:
 def test_these_files_are_published_and_no_others(published: Case) -> None:
     names = {*published.products, "spine", "queries", "query_cells"}
     files = {f"{name}.{ending}" for name in names for ending in ("csv", "parquet")} - {"noisy_measurements.csv"}
-    whole = {"certificate.html", "certificate.json", "datapackage.json", "SHA256SUMS", "SHA256SUMS.sig"}
+    whole = {
+        "certificate.html",
+        "certificate.json",
+        "certificate.schema.json",
+        "datapackage.json",
+        "SHA256SUMS",
+        "SHA256SUMS.sig",
+    }
     assert set(published.deployment.published()) == files | whole
 
 
@@ -514,15 +521,18 @@ def test_the_multiverse_names_the_declared_invariants_and_no_others(published: C
 def test_the_certificate_has_the_eleven_figures_of_2020(of_production: Case) -> None:
     """As the Bureau's certificate states them, to the nearest hundredth, at δ = 10^-10."""
     stated = json.loads(PUBLISHED.read_text())["certificate"]
+    of = certificate(of_production)["loss"]["equivalents"]
+    assert of["delta"]["exact"] == "1/10000000000"
+    assert [each["authors"] for each in of["conversions"]] == ["Canonne, Kamath and Steinke", "Bun and Steinke"]
+    names = {f"{words} changed": f"{name} changed" for name, words in ATTRIBUTE_WORDS.items()}
     found = defaultdict(list)
-    for each in certificate(of_production)["loss"]["equivalents"]:
-        figure = re.match(r"ε = ([\d.]+) at δ = (\S+?),?(?= |$)", each["value"])
-        _, of_persons, change = each["label"].rpartition("easurements of persons")
-        if figure and of_persons:
-            assert Fraction(figure[2]) == Fraction(1, 10**10)
-            what = re.sub(r"^, (.*\((\w+)\))?", lambda text: text[2] or "", change) or "anything"
-            authors = " by Bun and Steinke" if "Bun and Steinke" in each["source"] else ""
-            found[what + authors].append(round(Decimal(figure[1]), 2))
+    for each in of["losses"]:
+        _, of_persons, change = each["of"].rpartition("easurements of persons")
+        if of_persons:
+            what = change.removeprefix(", ") or "anything"
+            found[names.get(what, what)].append(round(Decimal(str(each["epsilons"][0])), 2))
+            if not change:
+                found["anything by Bun and Steinke"].append(round(Decimal(str(each["epsilons"][1])), 2))
     expected = {
         "anything": stated["zcdp_implied_epsilon"],
         "anything by Bun and Steinke": stated["bun_steinke_epsilon"],
@@ -541,8 +551,10 @@ def test_the_certificate_states_every_share(published: Case) -> None:
         for level, share in budget.levels.items():
             name = level if level == "US" else level.replace("_", " ").lower()
             stated = parameters[f"Allocation of {histogram}: {name}"]
-            assert stated["note"].startswith(f"{share} (")
-            found = dict(re.fullmatch(r"(.+) ([\d/]+) \(.*\)", text).groups() for text in stated["value"])  # type: ignore[union-attr]
+            exact, *parts = stated["exact"]
+            assert Fraction(exact) == share
+            assert len(parts) == len(stated["value"])
+            found = dict(text.split(": ") for text in parts)
             assert {query: Fraction(text) for query, text in found.items()} == budget.queries[level]
 
 

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from frictionless import validate
 
-from assets.publication.package import data_package, write_data_files
+from assets.publication.package import Source, data_package, write_data_files
+from assets.release.publisher import UNDECLARED
 from assets.topdown.gates import topdown_gates
 from assets.topdown.microdata import build_microdata, write_microdata
 from assets.topdown.published import published_tables
@@ -29,6 +30,8 @@ from resources.warehouse import Warehouse
 from tests.assets.topdown.products import Histogram, Products, products, random_histograms
 
 Truth = dict[str, Histogram]
+
+SOURCE = Source("A town", "Made up", UNDECLARED, 1, "2026-03-01T09:30:00Z")
 
 
 def filled(root: Path, seed: int = 1, **changes: Any) -> tuple[Products, Truth]:
@@ -195,7 +198,7 @@ def test_what_is_published_is_valid_and_reads_back(town: tuple[Products, Truth],
     published = published_tables(made.release)
     with made.warehouse.session(reads=[Zone.PUBLIC], folder=folder) as session:
         files = write_data_files(session, folder, published)
-    (folder / "datapackage.json").write_bytes(data_package("town", "Town", "A town", published, files))
+    (folder / "datapackage.json").write_bytes(data_package("town", "Town", "A town", published, files, SOURCE))
     report = validate(str(folder / "datapackage.json"))
     assert report.valid, report.flatten(["type", "message"])
     assert {file.path for file in files if file.product == "noisy_measurements"} == {"noisy_measurements.parquet"}
