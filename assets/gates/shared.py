@@ -5,6 +5,7 @@ publication evaluates all of them again before it writes a file.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -92,17 +93,23 @@ def unequal(
     first: Table | Fragment,
     second: Table | Fragment,
     columns: list[str],
-    totals: list[str] | None = None,
-    total: str = "",
+    totals: Sequence[str] = (),
 ) -> int:
-    """The number of combinations of values whose counts differ between two tables, apart from totals."""
+    """The number of combinations of values whose counts differ between two tables.
+
+    Args:
+        session: a session that reads both.
+        first: a table whose columns `totals` mark the rows that are totals, which are left out.
+        second: the other table.
+        columns: the columns to compare by.
+        totals: the columns that mark totals.
+    """
     (cells,) = session.row(
         "gates/differing_margins",
-        {"total": total} if totals else None,
         first=first,
         second=second,
         columns=columns,
-        totals=totals or [],
+        totals=list(totals),
     )
     return int(cells)
 

@@ -15,7 +15,7 @@ from typing import Any
 from assets.publication.signature import file_sha256
 from assets.release.published import FIELD_TYPES, LIST, PublishedColumn, PublishedTable
 from assets.release.publisher import Publisher
-from resources.statements import Fragment, literal
+from resources.statements import literal
 from resources.warehouse import Session
 
 _PARQUET = "application/vnd.apache.parquet"
@@ -24,15 +24,6 @@ _PARQUET = "application/vnd.apache.parquet"
 _ROWS_OF_LISTS = 8192
 """The number of rows in a Parquet row group if a row may contain thousands of integers: DuckDB keeps row groups in
 memory."""
-
-_SORTED_AS = {
-    "integer": Fragment("BIGINT"),
-    "string": Fragment("VARCHAR"),
-    "boolean": Fragment("BOOLEAN"),
-    "date": Fragment("DATE"),
-    "decimal": Fragment("DECIMAL(18,4)"),
-}
-"""By declared type, the DuckDB type that determines the order of rows, because a text column may contain numbers."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +101,11 @@ def _write_parquet(session: Session, folder: Path, published: PublishedTable, ro
     return _data_file(published, path, rows, None)
 
 
-def _order(published: PublishedTable) -> list[tuple[str, str | Fragment, Fragment]]:
-    """The columns that determine the order of rows: name, the value of totals if there are any, and the sort type."""
+def _order(published: PublishedTable) -> list[tuple[str, str]]:
+    """The columns that determine the order of rows, each with the column that marks totals over it, or ""."""
     columns = {column.name: column for column in published.columns}
     ordered = published.primary_key if published.has_lists else columns
-    return [
-        (name, columns[name].total and literal(columns[name].total), _SORTED_AS[columns[name].type]) for name in ordered
-    ]
+    return [(name, columns[name].total) for name in ordered]
 
 
 @dataclass(frozen=True)
@@ -179,7 +168,7 @@ def data_package(
 
 def _require_declared_columns(session: Session, published: PublishedTable) -> None:
     stored = session.columns(published.table)
-    declared = {column.name: column.written_type for column in published.columns}
+    declared = {column.name: column.type for column in published.columns}
     if stored.keys() != declared.keys():
         odd = ", ".join(sorted(stored.keys() ^ declared.keys()))
         raise ValueError(f"product {published.name}: declared columns and those of {published.table} differ in {odd}")
@@ -190,7 +179,7 @@ def _require_declared_columns(session: Session, published: PublishedTable) -> No
 
 def _missing_marker(session: Session, published: PublishedTable) -> str:
     """A text for missing values that occurs in no text column: CSV readers treat "" as an empty field."""
-    texts = [column.name for column in published.columns if column.written_type == "string"]
+    texts = [column.name for column in published.columns if column.type == "string"]
     marker = ""
     while session.row("publication/count_text", {"text": marker}, table=published.table, columns=texts)[0]:
         marker = f"{marker}_" if marker else "NULL"
@@ -247,7 +236,7 @@ def _schema(published: PublishedTable) -> dict[str, Any]:
 
 
 def _field(column: PublishedColumn) -> dict[str, Any]:
-    described: dict[str, Any] = {"name": column.name, "type": FIELD_TYPES[column.written_type][0]}
+    described: dict[str, Any] = {"name": column.name, "type": FIELD_TYPES[column.type][0]}
     if column.type == LIST:
         described["arrayItem"] = {"type": "integer"}
     if column.title:

@@ -56,11 +56,11 @@ def _heading(table: PublishedTable) -> list[str]:
 
 
 def _lines(table: PublishedTable, file: DataFile) -> list[str]:
-    texts = [column.name for column in table.columns if column.written_type == "string"]
+    texts = [column.name for column in table.columns if column.type == "string"]
     missing = file.missing or ""
     separator = "" if table.delimiter == "," else f", sep={_python(table.delimiter)}"
     kinds = dict.fromkeys(texts, "str") | {
-        column.name: "Int64" for column in table.columns if column.written_type == "integer" and not column.required
+        column.name: "Int64" for column in table.columns if column.type == "integer" and not column.required
     }
     types = "{" + ", ".join(f"{_python(name)}: '{kind}'" for name, kind in kinds.items()) + "}"
     duckdb = ", ".join(f"{_sql(name)}: 'VARCHAR'" for name in texts)

@@ -381,12 +381,6 @@ class Column(dg.Model):
         )
         return lowest, highest
 
-    def admits(self, text: str) -> bool:
-        """Whether `text` is the text of a value that may occur, by `values` or `pattern`."""
-        if self.pattern is not None:
-            return bool(pc.match_substring_regex(pa.array([text]), whole(self.pattern))[0].as_py())
-        return text in [str(code) for code in self.codes]
-
     def domain(self) -> tuple[Value | None, ...]:
         """All values that may occur, in ascending order; None comes last if the column is nullable.
 

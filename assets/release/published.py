@@ -37,7 +37,8 @@ class PublishedColumn:
         description: what the column contains.
         values: the values that may occur, each with its label ("" if it has none); empty if they are not listed.
         required: whether every row has a value.
-        total: the value that marks rows with totals, which makes the column a text column; "" if there are none.
+        total: the name of the column that marks rows with totals over this one, which have no value in it; "" if there
+            are none.
 
     Raises:
         ValueError: if the type is not one of these six.
@@ -54,11 +55,6 @@ class PublishedColumn:
     def __post_init__(self) -> None:
         if self.type not in FIELD_TYPES:
             raise ValueError(f"column {self.name}: {self.type!r} is none of {', '.join(FIELD_TYPES)}")
-
-    @property
-    def written_type(self) -> str:
-        """The type in the files: text if some rows are totals."""
-        return "string" if self.total else self.type
 
 
 @dataclass(frozen=True)

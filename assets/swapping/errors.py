@@ -85,7 +85,7 @@ def experiment_errors(
 def _tabulate(
     session: Session, release: SwappingRelease, product: SwappedProduct, units: Fragment | Table, name: str
 ) -> Fragment:
-    names = product_names(product, counted(session, release, product, units)) | {"totals": []}
+    names = product_names(product, counted(session, release, product, units)) | {"totals": {}}
     return session.stage(name, "swapping/product", **names)
 
 

@@ -156,7 +156,7 @@ def _products(context: ReleaseContext[SwappingRelease]) -> list[str]:
         for product in release.products:
             stored, columns = release.public(product.table), list(product.columns)
             records = counted(session, release, product, release.public(SWAPPED))
-            cells = unequal(session, stored, records, columns, list(product.totals), product.total_label)
+            cells = unequal(session, stored, records, columns, list(product.flags.values()))
             problems += count_problem(cells, f"{product.name}: differing cells")
     return problems
 
@@ -173,8 +173,6 @@ def _products_and_invariants(context: ReleaseContext[SwappingRelease]) -> list[s
                 margins.append((release.public(SWAPPING), swap_variables(release)))
             for margin, variables in margins:
                 shared = [name for name in product.columns if name in (*variables, *release.person_variables)]
-                cells = unequal(
-                    session, release.public(product.table), margin, shared, list(product.totals), product.total_label
-                )
+                cells = unequal(session, release.public(product.table), margin, shared, list(product.flags.values()))
                 problems += count_problem(cells, f"{product.name}: cells that differ from {margin}")
     return problems

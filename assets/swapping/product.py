@@ -14,7 +14,8 @@ class SwappedProduct(Product):
     """A table of counts, tabulated from the swapped data."""
 
     totals: list[str] = Field(
-        default_factory=list, description="Columns to add totals over, in additional rows with the value Total."
+        default_factory=list,
+        description="Columns to add totals over, in additional rows that the column <name>_total marks.",
     )
     zeros: bool = Field(default=True, description="Whether empty cells are listed, with count 0.")
     source: str = Field(
@@ -40,12 +41,17 @@ class SwappedProduct(Product):
                 f"product {self.name}: totals: at most {MOST_TOTALS} columns, each once: every combination of them has "
                 "rows of its own"
             )
-        for name in self.totals:
+        taken = {name.casefold() for name in (*self.columns, "count")}
+        for name, flag in self.flags.items():
             if name not in self.columns:
                 raise ValueError(f"product {self.name}: totals: {name} is not a column of the product")
+            if flag.casefold() in taken:
+                raise ValueError(
+                    f"product {self.name}: totals: {flag}, which marks totals over {name}, is a column too"
+                )
         return self
 
     @property
-    def total_label(self) -> str:
-        """The value that marks rows with totals."""
-        return "Total"
+    def flags(self) -> dict[str, str]:
+        """By column with totals, the name of the column that marks them."""
+        return {name: f"{name}_total" for name in self.totals}

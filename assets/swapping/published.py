@@ -9,6 +9,8 @@ from assets.swapping.release import SwappingRelease
 from assets.swapping.tables import HOUSEHOLD_TYPES, SATURATED
 from assets.tabulation.dictionary import published_column
 
+_ADDING_UP = "All tables of the release are counted from the same swapped data, so they add up and agree."
+
 
 def published_tables(release: SwappingRelease) -> list[PublishedTable]:
     """The published tables of a release: its products, and the saturated contingency table unless it is left out."""
@@ -56,17 +58,20 @@ def published_tables(release: SwappingRelease) -> list[PublishedTable]:
 def _published_product(release: SwappingRelease, product: SwappedProduct) -> PublishedTable:
     variables = release.variables_of(product)
     counted = "persons" if product.of == "persons" else f"{release.design.unit}s"
-    columns = [
-        published_column(name, variables[name], product.total_label if name in product.totals else "")
-        for name in product.columns
+    columns = [published_column(name, variables[name], product.flags.get(name, "")) for name in product.columns]
+    flags = [
+        PublishedColumn(
+            flag, "boolean", f"Whether the row is a total over {name}, which then has no value", title=f"{name}: total"
+        )
+        for name, flag in product.flags.items()
     ]
     return PublishedTable(
         product.name,
         product.title or product.name,
-        product.description,
+        f"{product.description} {_ADDING_UP}".strip(),
         release.public(product.table),
-        (*columns, _count(counted)),
-        product.columns,
+        (*columns, *flags, _count(counted)),
+        (*product.columns, *product.flags.values()),
     )
 
 

@@ -107,9 +107,6 @@ class SwappingRelease(Release):
                         f"products: {product.name}: {self._absent(name)}; "
                         f"columns of the swapped data are {', '.join(known)}"
                     )
-            for name in product.totals:
-                if known[name].admits(product.total_label):
-                    self.refuse(f"products: {product.name}: totals: {product.total_label} is also a value of {name}")
 
     def _check_experiment(self, experiment: Experiment) -> None:
         if not self.dataset.synthetic:

@@ -34,11 +34,6 @@ def counted(
     return session.stage("persons_counted", "swapping/persons", units=units, persons=release.public(COMPOSITIONS))
 
 
-def product_values(product: SwappedProduct) -> dict[str, str]:
-    """The values bound in a product's statement."""
-    return {"total": product.total_label} if product.totals else {}
-
-
 def product_names(product: SwappedProduct, records: Fragment | Table) -> dict[str, Any]:
     """The identifiers of a product's statement.
 
@@ -49,7 +44,7 @@ def product_names(product: SwappedProduct, records: Fragment | Table) -> dict[st
     return {
         "records": records,
         "columns": list(product.columns),
-        "totals": list(product.totals),
+        "totals": product.flags,
         "zeros": product.zeros,
     }
 
@@ -75,7 +70,7 @@ def table_recipes(session: Session, release: SwappingRelease) -> dict[Table, Rec
     recipes: dict[Table, Recipe] = {}
     for product in release.products:
         names = product_names(product, counted(session, release, product, release.public(SWAPPED)))
-        recipes[release.public(product.table)] = ("swapping/product", product_values(product), names)
+        recipes[release.public(product.table)] = ("swapping/product", {}, names)
     for table, (name, names) in saturated_statements(release).items():
         recipes[release.public(table)] = (name, {}, names)
     return recipes

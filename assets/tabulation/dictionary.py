@@ -13,10 +13,9 @@ def published_column(name: str, column: Column, total: str = "") -> PublishedCol
     Args:
         name: the name of the column.
         column: its declaration.
-        total: the value that marks rows with totals; "" if there are none.
+        total: the name of the column that marks rows with totals over it; "" if there are none.
     """
     values: Mapping[Any, str] = {code: column.labels.get(code, "") for code in column.codes}
-    if total and values:
-        values = {str(code): label for code, label in values.items()} | {total: "All values together"}
+    required = not column.nullable and not total
     title = titles({name: column})[name]
-    return PublishedColumn(name, column.type.value, column.description, values, not column.nullable, total, title)
+    return PublishedColumn(name, column.type.value, column.description, values, required, total, title)

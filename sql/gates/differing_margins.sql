@@ -5,7 +5,7 @@ FROM (
     sum(count) AS counted
     FROM {{ first }}
     {% if totals %}
-    WHERE {% for column in totals %}{% if not loop.first %} AND {% endif %}{{ column | id }} IS DISTINCT FROM $total{% endfor %}
+    WHERE {% for flag in totals %}{% if not loop.first %} AND {% endif %}NOT {{ flag | id }}{% endfor %}
     {% endif %}
 
     GROUP BY ALL

@@ -1,7 +1,7 @@
 COPY (SELECT {{ columns | ids }} FROM {{ table }} ORDER BY
-{% for column, total, type in order %}
-    {% if total %}{{ column | id }} IS DISTINCT FROM {{ total }}, {% endif %}
-    TRY_CAST({{ column | id }} AS {{ type }}){% if not loop.last %}, {% endif %}
+{% for column, total in order %}
+    {% if total %}NOT {{ total | id }}, {% endif %}
+    {{ column | id }}{% if not loop.last %}, {% endif %}
 
 {% endfor %}
 )

@@ -1,4 +1,5 @@
--- A product: counts by its columns, with empty cells if `zeros` is set, and with totals if any are declared.
+-- A product: counts by its columns, with empty cells if `zeros` is set, and with totals if any are declared. A row with a
+-- total over a column has no value in it, and says so in a column of its own.
 WITH cells AS (
     SELECT {{ columns | ids }}, sum(count)::BIGINT AS count FROM {{ records }} GROUP BY ALL
 ),
@@ -19,16 +20,13 @@ filled AS (
 )
 {% if totals %}
 SELECT
-    {% for column in columns %}
-    {% if column in totals %}
-    CASE WHEN grouping({{ column | id }}) = 1 THEN $total ELSE {{ column | id }}::VARCHAR END AS {{ column | id }},
-    {% else %}
-    {{ column | id }},
-    {% endif %}
+    {{ columns | ids }},
+    {% for column, flag in totals.items() %}
+    grouping({{ column | id }}) = 1 AS {{ flag | id }},
     {% endfor %}
     sum(count)::BIGINT AS count
 FROM filled
-GROUP BY {% for column in columns if column not in totals %}{{ column | id }}, {% endfor %}CUBE ({{ totals | ids }})
+GROUP BY {% for column in columns if column not in totals %}{{ column | id }}, {% endfor %}CUBE ({{ totals | list | ids }})
 {% else %}
 SELECT {{ columns | ids }}, count
 FROM filled

@@ -212,9 +212,9 @@ PURE: dict[str, Any] = {
 
 
 def pure(root: Path) -> Case:
-    """Discrete Laplace noise, some runs, a level with budget 0, and a cap that is met exactly."""
+    """Discrete Laplace noise, some runs, a level with budget 0, a cap that is met exactly, and the Bureau's format."""
     dataset = {"cap": 14, "synthetic": True}
-    deployment = phsafe_deployment(root, runs=PURE, noise="pure", dataset=dataset)
+    deployment = phsafe_deployment(root, runs=PURE, noise="pure", measurement_format="pipe", dataset=dataset)
     products = ["PH1", "PH2", "PH4"]
     return Case(deployment, census(), ["10", "44"], budgets_of(PURE), truncation_of(PURE), products, gaussian=False)
 
@@ -295,10 +295,15 @@ def rows_of(case: Case, name: str, delimiter: str = ",") -> list[dict[str, str]]
     return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
 
 
+def separator(case: Case) -> str:
+    """What separates the columns of measurements; one case declares the format of the production system."""
+    return "," if case.gaussian else "|"
+
+
 def measurements(case: Case, name: str) -> dict[Key, dict[str, str]]:
     """A measurement file by its cells; none may be there twice."""
     found = {}
-    for row in rows_of(case, f"{name.lower()}_measurements", "|"):
+    for row in rows_of(case, f"{name.lower()}_measurements", separator(case)):
         key = (row["REGION_TYPE"], row["REGION_ID"], row["ITERATION_CODE"], int(row[f"{name.upper()}_DATA_CELL"]))
         assert key not in found
         found[key] = row
@@ -336,15 +341,17 @@ def test_production_publishes_eight_tables_and_eleven_files_of_measurements(of_p
     assert len(of_production.budgets) == 46
 
 
-def test_a_measurement_file_is_in_the_production_format(published: Case) -> None:
+def test_a_measurement_file_has_the_columns_of_production_and_the_declared_separator(published: Case) -> None:
+    separated = separator(published)
     for name in published.measured_files:
         text = published.deployment.published()[f"{name.lower()}_measurements.csv"].decode()
         header, *lines = text.splitlines()
         cell = f"{name.upper()}_DATA_CELL"
-        assert header == f"REGION_ID|REGION_TYPE|ITERATION_CODE|{cell}|COUNT|NOISE_DISTRIBUTION|VARIANCE"
+        columns = ["REGION_ID", "REGION_TYPE", "ITERATION_CODE", cell, "COUNT", "NOISE_DISTRIBUTION", "VARIANCE"]
+        assert header == separated.join(columns)
         noise = "Discrete Gaussian" if published.gaussian else "Discrete Laplace"
         pattern = re.compile(rf"(1\|USA|\d\d\|STATE)\|[*A-I]\|\d+\|-?\d+\|{noise}\|\d+\.\d{{18}}")
-        assert all(pattern.fullmatch(line) for line in lines)
+        assert all(pattern.fullmatch(line.replace(separated, "|")) for line in lines)
 
 
 def test_every_group_and_cell_that_is_released_is_measured_once_and_no_other(published: Case) -> None:
@@ -359,7 +366,7 @@ def test_every_group_and_cell_that_is_released_is_measured_once_and_no_other(pub
 def test_csv_and_parquet_hold_the_same_rows(published: Case) -> None:
     for path in published.deployment.release.folder.glob("*.parquet"):
         rows = [[written(value) for value in row.values()] for row in pq.read_table(path).to_pylist()]
-        delimiter = "|" if path.stem.endswith("_measurements") else ","
+        delimiter = separator(published) if path.stem.endswith("_measurements") else ","
         assert rows == [list(row.values()) for row in rows_of(published, path.stem, delimiter)]
 
 
@@ -375,6 +382,18 @@ def test_the_data_package_is_valid(published: Case) -> None:
     assert report.valid, report.flatten(["type", "title", "note"])
     tables = [task for task in report.tasks if task.type == "table"]
     assert len(tables) == len(published.products) + len(published.measured_files) + 1
+
+
+def test_every_measured_cell_has_a_label_of_its_own(of_production: Case) -> None:
+    package = json.loads(of_production.deployment.published()["datapackage.json"])
+    for name, source in of_production.measured_files.items():
+        (resource,) = (each for each in package["resources"] if each["name"] == f"{name.lower()}_measurements")
+        (field,) = (each for each in resource["schema"]["fields"] if each["name"] == f"{name}_DATA_CELL".upper())
+        labels = {each["value"]: each["label"] for each in field["categories"]}
+        assert list(labels) == (list(DERIVED[name][1]) if name in DERIVED else CELLS[source])
+        assert len(set(labels.values())) == len(labels)
+        if name == "PH8_num":
+            assert labels == {2: "Owner occupied", 3: "Renter occupied"}
 
 
 def test_the_parameters_are_those_declared(published: Case) -> None:

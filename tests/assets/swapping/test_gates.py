@@ -162,12 +162,12 @@ def in_a_product(deployment: Deployment) -> None:
 
 def in_a_product_and_its_margins(deployment: Deployment) -> None:
     with deployment.opened() as connection:
-        connection.execute("UPDATE product_size_by_county SET count = count + 1 WHERE size IN ('1', 'Total')")
+        connection.execute("UPDATE product_size_by_county SET count = count + 1 WHERE size_total OR size = 1")
 
 
 def in_a_total(deployment: Deployment) -> None:
     with deployment.opened() as connection:
-        connection.execute("UPDATE product_tenure_by_county SET count = count + 1 WHERE tenure = 'Total'")
+        connection.execute("UPDATE product_tenure_by_county SET count = count + 1 WHERE tenure_total")
 
 
 def a_cell_left_out(deployment: Deployment) -> None:

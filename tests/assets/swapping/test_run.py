@@ -398,13 +398,14 @@ def tabulated(of: Case, product: Mapping[str, Any]) -> dict[tuple[str | None, ..
     if product.get("zeros", True):
         axes = [sorted({cell[place] for cell in cells}, key=str) for place in range(len(columns))]
         cells.update(dict.fromkeys(itertools.product(*axes), 0))
-    table = dict(cells)
     totals = product.get("totals", [])
-    for number in range(1, len(totals) + 1):
+    table = {}
+    for number in range(len(totals) + 1):
         for summed in itertools.combinations(totals, number):
+            flags = tuple("true" if name in summed else "false" for name in totals)
             for cell, count in cells.items():
-                names_as_total = tuple("Total" if c in summed else v for c, v in zip(columns, cell, strict=True))
-                table[names_as_total] = table.get(names_as_total, 0) + count
+                left = tuple(None if c in summed else v for c, v in zip(columns, cell, strict=True))
+                table[*left, *flags] = table.get((*left, *flags), 0) + count
     return table
 
 
