@@ -478,3 +478,26 @@ def test_the_data_dictionary_says_who_publishes_what_from_what_and_when(counts: 
     assert (package["version"], package["created"]) == ("3.0.0", "2026-03-01T09:30:00Z")
     undeclared = json.loads(data_package("a", "A", "", [_tenure()], files, SOURCE))
     assert not {"licenses", "contributors"} & undeclared.keys()
+
+
+def test_totals_are_marked_in_a_column_of_their_own_and_come_first(fill: Fill, tmp_path: Path) -> None:
+    """A column of numbers stays one, and a missing value differs from a total."""
+    columns = (
+        PublishedColumn("county", "string"),
+        PublishedColumn("size", "integer", values={2: "", 10: ""}, required=False, total="size_total"),
+        PublishedColumn("size_total", "boolean"),
+        PublishedColumn("count", "integer"),
+    )
+    table = _tenure(columns=columns, primary_key=("county", "size", "size_total"))
+    rows = [("A", 10, False, 1), ("A", 2, False, 2), ("A", None, False, 3), ("A", None, True, 6)]
+    warehouse = fill("county VARCHAR, size BIGINT, size_total BOOLEAN, count BIGINT", rows)
+    _write(warehouse, tmp_path / "out", [table])
+    assert (tmp_path / "out" / "tenure_by_county.csv").read_text().splitlines() == [
+        "county,size,size_total,count",
+        "A,,true,6",
+        "A,2,false,2",
+        "A,10,false,1",
+        "A,,false,3",
+    ]
+    report = validate(str(tmp_path / "out" / "datapackage.json"))
+    assert report.valid, report.flatten(["type", "note"])

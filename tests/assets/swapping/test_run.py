@@ -428,14 +428,8 @@ def test_only_the_products_and_the_saturated_table_are_published(published: Case
     names = [product["name"] for product in published.products] + ["saturated"]
     names += ["saturated_persons"] if published.deployment.release.has_persons_following else []
     files = {f"{name}.{ending}" for name in names for ending in ("csv", "parquet")}
-    others = {
-        "certificate.html",
-        "certificate.json",
-        "certificate.schema.json",
-        "datapackage.json",
-        "SHA256SUMS",
-        "SHA256SUMS.sig",
-    }
+    others = {"certificate.html", "certificate.json", "certificate.schema.json", "datapackage.json"}
+    others |= {"SHA256SUMS", "SHA256SUMS.sig", "README.txt"}
     assert set(published.deployment.published()) == files | others
 
 

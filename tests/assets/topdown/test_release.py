@@ -93,14 +93,8 @@ def of_production(cases: Cases) -> Case:
 def test_these_files_are_published_and_no_others(published: Case) -> None:
     names = {*published.products, "spine", "queries", "query_cells"}
     files = {f"{name}.{ending}" for name in names for ending in ("csv", "parquet")} - {"noisy_measurements.csv"}
-    whole = {
-        "certificate.html",
-        "certificate.json",
-        "certificate.schema.json",
-        "datapackage.json",
-        "SHA256SUMS",
-        "SHA256SUMS.sig",
-    }
+    whole = {"certificate.html", "certificate.json", "certificate.schema.json", "datapackage.json"}
+    whole |= {"SHA256SUMS", "SHA256SUMS.sig", "README.txt"}
     assert set(published.deployment.published()) == files | whole
 
 
