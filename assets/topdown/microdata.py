@@ -4,10 +4,12 @@ This module expands the estimated histograms of the finest level to records. The
 `mechanisms.topdown.schema`. `tables` aggregates the records.
 """
 
+from collections.abc import Mapping
 from math import prod
 
 import dagster as dg
 
+from assets.cef.census import GROUP_QUARTERS_TYPES, HISPANIC, RACES
 from assets.conventions import StageKind, attributes, preview, table_schema
 from assets.topdown.release import PERSONS_TABLE, RECORDS, SPINE, UNITS_TABLE, TopDownRelease
 from mechanisms.topdown.design import words
@@ -23,13 +25,24 @@ RECORDED = {PERSONS_TABLE: PERSONS, UNITS_TABLE: UNITS}
 RECORD_COLUMNS = {
     "record": "Number of the record, from 1; the order is by place and codes, not that of any file",
     "geoid": "Code of the place of the finest level",
-    "hhgq": "Household or type of group quarters",
+    "hhgq": "Household or type of group quarters, with the codes of GQTYPE",
     "votingage": "Voting age",
-    "hispanic": "Hispanic or Latino origin",
-    "cenrace": "Race, alone or in combination",
+    "hispanic": "Hispanic or Latino origin, with the codes of CENHISP",
+    "cenrace": "Race, alone or in combination, with the codes of CENRACE",
     "occupancy": "Whether the housing unit is occupied",
 }
 """Descriptions of the columns of the microdata."""
+
+INPUT_CODES: Mapping[str, tuple[str, ...]] = {
+    "hhgq": ("0", *GROUP_QUARTERS_TYPES),
+    "hhinstlevels": ("0", "1", "2"),
+    "votingage": ("0", "1"),
+    "hispanic": tuple(HISPANIC),
+    "cenrace": tuple(RACES),
+    "occupancy": ("0", "1"),
+}
+"""By attribute or recode, its codes in published files, in the order of the histograms: those of the census files for
+the type of group quarters, Hispanic origin and race. The census files have no codes for the others."""
 
 ATTRIBUTE_WORDS = {
     "hhgq": "household or type of group quarters",
@@ -88,13 +101,18 @@ def records_recipe(release: TopDownRelease, name: str) -> Recipe:
     """The recipe of a table of records, from the estimates of the finest level."""
     return (
         "topdown/records",
-        {"histogram": RECORDED[name].name, "finest": release.finest},
+        {"histogram": RECORDED[name].name, "finest": release.finest, "codes": codes_of(RECORDED[name])},
         {
             "estimates": release.public(release.estimates(release.finest)),
             "spine": release.public(SPINE),
             "attributes": strides(RECORDED[name]),
         },
     )
+
+
+def codes_of(schema: Schema) -> list[list[str]]:
+    """The codes of each attribute of a histogram in published files, in the order of its attributes."""
+    return [list(INPUT_CODES[attribute.name]) for attribute in schema.attributes]
 
 
 def strides(schema: Schema) -> list[tuple[str, int, int]]:

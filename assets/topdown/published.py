@@ -6,7 +6,7 @@ This module describes them for the data dictionary. `tables`, `microdata` and ea
 from assets.measurement.method import MEASUREMENTS
 from assets.release.published import PublishedColumn, PublishedTable
 from assets.topdown.measurements import COLUMNS
-from assets.topdown.microdata import RECORD_COLUMNS, RECORDED
+from assets.topdown.microdata import INPUT_CODES, RECORD_COLUMNS, RECORDED
 from assets.topdown.release import (
     PERSONS_TABLE,
     QUERIES,
@@ -24,6 +24,11 @@ _RECORD_TITLES = {
     PERSONS_TABLE: "Privacy-protected microdata: persons",
     UNITS_TABLE: "Privacy-protected microdata: housing units",
 }
+
+_APART = (
+    "Persons and units are estimated apart: the persons in households of a place and its occupied units need not go "
+    "together."
+)
 
 _DEPTH = PublishedColumn("depth", "integer", "Number of the level; 0 for the root")
 
@@ -46,7 +51,8 @@ def _redistricting(release: TopDownRelease, table: RedistrictingTable) -> Publis
         table.name.lower(),
         f"{table.name}: {table.title}",
         f"Universe: {table.universe}. One row for every place of every level, by exact aggregation of the "
-        "privacy-protected microdata. The label of a cell lists the cells that contain it, starting with the total.",
+        "privacy-protected microdata. The label of a cell lists the cells that contain it, starting with the total. "
+        f"Cells add up to their totals, and places to those that they lie in. {_APART}",
         redistricting_table(release, table.name),
         (
             _DEPTH,
@@ -64,13 +70,14 @@ def _records(release: TopDownRelease, name: str) -> PublishedTable:
         name,
         _RECORD_TITLES[name],
         "Records expanded from the estimated histograms, one for each person or unit estimated. They are not records "
-        "of real people. Counts of them differ from the true counts, except for the invariants.",
+        "of real people. Counts of them differ from the true counts, except for the invariants. Persons are not in "
+        f"units: which person lives in which unit is not estimated. {_APART}",
         release.public(name),
         (
             PublishedColumn("record", "integer", RECORD_COLUMNS["record"]),
             PublishedColumn("geoid", "string", f"Code of the {words(release.finest)}"),
             *(
-                PublishedColumn(each.name, "integer", RECORD_COLUMNS[each.name], CODES[each.name])
+                PublishedColumn(each.name, "string", RECORD_COLUMNS[each.name], _labels(each.name))
                 for each in schema.attributes
             ),
         ),
@@ -106,7 +113,8 @@ def _measurements(release: TopDownRelease) -> PublishedTable:
         "Noisy measurements",
         "All noisy answers, before estimation; answers may be negative. There is one row for each place and query. Its "
         f"answers are in the order of `position` in `{QUERY_CELLS}`. Each is an exact count plus independent discrete "
-        f"Gaussian noise of the variance in `{QUERIES}`. Parquet only.",
+        f"Gaussian noise of the variance in `{QUERIES}`. Nothing adds up: neither the answers of a "
+        "query to those of another, nor places to those that they lie in. Parquet only.",
         release.public(MEASUREMENTS),
         (
             _histogram(),
@@ -154,12 +162,17 @@ def _query_cells(release: TopDownRelease) -> PublishedTable:
             _query(release),
             PublishedColumn("position", "integer", "Position in the list of answers, from 0"),
             *(
-                PublishedColumn(name, "integer", _description(name), CODES[name], required=False)
+                PublishedColumn(name, "string", _description(name), _labels(name), required=False)
                 for name in code_columns()
             ),
         ),
         ("histogram", "query", "position"),
     )
+
+
+def _labels(name: str) -> dict[str, str]:
+    """The labels of an attribute's or a recode's codes in published files."""
+    return dict(zip(INPUT_CODES[name], CODES[name].values(), strict=True))
 
 
 def _description(name: str) -> str:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from itertools import combinations
 
+import numpy as np
 import pyarrow as pa
 
 from assets.gates.shared import count_problem
 from assets.release.gate import ReleaseContext
-from assets.topdown.microdata import RECORDED
+from assets.topdown.microdata import INPUT_CODES, RECORDED
 from assets.topdown.release import RECORDS, SPINE, TopDownRelease
 from assets.topdown.tables import redistricting_table, redistricting_tables
 from mechanisms.topdown.redistricting import RedistrictingTable, TableCell
@@ -70,8 +71,10 @@ def _records_problems(session: Session, release: TopDownRelease, name: str) -> l
 
 
 def _codes(schema: Schema) -> pa.Table:
-    """The codes of all attributes for each cell, from the marginals of the schema."""
-    codes = {each.name: schema.marginal(each.name).cells.astype("int64") for each in schema.attributes}
+    """The published codes of all attributes for each cell, from the marginals of the schema."""
+    codes = {
+        each.name: np.array(INPUT_CODES[each.name])[schema.marginal(each.name).cells] for each in schema.attributes
+    }
     return pa.table({"cell": range(schema.size), **codes})
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from assets.conventions import preview
 from assets.tabulation.asset import build_tables
-from assets.topdown.microdata import RECORDED, strides
+from assets.topdown.microdata import INPUT_CODES, RECORDED, codes_of, strides
 from assets.topdown.release import INVARIANTS, QUERIES, QUERY_CELLS, SPINE, TABLES, TopDownRelease
 from assets.topdown.spine import stage_ancestry
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign
@@ -137,7 +137,7 @@ def query_cells(design: TopDownDesign) -> pa.Table:
     for histogram, query in dict.fromkeys((each.histogram, each.query) for each in design.measured):
         schema = SCHEMAS[histogram]
         size = schema.marginal(query).size
-        columns = {name: pa.nulls(size, pa.int64()) for name in code_columns()}
+        columns = {name: pa.nulls(size, pa.string()) for name in code_columns()}
         columns |= {name: _determined_codes(schema, query, name) for name in _names(schema)}
         parts.append(
             pa.table(
@@ -162,11 +162,13 @@ def _names(schema: Schema) -> list[str]:
 
 
 def _determined_codes(schema: Schema, query: str, name: str) -> pa.Array:
-    """The code of each cell of a query in an attribute or recode; NULL if the cells do not determine it."""
+    """The published code of each cell in an attribute or recode; NULL if the query's cells do not determine it."""
     marginal, codes = schema.marginal(query), schema.marginal(name).cells
     found = np.zeros(marginal.size, dtype=np.int64)
     found[marginal.cells] = codes
-    return pa.array(found) if np.array_equal(found[marginal.cells], codes) else pa.nulls(marginal.size, pa.int64())
+    if not np.array_equal(found[marginal.cells], codes):
+        return pa.nulls(marginal.size, pa.string())
+    return pa.array(np.array(INPUT_CODES[name])[found])
 
 
 def _decimal(variance: Decimal) -> Decimal:
@@ -181,7 +183,7 @@ def _stage_counts(session: Session, release: TopDownRelease, schema: Schema) -> 
     return session.stage(
         f"counted_{schema.name}",
         "topdown/records_by_cell",
-        {"finest": release.finest},
+        {"finest": release.finest, "codes": codes_of(schema)},
         records=release.public(_records_of(schema)),
         spine=release.public(SPINE),
         attributes=strides(schema),

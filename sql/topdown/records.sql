@@ -1,9 +1,10 @@
--- The records of a histogram: one for each unit of its counts, numbered from 1 by place and cell.
+-- The records of a histogram: one for each unit of its counts, numbered from 1 by place and cell, with the codes of the
+-- census files.
 SELECT
     records.record,
     place.geoid,
     {% for name, inner, size in attributes %}
-    records.cell // {{ inner }} % {{ size }} AS {{ name | id }}{% if not loop.last %},{% endif %}
+    $codes[{{ loop.index }}][records.cell // {{ inner }} % {{ size }} + 1] AS {{ name | id }}{% if not loop.last %},{% endif %}
 
     {% endfor %}
 FROM (

@@ -233,12 +233,18 @@ def told(histogram: str, codes: Sequence[int]) -> dict[str, int]:
     return found
 
 
+def position(name: str, code: str) -> int:
+    """The place of a published code among those of its attribute: races and Hispanic origin are numbered from 1."""
+    assert len(code) == (2 if name == "cenrace" else 1)
+    return int(code) - (name in ("cenrace", "hispanic"))
+
+
 def positions(case: Case) -> dict[tuple[str, str], dict[tuple[int, ...], int]]:
     """By query: where the answer stands that counts the records with some codes, as the publication says."""
     found: dict[tuple[str, str], dict[tuple[int, ...], int]] = defaultdict(dict)
     for row in rows_of(case.deployment, "query_cells"):
         histogram, query = row["histogram"], row["query"]
-        codes = tuple(int(row[name]) for name in names_of(histogram, query))
+        codes = tuple(position(name, row[name]) for name in names_of(histogram, query))
         assert codes not in found[histogram, query]
         found[histogram, query][codes] = int(row["position"])
     return found

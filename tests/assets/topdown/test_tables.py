@@ -87,7 +87,13 @@ def test_there_is_a_record_for_everyone_the_estimates_count_in_the_order_of_plac
     for name, schema in SCHEMAS.items():
         sizes = [attribute.size for attribute in schema.attributes]
         expected = [
-            (made.geoids["Block"][number], *(int(code) for code in np.unravel_index(cell, sizes)))
+            (
+                made.geoids["Block"][number],
+                *(
+                    _as_in_the_census_files(attribute.name, int(code))
+                    for attribute, code in zip(schema.attributes, np.unravel_index(cell, sizes), strict=True)
+                ),
+            )
             for number, cell in np.argwhere(histograms[name])
             for _ in range(histograms[name][number, cell])
         ]
@@ -95,6 +101,13 @@ def test_there_is_a_record_for_everyone_the_estimates_count_in_the_order_of_plac
         assert [row["record"] for row in rows] == list(range(1, len(expected) + 1))
         columns = ("geoid", *(attribute.name for attribute in schema.attributes))
         assert [tuple(row[column] for column in columns) for row in rows] == expected
+
+
+def _as_in_the_census_files(attribute: str, position: int) -> str:
+    """Race has two digits from 01, Hispanic origin one from 1; the others are numbered from 0."""
+    if attribute == "cenrace":
+        return f"{position + 1:02}"
+    return str(position + (attribute == "hispanic"))
 
 
 def test_every_place_of_every_level_has_its_counts_in_every_table_zeros_included(town: tuple[Products, Truth]) -> None:
@@ -172,7 +185,7 @@ def test_answers_can_be_decoded_from_the_published_lists_alone(town: tuple[Produ
     assert all([row["position"] for row in rows] == list(range(len(rows))) for rows in cells.values())
     records = {name: made.read(made.release.public(name)) for name in SCHEMAS}
     for person in records["persons"]:
-        person["hhinstlevels"] = 0 if person["hhgq"] == 0 else 1 if person["hhgq"] <= 4 else 2
+        person["hhinstlevels"] = "01111222"[int(person["hhgq"])]
     ignored = ("histogram", "query", "position")
     for measured in made.read(made.release.public("noisy_measurements")):
         place = measured["geoid"]
@@ -235,17 +248,18 @@ def test_honest_tables_pass_every_gate(built: tuple[Products, Truth], gate: str)
 @pytest.mark.parametrize(
     ("table", "statement"),
     [
-        ("persons", "UPDATE {} SET cenrace = (cenrace + 1) % 63 WHERE record = 1"),
-        ("persons", "UPDATE {} SET votingage = 1 - votingage WHERE record = 2"),
+        ("persons", "UPDATE {} SET cenrace = CASE cenrace WHEN '01' THEN '02' ELSE '01' END WHERE record = 1"),
+        ("persons", "UPDATE {} SET votingage = (1 - votingage::INTEGER)::VARCHAR WHERE record = 2"),
         ("persons", "UPDATE {} SET geoid = (SELECT max(geoid) FROM {}) WHERE record = 1"),
         ("persons", "UPDATE {} SET geoid = 'nowhere' WHERE record = 1"),
         ("persons", "DELETE FROM {} WHERE record = (SELECT max(record) FROM {})"),
         ("persons", "INSERT INTO {} SELECT 1 + (SELECT max(record) FROM {}), * EXCLUDE (record) FROM {} LIMIT 1"),
         ("persons", "UPDATE {} SET record = 2 WHERE record = 1"),
         ("persons", "UPDATE {} SET record = record + 1"),
-        # The cell's number stays the same, the record is another.
-        ("persons", "UPDATE {} SET hispanic = 0, cenrace = 63 WHERE hispanic = 1 AND cenrace = 0"),
-        ("units", "UPDATE {} SET occupancy = 1 - occupancy WHERE record = 1"),
+        # Codes that do not exist; the first would have the number of another cell.
+        ("persons", "UPDATE {} SET hispanic = '1', cenrace = '64' WHERE hispanic = '2' AND cenrace = '01'"),
+        ("persons", "UPDATE {} SET cenrace = '1' WHERE cenrace = '01'"),
+        ("units", "UPDATE {} SET occupancy = (1 - occupancy::INTEGER)::VARCHAR WHERE record = 1"),
         ("units", "DELETE FROM {}"),
     ],
 )
@@ -285,7 +299,9 @@ def test_tables_that_are_not_the_microdata_are_found(town: tuple[Products, Truth
 
 def test_tables_of_other_microdata_are_found(town: tuple[Products, Truth]) -> None:
     made, _ = town
-    made.change(made.release.public("persons"), "UPDATE {} SET hispanic = 1 - hispanic WHERE record = 1")
+    made.change(
+        made.release.public("persons"), "UPDATE {} SET hispanic = (3 - hispanic::INTEGER)::VARCHAR WHERE record = 1"
+    )
     found = problems("tables_as_made", made)
     assert found
     assert not any(".p1: " in problem or ".p5: " in problem for problem in found)
