@@ -10,7 +10,7 @@ and one of the persons is its householder.
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from assets.release.columns import Column, RecordTable, distinct
 from assets.release.dataset import DatasetDeclaration
@@ -269,10 +269,20 @@ partner. Otherwise the household already violates a rule, and the codes are not 
 """
 
 
+PlaceNames = dict[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]]
+"""The names of places by code."""
+
+
 class CensusDeclaration(DatasetDeclaration):
     """A dataset in the production layout, which must also satisfy the rules of the layout's structure."""
 
     structure: ClassVar[Structure | None] = STRUCTURE
+
+    place_names: PlaceNames = Field(
+        default_factory=dict,
+        description="The names of places by code, as releases write it: '10001' for county 001 of state 10. Codes are "
+        "in quotes. Tables for places show the names, but none for a code that stands for places of two levels.",
+    )
 
 
 def census_units(

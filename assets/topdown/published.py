@@ -58,6 +58,7 @@ def _redistricting(release: TopDownRelease, table: RedistrictingTable) -> Publis
             _DEPTH,
             _level(release),
             PublishedColumn("geoid", "string", "Code of the place"),
+            PublishedColumn("name", "string", "Name of the place, if the dataset declares one", required=False),
             *(PublishedColumn(cell.name, "integer", cell.label) for cell in table.cells),
         ),
         ("level", "geoid"),

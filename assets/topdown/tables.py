@@ -11,6 +11,7 @@ import dagster as dg
 import numpy as np
 import pyarrow as pa
 
+from assets.cef.census import CensusDeclaration
 from assets.conventions import preview
 from assets.tabulation.asset import build_tables
 from assets.topdown.microdata import INPUT_CODES, RECORDED, codes_of, strides
@@ -71,6 +72,7 @@ def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Reci
         ancestry = stage_ancestry(session, release)
         schemas = {table.schema.name: table.schema for table in published}
         counts = {name: _stage_counts(session, release, schema) for name, schema in schemas.items()}
+        place_names = session.register("place_names", _place_names(release))
         for table in published:
             made[redistricting_table(release, table.name)] = (
                 "topdown/redistricting",
@@ -79,6 +81,7 @@ def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Reci
                     "counts": counts[table.schema.name],
                     "ancestry": ancestry,
                     "spine": release.public(SPINE),
+                    "names": place_names,
                     "leaf_of": session.register(f"leaves_of_{table.name}", _leaves(table)),
                     "leaves": len(table.leaves),
                     "cells": [(cell.name, table.parts(cell)) for cell in table.cells],
@@ -175,6 +178,13 @@ def _decimal(variance: Decimal) -> Decimal:
     return variance.quantize(Decimal(1).scaleb(-PLACES), context=_CONTEXT)
 
 
+def _place_names(release: TopDownRelease) -> pa.Table:
+    """The declared names of places, which no draw depends on."""
+    names = release.dataset.place_names if isinstance(release.dataset, CensusDeclaration) else {}
+    texts = pa.string()
+    return pa.table({"geoid": pa.array(names.keys(), texts), "name": pa.array(names.values(), texts)})
+
+
 def _registered(session: Session, name: str, rows: pa.Table) -> Recipe:
     return "warehouse/all", {}, {"source": session.register(name, rows)}
 
@@ -205,7 +215,7 @@ def _of_root(session: Session, release: TopDownRelease, table: RedistrictingTabl
     (row,) = session.rows(
         "topdown/of_level", {"level": release.levels[0]}, table=redistricting_table(release, table.name)
     )
-    _, _, _, *counts = row
+    counts = row[-len(table.cells) :]
     return preview(["cell", "count"], _indented(table, counts))
 
 

@@ -9,14 +9,14 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.cef.census import Recodes
+from assets.cef.census import CensusDeclaration, PlaceNames, Recodes
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
-from assets.release.dataset import Cap, Charging, DatasetDeclaration
+from assets.release.dataset import Cap, Charging
 from assets.release.declaration import Declaration
 from assets.release.names import DatasetName
 from orchestration.components.dataset import Dataset
 
-_described = DatasetDeclaration.model_fields
+_described = CensusDeclaration.model_fields
 
 
 class SyntheticAttributes(Declaration, SyntheticPopulation):
@@ -36,6 +36,7 @@ class SyntheticAttributes(Declaration, SyntheticPopulation):
         default_factory=dict, description="Further columns of units, each recoded from a column of the layout."
     )
     recoded_persons: Recodes = Field(default_factory=dict, description="The same for persons.")
+    place_names: PlaceNames = Field(default_factory=dict, description=_described["place_names"].description)
 
 
 @dataclass
@@ -63,5 +64,6 @@ class SyntheticCensus(Dataset):
                 charging=declared.charging,
                 recoded_units=declared.recoded_units,
                 recoded_persons=declared.recoded_persons,
+                place_names=declared.place_names,
             )
         )

@@ -24,10 +24,13 @@ rolled_up AS (
 SELECT
     place.depth,
     place.level,
-    place.geoid
+    place.geoid,
+    -- A code that stands for places of two levels would give one of them the name of the other.
+    CASE WHEN count(*) OVER (PARTITION BY place.geoid) = 1 THEN names.name END AS name
     {% for name, parts in cells %}
     , coalesce({% for part in parts %}{% if not loop.first %} + {% endif %}leaf_{{ part }}{% endfor %}, 0) AS {{ name | id }}
     {% endfor %}
 FROM {{ spine }} AS place
+LEFT JOIN {{ names }} AS names ON names.geoid = place.geoid
 LEFT JOIN rolled_up ON rolled_up.depth = place.depth AND rolled_up.number = place.number
 ORDER BY place.depth, place.number

@@ -306,6 +306,7 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("recoded_persons",): (
             [], {"HHT": RECODE}, {"A": RECODE | {"merge": {"a": [1]}}},
         ),
+        ("place_names",): (["Kent"], {10: "Delaware"}, {"10": 1}, {"": "Kent"}, {"10": ""}, "Kent", None),
         ("unknown",): (1,),
     },
     SyntheticCensus: {

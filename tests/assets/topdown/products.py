@@ -71,6 +71,7 @@ def release(root: Path, *, synthetic: bool = False, **changes: Any) -> TopDownRe
         record_name="unit",
         units=census_units(str(root / "units.csv"), str(root / "geo.csv"), group_quarters_types=True),
         persons=census_persons(str(root / "persons.csv")),
+        place_names={"10": "Delaware", "100001": "A block", "99": "Nowhere"},
     )
     declared = TopDownRelease(
         dataset=dataset,

@@ -600,7 +600,8 @@ def test_with_hardly_any_noise_the_microdata_are_the_census(tmp_path: Path, inva
     with deployment.opened() as connection:
         for name, attributes in ATTRIBUTES.items():
             rows = connection.table(name).project(", ".join(["geoid", *attributes])).fetchall()
-            assert Counter((row[0], row[1:]) for row in rows) == Counter(case.records[name])
+            found = [(block, tuple(map(position, attributes, codes))) for block, *codes in rows]
+            assert Counter(found) == Counter(case.records[name])
 
 
 # Made again

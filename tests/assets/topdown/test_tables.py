@@ -121,9 +121,18 @@ def test_every_place_of_every_level_has_its_counts_in_every_table_zeros_included
         }
         rows = made.read(made.release.public(name.lower()))
         assert len(rows) == len(expected)
-        assert list(rows[0]) == ["depth", "level", "geoid", *(cell.name for cell in table.cells)]
-        assert {(row["level"], row["geoid"]): list(row.values())[3:] for row in rows} == expected
+        assert list(rows[0]) == ["depth", "level", "geoid", "name", *(cell.name for cell in table.cells)]
+        assert {(row["level"], row["geoid"]): list(row.values())[4:] for row in rows} == expected
         assert any(not any(counts) for counts in expected.values())
+
+
+def test_tables_show_the_declared_names_of_places_and_no_others(town: tuple[Products, Truth]) -> None:
+    made, _ = town
+    rows = made.read(made.release.public("p1"))
+    assert {row["geoid"]: row["name"] for row in rows if row["name"] is not None} == {
+        "10": "Delaware",
+        "100001": "A block",
+    }
 
 
 def test_counts_are_stored_as_integers(town: tuple[Products, Truth]) -> None:
@@ -131,7 +140,7 @@ def test_counts_are_stored_as_integers(town: tuple[Products, Truth]) -> None:
     with made.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for name in TABLES:
             kinds = list(session.columns(made.release.public(name.lower())).values())
-            assert kinds == ["BIGINT", "VARCHAR", "VARCHAR", *["BIGINT"] * len(REDISTRICTING[name].cells)]
+            assert kinds == ["BIGINT", *["VARCHAR"] * 3, *["BIGINT"] * len(REDISTRICTING[name].cells)]
 
 
 def test_only_declared_tables_are_made(tmp_path: Path) -> None:
