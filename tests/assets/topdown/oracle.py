@@ -221,7 +221,7 @@ class Case:
         """The published records, in the form of `records`."""
         return {
             name: [
-                (row["geoid"], tuple(int(row[attribute]) for attribute in attributes))
+                (row["geoid"], tuple(position(attribute, row[attribute]) for attribute in attributes))
                 for row in rows_of(self.deployment, name)
             ]
             for name, attributes in ATTRIBUTES.items()
@@ -238,12 +238,18 @@ class Case:
         """A redistricting table by level and place, which are there once each."""
         found = {}
         for row in rows_of(self.deployment, name.lower()):
-            depth, level, geoid, *counts = row.values()
+            depth, level, geoid, _, *counts = row.values()
             assert int(depth) == list(self.levels).index(level)
             assert (level, geoid) not in found
-            assert list(row)[3:] == [f"{name[0]}00{name[1]}{cell:04}" for cell in range(1, len(counts) + 1)]
+            assert list(row)[4:] == [f"{name[0]}00{name[1]}{cell:04}" for cell in range(1, len(counts) + 1)]
             found[level, geoid] = [int(count) for count in counts]
         return found
+
+
+def position(name: str, code: str) -> int:
+    """The place of a published code among those of its attribute: races and Hispanic origin are numbered from 1."""
+    assert len(code) == (2 if name == "cenrace" else 1)
+    return int(code) - (name in ("cenrace", "hispanic"))
 
 
 def rows_of(deployment: TopDownDeployment, name: str) -> list[dict[str, str]]:

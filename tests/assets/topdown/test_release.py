@@ -47,6 +47,7 @@ from tests.assets.topdown.oracle import (
     by_prefix,
     nothing_held,
     other_invariants,
+    position,
     production,
     rows_of,
     spread,
@@ -231,12 +232,6 @@ def told(histogram: str, codes: Sequence[int]) -> dict[str, int]:
     if "hhgq" in found:
         found["hhinstlevels"] = 0 if found["hhgq"] == 0 else 1 if found["hhgq"] <= 4 else 2
     return found
-
-
-def position(name: str, code: str) -> int:
-    """The place of a published code among those of its attribute: races and Hispanic origin are numbered from 1."""
-    assert len(code) == (2 if name == "cenrace" else 1)
-    return int(code) - (name in ("cenrace", "hispanic"))
 
 
 def positions(case: Case) -> dict[tuple[str, str], dict[tuple[int, ...], int]]:
