@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 export DAGSTER_HOME ?= $(CURDIR)/var/dagster
 
-.PHONY: demo test test-deep faults ui bench pictures lint lock clean
+.PHONY: demo test test-deep faults ui bench pictures docs docs-check lint lock clean
 
 demo: $(READY)      ## publish the built-in 1940 Massachusetts release and show what came out
 	@$(BIN)/python -m orchestration.demo
@@ -33,6 +33,21 @@ bench: $(READY)     ## ratios against peers and limits, written to benchmarks/re
 pictures: $(READY)  ## the pictures in docs/ that follow from imports and asset graph; a test finds stale ones
 	@$(BIN)/python -W ignore -m docs.pictures
 
+DOCS := $(VENV)/.docs
+
+docs: $(READY) $(DOCS)          ## the documentation site, on http://localhost:8000
+	@$(MKDOCS) serve
+
+docs-check: $(READY) $(DOCS)    ## build the site into build/site; a broken link or an orphaned page stops it
+	@$(MKDOCS) build --strict
+
+# Without a warning about a version of MkDocs that the lock rules out. `--quiet` would also hide what makes a build fail.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -W ignore -m mkdocs
+
+$(DOCS): $(INSTALLED) requirements-docs.lock
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch $@
+
 lint: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -41,9 +56,10 @@ lint: $(READY)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header \
 	--no-annotate
 
-lock:               ## re-resolve both lock files (needs uv); peers that only the benchmarks need have their own
+lock:               ## re-resolve the lock files (needs uv); what only the benchmarks or the site need has its own
 	$(LOCK) pyproject.toml --extra dev -o requirements.lock
 	echo opendp | $(LOCK) - -c requirements.lock -o requirements-bench.lock
+	echo 'mkdocs-material<10' | $(LOCK) - -c requirements.lock -o requirements-docs.lock
 
 clean:              ## remove the environment, not the data under var/ and published/
 	rm -rf $(VENV)

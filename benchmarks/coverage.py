@@ -1,9 +1,9 @@
 """How often the 90% intervals of post-processing cover the truth: `python -m benchmarks.coverage`, about six minutes.
 
 This module computes the coverage over repeated draws at a given truth, and makes the charts and figures for
-`docs/phsafe-post-processing.md`. Nothing is simulated. For counts, it goes through every value of the noise, with its
-probability. For averages, it divides the noise of the numerator and of the denominator into equally likely parts, each
-represented by its median, and goes through all pairs.
+`docs/mechanisms/phsafe-post-processing.md`. Nothing is simulated. For counts, it goes through every value of the noise,
+with its probability. For averages, it divides the noise of the numerator and of the denominator into equally likely
+parts, each represented by its median, and goes through all pairs.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from mechanisms.phsafe.runs import RUNS
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
@@ -269,12 +269,12 @@ def _finished(figure: Figure, axes: Axes, words: str, limits: tuple[float, float
 
 
 def main() -> None:
-    """Print the figures and draw the charts in `docs`."""
+    """Print the figures and draw the charts in `docs/pictures`."""
     for noise in Noise:
         _counts(noise)
-    (DOCS / "phsafe-coverage-counts.png").write_bytes(_chart_of_counts())
+    (PICTURES / "phsafe-coverage-counts.png").write_bytes(_chart_of_counts())
     curves = {noise: _averages(noise) for noise in Noise}
-    (DOCS / "phsafe-coverage-averages.png").write_bytes(_chart_of_averages(curves[Noise.GAUSSIAN], _credible()))
+    (PICTURES / "phsafe-coverage-averages.png").write_bytes(_chart_of_averages(curves[Noise.GAUSSIAN], _credible()))
 
 
 if __name__ == "__main__":

@@ -316,7 +316,7 @@ class Custody(ConfigurableResource):
     def _refusal(self, problem: str) -> CustodyError:
         return CustodyError(
             f"custody {self.folder}: {problem}. Nothing was charged, drawn or made. Restore the custody and the "
-            "databases from one back-up; docs/operations.md says what is left to do without one"
+            "databases from one back-up; docs/how-to/lost-key.md says what is left to do without one"
         )
 
     def _escrowed(self, draw_id: str) -> bytes:

@@ -37,7 +37,7 @@ _ISOLATED: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_kn
 _SETTINGS = {**_ISOLATED, "temp_file_encryption": True, "allow_unsigned_extensions": True}
 """The settings of every session. Extensions come from `_extension` alone, which checks their signature."""
 
-_REMEDY = "Nothing was changed. If the file is damaged, restore it (docs/operations.md)"
+_REMEDY = "Nothing was changed. If the file is damaged, restore it (docs/how-to/back-up.md)"
 
 _NAME = r'(?:\w+|"(?:[^"]|"")+")'
 _TABLE = rf"public\.{_NAME}\.{_NAME} AS {_NAME}"

@@ -192,7 +192,7 @@ def test_every_mechanism_has_its_package_component_and_page() -> None:
     for name in MECHANISMS:
         for place in (f"assets/{name}/method.py", f"sql/{name}", f"orchestration/components/{name}.py"):
             assert (ROOT / place).exists(), place
-        for place in (f"docs/{name}.md", f"tests/assets/{name}", f"tests/mechanisms/{name}"):
+        for place in (f"docs/mechanisms/{name}.md", f"tests/assets/{name}", f"tests/mechanisms/{name}"):
             assert (ROOT / place).exists(), place
 
 

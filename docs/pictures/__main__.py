@@ -6,7 +6,7 @@ from docs.pictures.layers import layers_drawing
 from docs.pictures.lineage import definitions, lineage_drawing, stages
 from docs.pictures.shapes import Drawing, save, saved
 
-FOLDER = Path(__file__).resolve().parents[1]
+FOLDER = Path(__file__).resolve().parent
 
 RELEASES = {
     "swapping": ("ma1940", "tenure_by_county"),
@@ -32,7 +32,7 @@ def main() -> None:
         path = FOLDER / name
         if not path.exists() or saved(path) != drawing.text():
             save(drawing, path)
-            print(f"docs/{name}")
+            print(f"docs/pictures/{name}")
 
 
 if __name__ == "__main__":

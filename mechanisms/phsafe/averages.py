@@ -16,7 +16,7 @@ extended that far into the sector, from the side on which the pair lies.
 
 A credible interval under a flat prior is not an alternative: where the denominator is below 1.5 standard deviations, a
 shortest interval covers common averages in 95% to 100% of draws, and an equal-tailed one never covers the least average
-(`docs/phsafe-post-processing.md`).
+(`docs/mechanisms/phsafe-post-processing.md`).
 
 **The estimate** is the posterior mean of the average under a flat prior on all plausible pairs, or the nearer limit of
 the interval if the mean is outside it.

@@ -12,14 +12,20 @@ from docs.pictures.__main__ import FOLDER, RELEASES
 from docs.pictures.lineage import definitions
 from orchestration.components import CensusDataset, Dataset, PermutationSwapping, PHSafe, SyntheticCensus, TopDown
 
-ROOT = FOLDER.parent
-PAGES = [ROOT / "README.md", *sorted(FOLDER.glob("*.md"))]
+ROOT = FOLDER.parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 COMPONENTS = {
     f"orchestration.components.{component.__name__}": component
     for component in (CensusDataset, Dataset, PermutationSwapping, PHSafe, SyntheticCensus, TopDown)
 }
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PATH = re.compile(r"`((?:assets|benchmarks|docs|mechanisms|orchestration|resources|sql|tests)/[\w./]*)`")
+
+
+def named(page: Path) -> str:
+    """The path of a page in the project."""
+    return page.relative_to(ROOT).as_posix()
 
 
 def fenced(page: Path, language: str) -> list[str]:
@@ -44,12 +50,12 @@ def broken(page: Path) -> Iterator[str]:
             yield link
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_link_leads_somewhere(page: Path) -> None:
     assert list(broken(page)) == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_path_that_a_page_names_is_there(page: Path) -> None:
     assert [path for path in PATH.findall(page.read_text("utf-8")) if not (ROOT / path).exists()] == []
 
@@ -77,7 +83,7 @@ def test_every_picture_is_shown() -> None:
     assert set(FOLDER.glob("*.png")) <= shown
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_declaration_can_be_made(page: Path) -> None:
     for block in fenced(page, "yaml"):
         declared = yaml.safe_load(block)
@@ -102,7 +108,7 @@ def checks() -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("mechanism", RELEASES)
 def test_the_pages_name_every_gate(mechanism: str, checks: dict[str, set[str]]) -> None:
-    pages = "".join((FOLDER / f"{name}.md").read_text("utf-8") for name in ("releases", mechanism))
+    pages = "".join((DOCS / page).read_text("utf-8") for page in ("reference/gates.md", f"mechanisms/{mechanism}.md"))
     assert checks[mechanism]
     assert {name for name in checks[mechanism] if f"`{name}`" not in pages} == set()
 
@@ -110,13 +116,17 @@ def test_the_pages_name_every_gate(mechanism: str, checks: dict[str, set[str]]) 
 def test_the_pages_name_no_gate_that_is_gone(checks: dict[str, set[str]]) -> None:
     # No release of the project has ephemeral custody.
     known = {"key_gone"}.union(*checks.values())
-    for name in ("releases", *RELEASES):
-        text = (FOLDER / f"{name}.md").read_text("utf-8")
+    for name in RELEASES:
+        text = (DOCS / "mechanisms" / f"{name}.md").read_text("utf-8")
         section = re.search(r"^## Gates$(.*?)^## ", text, re.DOTALL | re.MULTILINE)
         assert section is not None
-        named = set(re.findall(r"^\|[^|]*\| `(\w+)` \|", section[1], re.MULTILINE))
-        assert named
-        assert named <= known
+        assert known >= gates_in(section[1]) != set()
+    assert known >= gates_in((DOCS / "reference" / "gates.md").read_text("utf-8")) != set()
+
+
+def gates_in(text: str) -> set[str]:
+    """The names in the second column of tables."""
+    return set(re.findall(r"^\|[^|]*\| `(\w+)` \|", text, re.MULTILINE))
 
 
 def test_the_readme_lists_the_folders() -> None:
@@ -130,7 +140,7 @@ def test_a_mechanism_has_one_name_everywhere(mechanism: str) -> None:
     places = [
         *(f"{folder}/{mechanism}" for folder in ("assets", "mechanisms", "sql", "tests/assets", "tests/mechanisms")),
         f"orchestration/components/{mechanism}.py",
-        f"docs/{mechanism}.md",
+        f"docs/mechanisms/{mechanism}.md",
     ]
     assert [place for place in places if not (ROOT / place).exists()] == []
 

@@ -11,7 +11,7 @@ from docs.pictures.layers import LAYERS, layers_drawing
 from docs.pictures.lineage import definitions, lineage_drawing, stages
 from docs.pictures.shapes import WIDTH, Arrow, Box, Diamond, Drawing, Text, save, saved
 
-ROOT = FOLDER.parent
+ROOT = FOLDER.parents[1]
 SMALLEST, CONTRAST = 10, 4.5
 """Pixels of a text at least, and the contrast of a text with its background at least (WCAG 2.1, level AA)."""
 

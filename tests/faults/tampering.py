@@ -38,9 +38,9 @@ from tests.faults.releases import (
 from tests.gates import failing
 
 DISPLAYED: Mapping[str, str] = {
-    "confidential.*.utility.*": "figures for the staff, made again by every run (docs/operations.md)",
-    "confidential.*.accuracy.*": "figures for the staff, made again by every run (docs/operations.md)",
-    "confidential.*.truncation_report.*": "figures for the staff, made again by every run (docs/operations.md)",
+    "confidential.*.utility.*": "for the staff, made again by every run (docs/explanation/attackers.md)",
+    "confidential.*.accuracy.*": "for the staff, made again by every run (docs/explanation/attackers.md)",
+    "confidential.*.truncation_report.*": "for the staff, made again by every run (docs/explanation/attackers.md)",
 }
 """Columns that are only shown, as patterns of `database.schema.table.column`, each with where the docs say so. Nothing
 altered in them is published, and the next run mends them."""

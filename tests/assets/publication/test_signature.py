@@ -223,7 +223,7 @@ def test_a_folder_without_a_certificate_says_so(folder: Path, custody: Custody) 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="needs OpenSSL")
 def test_openssl_and_sha256sum_verify_it_too(folder: Path, key_file: Path, custody: Custody) -> None:
-    """These are the commands in docs/releases.md. The fingerprint is the certificate's."""
+    """These are the commands in docs/how-to/verify.md. The fingerprint is the certificate's."""
     verify = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", str(key_file), "-rawin"]
     verify += ["-in", "SHA256SUMS", "-sigfile", "SHA256SUMS.sig"]
     assert subprocess.run(verify, cwd=folder, check=False, capture_output=True).returncode == 0
