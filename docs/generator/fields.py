@@ -49,16 +49,12 @@ def _sections(name: str) -> Iterator[str]:
 
 
 def _fields_table(model: type[BaseModel], schema: Schema, models: Schema, component: str) -> str:
-    rows = [
-        (
-            f"`{name}`",
-            takes(schema["properties"][name], models, component),
-            _default(field, name in schema.get("required", ())),
-            cell(field.description or ""),
-        )
-        for name, field in model.model_fields.items()
-    ]
-    return table(("field", "takes", "default", "meaning"), rows)
+    rows = []
+    for name, field in model.model_fields.items():
+        left_out = _if_left_out(field, name in schema.get("required", ()))
+        kind = takes(schema["properties"][name], models, component)
+        rows.append((f"`{name}`", f"{kind}{left_out}", cell(field.description or "")))
+    return table(("field", "takes", "meaning"), rows)
 
 
 def takes(schema: Schema, models: Schema, component: str) -> str:
@@ -111,15 +107,16 @@ def _bounds(schema: Schema) -> str:
     return f", {' and '.join(words)}" if words else ""
 
 
-def _default(field: FieldInfo, required: bool) -> str:
+def _if_left_out(field: FieldInfo, required: bool) -> str:
+    """What a field is if it is left out, as the end of a sentence."""
     if required:
-        return "required"
+        return "; **required**"
     value = field.get_default(call_default_factory=True)
     if value is None or value is PydanticUndefined or value in ("", [], {}):
-        return "none"
+        return ""
     if isinstance(value, Enum):
         value = value.value
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    return f"; by default `{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def _title(component: str, model: str) -> str:

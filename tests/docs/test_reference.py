@@ -1,0 +1,118 @@
+"""The reference pages say what the code says: fields, commands, exit codes, the spine, the gates' false alarms."""
+
+import re
+from typing import Any
+
+import click
+import pytest
+
+from docs.generator.commands import commands_page
+from docs.generator.fields import components_page
+from docs.generator.parts import PARTS, PLACE, filled_in
+from docs.pictures.__main__ import FOLDER
+from mechanisms.sampling.goodness import FALSE_ALARM
+from orchestration import cli, components
+from orchestration.components.topdown_declaration import PRODUCTION_SPINE
+from tests.docs.warehouse import undescribed
+
+REFERENCE = FOLDER.parent / "reference"
+
+
+def page(name: str) -> str:
+    return (REFERENCE / f"{name}.md").read_text("utf-8")
+
+
+def sections(text: str, level: int) -> dict[str, str]:
+    """The text below each heading of a level, by heading."""
+    _, *parts = re.split(rf"^{'#' * level} (.+)\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def first_cells(text: str) -> list[str]:
+    """The first cells of the rows of tables, without their heads."""
+    return re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+
+
+def objects(schema: Any) -> list[Any]:
+    """All parts of a JSON schema that are models."""
+    inner = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else []
+    own = [schema] if isinstance(schema, dict) and schema.get("type") == "object" and "properties" in schema else []
+    return own + [found for each in inner for found in objects(each)]
+
+
+@pytest.mark.parametrize("name", components.__all__)
+def test_every_field_that_a_declaration_may_have_is_listed(name: str) -> None:
+    """The other way round from the page: the fields are those of the JSON schema by which editors complete YAML."""
+    shown = sections(components_page(), 2)[name]
+    tables = [first_cells(text) for text in [shown.split("\n### ")[0], *sections(shown, 3).values()]]
+    declared = [list(each["properties"]) for each in objects(getattr(components, name).model().model_json_schema())]
+    assert sorted(tables) == sorted(declared)
+
+
+def test_a_field_says_what_it_takes_and_whether_it_is_required() -> None:
+    rows = components_page().splitlines()
+    assert "| `swap_rate` | number or fraction, above 0 and below 1; **required** |" in "\n".join(
+        row.rsplit("|", 2)[0] + "|" for row in rows if row.startswith("| `swap_rate`")
+    )
+    assert any(row.startswith("| `custody` | `escrowed` or `ephemeral`; by default `escrowed` |") for row in rows)
+    assert any(row.startswith("| `processes` | integer, at least 0 and at most 256; by default `0` |") for row in rows)
+
+
+def test_every_link_within_the_fields_leads_to_a_heading() -> None:
+    text = components_page()
+    headings = {heading.lower().replace(" ", "-") for heading in [*sections(text, 2), *sections(text, 3)]}
+    links = set(re.findall(r"\]\(#([^)]+)\)", text))
+    assert links
+    assert links <= headings
+
+
+def test_every_command_and_option_is_listed() -> None:
+    shown = sections(commands_page(), 3)
+
+    def look(command: click.Command, name: str) -> int:
+        if isinstance(command, click.Group):
+            return sum(look(each, f"{name} {each.name}") for each in command.commands.values())
+        for parameter in command.params:
+            named = parameter.opts if isinstance(parameter, click.Option) else [parameter.make_metavar(context)]
+            assert [each for each in named if each not in shown[name]] == []
+        return 1
+
+    context = click.Context(cli.main)
+    assert look(cli.main, "stirred") == len(shown)
+
+
+def test_every_generated_part_has_one_place() -> None:
+    places = [place for path in FOLDER.parent.rglob("*.md") for place in PLACE.findall(path.read_text("utf-8"))]
+    assert sorted(places) == sorted(PARTS)
+    assert filled_in("{{ made: commands }}\n{{ env.CEF_FOLDER }}") == f"{commands_page()}\n{{{{ env.CEF_FOLDER }}}}"
+
+
+def test_the_exit_codes_are_those_of_the_command() -> None:
+    codes = re.findall(r"^\| (\d) \| (.+) \|$", page("command"), re.MULTILINE)
+    assert [int(code) for code, _ in codes] == [0, cli.REFUSED, click.UsageError.exit_code, cli.UNAUTHORIZED]
+
+
+def test_the_columns_of_the_production_spine_are_listed() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| \d+ \|$", page("census-layout"), re.MULTILINE)
+    shown = {level: tuple(re.findall(r"[A-Z]{5,}", columns)) for level, columns in rows}
+    assert shown == {level: code.columns for level, code in PRODUCTION_SPINE.items()}
+
+
+def test_the_false_alarm_level_is_that_of_the_gate() -> None:
+    assert FALSE_ALARM == 1e-9
+    assert "at\nmost about 10⁻⁹" in page("gates")
+    assert "10⁻⁹" in (FOLDER.parents[1] / "README.md").read_text("utf-8")
+
+
+def test_a_table_or_column_that_the_page_of_the_warehouse_lacks_is_noticed() -> None:
+    known = {"public.town.cef_seal": ["seal"], "public.town__tenure.charge": ["draw_id", "commitment"]}
+    known["public.town__tenure.charge"] += ["ledger_entry", "ledger_hash", "epsilon"]
+    assert undescribed(known, "swapping") == []
+    other = {
+        "public.town__tenure.keys": ["key"],
+        "confidential.town__tenure.swapped_cells": ["holding_code", "swap_code", "count"],
+        "public.town__tenure.swapped_cells": ["holding_code", "swap_code", "count", "true_count"],
+        "public.town__tenure.draw": [],
+        "public.town__tenure.level_block": ["histogram", "number", "cell", "count"],
+    }
+    assert undescribed(other, "swapping") == [f"{name}: {', '.join(columns)}" for name, columns in other.items()]

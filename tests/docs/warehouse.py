@@ -1,0 +1,66 @@
+"""What the page of the warehouse's tables says, for tests that compare it with the tables that releases leave."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from docs.pictures.__main__ import FOLDER
+
+PAGE = FOLDER.parent / "reference" / "warehouse.md"
+METHODS = {"swapping": "Swapping", "phsafe": "S-DHC by PHSafe", "topdown": "Redistricting data by TopDown"}
+"""The heading of each mechanism's tables, by the name of its package."""
+
+_OWN_SCHEMA = "<dataset>__<release>"
+_ROW = re.compile(r"^\| ([^|]*`[^|]*`) \| ([^|]*) \| ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Described:
+    """A row of the page: tables, by a pattern of `database.schema.table`, and the columns that it names.
+
+    Attributes:
+        pattern: what a table's full name matches.
+        columns: the columns that it has.
+        complete: whether it has no others.
+    """
+
+    pattern: re.Pattern[str]
+    columns: frozenset[str]
+    complete: bool
+
+
+def described(mechanism: str) -> list[Described]:
+    """The tables that every release has, and those of one mechanism."""
+    _, *parts = re.split(r"^## (.+)\n", PAGE.read_text("utf-8"), flags=re.MULTILINE)
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    return [row for heading in ("Shared by all releases", METHODS[mechanism]) for row in _rows(sections[heading])]
+
+
+def undescribed(tables: dict[str, list[str]], mechanism: str) -> list[str]:
+    """Tables, with their columns, that the page does not describe, or describes with other columns.
+
+    Args:
+        tables: the columns of every table, by `database.schema.table`.
+        mechanism: the package of the mechanism that the tables are of.
+    """
+    rows = described(mechanism)
+    return [
+        f"{name}: {', '.join(columns)}"
+        for name, columns in tables.items()
+        if not any(
+            row.pattern.fullmatch(name)
+            and (set(columns) == row.columns if row.complete else row.columns <= set(columns))
+            for row in rows
+        )
+    ]
+
+
+def _rows(text: str) -> Iterator[Described]:
+    for named, columns in _ROW.findall(text):
+        zone = named.split("`")[0].strip()
+        names = re.findall("`([^`]+)`", columns)
+        others = re.sub(r"`[^`]+`", "", columns).replace(",", "").strip()
+        for table in re.findall("`([^`]+)`", named):
+            full = f"{zone}.{_OWN_SCHEMA}.{table}" if zone else table
+            pattern = re.sub("<[^>]*>", "[A-Za-z0-9_]+?", full.replace(".", r"\."))
+            yield Described(re.compile(pattern), frozenset(names), not others)
