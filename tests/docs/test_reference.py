@@ -100,7 +100,7 @@ def test_the_columns_of_the_production_spine_are_listed() -> None:
 
 def test_the_false_alarm_level_is_that_of_the_gate() -> None:
     assert FALSE_ALARM == 1e-9
-    assert "at\nmost about 10⁻⁹" in page("gates")
+    assert "probability of at most about 10⁻⁹" in " ".join(page("gates").split())
     assert "10⁻⁹" in (FOLDER.parents[1] / "README.md").read_text("utf-8")
 
 
