@@ -1,7 +1,8 @@
 """All declarations of a deployment, each checked on its own, so that a broken one does not hide the others.
 
 Loading the definitions, as Dagster does, stops at the first declaration that is refused. Here every file is read, every
-field is checked as on loading, and every release is put together with its dataset.
+field is checked as on loading, and every release is put together with its dataset. Only a release whose dataset is
+refused, and what else is in the file of a refused declaration, waits until that is mended.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,26 +57,10 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
         published: the folder of publications.
     """
     folder = tree.defs_module_path
-    files = {
-        path.relative_to(folder).as_posix(): list[yaml.Node | None]() for name in NAMES for path in folder.rglob(name)
-    }
-    files = dict(sorted(files.items()))
-    problems = [problem for file, nodes in files.items() for problem in _read(folder / file, file, nodes)]
-    if problems:
-        # Dagster loads none, and a release whose dataset cannot be read would be refused for what is not its fault.
-        return problems
+    files = sorted(path.relative_to(folder).as_posix() for name in NAMES for path in folder.rglob(name))
     declared: list[_Declared] = []
-    for file, nodes in files.items():
-        try:
-            loaded = tree.load_component((folder / file).parent)
-        except Exception as error:
-            cause = cause_of(error)
-            problems.append(Problem(file, _line(nodes[0], _fields(str(cause))), str(cause)))
-            continue
-        parts = getattr(loaded, "components", None) or [loaded]
-        declared += [_Declared(file, node, part) for node, part in zip(nodes, parts, strict=False)]
-    if problems:
-        return problems
+    problems = [problem for file in files for problem in _read(folder / file, file, declared)]
+    all_loaded = not problems
     named: dict[str, str] = {}
     datasets = {}
     for each in declared:
@@ -92,21 +77,36 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
             )
         named.setdefault(name, each.file)
     for each in declared:
-        if isinstance(each.component, ReleaseComponent):
+        # A dataset that is not there may be one of those that were refused, which is not the release's fault.
+        if isinstance(each.component, ReleaseComponent) and (
+            all_loaded or each.component.declaration.dataset in datasets
+        ):
             try:
                 dataset = dataset_of(each.component.declaration, datasets)
                 release_definitions(each.component.method(each.component.release(dataset, published)))
-            except DeclarationError as error:
-                problems.append(Problem(each.file, _line(each.node, _fields(str(error))), str(error)))
+            except (DeclarationError, ValidationError) as error:
+                problems += _refusals(each.file, each.node, error)
     try:
         populations(datasets.values())
     except DeclarationError as error:
         problems.append(Problem("", 0, str(error)))
-    return problems
+    return sorted(problems, key=lambda problem: (not problem.file, problem.file, problem.line)) or _others(tree)
 
 
-def _read(path: Path, file: str, nodes: list[yaml.Node | None]) -> Iterator[Problem]:
-    """Tell the problems of one file, and note the nodes of the attributes of its documents."""
+def _others(tree: dg.ComponentTree) -> list[Problem]:
+    """What Dagster refuses besides, as in a component that is not ours. It does not say in which file."""
+    try:
+        tree.load_component(tree.defs_module_path)
+    except Exception as error:
+        return [Problem("", 0, str(cause_of(error)))]
+    return []
+
+
+def _read(path: Path, file: str, declared: list[_Declared]) -> Iterator[Problem]:
+    """Tell the problems of one file, and note the components that its documents declare.
+
+    Each document is resolved by itself. The tree would load all files, and stop at the first that is broken.
+    """
     try:
         text = path.read_text(encoding="utf-8")
         require_unambiguous_text(text, file)
@@ -119,11 +119,10 @@ def _read(path: Path, file: str, nodes: list[yaml.Node | None]) -> Iterator[Prob
         yield Problem(file, int(line) if line.isdigit() else 1, said)
         return
     for node, document in zip(yaml.compose_all(text, yaml.SafeLoader), yaml.safe_load_all(text), strict=True):
-        nodes.append(_below(node, "attributes"))
-        yield from _of_document(file, node, nodes[-1], document)
+        yield from _of_document(file, node, document, declared)
 
 
-def _of_document(file: str, node: yaml.Node, attributes: yaml.Node | None, document: Any) -> Iterator[Problem]:
+def _of_document(file: str, node: yaml.Node, document: Any, declared: list[_Declared]) -> Iterator[Problem]:
     kind = document.get("type") if isinstance(document, Mapping) else None
     name = str(kind).removeprefix(f"{components.__name__}.")
     known: Any = getattr(components, name, None) if name in components.__all__ else None
@@ -132,12 +131,22 @@ def _of_document(file: str, node: yaml.Node, attributes: yaml.Node | None, docum
             kinds = ", ".join(components.__all__)
             yield Problem(file, _line(node, ["type"]), f"type: {kind} is no component; there are {kinds}")
         return
+    attributes = _below(node, "attributes")
     try:
-        known.model().model_validate(document.get("attributes") or {})
-    except ValidationError as error:
+        model = known.model().model_validate(document.get("attributes") or {})
+        component = known.resolve_from_model(dg.ResolutionContext.default(), model)
+        declared.append(_Declared(file, attributes, component))
+    except (DeclarationError, ValidationError) as error:
+        yield from _refusals(file, attributes, error)
+
+
+def _refusals(file: str, attributes: yaml.Node | None, error: BaseException) -> Iterator[Problem]:
+    """The problems that an error tells of a document with these attributes."""
+    if isinstance(error, ValidationError):
         for each in error.errors(include_url=False):
-            yield Problem(file, _line(attributes, each["loc"]), each["msg"].removeprefix("Value error, "))
-    except DeclarationError as error:
+            text = each["msg"].removeprefix("Value error, ")
+            yield Problem(file, _line(attributes, [*each["loc"], *_fields(text, len(each["loc"]))]), text)
+    else:
         yield Problem(file, _line(attributes, _fields(str(error))), str(error))
 
 
@@ -148,10 +157,15 @@ def cause_of(error: BaseException) -> BaseException:
     return error
 
 
-def _fields(message: str) -> list[str]:
-    """The fields that a message names after what is declared: `release town/tenure: swap: …`."""
-    parts = message.split(": ")
-    return parts[1].split(".") if len(parts) > 2 else []
+def _fields(message: str, known: int = 0) -> list[str]:
+    """The fields that a message names after what is declared, as in `release town/tenure: swap: …`.
+
+    Args:
+        message: the message.
+        known: the number of its first fields that are known already, and left out.
+    """
+    fields = message.split(": ")[1:-1]
+    return [field for part in fields[:1] for field in part.split(".")][known:] + fields[1:]
 
 
 def _below(node: yaml.Node | None, field: object) -> yaml.Node | None:

@@ -1,0 +1,72 @@
+"""Every declaration is checked by itself: each problem has its file and line, and none hides another."""
+
+from pathlib import Path
+
+from dagster.components.testing import create_defs_folder_sandbox
+
+from orchestration.checking import declaration_problems
+
+DATASET = """type: orchestration.components.Dataset
+attributes:
+  name: {name}
+  title: A town
+  reader: csv
+  cap: 10
+  units:
+    path: units.csv
+    columns:
+      county: {{type: string, values: [a, b]}}
+      size:
+        type: integer
+        bands:
+          small: {{below: 3}}
+          large:
+            at_least: {large}
+"""
+RELEASE = """type: orchestration.components.PermutationSwapping
+attributes:
+  name: {name}
+  dataset: {dataset}
+  title: Tables
+  match: [{match}]
+  swap: [county]
+  swap_rate: 1/2
+"""
+
+FILES = {
+    "a_gap": DATASET.format(name="gap", large=4),
+    "b_good": DATASET.format(name="good", large=3),
+    "c_not_yaml": "type: [\n",
+    "d_of_the_gap": RELEASE.format(name="one", dataset="gap", match="size"),
+    "e_of_the_good": RELEASE.format(name="two", dataset="good", match="sise"),
+    "f_misspelt": RELEASE.format(name="three", dataset="good", match="size").replace("swap_rate", "swaprate"),
+    "g_unknown": RELEASE.format(name="four", dataset="nowhere", match="size"),
+    "h_good": RELEASE.format(name="five", dataset="good", match="size"),
+    "i_of_another": "type: nobody.knows.this\nattributes: {}\n",
+}
+
+
+def test_each_broken_declaration_is_told_with_its_file_and_line_and_hides_no_other(tmp_path: Path) -> None:
+    def problems(files: dict[str, str]) -> list[str]:
+        with create_defs_folder_sandbox() as sandbox:
+            for name, text in files.items():
+                (sandbox.defs_folder_path / name).mkdir()
+                (sandbox.defs_folder_path / name / "defs.yaml").write_text(text)
+            with sandbox.build_component_tree() as tree:
+                return [str(problem) for problem in declaration_problems(tree, tmp_path)]
+
+    gap, not_yaml, unknown_column, missing, misspelt = problems(FILES)
+    assert gap == (
+        "a_gap/defs.yaml:13: dataset gap: units.columns.size: bands: there is a gap between small, below 3, and large, "
+        "at least 4"
+    )
+    assert not_yaml.startswith("c_not_yaml/defs.yaml:2: it is not YAML: ")
+    assert unknown_column.startswith("e_of_the_good/defs.yaml:6: release good/two: match: there is no column sise; ")
+    assert misspelt.startswith("f_misspelt/defs.yaml:8: release good/three: swaprate: ")
+    assert missing == "f_misspelt/defs.yaml:3: release good/three: swap_rate: Field required"
+    (another,) = problems({name: text for name, text in FILES.items() if name[0] in "bhi"})
+    assert another == "No module named 'nobody'"
+    mended = {name: text for name, text in FILES.items() if name[0] in "bgh"}
+    (nowhere,) = problems(mended)
+    assert nowhere.startswith("g_unknown/defs.yaml:4: release nowhere/four: dataset: ")
+    assert problems({name: mended[name] for name in ("b_good", "h_good")}) == []
