@@ -27,6 +27,12 @@ from assets.release.recodes import Bands, Coding, Merge
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, WarehouseError
 
+TOO_FINE = (
+    "more than 4 digits after the decimal point, which a decimal column does not keep; declare type string with a "
+    "pattern to keep them all, or leave the column out if no release needs it"
+)
+"""The rule about decimals such as survey weights."""
+
 
 @dataclass(frozen=True)
 class _Opened:
@@ -35,11 +41,13 @@ class _Opened:
     Attributes:
         source: the source.
         ill_typed: by column, the number of values that are not of its type.
+        too_fine: by column, the number of those that are decimals with too many digits after the point.
         unplaced: by recoded column, the number of values that are in none of its bands or categories.
     """
 
     source: Source
     ill_typed: Counter[str]
+    too_fine: Counter[str]
     unplaced: Counter[str]
 
     @property
@@ -54,7 +62,9 @@ class _Opened:
     def findings(self) -> Iterator[Finding]:
         """What reading the source found."""
         for name, column in self.source.columns.items():
-            if rows := self.ill_typed[name]:
+            if rows := self.too_fine[name]:
+                yield self.finding(name, TOO_FINE, rows)
+            if rows := self.ill_typed[name] - self.too_fine[name]:
                 yield self.finding(name, f"not of type {column.type.value}", rows)
             if rows := self.unplaced[name]:
                 places = "bands" if column.bands is not None else "categories"
@@ -164,8 +174,7 @@ def _read_through(session: Session, source: Source) -> _Opened:
         raise SourceError([unreadable(source.label, source.kind)])
     if not records_in_source:
         raise SourceError([Finding(source.label, "contains no records")])
-    ill_typed, unplaced = (dict(zip(source.columns, each, strict=True)) for each in (counts[::2], counts[1::2]))
-    return _Opened(source, Counter(ill_typed), Counter(unplaced))
+    return _Opened(source, *(Counter(dict(zip(source.columns, counts[first::3], strict=True))) for first in range(3)))
 
 
 def _write(

@@ -318,8 +318,7 @@ def _parquet_relation(
     for name, source in sources.items():
         stored, fitting = schema.field(source).type, STORED_AS[columns[name].type]
         if _kind(stored) not in (*fitting, "null"):
-            rule = f"stored as {_first_word(stored)}, not as {' or '.join(fitting)}"
-            findings.append(Finding(path.name, rule, source))
+            findings.append(Finding(path.name, stored_otherwise(_first_word(stored), columns[name].type), source))
     if findings:
         raise SourceError(findings)
     # DuckDB would read only as many records as a group of rows is said to have, whatever its columns contain.
@@ -328,6 +327,17 @@ def _parquet_relation(
             if chunk.path_in_schema in sources.values() and chunk.num_values != group.num_rows:
                 raise pa.ArrowInvalid("the columns differ in length")
     return Fragment(statement("cef/read_parquet", {"columns": sources})), metadata.num_rows
+
+
+def stored_otherwise(word: str, declared: ColumnType) -> str:
+    """The rule about a column of a Parquet file that is stored as `word`, which is not exact for the declared type."""
+    rule = f"stored as {word}, not as {' or '.join(STORED_AS[declared])}"
+    if declared is not ColumnType.DECIMAL or word not in ("double", "float", "halffloat"):
+        return rule
+    return (
+        f"{rule}; write it to the file as decimal(18, 4), or as text and declare type string with a pattern to keep "
+        "all digits, or leave the column out if no release needs it"
+    )
 
 
 def _kind(stored: pa.DataType) -> str | None:

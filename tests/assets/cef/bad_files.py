@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assets.cef.census import STRUCTURE, CensusDeclaration, census_persons, census_units
-from assets.cef.readers import GRAMMAR, LONGEST_ROW, STORED_AS
+from assets.cef.ingestion import TOO_FINE
+from assets.cef.readers import GRAMMAR, LONGEST_ROW, stored_otherwise
 from assets.release.columns import Column, ColumnType
 from assets.release.dataset import DatasetDeclaration
 from mechanisms.delimited import Rule
@@ -203,7 +204,8 @@ def vocabulary(dataset: str, reader: str) -> set[str]:
             rules += [f"record without one in {other}" for other in files]
             rules += [f"differs from {other}" for other in files]
             rules += [f"person without a unit in {declared.units.key}"]
-            rules += [f"stored as {word}, not as {' or '.join(STORED_AS[meant.type])}" for word in WRONG_WORDS]
+            rules += [TOO_FINE] if meant.type is ColumnType.DECIMAL else []
+            rules += [stored_otherwise(word, meant.type) for word in WRONG_WORDS]
             rules += [rule.offence for rule in STRUCTURE.rules.values()] if dataset == "census" else []
             said |= {f"{file}: column {column}: {rule}" for rule in rules}
     return said
@@ -419,7 +421,7 @@ def _spelled(dataset: str, name: str, reader: str) -> Iterator[tuple[str, str, s
     """Column, kind, text and rule of every bad value of a file."""
     for column, meant in columns_of(dataset, name).items():
         for text in SPELLINGS[meant.type]:
-            yield column, "spelled", text, f"not of type {meant.type.value}"
+            yield column, "spelled", text, TOO_FINE if text == "0.00001" else f"not of type {meant.type.value}"
         for text in OUTSIDE.get((dataset, name, column), ()):
             yield column, "outside", text, f"value outside its domain {meant.domain_in_words}"
         # The RTYPE of a place is only compared with that of its unit.
@@ -513,7 +515,7 @@ def _stored(dataset: str, name: str, columns: Sequence[int]) -> Iterator[BadFile
             yield BadFile(
                 f"{dataset} {file}: {kind} in {column}",
                 dataset, "parquet", {file: as_parquet(damaged)},
-                f"{file}: column {column}: stored as {word}, not as {' or '.join(STORED_AS[meant])}", False,
+                f"{file}: column {column}: {stored_otherwise(word, meant)}", False,
             )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ import pytest
 from assets.cef import validation
 from assets.cef.asset import build_cef
 from assets.cef.findings import SourceError
-from assets.cef.ingestion import ingest
+from assets.cef.ingestion import TOO_FINE, ingest
 from assets.cef.validation import cef_problems
 from assets.release.dataset import DatasetDeclaration
 from mechanisms import delimited
@@ -157,7 +157,8 @@ OUTSIDE = "value outside its domain"
         (spoil("units", 2, "rooms", "٣"), "households.csv: column rooms: not of type integer: 1 row"),
         (spoil("units", 2, "rooms", "9" * 19), "households.csv: column rooms: not of type integer: 1 row"),
         (spoil("units", 2, "rent", "1e3"), "households.csv: column rent: not of type decimal: 1 row"),
-        (spoil("units", 2, "rent", "0.00001"), "households.csv: column rent: not of type decimal: 1 row"),
+        (spoil("units", 2, "rent", "0.00001"), f"households.csv: column rent: {TOO_FINE}: 1 row"),
+        (spoil("units", 2, "rent", "1.2.00001"), "households.csv: column rent: not of type decimal: 1 row"),
         (spoil("units", 2, "moved", "1939-02-29"), "households.csv: column moved: not of type date: 1 row"),
         (spoil("units", 2, "moved", "0000-01-01"), "households.csv: column moved: not of type date: 1 row"),
         (spoil("units", 2, "county", "00\0"), "households.csv: column county: not of type string: 1 row"),
@@ -421,6 +422,35 @@ def test_an_integer_stored_as_a_float_is_not_an_integer(town: Town) -> None:
     units = {"path": "u.parquet", "columns": {"rooms": UNITS["rooms"]}}
     assert town.refusal(town.declare("parquet", units=units, persons=None)) == [
         "u.parquet: column rooms: stored as double, not as integer or decimal or text"
+    ]
+
+
+def test_weights_with_many_digits_are_refused_in_words_that_say_how_to_declare_them(town: Town) -> None:
+    town.units = [
+        [*row, weight] for row, weight in zip(town.units, ("weight", "1.23456", "2.5", "0.333333", "x"), strict=True)
+    ]
+    town.write()
+
+    def declared(**weight: Any) -> DatasetDeclaration:
+        return town.declare(units={"path": "households.csv", "columns": {**UNITS, "weight": weight}})
+
+    assert town.refusal(declared(type="decimal")) == [
+        "households.csv: column weight: more than 4 digits after the decimal point, which a decimal column does not "
+        "keep; declare type string with a pattern to keep them all, or leave the column out if no release needs it: "
+        "2 rows",
+        "households.csv: column weight: not of type decimal: 1 row",
+    ]
+    town.units[4][-1] = "4"
+    town.write().ingest(declared(type="string", pattern="[0-9]+([.][0-9]+)?"))
+    (_, rows), _ = town.content()
+    assert [row[-1] for row in rows] == ["1.23456", "2.5", "0.333333", "4"]
+    rows = pa.table({"serial": [1], "weight": [1.5]})
+    pq.write_table(rows, town.folder / "w.parquet")
+    columns = {"serial": UNITS["serial"], "weight": {"type": "decimal"}}
+    assert town.refusal(town.declare("parquet", units={"path": "w.parquet", "columns": columns}, persons=None)) == [
+        "w.parquet: column weight: stored as double, not as decimal or integer or text; write it to the file as "
+        "decimal(18, 4), or as text and declare type string with a pattern to keep all digits, or leave the column out "
+        "if no release needs it"
     ]
 
 

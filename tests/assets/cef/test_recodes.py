@@ -45,8 +45,8 @@ def converted(session: Session, column: Column, texts: Sequence[str | None]) -> 
     columns, bound = conversion({"place": Column(type="string", pattern=".*"), "it": column})
     relation = Fragment(f"FROM {relation}")
     rows = session.rows("cef/converted", bound, relation=relation, columns=columns)
-    _, _, _, ill_typed, unplaced = session.row("cef/count_ill_typed", bound, relation=relation, columns=columns)
-    assert ill_typed == 0
+    *_, ill_typed, too_fine, unplaced = session.row("cef/count_ill_typed", bound, relation=relation, columns=columns)
+    assert (ill_typed, too_fine) == (0, 0)
     return [value for _, value in sorted(rows, key=lambda row: int(row[0]))], unplaced
 
 
