@@ -124,8 +124,10 @@ def _read(path: Path, file: str, declared: list[_Declared]) -> Iterator[Problem]
 
 def _of_document(file: str, node: yaml.Node, document: Any, declared: list[_Declared]) -> Iterator[Problem]:
     kind = document.get("type") if isinstance(document, Mapping) else None
-    name = str(kind).removeprefix(f"{components.__name__}.")
-    known: Any = getattr(components, name, None) if name in components.__all__ else None
+    # A component can also be named by the module that defines it.
+    package, _, name = str(kind).rpartition(".")
+    ours = package.startswith(components.__name__) and name in components.__all__
+    known: Any = getattr(components, name) if ours else None
     if known is None:
         if kind is None or str(kind).startswith(components.__name__):
             kinds = ", ".join(components.__all__)

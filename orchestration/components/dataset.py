@@ -14,6 +14,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.names import SourcePath
 from assets.release.numbers import shown
 from assets.release.release import DeclarationError
+from orchestration.components.scaffolding import ExampleScaffolder
 
 
 def filled_path(context: dg.ResolutionContext, dataset: str, field: str, path: str) -> str:
@@ -36,6 +37,7 @@ def filled_path(context: dg.ResolutionContext, dataset: str, field: str, path: s
 _PATH = TypeAdapter(SourcePath)
 
 
+@dg.scaffold_with(ExampleScaffolder)
 @dataclass
 class Dataset(dg.Component, dg.Resolvable):
     """One vintage of confidential microdata, read from CSV or Parquet and checked against its declaration.

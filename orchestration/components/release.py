@@ -27,6 +27,7 @@ from assets.release.release import DeclarationError, Release
 from orchestration.automation import release_jobs, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import declared_publisher
+from orchestration.components.scaffolding import ExampleScaffolder
 from orchestration.environment import deployment_folders
 from resources.custody import CustodyMode
 
@@ -68,6 +69,7 @@ class ReleaseDeclaration(Declaration):
         return schedule
 
 
+@dg.scaffold_with(ExampleScaffolder)
 @dataclass
 class ReleaseComponent(dg.Component, dg.Resolvable, ABC):
     """A release declared in YAML.

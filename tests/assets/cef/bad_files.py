@@ -537,7 +537,7 @@ def _typed_values() -> Iterator[BadFile]:
         "a decimal with zero places as an integer": (
             "rooms", pa.array([Decimal("1.00")] * rows, pa.decimal128(9, 2)), "not of type integer", True),
         "a decimal of six places": (
-            "rent", pa.array([Decimal("1.500001")] * rows, pa.decimal128(9, 6)), "not of type decimal", True),
+            "rent", pa.array([Decimal("1.500001")] * rows, pa.decimal128(9, 6)), TOO_FINE, True),
         "a decimal of 15 digits": (
             "rent", pa.array([Decimal("9" * 15)] * rows, pa.decimal128(38, 0)), "not of type decimal", True),
         "an integer of 15 digits as a decimal": (

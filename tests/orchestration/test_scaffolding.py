@@ -1,0 +1,45 @@
+"""`dg scaffold defs` writes a complete example of every component, which can be loaded as it stands."""
+
+from pathlib import Path
+
+import yaml
+from dagster.components.testing import create_defs_folder_sandbox
+
+from orchestration import components
+from orchestration.checking import declaration_problems
+from orchestration.components.scaffolding import EXAMPLES
+
+FOLDERS = {
+    "Dataset": "town/dataset",
+    "PermutationSwapping": "town/tenure",
+    "CensusDataset": "Census_2020",
+    "SyntheticCensus": "rehearsal/dataset",
+    "PHSafe": "rehearsal/s-dhc",
+    "TopDown": "rehearsal/redistricting",
+}
+"""Where each component is scaffolded."""
+
+
+def test_the_scaffolded_example_of_each_component_is_accepted_with_names_from_its_folder(tmp_path: Path) -> None:
+    assert {path.stem for path in EXAMPLES.iterdir()} == set(FOLDERS) == set(components.__all__)
+    with create_defs_folder_sandbox() as sandbox:
+        written = {}
+        for name, folder in FOLDERS.items():
+            sandbox.scaffold_component(getattr(components, name), folder)
+            written[name] = (sandbox.defs_folder_path / folder / "defs.yaml").read_text(encoding="utf-8")
+        with sandbox.build_component_tree() as tree:
+            assert declaration_problems(tree, tmp_path) == []
+    declared = {name: yaml.safe_load(text)["attributes"] for name, text in written.items()}
+    assert {name: attributes["name"] for name, attributes in declared.items()} == {
+        "Dataset": "town",
+        "PermutationSwapping": "tenure",
+        "CensusDataset": "census_2020",
+        "SyntheticCensus": "rehearsal",
+        "PHSafe": "s_dhc",
+        "TopDown": "redistricting",
+    }
+    for name, text in written.items():
+        assert "docs/" in text or name == "SyntheticCensus"
+        assert text.count("# ") >= 5, "every example explains its fields"
+        required = getattr(components, name).model().model_json_schema()["required"]
+        assert set(required) <= set(declared[name])
