@@ -40,22 +40,18 @@ from assets.release.method import CHARGE
 from assets.release.names import Name
 from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import DoesNotCompose, stated, symbol
+from orchestration import components
 from orchestration.backup import BackupError, back_up
 from orchestration.backup import restore as restored
 from orchestration.checking import cause_of, declaration_problems
+from orchestration.components import PHSafe, TopDown
 from orchestration.components.release import ReleaseComponent, dataset_of
+from orchestration.components.scaffolding import filled_example
 from orchestration.definitions import declarations, declared_methods, deployment
 from orchestration.environment import PROJECT, deployment_folders, deployment_resources
 from orchestration.jobs import now
 from orchestration.launch import Ended, Step, launch, with_instance
-from orchestration.proposal import (
-    Proposal,
-    propose_dataset,
-    propose_phsafe,
-    propose_swapping,
-    propose_topdown,
-    proposed_name,
-)
+from orchestration.proposal import Proposal, propose_dataset, propose_swapping, proposed_name
 from resources.chain import RESERVE, SETTLE
 from resources.custody import CustodyError
 from resources.ledger import Ledger, LedgerError, remaining
@@ -332,8 +328,7 @@ def new_dataset(
 @click.argument("dataset")
 @click.option("--name", help="The release's name; by default, its kind.")
 @click.option("--kind", type=click.Choice(["swapping", "phsafe", "topdown"]), help="The mechanism.")
-@click.option("--states", default="", help="For phsafe: FIPS codes of the states, separated by commas.")
-def new_release(dataset: str, name: str | None, kind: str | None, states: str) -> None:
+def new_release(dataset: str, name: str | None, kind: str | None) -> None:
     """Propose the declaration of a release from DATASET."""
     deployed = Deployed()
     datasets = {each.name: each for each in deployed.declared[0]}
@@ -344,17 +339,13 @@ def new_release(dataset: str, name: str | None, kind: str | None, states: str) -
         raise click.UsageError(f"{dataset} is a census in the production layout: name the mechanism with --kind")
     if kind in ("phsafe", "topdown") and not census:
         raise click.UsageError(f"--kind {kind} needs a census in the production layout, and {dataset} is none")
-    if kind == "phsafe" and not states:
-        raise click.UsageError("--kind phsafe needs --states, such as 10,44")
     name = name or {"phsafe": "s_dhc", "topdown": "redistricting"}.get(str(kind), "swapped")
     target = _new_declaration(deployed, dataset, name)
-    match kind:
-        case "phsafe":
-            proposal = propose_phsafe(datasets[dataset], name, states.split(","))
-        case "topdown":
-            proposal = propose_topdown(datasets[dataset], name)
-        case _:
-            proposal = propose_swapping(datasets[dataset], name)
+    if kind in ("phsafe", "topdown"):
+        component = PHSafe if kind == "phsafe" else TopDown
+        proposal = Proposal(filled_example(f"{components.__name__}.{component.__name__}", dataset, name))
+    else:
+        proposal = propose_swapping(datasets[dataset], name)
     _write_declaration(deployed, target, proposal, f"stirred preflight {dataset}/{name}")
 
 

@@ -7,7 +7,7 @@ public with a release, so a person must compare them with the questionnaire.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -244,39 +244,6 @@ def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
         f"      dimensions: [{', '.join(map(_word, shown[:1]))}]",
     ]
     return Proposal("\n".join(lines) + "\n")
-
-
-def propose_phsafe(dataset: DatasetDeclaration, name: str, states: Sequence[str]) -> Proposal:
-    """Propose the S-DHC of 2020 for these states, as FIPS codes."""
-    listed = ", ".join(map(_text, states))
-    return Proposal(
-        f"""type: orchestration.components.PHSafe
-attributes:
-  name: {name}
-  dataset: {dataset.name}
-  title: Supplemental Demographic and Housing Characteristics
-  description: What is published, for a reader.
-  states: [{listed}]             # FIPS codes, in quotes
-  runs: production               # the budgets and truncation thresholds of 2020
-"""
-    )
-
-
-def propose_topdown(dataset: DatasetDeclaration, name: str) -> Proposal:
-    """Propose the redistricting data of 2020."""
-    return Proposal(
-        f"""type: orchestration.components.TopDown
-attributes:
-  name: {name}
-  dataset: {dataset.name}
-  title: Redistricting data (P.L. 94-171)
-  description: What is published, for a reader.
-  spine: production              # nation, state, county, tract, block group, block
-  invariants: production         # what is published exactly
-  persons: production            # the budgets of 2020
-  units: production
-"""
-    )
 
 
 def _has_few(column: Column) -> bool:

@@ -1,4 +1,5 @@
 """What `dg scaffold defs` writes: for each component a complete example with comments, instead of empty attributes.
+`stirred new release` writes the same for a census.
 
 The examples are in `orchestration/components/examples`, a file each, named like the component. The names of dataset and
 release follow from the folder: `dg scaffold defs …PermutationSwapping town/tenure` declares the release town/tenure.
@@ -16,6 +17,12 @@ DATASET = "dataset"
 """The folder of a dataset's own declaration, below that of the dataset."""
 
 
+def filled_example(component: str, dataset: str, release: str) -> str:
+    """The example of a component, given by its full name, for this dataset and release."""
+    text = (EXAMPLES / f"{component.rpartition('.')[2]}.yaml").read_text(encoding="utf-8")
+    return text.replace("{type}", component).replace("{dataset}", dataset).replace("{release}", release)
+
+
 class ExampleScaffolder(dg.Scaffolder):
     """Writes the example of a component into its `defs.yaml`."""
 
@@ -26,14 +33,9 @@ class ExampleScaffolder(dg.Scaffolder):
             dg.scaffold_component(request)
             return
         file = request.target_path if request.append else request.target_path / "defs.yaml"
-        text, folder = example.read_text(encoding="utf-8"), file.parent
-        below_dataset = "{release}" in text or folder.name == DATASET
-        names = {
-            "{type}": request.type_name,
-            "{dataset}": proposed_name(folder.parent.name if below_dataset else folder.name),
-            "{release}": proposed_name(folder.name),
-        }
-        for field, name in names.items():
-            text = text.replace(field, name)
+        folder = file.parent
+        below_dataset = "{release}" in example.read_text(encoding="utf-8") or folder.name == DATASET
+        dataset = proposed_name(folder.parent.name if below_dataset else folder.name)
+        text = filled_example(request.type_name, dataset, proposed_name(folder.name))
         with file.open("a" if request.append else "w", encoding="utf-8") as written:
             written.write(f"---\n{text}" if request.append else text)
