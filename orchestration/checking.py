@@ -18,6 +18,7 @@ from assets.ledger.population import populations
 from assets.release.release import DeclarationError
 from orchestration import components
 from orchestration.components.dataset import Dataset
+from orchestration.components.publisher import PublisherSettings
 from orchestration.components.release import ReleaseComponent, dataset_of, release_definitions
 from orchestration.defs_files import NAMES, require_unambiguous_text
 
@@ -69,6 +70,8 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
             name = f"dataset {each.component.declaration.name}"
         elif isinstance(each.component, ReleaseComponent):
             name = f"release {each.component.declaration.dataset}/{each.component.declaration.name}"
+        elif isinstance(each.component, PublisherSettings):
+            name = "publisher of all releases"
         else:
             continue
         if name in named:

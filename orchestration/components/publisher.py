@@ -8,8 +8,10 @@ from pydantic import BaseModel
 from assets.conventions import OWNERS
 from assets.release.publisher import UNDECLARED, Publisher
 from assets.release.release import DeclarationError
+from orchestration.components.scaffolding import ExampleScaffolder
 
 
+@dg.scaffold_with(ExampleScaffolder)
 @dataclass
 class PublisherSettings(dg.Component, dg.Resolvable):
     """The authority, its contact and the license of the data, which every certificate and data dictionary states.

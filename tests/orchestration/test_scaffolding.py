@@ -17,6 +17,7 @@ FOLDERS = {
     "SyntheticCensus": "rehearsal/dataset",
     "PHSafe": "rehearsal/s-dhc",
     "TopDown": "rehearsal/redistricting",
+    "PublisherSettings": "publisher",
 }
 """Where each component is scaffolded."""
 
@@ -31,7 +32,7 @@ def test_the_scaffolded_example_of_each_component_is_accepted_with_names_from_it
         with sandbox.build_component_tree() as tree:
             assert declaration_problems(tree, tmp_path) == []
     declared = {name: yaml.safe_load(text)["attributes"] for name, text in written.items()}
-    assert {name: attributes["name"] for name, attributes in declared.items()} == {
+    assert {name: attributes["name"] for name, attributes in declared.items() if "name" in attributes} == {
         "Dataset": "town",
         "PermutationSwapping": "tenure",
         "CensusDataset": "census_2020",
