@@ -28,10 +28,11 @@ SHARED = {"schema_and_keys", "as_read", "charge_present", "settled", "confidenti
 
 HIS_KEY = "00" * 32
 
+QUICK = "laplace tables"
+"""The kind whose tests are quick; the others have tests of their own, too."""
 
-@pytest.fixture(
-    params=[pytest.param(name, marks=pytest.mark.deep if name in ("phsafe", "topdown") else []) for name in KINDS]
-)
+
+@pytest.fixture(params=[pytest.param(name, marks=[] if name == QUICK else pytest.mark.deep) for name in KINDS])
 def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
@@ -209,7 +210,7 @@ def test_every_shared_gate_is_there_and_blocks(published: Deployment[Any]) -> No
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, id=name, marks=pytest.mark.deep if name != "swapping" else []) for name, kind in KINDS.items()],
+    [pytest.param(kind, id=name, marks=[] if name == QUICK else pytest.mark.deep) for name, kind in KINDS.items()],
 )
 def test_who_knows_all_records_but_one_cannot_tell_guesses_apart(kind: Kind, tmp_path: Path) -> None:
     """He runs the deployment himself, up to the charge, on each guess and under a key of his own.

@@ -23,7 +23,11 @@ def charged(root: Path, dataset: dict[str, Any], **changes: Any) -> Any:
     "again",
     [
         pytest.param({"name": "twin"}, id="another name"),
-        pytest.param({"name": "twin", "title": "Something else", "record_name": "dwelling"}, id="other words"),
+        pytest.param(
+            {"name": "twin", "title": "Something else", "record_name": "dwelling"},
+            id="other words",
+            marks=pytest.mark.deep,
+        ),
     ],
 )
 def test_the_same_records_under_another_name_are_refused(tmp_path: Path, again: dict[str, Any]) -> None:
@@ -70,6 +74,7 @@ def test_datasets_of_one_population_share_its_cap(tmp_path: Path) -> None:
     assert "twin/counties" in shown
 
 
+@pytest.mark.deep
 def test_other_records_are_another_population(tmp_path: Path) -> None:
     charged(tmp_path, {})
     write_csv(tmp_path / "others.csv", households(60))
@@ -78,6 +83,7 @@ def test_other_records_are_another_population(tmp_path: Path) -> None:
     assert [entry.known().population for entry in other.ledger] == ["village", "hamlet"]
 
 
+@pytest.mark.deep
 def test_a_dataset_keeps_its_population(tmp_path: Path) -> None:
     charged(tmp_path, {})
     moved = small_deployment(tmp_path, dataset={"population": "elsewhere"}, swap_rate="1/4")

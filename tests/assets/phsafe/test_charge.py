@@ -357,7 +357,11 @@ def dies(*_: Any, **__: Any) -> None:
 
 @pytest.mark.parametrize(
     ("custody", "place", "name"),
-    [("escrowed", drawing, "label_drawn"), ("ephemeral", measuring, "Noise"), ("ephemeral", Ledger, "settle")],
+    [
+        pytest.param("escrowed", drawing, "label_drawn", marks=pytest.mark.deep),
+        pytest.param("ephemeral", measuring, "Noise", marks=pytest.mark.deep),
+        ("ephemeral", Ledger, "settle"),
+    ],
     ids=["once it is drawn", "before it is drawn", "before it is settled"],
 )
 def test_a_run_that_dies_between_charge_and_settlement_is_taken_up_with_the_same_noise(

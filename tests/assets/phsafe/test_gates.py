@@ -239,6 +239,7 @@ def test_tables_made_anew_from_altered_measurements_do_not_pass_either(escrowed:
     refuses_to_publish(escrowed, DRAW, "", "postprocessed", "tables", "publication")
 
 
+@pytest.mark.deep
 def test_without_a_replay_altered_measurements_are_told_all_the_same(ephemeral: PHSafeDeployment) -> None:
     executes("UPDATE noisy_measurements SET count = count + 1 WHERE run = 'PH7'")(ephemeral)
     assert failing(ephemeral) == {"settled", *TABLES}
@@ -261,6 +262,7 @@ def test_without_a_replay_noise_that_was_left_out_is_told_by_its_distribution(ep
     assert "measured_once" not in found
 
 
+@pytest.mark.deep
 def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephemeral: PHSafeDeployment) -> None:
     ephemeral.context.custody.commit(ephemeral.ledger[-1].draw_id, CustodyMode.EPHEMERAL)
     assert failing(ephemeral) == {"key_gone"}

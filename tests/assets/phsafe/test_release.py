@@ -254,7 +254,7 @@ CASES = [
     pytest.param(case, id=case.__name__, marks=marks)
     for case, marks in (
         (production, []),
-        (pure, []),
+        (pure, [pytest.mark.deep]),
         (puerto_rico, [pytest.mark.deep]),
         (hardly_any_noise, [pytest.mark.deep]),
     )

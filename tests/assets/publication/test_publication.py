@@ -49,6 +49,7 @@ def epsilon(exact: str) -> dict[str, Any]:
     return {"symbol": "ε", "rounded_up": float(Fraction(exact)), "exact": exact, "delta": None}
 
 
+@pytest.mark.deep
 def test_a_certificate_tells_the_total_after_its_charge_from_that_at_publication(
     published: Deployment[Any],
 ) -> None:

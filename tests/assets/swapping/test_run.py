@@ -284,7 +284,7 @@ def same_draws_in_every_run() -> Iterator[None]:
         yield
 
 
-QUICK = (units_only, persons_following, odd_texts)
+QUICK = (persons_following,)
 
 
 @pytest.fixture(

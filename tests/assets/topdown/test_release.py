@@ -639,6 +639,7 @@ def test_made_again_it_has_the_same_bytes_and_the_same_versions_and_costs_nothin
 OF_THE_US = "SELECT answers FROM noisy_measurements WHERE level = 'US' AND query = 'detailed' AND histogram = 'persons'"
 
 
+@pytest.mark.deep
 def test_another_race_of_one_person_is_another_draw_with_a_charge_of_its_own(
     of_production: Case, tmp_path: Path
 ) -> None:
