@@ -10,9 +10,12 @@ from io import BytesIO
 from textwrap import fill
 
 import dagster as dg
+import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 DOTS_PER_INCH = 150
 WIDTH = 7.2
@@ -22,8 +25,12 @@ INK = "#1d2530"
 QUIET = "#5b6573"
 BLUE = "#0072b2"
 PALE_BLUE = "#cfe3f1"
-VERMILION = "#d55e00"
+VERMILION = "#b84a00"
 GRID = "#e3e7ec"
+SERIES = (BLUE, "#8a5a00", "#00795a", "#a8447f", "#5e4fa2", "#5f7000", "#1b7a94", "#6b5527")
+"""Colors for series, which are named beside their colors too. Vermilion is reserved for a limit or a mark.
+
+Every color but the pale ones, which only fill or separate, has a contrast of at least 4.5 : 1 to white."""
 
 
 def blank(title: str, remark: str, height: float) -> tuple[Figure, Axes]:
@@ -70,6 +77,12 @@ def blank(title: str, remark: str, height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
+def shades(count: int) -> NDArray[np.float64]:
+    """Colors for lines in an order, from dark to lighter, as rows of red, green, blue and opacity."""
+    shaded: NDArray[np.float64] = colormaps["plasma"](np.linspace(0.0, 0.48, count))
+    return shaded
+
+
 def png(figure: Figure) -> bytes:
     """A figure as PNG bytes; equal figures give equal bytes."""
     content = BytesIO()
@@ -77,6 +90,15 @@ def png(figure: Figure) -> bytes:
     return content.getvalue()
 
 
-def picture(content: bytes) -> dg.MarkdownMetadataValue:
-    """PNG bytes as metadata that the UI renders as a picture."""
-    return dg.MetadataValue.md(f"![chart](data:image/png;base64,{b64encode(content).decode()})")
+def picture(content: bytes, words: str) -> dg.MarkdownMetadataValue:
+    """PNG bytes as metadata that the UI renders as a picture.
+
+    Args:
+        content: the PNG.
+        words: what the picture shows, with its main figures, for those who do not see it.
+    """
+    alternative = " ".join(words.translate(_NOT_IN_MARKDOWN).split())
+    return dg.MetadataValue.md(f"![{alternative}](data:image/png;base64,{b64encode(content).decode()})")
+
+
+_NOT_IN_MARKDOWN = str.maketrans({letter: f"\\{letter}" for letter in "\\[]_*`<>"})

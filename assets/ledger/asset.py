@@ -17,7 +17,14 @@ from assets.ledger.comparison import Comparison, compare
 from assets.ledger.page import last_replays, page
 from assets.ledger.population import Population
 from assets.ledger.tables import COLUMNS, releases_table, totals_table
-from assets.ledger.words import invariants_in_markdown, listed, releases_in_markdown, remarks, totals_in_markdown
+from assets.ledger.words import (
+    in_one_sentence,
+    invariants_in_markdown,
+    listed,
+    releases_in_markdown,
+    remarks,
+    totals_in_markdown,
+)
 from assets.pictures import picture
 from mechanisms.accounting.composition import DoesNotCompose, Loss, fits, stated, symbol
 from resources.chain import GENESIS, Entry
@@ -149,7 +156,10 @@ This sum is an upper bound on the loss.""",
                 "totals": totals_in_markdown(comparison),
                 "what adds up": dg.MetadataValue.md("\n".join(f"- {remark}" for remark in remarks(comparison))),
                 "invariants": invariants_in_markdown(comparison),
-                "releases side by side": picture(side_by_side(comparison, population.title, population.cap)),
+                "releases side by side": picture(
+                    side_by_side(comparison, population.title, population.cap),
+                    in_one_sentence(comparison, population.cap),
+                ),
             }
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 

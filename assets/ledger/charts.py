@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from assets.ledger.comparison import Comparison, Share, converted, takes_part
 from assets.ledger.sheet import LINE, MARGIN, TEXT, Sheet
 from assets.ledger.words import listed, on_moves, reasons
-from assets.pictures import GRID, INK, QUIET, VERMILION, WIDTH, png
+from assets.pictures import GRID, INK, QUIET, SERIES, VERMILION, WIDTH, png
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import (
     Conversion,
@@ -29,11 +29,10 @@ from mechanisms.accounting.composition import (
 )
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.zcdp import ConcentratedLoss
+from resources.ledger import remaining
 
-_COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d31", "#5e4fa2", "#a6bd35")
-"""Colors that color-blind readers can distinguish; vermilion is reserved for the cap. Names stand beside the colors."""
-_EARLIER = 0.4
-"""The opacity of the bars of earlier charges."""
+_EARLIER = "////"
+"""The hatching of the bars of earlier charges."""
 _ORDER = (PureLoss, ConcentratedLoss, ApproximateLoss)
 _ADDS = {
     PureLoss: "ε adds up.",
@@ -174,7 +173,7 @@ def side_by_side(comparison: Comparison, title: str, cap: Loss) -> bytes:
         raise ValueError("there is no charge to draw")
     sheet = Sheet()
     names = list(dict.fromkeys(charge.release for charge in comparison.charges))
-    colors = {name: _COLORS[number % len(_COLORS)] for number, name in enumerate(names)}
+    colors = {name: SERIES[number % len(SERIES)] for number, name in enumerate(names)}
     sheet.say(title, _TITLE, weight="bold")
     sheet.say(
         "The privacy losses of its releases, each alone and in total. A total adds only losses that compose, and "
@@ -214,10 +213,12 @@ def _draw(sheet: Sheet, panel: _Panel, colors: dict[str, str]) -> None:
     sheet.down += _GAP
     sheet.say(panel.title, _HEAD, weight="bold")
     sheet.say(panel.remark, _SMALL, color=QUIET)
+    if sum(bar.joint for bar in panel.bars) > 1:
+        sheet.say("The converted ε is divided among its bars in proportion to their ρ.", _SMALL, color=QUIET)
     if any(bar.earlier and not bar.joint for bar in panel.bars):
-        sheet.say("Pale: earlier charges of the same release, which also count.", _SMALL, color=QUIET)
+        sheet.say("Hatched: earlier charges of the same release, which also count.", _SMALL, color=QUIET)
     if panel.cap:
-        sheet.say(f"Dashed: the cap, {stated(panel.cap)}.", _SMALL, color=VERMILION)
+        sheet.say(f"Dashed: the cap, {stated(panel.cap)}. Dotted: what is left of it.", _SMALL, color=VERMILION)
     _draw_bars(sheet, panel, colors)
     apart = reasons(panel.shares)
     if apart:
@@ -227,7 +228,10 @@ def _draw(sheet: Sheet, panel: _Panel, colors: dict[str, str]) -> None:
 
 
 def _draw_bars(sheet: Sheet, panel: _Panel, colors: dict[str, str]) -> None:
-    """Draw the bars in the order of the rows, each starting where the previous one ends; joint bars form one block."""
+    """Draw the bars in the order of the rows, each starting where the previous one ends.
+
+    What releases contribute to an ε together is divided among their bars in proportion to their ρ.
+    """
     rows = _rows(sheet, panel)
     left, width = MARGIN + _LABELS, WIDTH - 2 * MARGIN - _LABELS - _FIGURES
     tall = rows[-1].down + rows[-1].height
@@ -242,19 +246,24 @@ def _draw_bars(sheet: Sheet, panel: _Panel, colors: dict[str, str]) -> None:
     for row in rows:
         _write_label(sheet, row, left - 0.08)
         if row.bar is None:
-            _bar(axes, row, 0.0, float(panel.total), color=INK)
+            _bar(axes, row, 0.0, float(panel.total), INK)
+            if panel.cap:
+                axes.hlines(row.middle, float(panel.total), float(panel.cap), VERMILION, "dotted", linewidth=1.8)
             beside(row.middle, f"{symbol(panel.total)} = {panel.total.rounded_up()}", weight="bold")
         elif not row.bar.joint:
-            for losses, alpha in ((row.bar.earlier, _EARLIER), (row.bar.latest, 1.0)):
+            for losses, earlier in ((row.bar.earlier, True), (row.bar.latest, False)):
                 for loss in losses:
-                    _bar(axes, row, start, float(loss), color=colors[row.bar.release], alpha=alpha)
+                    _bar(axes, row, start, float(loss), colors[row.bar.release], earlier)
                     start += float(loss)
             beside(row.middle, f"+ {_sum((*row.bar.earlier, *row.bar.latest)).rounded_up()}")
     block = [row for row in rows if row.bar is not None and row.bar.joint]
     if block and panel.conversion:
+        epsilon, whole = float(panel.conversion.epsilon), float(panel.conversion.loss)
         for row in block:
-            color = colors[row.bar.release] if row.bar else INK
-            axes.barh(row.middle, float(panel.conversion.epsilon), row.height, left=start, color=color, zorder=2)
+            assert row.bar is not None
+            part = epsilon * _share_of_rho(row.bar) / whole if whole else 0.0
+            _bar(axes, row, start, part, colors[row.bar.release])
+            start += part
         together = " together" if len(block) > 1 else ""
         words = f"+ {panel.conversion.epsilon.rounded_up()}\nfor {stated(panel.conversion.loss)}{together}"
         beside((block[0].down + block[-1].down + block[-1].height) / 2, words)
@@ -280,7 +289,8 @@ def _rows(sheet: Sheet, panel: _Panel) -> list[_Row]:
         )
         rows.append(_Row(bar, tuple(name), tuple(own), down))
         down += rows[-1].height
-    return [*rows, _Row(None, ("Together",), (), down)]
+    left = (f"{remaining(panel.total, panel.cap)} is left",) if panel.cap else ()
+    return [*rows, _Row(None, ("Together",), left, down)]
 
 
 def _write_label(sheet: Sheet, row: _Row, right: float) -> None:
@@ -293,10 +303,15 @@ def _write_label(sheet: Sheet, row: _Row, right: float) -> None:
         down += _SMALL_LINE
 
 
-def _bar(axes: Axes, row: _Row, start: float, length: float, **look: Any) -> None:
-    axes.barh(
-        row.middle, length, 0.62 * row.height, left=start, edgecolor=look["color"], linewidth=0.6, zorder=2, **look
-    )
+def _bar(axes: Axes, row: _Row, start: float, length: float, color: str, earlier: bool = False) -> None:
+    look: dict[str, Any] = {"facecolor": "white", "hatch": _EARLIER} if earlier else {"facecolor": color}
+    axes.barh(row.middle, length, 0.62 * row.height, left=start, edgecolor=color, linewidth=0.6, zorder=2, **look)
+
+
+def _share_of_rho(bar: _Bar) -> float:
+    """What a release adds to the ρ that is converted as a whole."""
+    losses = (*bar.earlier, *bar.latest)
+    return sum(float(ConcentratedLoss.of_pure(loss)) if isinstance(loss, PureLoss) else float(loss) for loss in losses)
 
 
 def _sum(losses: Iterable[Loss]) -> PureLoss | ConcentratedLoss:

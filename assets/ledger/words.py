@@ -11,7 +11,7 @@ import dagster as dg
 from assets.conventions import markdown_table
 from assets.ledger.comparison import Charge, Comparison, Share, converted
 from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import concentrated_total, stated
+from mechanisms.accounting.composition import Loss, concentrated_total, stated
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.rounding import DECIMALS, decimal_text
@@ -79,6 +79,13 @@ def invariants_in_markdown(comparison: Comparison) -> dg.MarkdownMetadataValue:
     return dg.MetadataValue.md(
         "\n".join(f"- {words} ({listed(releases)})" for words, releases in comparison.invariants.items())
     )
+
+
+def in_one_sentence(comparison: Comparison, cap: Loss) -> str:
+    """What the picture of the comparison shows."""
+    each = listed([f"{charge.release} with {stated(charge.specification.loss)}" for charge in comparison.latest])
+    totals = listed([f"{stated(total.loss)} for one {total.unit}" for total in comparison.totals])
+    return f"Bars of the losses of {each}, under a cap of {stated(cap)}; together {totals}."
 
 
 def remarks(comparison: Comparison) -> tuple[str, ...]:

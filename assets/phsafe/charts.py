@@ -10,13 +10,12 @@ from textwrap import fill
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from assets.phsafe.planning import margin_of
-from assets.pictures import GRID, INK, QUIET, VERMILION, blank, png
+from assets.pictures import GRID, INK, QUIET, VERMILION, blank, png, shades
 from mechanisms.phsafe.design import PHSafeDesign, Released
 from mechanisms.phsafe.margins import Noise
 from mechanisms.phsafe.runs import Geography
@@ -56,7 +55,7 @@ def margin_against_budget(design: PHSafeDesign, planned: PHSafeDesign | None = N
     designs = [design, planned] if planned else [design]
     budgets = [float(each.budget) for which in designs for each in which.released]
     runs = _runs_by_stability(design, planned)
-    colors = dict(zip(runs, colormaps["viridis"](np.linspace(0.0, 0.72, len(runs))), strict=True))
+    colors = dict(zip(runs, shades(len(runs)), strict=True))
     ends = min(budgets) / _BEYOND, max(budgets) * _BEYOND
     grid = [Fraction(budget) for budget in np.geomspace(*ends, _STEPS)]
     for stability, names in runs.items():

@@ -109,7 +109,11 @@ def build_parameters(release: PHSafeRelease) -> dg.AssetsDefinition:
             "dagster/row_count": len(rows),
             "dagster/column_schema": schema,
             **totals(release.design, release.delta),
-            "margin against budget": picture(margin_against_budget(release.design, planned)),
+            "margin against budget": picture(
+                margin_against_budget(release.design, planned),
+                "Falling lines of the 90% margin of error of one count against its budget, with a mark for each of the "
+                f"{len(rows)} released pairs of a run and a level. The table `parameters` has their figures.",
+            ),
             "parameters": _parameters_preview(release.design, rows),
             "budget for a margin": _grid_preview(release.design, budgets),
         }

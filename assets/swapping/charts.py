@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from assets.pictures import BLUE, INK, PALE_BLUE, QUIET, VERMILION, blank, png
+from assets.pictures import BLUE, INK, PALE_BLUE, QUIET, VERMILION, blank, png, shades
 from mechanisms.swapping.loss import theorem_1
 
 _LOWEST_RATE = 0.005
@@ -100,7 +99,7 @@ def epsilon_against_swap_rate(strata: Sequence[int], marked: tuple[int, Fraction
     for rate, words in ((0.05, "p = 5%"), (0.5, "p = 50%")):
         axes.axvline(rate, color=QUIET, linestyle=":", linewidth=1.2, zorder=1)
         axes.text(rate, 0.985, f" {words}", transform=axes.get_xaxis_transform(), va="top", fontsize=10, color=QUIET)
-    colors = colormaps["viridis"](np.linspace(0.0, 0.72, len(sizes)))
+    colors = shades(len(sizes))
     for size, color in zip(sizes, colors, strict=True):
         axes.plot(rates, _epsilon(size, rates), color=color, linewidth=1.8, zorder=2)
         _write_on_line(axes, size)

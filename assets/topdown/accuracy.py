@@ -4,7 +4,7 @@ The errors are computed from the exact histograms and are therefore confidential
 dataset. `charts` draws them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -77,7 +77,7 @@ class Metric:
 METRICS = (
     Metric("population", "Total population: mean absolute error", PERSONS, TOTAL),
     Metric("race_by_hispanic", "Race × Hispanic counts: mean absolute error", PERSONS, "hispanic * cenrace"),
-    Metric("histogram", "Histogram: total variation distance", PERSONS, DETAILED, relative=True),
+    Metric("histogram", "Histogram: absolute error per person, halved", PERSONS, DETAILED, relative=True),
     Metric("occupied", "Occupied housing units: mean absolute error", UNITS, DETAILED, leading=1),
 )
 """The metrics of persons and units."""
@@ -205,8 +205,17 @@ def _shown_if_synthetic(release: TopDownRelease, figures: list[Figure]) -> dict[
     }
     return {
         "accuracy (synthetic data)": preview(["metric", "source", *levels], rows),
-        "accuracy by level (synthetic data)": picture(accuracy_by_level(levels, panels)),
+        "accuracy by level (synthetic data)": picture(accuracy_by_level(levels, panels), _finest(panels, levels[-1])),
     }
+
+
+def _finest(panels: Mapping[str, Mapping[str, Sequence[float | None]]], level: str) -> str:
+    """What the picture shows, with the figures of the finest level."""
+    each = "; ".join(
+        f"{title}: " + ", ".join(f"{source} {_written(values[-1])}" for source, values in sources.items())
+        for title, sources in panels.items()
+    )
+    return f"Error by geographic level, raw and post-processed. At the level {level}: {each}."
 
 
 def _written(value: float | None) -> str:
@@ -217,9 +226,9 @@ _DESCRIPTION = """The errors of raw measurements and of post-processed estimates
 
 - `population`: the mean over places of |x̂ − x|, where x is the population of the place;
 - `race_by_hispanic`: the mean of |x̂ − x| over places and the 126 counts by race and Hispanic origin;
-- `histogram`: ½ Σ |x̂ − x| / N over all places and cells, where N is the number of persons. For estimates, this is the
-  total variation distance if the total is exact. Raw answers to `detailed` are not a proper histogram (they may be
-  negative and do not add up to N), so their value may exceed 1;
+- `histogram`: ½ Σ |x̂ − x| / N over all places and cells, where N is the number of persons: how many records per
+  person lie in another cell. For estimates it is at most 1, and the total variation distance, if the total is exact.
+  Raw answers to `detailed` may be negative and do not add up to N, so their value may exceed 1;
 - `occupied`: the mean over places of |x̂ − x|, where x is the number of occupied housing units of the place.
 
 Raw figures come from the noisy answers to the query itself, and are missing at levels that do not measure it. The

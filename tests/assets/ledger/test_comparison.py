@@ -393,6 +393,7 @@ def test_the_bars_of_a_panel_add_up_to_its_last(drawn: tuple[str, Figure]) -> No
         others = [bar for bar in bars if bar is not whole]
         assert whole.get_x() == 0
         assert max(bar.get_x() + bar.get_width() for bar in others) == pytest.approx(whole.get_width())
+        assert sum(bar.get_width() for bar in others) == pytest.approx(whole.get_width()), "no bar shows a sum"
         lengths.append(whole.get_width())
     expected = [float(total.loss) for total in comparison.totals]
     if len(panels) > len(expected):

@@ -166,8 +166,9 @@ def test_the_invariants_of_all_releases_are_shown_with_their_holders(both: Town)
 
 def test_the_picture_is_shown(both: Town) -> None:
     shown = both.after.shown["releases side by side"]
-    assert shown.startswith("![chart](data:image/png;base64,")
-    picture = base64.b64decode(shown.partition(",")[2].rstrip(")"))
+    words, _, data = shown.removeprefix("![").partition("](data:image/png;base64,")
+    assert words.startswith("Bars of the losses of s\\_dhc with ρ = ")
+    picture = base64.b64decode(data.rstrip(")"))
     assert picture.startswith(b"\x89PNG")
     assert shown != both.before.shown["releases side by side"]
 

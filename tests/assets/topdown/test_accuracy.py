@@ -184,13 +184,13 @@ def test_figures_are_stored_and_shown_for_synthetic_data_only(tmp_path: Path, sy
 LEVELS = ("US", "state", "block group")
 PANELS: dict[str, dict[str, Sequence[float | None]]] = {
     "Total population: mean absolute error": {"raw": [None, 3.5, 90.0], "post-processed": [0.0, 0.0, 7.25]},
-    "Histogram: total variation distance": {"raw": [0.01, 0.2, 140.0], "post-processed": [0.01, 0.1, 0.6]},
+    "Histogram: absolute error per person, halved": {"raw": [0.01, 0.2, 140.0], "post-processed": [0.01, 0.1, 0.6]},
     "Occupied: mean absolute error": {"raw": [2.0, 2.0, 21.0], "post-processed": [2.0, 1.0, 3.0]},
 }
 
 
 def changed(value: float | None) -> dict[str, dict[str, Sequence[float | None]]]:
-    title = "Histogram: total variation distance"
+    title = "Histogram: absolute error per person, halved"
     return PANELS | {title: PANELS[title] | {"raw": [0.01, value, 140.0]}}
 
 
