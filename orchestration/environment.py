@@ -2,6 +2,7 @@
 
 - `STIRRED_HOME`: the folder of databases and keys; `var` in the project by default;
 - `STIRRED_PUBLISHED`: the folder of publications; `published` in the project by default;
+- `STIRRED_PUBLISHED_URL`: the address under which the folder of publications is served, if it is;
 - `STIRRED_MEMORY_LIMIT`, `STIRRED_THREADS`, `STIRRED_SPILL_FOLDER`: DuckDB's settings for each session;
 - `STIRRED_MASTER_KEY`: the master key, if it is not kept in a file.
 """
@@ -24,6 +25,20 @@ def deployment_folders(project: Path = PROJECT) -> tuple[Path, Path]:
     home = os.environ.get("STIRRED_HOME", project / "var")
     published = os.environ.get("STIRRED_PUBLISHED", project / "published")
     return Path(home).absolute(), Path(published).absolute()
+
+
+def published_address() -> str:
+    """The address under which the folder of publications is served; "" if it is not.
+
+    Raises:
+        DeclarationError: if it is no address of a web page.
+    """
+    address = os.environ.get("STIRRED_PUBLISHED_URL", "")
+    if address and not address.startswith(("http://", "https://")):
+        raise DeclarationError(
+            f"STIRRED_PUBLISHED_URL is {address!r}, which is not an address such as http://host:3001"
+        )
+    return address
 
 
 def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:

@@ -13,15 +13,16 @@ import pyarrow as pa
 from pydantic import Field
 
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NOBODY, Assessment, assess
-from assets.conventions import KEYED, StageKind, attributes, preview, table_schema
+from assets.conventions import KEYED, StageKind, attributes, preview, shortened, table_schema
 from assets.ledger.page import AUTOMATIC
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
 from mechanisms.accounting.composition import stated
+from mechanisms.accounting.rounding import LINE_DECIMALS
 from resources.chain import Details, Entry
 from resources.custody import Custody
-from resources.ledger import CapExceeded, Ledger, PopulationError
+from resources.ledger import CapExceeded, Ledger, PopulationError, remaining
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -80,18 +81,21 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
                 source=session.register("facts", pa.Table.from_pylist([facts])),
             )
             schema = table_schema(session.columns(release.public(CHARGE)), _COLUMNS | dict(method.charge_columns))
-        lines = draw.specification.lines
+        parts = [(line.label, line.loss.rounded_up(LINE_DECIMALS)) for line in draw.specification.lines]
+        charged = ledger.charged(release.dataset.population, release.dataset.cap)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(draw.draw_id),
             metadata={
-                **{name.replace("_", " "): value for name, value in facts.items()},
+                "loss": stated(entry.declared().charge),
+                "charged so far": stated(charged),
+                "left of the cap": f"{remaining(charged, release.dataset.cap)} of {stated(release.dataset.cap)}",
                 "authorized by": entry.known().authorization.get("by", "not recorded"),
+                "draw": shortened(draw.draw_id),
                 "population": entry.known().population,
-                "charged so far": stated(ledger.charged(release.dataset.population, release.dataset.cap)),
-                "cap": stated(release.dataset.cap),
+                **{name.replace("_", " "): value for name, value in facts.items()},
                 "dagster/column_schema": schema,
             }
-            | ({"lines": preview(["line", "loss"], [(line.label, str(line.loss)) for line in lines])} if lines else {}),
+            | ({"lines": preview(["line", "loss"], parts)} if parts else {}),
         )
 
     return charge

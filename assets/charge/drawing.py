@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.conventions import DRAW, DRAW_ID, StageKind, attributes, public_table_metadata, table_schema
+from assets.conventions import DRAW, DRAW_ID, StageKind, attributes, public_table_metadata, shortened, table_schema
 from assets.release.draw import Draw, Inputs, label_drawn
 from assets.release.method import CHARGE, Method
 from mechanisms.accounting.composition import stated
@@ -46,14 +46,15 @@ def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         table = release.public(method.drawn_table)
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = {
-                **public_table_metadata(session, table),
-                DRAW_ID: draw.draw_id,
-                "randomness commitment": entry.commitment,
-                "ledger entry": entry.sequence,
                 "loss": stated(draw.specification.loss),
+                "ledger entry": entry.sequence,
                 "custody": release.custody.value,
+                "draw": shortened(draw.draw_id),
                 "dagster/column_schema": table_schema(session.columns(table), method.drawn_columns),
                 **method.draw_metadata(session),
+                DRAW_ID: draw.draw_id,
+                "randomness commitment": entry.commitment,
+                **public_table_metadata(session, table),
             }
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 

@@ -70,11 +70,12 @@ def _shown_if_synthetic(session: Session, release: PHSafeRelease, table: Table) 
     columns = session.columns(table)
     if not release.dataset.synthetic or not columns:
         return {}
+    names = ["run", "truncation", "persons_truncated", "persons_kept"]
     rows = [
-        [f"{value:,}" if isinstance(value, int) else str(value) for value in row]
-        for row in session.rows("warehouse/all", source=table)
+        [f"{row[name]:,}" if isinstance(row[name], int) else row[name] for name in names]
+        for row in session.arrow("warehouse/all", source=table).to_pylist()
     ]
-    return {"truncation report (synthetic data)": preview([name.replace("_", " ") for name in columns], rows)}
+    return {"truncation report (synthetic data)": preview([name.replace("_", " ") for name in names], rows)}
 
 
 def _join_description(release: PHSafeRelease) -> str:

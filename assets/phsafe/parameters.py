@@ -15,7 +15,7 @@ from assets.phsafe.charts import margin_against_budget
 from assets.phsafe.planning import Plan, answers, grid, margin_of, parameters, planned_design, rounded_up, totals
 from assets.phsafe.release import PHSafeRelease
 from assets.pictures import picture
-from mechanisms.phsafe.design import DesignError, PHSafeDesign
+from mechanisms.phsafe.design import DesignError, PHSafeDesign, Released
 from mechanisms.phsafe.margins import Noise, exact_margin
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
@@ -104,18 +104,18 @@ def build_parameters(release: PHSafeRelease) -> dg.AssetsDefinition:
                 {name: words for name, (_, words) in PARAMETER_COLUMNS.items()},
             )
         metadata: dict[str, Any] = {
-            "table": str(release.public(PARAMETERS)),
-            "planning table": str(release.public(PLANNING)),
-            "dagster/row_count": len(rows),
-            "dagster/column_schema": schema,
-            **totals(release.design, release.delta),
             "margin against budget": picture(
                 margin_against_budget(release.design, planned),
                 "Falling lines of the 90% margin of error of one count against its budget, with a mark for each of the "
                 f"{len(rows)} released pairs of a run and a level. The table `parameters` has their figures.",
             ),
             "parameters": _parameters_preview(release.design, rows),
+            **totals(release.design, release.delta),
             "budget for a margin": _grid_preview(release.design, budgets),
+            "table": str(release.public(PARAMETERS)),
+            "planning table": str(release.public(PLANNING)),
+            "dagster/row_count": len(rows),
+            "dagster/column_schema": schema,
         }
         if planned:
             metadata |= _plan_metadata(release, config, planned)
@@ -125,21 +125,15 @@ def build_parameters(release: PHSafeRelease) -> dg.AssetsDefinition:
 
 
 def _parameters_preview(design: PHSafeDesign, rows: list[dict[str, Any]]) -> dg.MetadataValue:
-    header = ["run", "level", "τ", "Δ", design.noise.symbol, "share", "σ", "90% margin", "exact", "groups × cells"]
+    header = ["run and level", design.noise.symbol, "σ", "90% margin"]
     return preview(
         header,
         [
             (
-                f"`{row['run']}`",
-                f"`{row['level']}`",
-                _or_dash(row["truncation"]),
-                row["stability"],
+                f"{row['run']} {row['level']}",
                 str(row["budget"]),
-                f"{row['share']:.2%}",
                 f"{row['standard_deviation']:,.2f}",
                 f"{row['margin']:,.2f}",
-                _or_dash(row["exact_margin"]),
-                f"{row['groups']} × {row['cells']}",
             )
             for row in rows
         ],
@@ -147,19 +141,19 @@ def _parameters_preview(design: PHSafeDesign, rows: list[dict[str, Any]]) -> dg.
 
 
 def _grid_preview(design: PHSafeDesign, planning: list[dict[str, Any]]) -> dg.MetadataValue:
-    """One column for each Δ, because all runs with the same Δ need the same budget."""
+    """One row for each margin and Δ, because all runs with the same Δ need the same budget."""
     margins = sorted({row["margin"] for row in planning})
     budgets = {(row["stability"], row["margin"]): row["budget"] for row in planning}
     runs: dict[int, list[str]] = {}
     for run, stability in dict.fromkeys((row["run"], row["stability"]) for row in planning):
         runs.setdefault(stability, []).append(run)
     symbol = design.noise.symbol
-    header = ["margin", *(f"{symbol} at Δ = {stability}: {', '.join(names)}" for stability, names in runs.items())]
     return preview(
-        header,
+        ["margin", "Δ", symbol, "runs"],
         [
-            (f"±{margin:,}", *(_or_dash(budgets.get((stability, margin)), "f") for stability in runs))
+            (f"±{margin:,}", stability, _or_dash(budgets.get((stability, margin)), "f"), ", ".join(names))
             for margin in margins
+            for stability, names in runs.items()
         ],
     )
 
@@ -167,33 +161,34 @@ def _grid_preview(design: PHSafeDesign, planning: list[dict[str, Any]]) -> dg.Me
 def _plan_metadata(release: PHSafeRelease, plan: Plan, planned: PHSafeDesign) -> dict[str, Any]:
     """For every level of the planned runs, budget and margin as planned and as declared; and the totals."""
     symbol = planned.noise.symbol
-    header = ["run", "level", "τ", "Δ", f"planned {symbol}", "planned margin", "exact"]
-    header += [f"declared {symbol}", "declared margin"]
+    header = ["run and level", "of", symbol, "90% margin"]
     rows = [
-        (
-            f"`{each.run.name}`",
-            f"`{each.level.name}`",
-            _or_dash(planned.truncation(each.run)),
-            planned.stability(each.run),
-            str(rounded_up(each.budget)),
-            f"{margin_of(planned, each):,.2f}",
-            _or_dash(exact_margin(planned.noise_of(each.run, each.level))),
-            *(
-                (str(rounded_up(declared.budget)), f"{margin_of(release.design, declared):,.2f}")
-                if declared
-                else ("not released", "–")
-            ),
-        )
+        row
         for declared, each in answers(release.design, plan, planned)
+        for row in _planned_and_declared(release.design, declared, planned, each)
     ]
     now = totals(release.design, release.delta)
     return {
         "plan": preview(header, rows),
         "plan: totals": preview(
-            ["", "planned", "declared"],
+            ["quantity", "planned", "declared"],
             [(name, value, now[name]) for name, value in totals(planned, release.delta).items()],
         ),
     }
+
+
+def _planned_and_declared(
+    design: PHSafeDesign, declared: Released | None, planned: PHSafeDesign, each: Released
+) -> list[tuple[str, str, str, str]]:
+    """The rows of a run at a level: as planned, and as declared."""
+    name = f"{each.run.name} {each.level.name}"
+    truncation, stability = _or_dash(planned.truncation(each.run)), planned.stability(each.run)
+    exact = exact_margin(planned.noise_of(each.run, each.level))
+    margin = f"{margin_of(planned, each):,.2f}" + ("" if exact is None else f", exactly {exact:,}")
+    rows = [(name, f"plan: τ = {truncation}, Δ = {stability}", str(rounded_up(each.budget)), margin)]
+    if declared is None:
+        return [*rows, (name, "declaration", "not released", "–")]
+    return [*rows, (name, "declaration", str(rounded_up(declared.budget)), f"{margin_of(design, declared):,.2f}")]
 
 
 def _or_dash(value: int | Decimal | None, form: str = ",") -> str:

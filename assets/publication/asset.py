@@ -4,6 +4,7 @@ It evaluates every gate again on the current tables, because a check that passed
 tables that were changed afterwards.
 """
 
+import contextlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -16,7 +17,17 @@ import duckdb
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from assets.confidentiality import deployed_nodes
-from assets.conventions import NO_CONFIG, POOL, StageKind, attributes, check_result, preview
+from assets.conventions import (
+    DRAW_ID,
+    NO_CONFIG,
+    POOL,
+    StageKind,
+    attributes,
+    check_result,
+    markdown_table,
+    preview,
+    shortened,
+)
 from assets.gates.shared import all_gates
 from assets.publication.certificate import (
     SCHEMA,
@@ -29,6 +40,7 @@ from assets.publication.certificate import (
     to_html,
     to_json,
 )
+from assets.publication.listing import link, write_listing
 from assets.publication.package import DataFile, Source, data_package, write_data_files
 from assets.publication.placement import place_file, placed
 from assets.publication.reading import README, readme
@@ -82,20 +94,20 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sums),
             metadata={
+                "certificate": link(release, "certificate.html"),
+                "folder": link(release),
                 "edition": certificate.edition,
-                "folder": dg.MetadataValue.path(str(release.folder)),
-                "certificate": dg.MetadataValue.path(str(release.folder / "certificate.html")),
                 "loss": f"{symbol(certificate.specification.loss)} = {certificate.specification.loss.rounded_up()}",
-                "draw id": certificate.randomness.draw_id,
-                "randomness commitment": certificate.randomness.commitment,
                 "ledger entry": certificate.ledger.sequence,
                 "files": preview(
                     ["file", "rows", "SHA-256"],
-                    [(file.path, f"{file.rows:,}", file.sha256) for file in certificate.products],
+                    [(file.path, f"{file.rows:,}", shortened(file.sha256)) for file in certificate.products],
                 ),
+                DRAW_ID: certificate.randomness.draw_id,
+                "randomness commitment": certificate.randomness.commitment,
                 CHECKSUMS: sums,
-                "checks passed": preview(
-                    ["check", "rule"], [(check.name, check.description) for check in certificate.checks]
+                "checks passed": dg.MetadataValue.md(
+                    markdown_table(["check", "rule"], [(check.name, check.description) for check in certificate.checks])
                 ),
             },
         )
@@ -229,6 +241,9 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
         problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
         words = f"{release.schema} is not published: {problem}. What was published before stays complete."
         raise dg.Failure(description=words, allow_retries=False) from None
+    # The release is published by now, with or without its line in the list.
+    with contextlib.suppress(OSError):
+        write_listing(release.published)
     return certificate, file_sha256(release.folder / CHECKSUMS)
 
 

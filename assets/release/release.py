@@ -31,6 +31,7 @@ class Release:
         custody: whether the draw's key can be derived again.
         published: the parent folder of all publications.
         publisher: who publishes.
+        address: the address under which that folder is served; "" if it is not.
     """
 
     dataset: DatasetDeclaration
@@ -40,6 +41,7 @@ class Release:
     custody: CustodyMode
     published: Path
     publisher: Publisher = field(default=UNDECLARED, kw_only=True)
+    address: str = field(default="", kw_only=True)
 
     def refuse(self, reason: str) -> NoReturn:
         """Reject the declaration for a reason.

@@ -19,7 +19,7 @@ from assets.swapping.invariants import build_invariants, counted_with, invariant
 from assets.swapping.published import published_tables
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import swapping_statement
-from assets.swapping.tables import describe_tables, require_readable, table_recipes
+from assets.swapping.tables import describe_tables, first_rows, require_readable, table_recipes
 from assets.swapping.unique import require_few_stored
 from assets.swapping.utility import build_utility
 from assets.tabulation.asset import TABLES, build_tables
@@ -72,7 +72,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
                 describe_tables(release),
                 lambda session: table_recipes(session, release),
                 described({**release.variables, **release.person_variables}),
-                self._lineage_of_tables,
+                lambda session: {**first_rows(session, self.release), **self._lineage_of_tables(session)},
             ),
             *build_utility(self),
         ]

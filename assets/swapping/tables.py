@@ -1,8 +1,12 @@
 """The recipes of a release's tables: products from the swapped data, or from the original records for `utility`."""
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import dagster as dg
+
+from assets.conventions import preview
 from assets.swapping.cells import SWAPPED
 from assets.swapping.product import SwappedProduct
 from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING
@@ -12,6 +16,8 @@ from resources.warehouse import Recipe, Session
 
 SATURATED, HOUSEHOLD_TYPES = "saturated", "saturated_persons"
 MOST_CELLS = 20_000_000
+FIRST_ROWS = 10
+"""How many rows of each product the asset's page shows."""
 
 
 class TooManyCellsError(Exception):
@@ -100,6 +106,32 @@ def require_readable(session: Session, release: SwappingRelease) -> None:
                 f"{release.schema}: product {product.name} would list {cells:,} cells, most of them empty; "
                 "declare it with zeros: false"
             )
+
+
+def first_rows(session: Session, release: SwappingRelease) -> dict[str, dg.MetadataValue]:
+    """The first rows of every product, for the asset's page. Geography and dimensions have a column each."""
+    shown: dict[str, dg.MetadataValue] = {}
+    for product in release.products:
+        table = release.public(product.table)
+        rows = session.rows(
+            "warehouse/first_rows", {"rows": FIRST_ROWS}, source=table, columns=[*product.columns, "count"]
+        )
+        border = len(product.geography)
+        header = {
+            "place": ", ".join(product.geography) or "all places",
+            "cell": ", ".join(product.dimensions) or f"all {product.of}",
+            "count": f"number of {product.of}",
+        }
+        first = f"first {len(rows)} of {session.count(table):,} rows"
+        shown[f"{product.name} ({first})"] = preview(
+            header,
+            [(_joined(row[:border]), _joined(row[border:-1]), f"{row[-1]:,}") for row in rows],
+        )
+    return shown
+
+
+def _joined(codes: Sequence[object]) -> str:
+    return " / ".join("–" if code is None else str(code) for code in codes) or "all"
 
 
 def describe_tables(release: SwappingRelease) -> str:

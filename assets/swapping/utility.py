@@ -69,7 +69,6 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
             version = session.content_version([table], custody.version_key())
             b = strata(session, release)[1]
         metadata: dict[str, Any] = {
-            "table": str(table),
             "ε against swap rate": picture(
                 epsilon_against_swap_rate(STRATA, (b, release.design.swap_rate) if b else None),
                 f"Lines of ε against the swap rate for largest strata of {STRATA[0]} to {STRATA[-1]:,} records; ε "
@@ -77,6 +76,7 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
                 + (f"This release: p = {release.design.swap_rate}, b = {b:,}." if b else "This release swaps nothing."),
             ),
         }
+        metadata["table"] = str(table)
         if release.dataset.synthetic:
             shown = [
                 (error.product, "none" if error.mape is None else f"{error.mape:.4%}", error.cells) for error in errors
@@ -121,9 +121,9 @@ def _experiment(method: Method[SwappingRelease, SwappingInputs, Any], experiment
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
             metadata={
-                "table": str(table),
                 "MAPE against swap rate": picture(mape_boxplots(errors, title), _medians(errors, title)),
                 "draws": len(rows),
+                "table": str(table),
             },
         )
 

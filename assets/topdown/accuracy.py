@@ -123,7 +123,7 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
             version = session.content_version([table], custody.version_key())
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
-            metadata={"table": str(table), **_shown_if_synthetic(release, figures)},
+            metadata={**_shown_if_synthetic(release, figures), "table": str(table)},
         )
 
     return accuracy
@@ -191,11 +191,6 @@ def _shown_if_synthetic(release: TopDownRelease, figures: list[Figure]) -> dict[
     if not release.dataset.synthetic:
         return {}
     values = {(figure.metric, figure.source, figure.level): figure.value for figure in figures}
-    rows = [
-        (metric.title, source, *(_written(values[metric.name, source, level]) for level in release.levels))
-        for metric in METRICS
-        for source in (RAW, POST_PROCESSED)
-    ]
     levels = [words(level) for level in release.levels]
     panels = {
         metric.title: {
@@ -203,9 +198,16 @@ def _shown_if_synthetic(release: TopDownRelease, figures: list[Figure]) -> dict[
         }
         for metric in METRICS
     }
+    tables = {
+        f"{title} (synthetic data)": preview(
+            ["level", RAW, POST_PROCESSED],
+            [(level, *map(_written, pair)) for level, *pair in zip(levels, *sources.values(), strict=True)],
+        )
+        for title, sources in panels.items()
+    }
     return {
-        "accuracy (synthetic data)": preview(["metric", "source", *levels], rows),
         "accuracy by level (synthetic data)": picture(accuracy_by_level(levels, panels), _finest(panels, levels[-1])),
+        **tables,
     }
 
 

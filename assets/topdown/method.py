@@ -164,18 +164,16 @@ list in the order of the query's cells."""
         answers = {each: places[each.level] * each.marginal.size for each in self.release.design.measured}
         rows = [
             (
-                each.histogram,
-                words(each.level),
+                f"{each.histogram}, {words(each.level)}",
                 each.query,
                 str(each.loss.rounded_up(LINE_DECIMALS)),
                 f"{float(each.variance) ** 0.5:,.2f}",
-                f"{number:,}",
             )
-            for each, number in answers.items()
+            for each in answers
         ]
         return {
             "answers": sum(answers.values()),
-            "measured": preview(["histogram", "level", "query", "ρ", "σ", "answers"], rows),
+            "measured": preview(["histogram", "query", "ρ", "σ"], rows),
         }
 
     def tables(self) -> Sequence[PublishedTable]:

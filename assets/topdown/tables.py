@@ -4,7 +4,6 @@ This module aggregates the microdata, and lists the queries and their cells. `me
 what each cell of a redistricting table counts.
 """
 
-from collections.abc import Iterable
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 import dagster as dg
@@ -17,13 +16,15 @@ from assets.tabulation.asset import build_tables
 from assets.topdown.microdata import INPUT_CODES, RECORDED, codes_of, strides
 from assets.topdown.release import INVARIANTS, QUERIES, QUERY_CELLS, SPINE, TABLES, TopDownRelease
 from assets.topdown.spine import stage_ancestry
-from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign
+from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign, words
 from mechanisms.topdown.redistricting import REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import Schema
 from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 
 PLACES = 18
+PLACES_SHOWN = 2
+"""How many places of the second level the asset's page shows beside the root."""
 _VARIANCE = pa.decimal128(38, PLACES)
 _CONTEXT = Context(prec=38, rounding=ROUND_HALF_EVEN)
 
@@ -39,7 +40,7 @@ def build_redistricting(release: TopDownRelease) -> dg.AssetsDefinition:
         "the codes of every answer), and the exact statistics. Made from public data only.",
         lambda session: tables_recipe(session, release),
         shown=lambda session: {
-            f"{table.name}: {table.title} ({release.levels[0]})": _of_root(session, release, table)
+            f"{table.name}: {table.title}": _of_highest(session, release, table)
             for table in redistricting_tables(release)
         },
     )
@@ -210,17 +211,15 @@ def _leaves(table: RedistrictingTable) -> pa.Table:
     return pa.table({"cell": cells, "leaf": table.leaf_of[cells]})
 
 
-def _of_root(session: Session, release: TopDownRelease, table: RedistrictingTable) -> dg.MetadataValue:
-    """All cells of a table at the root, for the asset's page."""
-    (row,) = session.rows(
-        "topdown/of_level", {"level": release.levels[0]}, table=redistricting_table(release, table.name)
-    )
-    counts = row[-len(table.cells) :]
-    return preview(["cell", "count"], _indented(table, counts))
-
-
-def _indented(table: RedistrictingTable, counts: Iterable[int]) -> list[tuple[str, str]]:
-    return [
-        ("\u2003" * (len(cell.path) - 1) + cell.path[-1], f"{count:,}")
-        for cell, count in zip(table.cells, counts, strict=True)
-    ]
+def _of_highest(session: Session, release: TopDownRelease, table: RedistrictingTable) -> dg.MetadataValue:
+    """All cells of a table at the root and in the first places of the next level, for the asset's page."""
+    columns: dict[str, str] = {"cell": f"What is counted: {table.universe}"}
+    counts: list[list[str]] = []
+    for level, most in zip(release.levels, (1, PLACES_SHOWN), strict=False):
+        rows = session.rows("topdown/of_level", {"level": level}, table=redistricting_table(release, table.name))
+        for _, _, geoid, *more in sorted(rows, key=lambda row: str(row[2]))[:most]:
+            name = f"{words(level)} {geoid}".strip()
+            columns[name] = f"The count in the place {geoid or words(level)}"
+            counts.append([f"{cell:,}" for cell in more[-len(table.cells) :]])
+    labels = ["\u2003" * (len(cell.path) - 1) + cell.path[-1] for cell in table.cells]
+    return preview(columns, zip(labels, *counts, strict=True))

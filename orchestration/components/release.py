@@ -28,7 +28,7 @@ from orchestration.automation import release_jobs, release_schedule, source_sens
 from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import declared_publisher
 from orchestration.components.scaffolding import ExampleScaffolder
-from orchestration.environment import deployment_folders
+from orchestration.environment import deployment_folders, published_address
 from resources.custody import CustodyMode
 
 
@@ -158,6 +158,7 @@ def declared(declaration: ReleaseDeclaration, dataset: DatasetDeclaration, publi
         "description": declaration.description,
         "custody": declaration.custody,
         "published": published,
+        "address": published_address(),
     }
 
 

@@ -24,6 +24,7 @@ from assets.phsafe.parameters import (
 )
 from assets.phsafe.planning import GRID, Plan, PlannedRun, parameters, planned_design
 from assets.release.release import Release
+from mechanisms.accounting.rounding import ceiling
 from mechanisms.phsafe.design import PHSafeDesign, RunDesign, production
 from mechanisms.phsafe.margins import Noise
 from mechanisms.phsafe.runs import RUN
@@ -155,8 +156,8 @@ def test_the_grid_answers_the_other_way_for_every_run(production_planner: Planne
 
 
 def test_the_totals_are_in_the_metadata_with_both_conversions(answered: dict[str, Any]) -> None:
-    assert answered["unbounded ρ"].startswith("1.257281 ")
-    assert answered["bounded ρ"].startswith("2.514562 ")
+    assert answered["unbounded ρ"].startswith("1.2573 ")
+    assert answered["bounded ρ"].startswith("2.5146 ")
     assert answered["bounded (ε, δ) by Canonne, Kamath and Steinke"] == "ε = 16.9802 at δ = 1e-10"
     assert answered["bounded (ε, δ) by Bun and Steinke"] == "ε = 17.7330 at δ = 1e-10"
     assert answered["dagster/row_count"] == 46
@@ -204,31 +205,32 @@ def test_a_plan_is_answered_both_ways_and_changes_nothing_that_is_stored(
     metadata = production_planner.answered(plan)
     after = production_planner.version(), production_planner.table(PARAMETERS), production_planner.table(PLANNING)
     assert before == after
-    answer = {tuple(cells[:2]): cells for line in metadata["plan"].splitlines()[2:] if (cells := _cells(line))}
-    assert {run for run, _ in answer} == {"`PH2`", "`PH3`"}
-    assert answer["`PH3`", "`state_A-G`"] == [
-        "`PH3`", "`state_A-G`", "6", "14", "0.165744", "40.00", "40", "0.662976", "20.00",
-    ]  # fmt: skip
-    assert answer["`PH2`", "`state_*`"][2:6] == ["4", "10", "0.010000", "116.32"]
-    assert ("`PH2`", "`nation_*`") not in answer
+    answer = {(row[0], row[1].partition(":")[0]): row[1:] for row in _rows(metadata["plan"])}
+    assert {name.split()[0] for name, _ in answer} == {"PH2", "PH3"}
+    assert answer["PH3 state_A-G", "plan"] == ["plan: τ = 6, Δ = 14", "0.165744", "40.00, exactly 40"]
+    assert answer["PH3 state_A-G", "declaration"] == ["declaration", "0.662976", "20.00"]
+    assert answer["PH2 state_*", "plan"][:2] == ["plan: τ = 4, Δ = 10", "0.010000"]
+    assert answer["PH2 state_*", "plan"][2].startswith("116.32")
+    assert ("PH2 nation_*", "plan") not in answer
     total = Fraction(1_257_281 - 662_976 + 165_744 - 16_371 - 2_619 + 10_000, 10**6)
-    totals = {cells[0]: cells[1:] for line in metadata["plan: totals"].splitlines()[2:] if (cells := _cells(line))}
-    assert totals["bounded ρ"] == [f"{float(2 * total):.6f} (exactly {2 * total})", metadata["bounded ρ"]]
+    totals = {row[0]: row[1:] for row in _rows(metadata["plan: totals"])}
+    assert totals["bounded ρ"] == [f"{ceiling(2 * total, 4)} (exactly {2 * total})", metadata["bounded ρ"]]
     assert _png(metadata) != _png(answered)
 
 
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip("| ").split(" | ")]
+def _rows(table: dg.TableMetadataValue) -> list[list[str]]:
+    assert len(table.schema.columns) <= 4
+    return [[str(cell) for cell in record.data.values()] for record in table.records]
 
 
 def test_a_plan_may_ask_about_a_run_that_is_not_released(tmp_path: Path) -> None:
     design = PHSafeDesign(("25",), Noise.GAUSSIAN, {"PH2": RunDesign(10, {"state_*": Fraction(1, 50)})})
     with planner(tmp_path, design) as ready:
         metadata = ready.answered({"PH8_denom": {"moe": {"state_A-G": 68}}})
-    (answer,) = metadata["plan"].splitlines()[2:]
-    assert _cells(answer) == [
-        "`PH8_denom`", "`state_A-G`", "–", "2", "0.001170", "68.01", "68", "not released", "–",
-    ]  # fmt: skip
+    assert _rows(metadata["plan"]) == [
+        ["PH8_denom state_A-G", "plan: τ = –, Δ = 2", "0.001170", "68.01, exactly 68"],
+        ["PH8_denom state_A-G", "declaration", "not released", "–"],
+    ]
 
 
 @pytest.mark.deep

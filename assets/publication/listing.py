@@ -1,0 +1,42 @@
+"""The list of all publications as a page, and the addresses of published files.
+
+A deployment may serve the folder of publications, with any web server that serves files. If it says under which
+address (`STIRRED_PUBLISHED_URL`), the UI links to the files there; otherwise it shows their paths.
+"""
+
+from html import escape
+from pathlib import Path
+from urllib.parse import quote
+
+import dagster as dg
+
+from assets.publication.placement import place_file, publications
+from assets.release.release import Release
+
+LISTING = "index.html"
+
+
+def link(release: Release, name: str = "") -> dg.MetadataValue:
+    """A published file, or the folder: a link if publications are served, otherwise a path."""
+    if release.address:
+        path = "/".join((release.dataset.name, release.name, name))
+        return dg.MetadataValue.url(f"{release.address.rstrip('/')}/{quote(path)}")
+    return dg.MetadataValue.path(str(release.folder / name))
+
+
+def write_listing(published: Path) -> None:
+    """Write the page that lists all publications, with a link to each certificate.
+
+    Args:
+        published: the folder of publications.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    lines = [
+        f'<li><a href="{quote(path)}/certificate.html">{escape(path)}</a> (<a href="{quote(path)}/">files</a>)</li>'
+        for path in map("/".join, publications(published))
+    ]
+    page = ["<!doctype html>", '<html lang="en">', '<meta charset="utf-8">', "<title>Publications</title>"]
+    page += ['<meta name="viewport" content="width=device-width">', "<h1>Publications</h1>", "<ul>", *lines, "</ul>"]
+    place_file(published / LISTING, "\n".join([*page, "</html>", ""]).encode())
