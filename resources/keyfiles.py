@@ -10,10 +10,12 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from mechanisms.refusal import RefusedError
+
 KEY_BYTES = 32
 
 
-class CustodyError(Exception):
+class CustodyError(RefusedError):
     """A key is missing, exposed, malformed or not the expected one. The message never contains key material."""
 
 

@@ -25,6 +25,7 @@ from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.rounding import DECIMALS, ceiling
 from mechanisms.accounting.specification import Specification, Total, compose
 from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.refusal import RefusedError
 from resources import chain
 from resources.anchor import GENESIS, Anchor
 from resources.chain import RESERVE, SETTLE, WITHDRAW, Details, Entry
@@ -42,7 +43,7 @@ _EARLIER_COLUMNS = {name: kind for name, kind in _COLUMNS.items() if name != "de
 """The columns of ledgers written before reservations had details. The column is added with the next entry."""
 
 
-class LedgerError(Exception):
+class LedgerError(RefusedError):
     """The ledger refuses a request: it is not intact, or the requested entry contradicts an existing one."""
 
 

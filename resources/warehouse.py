@@ -29,6 +29,7 @@ import duckdb
 import pyarrow as pa
 from dagster import ConfigurableResource
 
+from mechanisms.refusal import RefusedError
 from resources.keyfiles import flush_file, flush_folder
 from resources.spill import spill_folder
 from resources.statements import Fragment, Table, Zone, identifier, literal, statement
@@ -51,7 +52,7 @@ Recipe = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 """How a table is made: the name of a statement, the values bound in it, and its identifiers."""
 
 
-class WarehouseError(Exception):
+class WarehouseError(RefusedError):
     """A statement or a file of the warehouse failed. The message never contains confidential data."""
 
 
@@ -61,6 +62,11 @@ class Session:
     def __init__(self, connection: duckdb.DuckDBPyConnection, zones: Collection[Zone]) -> None:
         self._connection = connection
         self._zones = frozenset(zones)
+
+    @property
+    def reads_confidential(self) -> bool:
+        """Whether the session can read confidential tables."""
+        return Zone.CONFIDENTIAL in self._zones
 
     def run(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> "Session":
         """Run `sql/<name>.sql` with its identifiers filled in and its values bound.

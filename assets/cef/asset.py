@@ -9,11 +9,12 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.cef.findings import Finding, SourceError
+from assets.cef.findings import Finding
 from assets.cef.ingestion import ingest
 from assets.cef.readers import source_paths
 from assets.cef.validation import cef_findings, form_findings, structure_findings, structure_offenders
 from assets.conventions import BLOCKING, StageKind, attributes, check_result
+from assets.failures import stated_plainly
 from assets.release.columns import Column, Role
 from assets.release.contents import content_problems, publish_contents
 from assets.release.dataset import DatasetDeclaration
@@ -43,14 +44,11 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
         code_version=code_version(declaration),
         **attributes(StageKind.CEF, Zone.CONFIDENTIAL, {"duckdb", "pandera"}),
     )
+    @stated_plainly(StageKind.CEF)
     def cef(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         version_key = custody.version_key()
         with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
-            try:
-                version = ingest(session, declaration, root, version_key)
-            except SourceError as error:
-                # The message says what to correct; a stack trace would add nothing.
-                raise dg.Failure(description=str(error), allow_retries=False) from None
+            version = ingest(session, declaration, root, version_key)
             metadata: dict[str, dg.MetadataValue] = {
                 "dagster/column_schema": dg.MetadataValue.table_schema(column_schema(declaration)),
                 "source": dg.MetadataValue.text(_source_names(declaration, root)),

@@ -6,6 +6,8 @@ This module defines the finding and the error that collects findings. The rules 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mechanisms.refusal import RefusedError
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -34,7 +36,7 @@ class Finding:
         return f"{self.statement}: {self.rows:,} {'row' if self.rows == 1 else 'rows'}"
 
 
-class SourceError(Exception):
+class SourceError(RefusedError):
     """A source cannot become a CEF. The message names files, columns, rules and counts, and contains no value."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:

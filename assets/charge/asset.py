@@ -14,6 +14,7 @@ from pydantic import Field
 
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NOBODY, Assessment, assess
 from assets.conventions import KEYED, StageKind, attributes, preview, shortened, table_schema
+from assets.failures import stated_plainly
 from assets.ledger.page import AUTOMATIC
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Method
@@ -62,6 +63,7 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         code_version=CODE_VERSION,
         **attributes(StageKind.CHARGE, Zone.PUBLIC, {"duckdb", "ledger"}, crossing=KEYED),
     )
+    @stated_plainly(StageKind.CHARGE)
     def charge(
         context: dg.AssetExecutionContext,
         config: Authorization,
@@ -130,8 +132,10 @@ def require_authorization(assessment: Assessment, given: Authorization) -> None:
         f"Release {name} would charge {assessment.price} to population {assessment.details.population}. {problem}",
         f"Why this is a new draw: {assessment.reason}",
         assessment.budget,
-        "Nothing was drawn, and nothing was charged.",
+        "Nothing was drawn, and nothing was charged. What was published before stays as it is.",
     ]
+    if assessment.refusal:
+        parts.append("To go on, change what the refusal names in the declaration, and launch the job again.")
     command = {}
     if not assessment.refusal:
         command = {AUTHORIZED_BY_COMMAND: assessment.command}

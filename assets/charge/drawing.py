@@ -8,9 +8,11 @@ from typing import Any
 import dagster as dg
 
 from assets.conventions import DRAW, DRAW_ID, StageKind, attributes, public_table_metadata, shortened, table_schema
+from assets.failures import stated_plainly
 from assets.release.draw import Draw, Inputs, label_drawn
 from assets.release.method import CHARGE, Method
 from mechanisms.accounting.composition import stated
+from mechanisms.refusal import RefusedError
 from resources.chain import Entry
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -20,11 +22,11 @@ from resources.warehouse import Session, Warehouse
 CODE_VERSION = "1"
 
 
-class UnchargedDrawError(Exception):
+class UnchargedDrawError(RefusedError):
     """The ledger holds no charge for the requested draw."""
 
 
-class ReplayError(Exception):
+class ReplayError(RefusedError):
     """A repeated draw did not give the same output as before."""
 
 
@@ -41,6 +43,7 @@ def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         code_version=CODE_VERSION,
         **attributes(StageKind.DRAW, Zone.PUBLIC, set(method.draw_kinds), crossing=DRAW),
     )
+    @stated_plainly(StageKind.DRAW)
     def drawn(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         draw, entry, version = make_draw(method, warehouse, custody, ledger)
         table = release.public(method.drawn_table)

@@ -9,6 +9,7 @@ import dagster as dg
 
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND, Assessment, assess
 from assets.conventions import DRAW_ID, KEYED, StageKind, attributes
+from assets.failures import stated_plainly
 from assets.release.method import Method
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -34,6 +35,7 @@ def build_preflight(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         code_version=CODE_VERSION,
         **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb", "ledger"}, crossing=KEYED),
     )
+    @stated_plainly(StageKind.PLAN)
     def preflight(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
         assessment = assess(method, warehouse, custody, ledger)
         version = dg.DataVersion(assessment.draw.draw_id)

@@ -22,6 +22,9 @@ from assets.release.method import CHARGE, PUBLICATION, Method
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Recipe, Session
 
+NAMED_ROWS, LONGEST_ROW = 10, 300
+"""How many rows of an altered public table are named, and with how many characters each."""
+
 DATASET_STAGES = ("cef", "composition")
 """The stages of the dataset. Their checks belong to the dataset, not to a release."""
 
@@ -120,13 +123,27 @@ def count_problem(number: int, what: str) -> list[str]:
 
 
 def differing_table(session: Session, stored: Table, recipe: Recipe) -> list[str]:
-    """The problem if a stored table differs from the result of its recipe, with the number of differing rows."""
+    """The problem if a stored table differs from the result of its recipe, with the number of differing rows.
+
+    A session that reads the public zone alone computes from public tables only, so that the rows are named too.
+    """
     name, values, names = recipe
     again = session.stage("again", name, values, **names)
     columns = list(session.columns(stored))
     if columns != session.arrow("warehouse/no_rows", source=again).column_names:
         return [f"{stored}: the columns are not those that its recipe gives"]
-    return count_problem(differing(session, stored, again, columns), f"{stored}: differing rows")
+    problems = count_problem(differing(session, stored, again, columns), f"{stored}: differing rows")
+    if problems and not session.reads_confidential:
+        altered = session.rows("gates/altered_rows", {"rows": NAMED_ROWS}, stored=stored, again=again, columns=columns)
+        problems += [_named(columns, row) for row in altered]
+    return problems
+
+
+def _named(columns: Sequence[str], row: Sequence[object]) -> str:
+    """A row of a public table that is not as its recipe gives it."""
+    which, *values = row
+    cell = ", ".join(f"{name} = {value}" for name, value in zip(columns, values, strict=True))
+    return f"{which}: {cell if len(cell) <= LONGEST_ROW else f'{cell[:LONGEST_ROW]}…'}"
 
 
 def _cef(context: ReleaseContext[Any]) -> list[str]:

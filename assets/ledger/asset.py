@@ -12,6 +12,7 @@ import dagster as dg
 import pyarrow as pa
 
 from assets.conventions import BLOCKING, StageKind, attributes, check_result, table_schema
+from assets.failures import stated_plainly
 from assets.ledger.charts import side_by_side
 from assets.ledger.comparison import Comparison, compare
 from assets.ledger.page import last_replays, page
@@ -28,7 +29,7 @@ from assets.ledger.words import (
 from assets.pictures import picture
 from mechanisms.accounting.composition import DoesNotCompose, Loss, fits, stated, symbol
 from resources.chain import GENESIS, Entry
-from resources.ledger import Ledger, of_population, remaining
+from resources.ledger import Ledger, LedgerError, of_population, remaining
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
@@ -90,6 +91,7 @@ def build_ledger(
         code_version=CODE_VERSION,
         **attributes(StageKind.LEDGER, Zone.PUBLIC, {"duckdb", "ledger"}),
     )
+    @stated_plainly(StageKind.LEDGER)
     def ledger_asset(context: dg.AssetExecutionContext, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
         require_intact(ledger)
         entries = ledger.entries()
@@ -103,7 +105,7 @@ def build_ledger(
             metadata={
                 **page(entries, declared, last_replays(context.instance, draws)),
                 # Under Dagster's own name, the columns would stand above everything else.
-                f"columns of {ENTRIES}": schema,
+                "columns": schema,
             },
         )
 
@@ -133,6 +135,7 @@ This sum is an upper bound on the loss.""",
         code_version=COMPOSITION_VERSION,
         **attributes(StageKind.COMPOSITION, Zone.PUBLIC, {"duckdb", "ledger", "matplotlib"}),
     )
+    @stated_plainly(StageKind.COMPOSITION)
     def composition(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
         comparison = _comparison(population.name, ledger)
         problems = _beyond(population.cap, comparison)
@@ -200,13 +203,11 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
 
 
 def require_intact(ledger: Ledger) -> None:
-    """Raise dagster.Failure if the ledger is not intact; then nothing that it says can be shown."""
+    """Raise LedgerError if the ledger is not intact; then nothing that it says can be shown."""
     problems = ledger.verify()
     if problems:
-        raise dg.Failure(
-            f"The ledger is not intact: {'; '.join(problems)}. Nothing is charged, drawn or published until it is. "
-            "What was published before stays as it is. Restore the ledger and its anchor from a backup.",
-            allow_retries=False,
+        raise LedgerError(
+            f"the ledger is not intact: {'; '.join(problems)}; restore it, with its anchor, from a back-up"
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from assets.conventions import StageKind, attributes, table_schema
+from assets.failures import stated_plainly
 from assets.measurement.method import NoisyCounts
 from assets.release.contents import counted_from
 from assets.release.draw import publish_version
@@ -43,6 +44,7 @@ def build_counts(
         code_version=CODE_VERSION,
         **attributes(StageKind.COUNTS, Zone.CONFIDENTIAL, {"duckdb", "sql"}),
     )
+    @stated_plainly(StageKind.COUNTS)
     def counts(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         with warehouse.session(reads=reads, writes=Zone.CONFIDENTIAL) as session:
             with session.transaction():

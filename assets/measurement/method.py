@@ -19,6 +19,7 @@ from assets.release.draw import Draw, Inputs, StaleInputError, published_version
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
+from mechanisms.refusal import RefusedError
 from mechanisms.sampling.goodness import Binned, binned, misfits
 from mechanisms.sampling.noise import Distribution, Noise
 from resources.custody import Custody
@@ -32,7 +33,7 @@ COUNTS = "counts"
 """The name of the version of the exact counts among a draw's inputs."""
 
 
-class GridError(ValueError):
+class GridError(RefusedError, ValueError):
     """The stored counts or measurements do not have every declared cell exactly once. The message contains no count."""
 
 

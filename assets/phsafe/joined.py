@@ -3,6 +3,7 @@
 import dagster as dg
 
 from assets.conventions import StageKind, attributes, preview, table_schema
+from assets.failures import stated_plainly
 from assets.phsafe.counts import grid_counts
 from assets.phsafe.join import joined_counts, write_truncation_report
 from assets.phsafe.release import PHSafeRelease
@@ -36,6 +37,7 @@ def build_truncated_join(release: PHSafeRelease) -> dg.AssetsDefinition:
         code_version=CODE_VERSION,
         **attributes(StageKind.COUNTS, Zone.CONFIDENTIAL, {"duckdb", "sql"}),
     )
+    @stated_plainly(StageKind.COUNTS)
     def truncated_join(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
             with session.transaction():

@@ -11,6 +11,7 @@ import dagster as dg
 import pyarrow as pa
 
 from assets.conventions import StageKind, attributes, preview, table_schema
+from assets.failures import stated_plainly
 from assets.phsafe.charts import margin_against_budget
 from assets.phsafe.planning import Plan, answers, grid, margin_of, parameters, planned_design, rounded_up, totals
 from assets.phsafe.release import PHSafeRelease
@@ -86,6 +87,7 @@ def build_parameters(release: PHSafeRelease) -> dg.AssetsDefinition:
         code_version=CODE_VERSION,
         **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb", "matplotlib"}),
     )
+    @stated_plainly(StageKind.PLAN)
     def parameters_asset(config: Plan, warehouse: Warehouse) -> dg.MaterializeResult:
         try:
             planned = planned_design(release.design, config) if config.runs else None

@@ -6,6 +6,7 @@
 import dagster as dg
 
 from assets.conventions import StageKind, attributes, preview, public_table_metadata, table_schema
+from assets.failures import stated_plainly
 from assets.measurement.grid import GridCounts
 from assets.measurement.method import COUNTS, MEASUREMENTS
 from assets.phsafe.estimates import estimates
@@ -44,6 +45,7 @@ def build_postprocessed(method: GridCounts[PHSafeRelease]) -> dg.AssetsDefinitio
         code_version=CODE_VERSION,
         **attributes(StageKind.POSTPROCESSING, Zone.PUBLIC, {"duckdb", "numpy"}),
     )
+    @stated_plainly(StageKind.POSTPROCESSING)
     def postprocessed(warehouse: Warehouse) -> dg.MaterializeResult:
         table = release.public(ESTIMATES)
         with warehouse.session(writes=Zone.PUBLIC) as session:
@@ -88,6 +90,7 @@ def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
         code_version=CODE_VERSION,
         **attributes(StageKind.TABULATION, Zone.CONFIDENTIAL, {"duckdb", "sql"}),
     )
+    @stated_plainly(StageKind.TABULATION)
     def exact_measurements(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         written = [exact_table(release, name) for name in measured_files(release.design)]
         with warehouse.session(writes=Zone.CONFIDENTIAL) as session:

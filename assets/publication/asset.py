@@ -26,8 +26,8 @@ from assets.conventions import (
     check_result,
     markdown_table,
     preview,
-    shortened,
 )
+from assets.failures import stated_plainly
 from assets.gates.shared import all_gates
 from assets.publication.certificate import (
     SCHEMA,
@@ -86,6 +86,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
         code_version=CODE_VERSION,
         **attributes(StageKind.PUBLICATION, Zone.PUBLIC, {"csv", "parquet", "html"}),
     )
+    @stated_plainly(StageKind.PUBLICATION)
     def publication(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
@@ -99,10 +100,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
                 "edition": certificate.edition,
                 "loss": f"{symbol(certificate.specification.loss)} = {certificate.specification.loss.rounded_up()}",
                 "ledger entry": certificate.ledger.sequence,
-                "files": preview(
-                    ["file", "rows", "SHA-256"],
-                    [(file.path, f"{file.rows:,}", shortened(file.sha256)) for file in certificate.products],
-                ),
+                "files": preview(["file", "rows"], [(file.path, f"{file.rows:,}") for file in certificate.products]),
                 DRAW_ID: certificate.randomness.draw_id,
                 "randomness commitment": certificate.randomness.commitment,
                 CHECKSUMS: sums,

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from assets.release.release import Release
 from assets.release.seal import seal_stage
 from mechanisms.accounting.specification import Specification
+from mechanisms.refusal import RefusedError
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -19,7 +20,7 @@ DRAWN = "draw"
 """The table with the label of a release's stored output: the id of its draw."""
 
 
-class StaleInputError(Exception):
+class StaleInputError(RefusedError):
     """The confidential input of a draw has changed since the charge."""
 
 

@@ -11,11 +11,12 @@ import dagster as dg
 
 from assets.release.dataset import DatasetDeclaration
 from assets.release.publisher import UNDECLARED, Publisher
+from mechanisms.refusal import RefusedError
 from resources.custody import CustodyMode
 from resources.statements import Table, Zone
 
 
-class DeclarationError(ValueError):
+class DeclarationError(RefusedError, ValueError):
     """A release cannot be carried out as declared. The message names the release, the field and the rule."""
 
 

@@ -15,12 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from mechanisms.refusal import RefusedError
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session
 
 
-class SealError(ValueError):
+class SealError(RefusedError, ValueError):
     """Stored data do not have the seal of the stage that wrote them."""
 
 

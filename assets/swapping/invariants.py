@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from assets.conventions import INVARIANT, StageKind, attributes, table_schema
+from assets.failures import stated_plainly
 from assets.release.columns import described
 from assets.release.contents import counted_from
 from assets.release.seal import seal_stage
@@ -24,7 +25,7 @@ from assets.swapping.records import (
     swap_variables,
 )
 from assets.swapping.release import SwappingRelease
-from assets.swapping.unique import UniqueRecordsError, percent, require_few_unique
+from assets.swapping.unique import percent, require_few_unique
 from resources.custody import Custody
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -51,16 +52,13 @@ def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
         code_version=CODE_VERSION,
         **attributes(StageKind.INVARIANTS, Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
     )
+    @stated_plainly(StageKind.INVARIANTS)
     def invariants(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-            try:
-                with session.transaction():
-                    write_invariants(session, release, custody.version_key())
-                    counted = counted_from(session, custody, release.dataset, counted_with(release))
-                    seal_stage(session, custody, release.schema, "invariants", invariant_tables(release), counted)
-            except UniqueRecordsError as error:
-                # The message says what to change; a stack trace would add nothing.
-                raise dg.Failure(description=str(error), allow_retries=False) from None
+            with session.transaction():
+                write_invariants(session, release, custody.version_key())
+                counted = counted_from(session, custody, release.dataset, counted_with(release))
+                seal_stage(session, custody, release.schema, "invariants", invariant_tables(release), counted)
             version = session.content_version(invariant_tables(release))
             return dg.MaterializeResult(
                 data_version=dg.DataVersion(version),

@@ -11,6 +11,7 @@ from assets.swapping.cells import SWAPPED
 from assets.swapping.product import SwappedProduct
 from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING
 from assets.swapping.release import SwappingRelease
+from mechanisms.refusal import RefusedError
 from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 
@@ -20,7 +21,7 @@ FIRST_ROWS = 10
 """How many rows of each product the asset's page shows."""
 
 
-class TooManyCellsError(Exception):
+class TooManyCellsError(RefusedError):
     """A product would list too many cells."""
 
 

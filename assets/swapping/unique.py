@@ -13,6 +13,7 @@ from fractions import Fraction
 from assets.release.columns import Column
 from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING, swap_variables
 from assets.swapping.release import SwappingRelease
+from mechanisms.refusal import RefusedError
 from resources.statements import Fragment, Table
 from resources.warehouse import Session
 
@@ -21,7 +22,7 @@ MANY_VALUES, FEW_RECORDS = 100, 10
 every `FEW_RECORDS` records."""
 
 
-class UniqueRecordsError(Exception):
+class UniqueRecordsError(RefusedError):
     """The invariants would publish more unique records than the release declares."""
 
 

@@ -14,6 +14,7 @@ import dagster as dg
 import pyarrow as pa
 
 from assets.conventions import StageKind, attributes, preview
+from assets.failures import stated_plainly
 from assets.pictures import picture
 from assets.release.method import Method
 from assets.release.release import DeclarationError
@@ -59,6 +60,7 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
         code_version=CODE_VERSION,
         **attributes(StageKind.UTILITY, Zone.CONFIDENTIAL, {"duckdb", "matplotlib"}),
     )
+    @stated_plainly(StageKind.UTILITY)
     def utility(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         table = release.confidential("utility")
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
@@ -102,6 +104,7 @@ def _experiment(method: Method[SwappingRelease, SwappingInputs, Any], experiment
         code_version=CODE_VERSION,
         **attributes(StageKind.UTILITY, Zone.CONFIDENTIAL, {"duckdb", "numba", "matplotlib"}),
     )
+    @stated_plainly(StageKind.UTILITY)
     def experiment_asset(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         if not release.dataset.synthetic:
             raise DeclarationError(f"{release.schema}: only a dataset declared synthetic allows an experiment")

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.conventions import StageKind, attributes, preview
+from assets.failures import stated_plainly
 from assets.pictures import picture
 from assets.topdown.charts import accuracy_by_level
 from assets.topdown.histograms import stage_level
@@ -113,6 +114,7 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
         code_version=CODE_VERSION,
         **attributes(StageKind.UTILITY, Zone.CONFIDENTIAL, {"duckdb", "numpy", "matplotlib"}),
     )
+    @stated_plainly(StageKind.UTILITY)
     def accuracy(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         table = release.confidential(ACCURACY)
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:

@@ -6,6 +6,7 @@
 import dagster as dg
 
 from assets.conventions import StageKind, attributes, public_table_metadata, table_schema
+from assets.failures import stated_plainly
 from assets.topdown.estimation import estimate_level
 from assets.topdown.release import TopDownRelease
 from assets.topdown.tree import plural
@@ -44,6 +45,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         code_version=CODE_VERSION,
         **attributes(StageKind.POSTPROCESSING, Zone.PUBLIC, {"duckdb", "numba", "highs"}),
     )
+    @stated_plainly(StageKind.POSTPROCESSING)
     def estimates(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         def report(done: int, parents: int) -> None:
             context.log.info(f"{words(level)}: {done:,} of {parents:,} {plural(above)}" if depth else words(level))

@@ -3,6 +3,7 @@
 import dagster as dg
 
 from assets.conventions import INVARIANT, StageKind, attributes, preview, public_table_metadata, table_schema
+from assets.failures import stated_plainly
 from assets.release.contents import counted_from
 from assets.release.seal import seal_stage
 from assets.topdown.histograms import write_invariants
@@ -48,6 +49,7 @@ def build_spine(release: TopDownRelease) -> dg.AssetsDefinition:
         code_version=CODE_VERSION,
         **attributes(StageKind.INVARIANTS, Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
     )
+    @stated_plainly(StageKind.INVARIANTS)
     def spine(warehouse: Warehouse) -> dg.MaterializeResult:
         table = release.public(SPINE)
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
@@ -80,6 +82,7 @@ def build_invariants(release: TopDownRelease) -> dg.AssetsDefinition:
         code_version=CODE_VERSION,
         **attributes(StageKind.INVARIANTS, Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
     )
+    @stated_plainly(StageKind.INVARIANTS)
     def invariants(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         table = release.public(INVARIANTS)
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:

@@ -8,13 +8,14 @@ import numpy as np
 
 from assets.topdown.release import HISTOGRAMS, INVARIANTS, TopDownRelease
 from assets.topdown.spine import placed, stage_ancestry
+from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import SCHEMAS
 from mechanisms.topdown.schema import PERSONS
 from resources.statements import Fragment
 from resources.warehouse import Recipe, Session
 
 
-class ImpossibleRecordsError(ValueError):
+class ImpossibleRecordsError(RefusedError, ValueError):
     """The CEF contains records that the edit constraints rule out. The message has the rule and their number."""
 
 

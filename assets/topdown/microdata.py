@@ -11,6 +11,7 @@ import dagster as dg
 
 from assets.cef.census import GROUP_QUARTERS_TYPES, HISPANIC, RACES
 from assets.conventions import StageKind, attributes, preview, table_schema
+from assets.failures import stated_plainly
 from assets.topdown.release import PERSONS_TABLE, RECORDS, SPINE, UNITS_TABLE, TopDownRelease
 from mechanisms.topdown.design import words
 from mechanisms.topdown.schema import PERSONS, UNITS, Schema
@@ -70,6 +71,7 @@ def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
         code_version=CODE_VERSION,
         **attributes(StageKind.TABULATION, Zone.PUBLIC, {"duckdb", "sql"}),
     )
+    @stated_plainly(StageKind.TABULATION)
     def microdata(warehouse: Warehouse) -> dg.MaterializeResult:
         tables = {name: release.public(name) for name in RECORDS}
         with warehouse.session(writes=Zone.PUBLIC) as session:

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.topdown.release import SPINE, TopDownRelease
+from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import words
 from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 
 
-class SpineError(ValueError):
+class SpineError(RefusedError, ValueError):
     """The codes of places do not form a tree. The message has level, rule and count."""
 
 

@@ -17,6 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 
+from mechanisms.refusal import RefusedError
 from mechanisms.topdown.estimation import Children, Families, estimate_families
 
 _AHEAD = 4
@@ -24,7 +25,7 @@ _AHEAD = 4
 few enough to bound memory."""
 
 
-class WorkerError(RuntimeError):
+class WorkerError(RefusedError):
     """A process of the pool has ended prematurely."""
 
 

@@ -26,6 +26,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mechanisms.refusal import RefusedError
+
 FREE = -1
 """The mark of a total that is not fixed."""
 
@@ -39,7 +41,7 @@ _Functions: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The least and the most of every set of groups, shape (units, 2**groups) each."""
 
 
-class InfeasibleError(ValueError):
+class InfeasibleError(RefusedError, ValueError):
     """Invariants and inequalities that contradict each other. The message gives level, rule and number of units."""
 
 

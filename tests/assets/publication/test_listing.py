@@ -1,0 +1,53 @@
+"""Links to published files, and the page that lists all publications."""
+
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.publication.listing import link, write_listing
+from assets.release.release import DeclarationError
+from orchestration.environment import published_address
+from tests.deployments import small_deployment
+
+
+class Links(HTMLParser):
+    found: list[str]
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.found += [value or "" for name, value in attributes if name == "href"]
+
+
+def test_every_publication_is_listed_with_a_link_that_leads_to_its_certificate(tmp_path: Path) -> None:
+    for name in ("town/counts", "town/blocks", ".hidden/release"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "certificate.html").touch()
+    write_listing(tmp_path)
+    page = Links()
+    page.found = []
+    page.feed((tmp_path / "index.html").read_text())
+    assert page.found == [
+        "town/blocks/certificate.html",
+        "town/blocks/",
+        "town/counts/certificate.html",
+        "town/counts/",
+    ]
+    assert all((tmp_path / each).exists() for each in page.found)
+
+
+def test_a_file_is_a_link_where_publications_are_served_and_a_path_elsewhere(tmp_path: Path) -> None:
+    release = small_deployment(tmp_path).release
+    file = link(release, "certificate.html")
+    assert file == dg.MetadataValue.path(str(release.folder / "certificate.html"))
+    served = replace(release, address="http://localhost:3001/")
+    name = f"{release.dataset.name}/{release.name}"
+    assert link(served, "certificate.html") == dg.MetadataValue.url(f"http://localhost:3001/{name}/certificate.html")
+    assert link(served) == dg.MetadataValue.url(f"http://localhost:3001/{name}/")
+
+
+def test_an_address_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STIRRED_PUBLISHED_URL", "javascript:alert(1)")
+    with pytest.raises(DeclarationError, match=r"^STIRRED_PUBLISHED_URL is 'javascript"):
+        published_address()

@@ -1,0 +1,122 @@
+"""An officer's first day in the UI: a refusal, its authorization, the ledger's page, and a publication's link.
+
+The deployment is the built-in release of 1940, on a dataset that asks before it is charged; publications are served.
+"""
+
+import functools
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.deployment import IN_A_BROWSER, PATIENCE, ROOT, Site, deployed, group
+
+RELEASE = "ma1940/tenure_by_county"
+WIDTH, HEIGHT = 1440, 900
+
+pytestmark = [*IN_A_BROWSER, pytest.mark.deep]
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *values: object) -> None:
+        """Nothing is logged."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    project, home = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("deployment")
+    for name in ("assets", "mechanisms", "orchestration", "resources", "sql"):
+        shutil.copytree(ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "workspace.yaml", "dagster.yaml"):
+        shutil.copy(ROOT / name, project)
+    shutil.rmtree(project / "orchestration" / "defs" / "two_states")
+    with (project / "orchestration" / "defs" / "ma1940" / "dataset" / "defs.yaml").open("a") as declaration:
+        declaration.write("  charging: ask\n")
+    (home / "published").mkdir()
+    files = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=home / "published"))
+    threading.Thread(target=files.serve_forever, daemon=True).start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STIRRED_PUBLISHED_URL", f"http://127.0.0.1:{files.server_port}")
+        patch.setenv("PYTHONPATH", str(project))
+        with deployed(project, home) as site:
+            site.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+            yield site
+    files.shutdown()
+
+
+def looked_at(page: Page, folder: Path, name: str) -> None:
+    """A screenshot, for people."""
+    page.screenshot(path=folder / f"{name}.png")
+
+
+def latest_run(site: Site) -> None:
+    site.page.goto(f"{site.job(RELEASE)}/runs")
+    site.page.locator("a[href^='/runs/']").first.click()
+
+
+def test_a_refusal_is_authorized_and_the_pages_say_so(site: Site, tmp_path: Path) -> None:
+    """One walk, because each step follows from the one before."""
+    page = site.page
+
+    site.launch(RELEASE)
+    latest_run(site)
+    expect(page.get_by_text("Failure", exact=True).first).to_be_visible(timeout=PATIENCE)
+    expect(page.get_by_text("Nobody has authorized it.", exact=False).first).to_be_visible()
+    page.get_by_role("button", name=re.compile("View full message")).first.click()
+    message = page.get_by_role("dialog").inner_text()
+    looked_at(page, tmp_path, "refusal")
+    assert "would charge ε = 12.4850" in message
+    assert "Nothing was drawn, and nothing was charged." in message
+    assert "Traceback" not in message
+    assert "Stack Trace" not in message
+    draw = re.search(r'authorized_draw: "([0-9a-f]{12})"', message)
+    assert draw
+    assert not site.certificate(RELEASE).exists()
+
+    page.goto(f"{site.address}/assets/ledger")
+    expect(page.get_by_text("Never materialized")).to_be_visible()
+    expect(page.get_by_text("Failed", exact=True)).to_have_count(0)
+
+    page.goto(site.job(RELEASE))
+    page.get_by_role("button", name="Materialize all").click(modifiers=["Shift"])
+    editor = page.locator(".CodeMirror").first
+    expect(editor).to_be_visible()
+    given = {"authorized_loss": "ε = 12.4850", "authorized_draw": draw[1], "authorized_by": "Ada Ruiz"}
+    lines = [f'      {name}: "{value}"' for name, value in given.items()]
+    config = "\n".join(["ops:", f"  {group(RELEASE)}__charge:", "    config:", *lines])
+    editor.evaluate("(editor, text) => editor.CodeMirror.setValue(text)", config)
+    looked_at(page, tmp_path, "launchpad")
+    page.get_by_role("button", name=re.compile("^(Materialize|Launch Run)")).last.click()
+    expect(page.get_by_text("Success", exact=True).first).to_be_visible(timeout=2 * PATIENCE)
+    assert site.certificate(RELEASE).exists()
+
+    page.goto(f"{site.address}/assets/ledger")
+    expect(page.get_by_text("Ada Ruiz")).to_be_visible(timeout=PATIENCE)
+    seen = re.sub(r"\s+", " ", page.inner_text("body").replace("\N{NON-BREAKING HYPHEN}", "-"))
+    for fact in (
+        "ma1940 ε = 12.4850 27.5150 ███░░░░░░░ 31 % of 40.0000",
+        "ma1940 / tenure_by_county, edition 1 ε = 12.4850 ε = 12.4850",
+        f"{draw[1]}…",
+        "escrowed",
+        "entry 2, 20",
+        "same output",
+    ):
+        assert fact in seen, fact
+    budget = page.get_by_text("27.5150", exact=True).bounding_box()
+    assert budget
+    assert budget["y"] < HEIGHT, "what is left is seen without scrolling"
+    looked_at(page, tmp_path, "ledger")
+
+    page.goto(f"{site.address}/assets/{RELEASE}/publication")
+    with page.expect_popup() as opened:
+        page.get_by_role("link", name=re.compile("certificate.html")).first.click()
+    expect(opened.value.get_by_text("12.4850").first).to_be_visible()
+    looked_at(opened.value, tmp_path, "certificate")
+    opened.value.goto(opened.value.url.partition("ma1940/")[0])
+    opened.value.get_by_role("link", name=RELEASE).click()
+    expect(opened.value.get_by_text("12.4850").first).to_be_visible()
