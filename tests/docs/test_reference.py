@@ -92,6 +92,14 @@ def test_the_exit_codes_are_those_of_the_command() -> None:
     assert [int(code) for code, _ in codes] == [0, cli.REFUSED, click.UsageError.exit_code, cli.UNAUTHORIZED]
 
 
+def test_every_setting_of_a_deployment_is_listed() -> None:
+    root = FOLDER.parents[1]
+    modules = [path for layer in ("assets", "orchestration", "resources") for path in (root / layer).rglob("*.py")]
+    settings = {found for path in modules for found in re.findall(r"\bSTIRRED_[A-Z_]+", path.read_text("utf-8"))}
+    assert "STIRRED_HOME" in settings
+    assert {setting for setting in settings if f"`{setting}`" not in page("deployment")} == set()
+
+
 def test_the_columns_of_the_production_spine_are_listed() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| \d+ \|$", page("census-layout"), re.MULTILINE)
     shown = {level: tuple(re.findall(r"[A-Z]{5,}", columns)) for level, columns in rows}
