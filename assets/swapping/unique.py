@@ -117,7 +117,7 @@ def require_few_unique(
             f"these values of each such {design.unit} would be published together, unchanged, whatever ε is."
             + (f" With so many values, {' and '.join(named)} {verb} continuous." if named else "")
             + f" The release allows {percent(allowed)} of such {design.unit}s (publishes_unique_records). Leave "
-            "variables out (variables), declare classes instead of single values, or accept it "
+            "variables out (variables), recode single values into classes (bands, merge, top_coded), or accept it "
             "(publishes_unique_records: accepted). This run charged and published nothing."
         )
 

@@ -12,6 +12,10 @@ SELECT
     {% else %}
     , 0
     {% endif %}
+    {% if read.recode in ("bands", "merge") %}
     , count(*) FILTER (WHERE typed_{{ loop.index0 }} IS NOT NULL AND recoded_{{ loop.index0 }} IS NULL)
+    {% else %}
+    , 0
+    {% endif %}
     {% endfor %}
 FROM ({% include "cef/recoded.sql" %})

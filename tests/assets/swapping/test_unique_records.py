@@ -159,9 +159,9 @@ def test_a_survey_with_income_is_refused_before_anything_is_public(survey: Villa
         "village__refused: More than 99% of the persons are the only person with their values of sex, age_group, "
         "income, wealth. Swapping leaves the counts by these variables exact, so all these values of each such person "
         "would be published together, unchanged, whatever ε is. With so many values, income looks continuous. The "
-        "release allows 1% of such persons (publishes_unique_records). Leave variables out (variables), declare "
-        "classes instead of single values, or accept it (publishes_unique_records: accepted). This run charged and "
-        "published nothing."
+        "release allows 1% of such persons (publishes_unique_records). Leave variables out (variables), recode single "
+        "values into classes (bands, merge, top_coded), or accept it (publishes_unique_records: accepted). This run "
+        "charged and published nothing."
     )
     assert ("village__refused", "invariant_holding") not in public_tables(survey)
 
