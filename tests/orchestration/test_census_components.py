@@ -22,7 +22,7 @@ from orchestration.environment import deployment_resources
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "datasets.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
 FILES = """
 name: census
@@ -212,7 +212,11 @@ def test_both_components_become_the_same_cef_and_releases_find_them(
 
 def test_the_examples_of_the_documentation_pass_the_check_of_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CEF_FOLDER", "/elsewhere")
-    blocks = [block.split("```")[0] for block in DOCS.read_text(encoding="utf-8").split("```yaml\n")[1:]]
+    blocks = [
+        block.split("```")[0]
+        for page in ("datasets.md", "census-layout.md")
+        for block in (DOCS / page).read_text(encoding="utf-8").split("```yaml\n")[1:]
+    ]
     components = {
         f"orchestration.components.{component.__name__}": component
         for component in (CensusDataset, Dataset, SyntheticCensus)
