@@ -29,7 +29,7 @@ from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import Loss, symbol
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.rounding import ceiling, exponential_above
+from mechanisms.accounting.rounding import DECIMALS, LINE_DECIMALS, ceiling, exponential_above
 from mechanisms.accounting.specification import (
     BOUNDED,
     DELTA,
@@ -47,9 +47,6 @@ VERSION = "2.0"
 
 SCHEMA = "certificate.schema.json"
 """The JSON Schema of the record, in this folder and in every publication."""
-
-PLACES = 4
-LINE_PLACES = 6
 
 CONVERSIONS = (
     ("Canonne, Kamath and Steinke", "https://doi.org/10.29012/jpc.784", canonne_kamath_steinke),
@@ -270,7 +267,7 @@ class Certificate:
                 and {"rounded_up": _rounded_up(statement.evaluated.epsilon), "meaning": statement.evaluated.meaning},
                 "equivalents": self._equivalents(),
                 "lines": [
-                    {"label": line.label, **_amount(line.loss, LINE_PLACES)} for line in self.specification.lines
+                    {"label": line.label, **_amount(line.loss, LINE_DECIMALS)} for line in self.specification.lines
                 ],
             },
             "accuracy": {
@@ -356,9 +353,9 @@ class Certificate:
             "losses": [
                 {
                     "of": each.of,
-                    **_amount(each.loss, LINE_PLACES),
+                    **_amount(each.loss),
                     "epsilons": [
-                        float(convert(each.loss, delta, PLACES))
+                        float(convert(each.loss, delta, DECIMALS))
                         for _, _, convert in CONVERSIONS
                         if delta is not None and isinstance(each.loss, ConcentratedLoss)
                     ],
@@ -369,7 +366,7 @@ class Certificate:
         }
 
 
-def _amount(loss: Loss, places: int = PLACES) -> dict[str, Any]:
+def _amount(loss: Loss, places: int = DECIMALS) -> dict[str, Any]:
     """A loss as a number, rounded up, with its symbol and its exact text; and its δ if it has one."""
     epsilon, delta = (loss.epsilon, loss.delta) if isinstance(loss, ApproximateLoss) else (loss, None)
     return {
@@ -395,8 +392,8 @@ def guarantee(specification: Specification, statement: Statement) -> dict[str, A
     implied = ""
     if isinstance(group, ConcentratedLoss):
         delta = statement.delta or DELTA
-        epsilon = PureLoss(Fraction(canonne_kamath_steinke(group, delta, PLACES)))
-        implied = f" At δ = {float(delta):g} it implies ε = {epsilon.rounded_up(PLACES)}, and the factor is exp(ε)."
+        epsilon = PureLoss(Fraction(canonne_kamath_steinke(group, delta, DECIMALS)))
+        implied = f" At δ = {float(delta):g} it implies ε = {epsilon.rounded_up(DECIMALS)}, and the factor is exp(ε)."
     elif isinstance(group, ApproximateLoss):
         epsilon, delta = group.epsilon, group.delta
     else:
@@ -406,7 +403,7 @@ def guarantee(specification: Specification, statement: Statement) -> dict[str, A
     least = f" (k = {fewest}: two such lists that differ at all differ in {fewest} or more)" if fewest > 1 else ""
     alike = " agree on everything held fixed and" if flavor.multiverse else ""
     but = f", apart from a probability of {_chance(delta)}" if delta else ""
-    loss = f"{symbol(specification.loss)} = {specification.loss.rounded_up(PLACES)}"
+    loss = f"{symbol(specification.loss)} = {specification.loss.rounded_up(DECIMALS)}"
     odds = (
         ""
         if delta
@@ -495,7 +492,7 @@ def _building_blocks(specification: Specification) -> list[dict[str, Any]]:
         {
             "block": "Protection-loss budget",
             "question": "How much protection is afforded?",
-            "answer": f"{symbol(loss)} = {loss}, at most {loss.rounded_up(PLACES)}; a smaller loss is more protection",
+            "answer": f"{symbol(loss)} = {loss.rounded_up()}, rounded up; a smaller loss is more protection",
         },
     ]
 
@@ -527,7 +524,7 @@ def _sentence(text: str) -> str:
 
 
 def _rounded_up(epsilon: float) -> float:
-    return float(Decimal(epsilon).quantize(Decimal(1).scaleb(-PLACES), rounding=ROUND_CEILING))
+    return float(Decimal(epsilon).quantize(Decimal(1).scaleb(-DECIMALS), rounding=ROUND_CEILING))
 
 
 def _shown(value: object) -> str:
@@ -539,7 +536,7 @@ def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _places(value: float, places: int = PLACES) -> str:
+def _places(value: float, places: int = DECIMALS) -> str:
     """A number with a fixed number of decimals, the same wherever a quantity of its kind stands."""
     return f"{value:,.{places}f}"
 

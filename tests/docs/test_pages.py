@@ -11,15 +11,12 @@ import yaml
 from docs.generator.parts import filled_in
 from docs.pictures.__main__ import FOLDER, RELEASES
 from docs.pictures.lineage import definitions
-from orchestration.components import CensusDataset, Dataset, PermutationSwapping, PHSafe, SyntheticCensus, TopDown
+from orchestration import components
 
 ROOT = FOLDER.parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-COMPONENTS = {
-    f"orchestration.components.{component.__name__}": component
-    for component in (CensusDataset, Dataset, PermutationSwapping, PHSafe, SyntheticCensus, TopDown)
-}
+COMPONENTS = {f"orchestration.components.{name}": getattr(components, name) for name in components.__all__}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PATH = re.compile(r"`((?:assets|benchmarks|docs|mechanisms|orchestration|resources|sql|tests)/[\w./]*)`")
 

@@ -16,7 +16,15 @@ import yaml
 from pydantic import ValidationError
 
 from assets.release.release import DeclarationError
-from orchestration.components import CensusDataset, Dataset, PermutationSwapping, PHSafe, SyntheticCensus, TopDown
+from orchestration.components import (
+    CensusDataset,
+    Dataset,
+    PermutationSwapping,
+    PHSafe,
+    PublisherSettings,
+    SyntheticCensus,
+    TopDown,
+)
 from orchestration.defs_files import require_unambiguous_text
 
 Path_ = tuple[str | int, ...]
@@ -70,6 +78,12 @@ VALID: dict[type[Any], dict[str, Any]] = {
         "geo": "geo.csv",
     },
     SyntheticCensus: {"name": "town", "cap": {"epsilon": 10, "delta": "1e-10"}, "households": 100, "states": ["10"]},
+    PublisherSettings: {
+        "authority": "Office of Statistics",
+        "contact": "data@statistics.example",
+        "license": "CC-BY-4.0",
+        "license_url": "https://creativecommons.org/licenses/by/4.0/",
+    },
     PermutationSwapping: {
         "name": "tables",
         "dataset": "village",
@@ -134,6 +148,8 @@ class Bad:
     @property
     def names(self) -> str:
         """What the refusal must name: the dataset, or the dataset and the release, as far as the name is given."""
+        if self.kind is PublisherSettings:
+            return "publisher of all releases"
         field = "dataset" if issubclass(self.kind, PermutationSwapping | PHSafe | TopDown) else "name"
         kind = "release" if field == "dataset" else "dataset"
         name = self.attributes.get(field)
@@ -319,6 +335,13 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("recoded_units",): ({"A": RECODE}, {"A": RECODE | {"source": "QAGE"}}, {"RTYPE": RECODE}),
         ("recoded_persons",): ({"A": RECODE}, {"A": RECODE | {"source": "FINAL_POP"}}),
     },
+    PublisherSettings: {
+        ("authority",): ("", "two\nlines", "a" * 301, *NOT_TEXTS[1:]),
+        ("contact",): ("", "two\nlines", 1),
+        ("license",): ("", "any license", 4, "a" * 101),
+        ("license_url",): ("", "example.org", "javascript:alert(1)", "https://a b", 1),
+        ("office",): ("Office",),
+    },
     PermutationSwapping: {
         ("name",): (*NOT_NAMES, "certificate", "editions"),
         ("dataset",): (None, 1, "nowhere", "", "\0"),
@@ -408,7 +431,7 @@ def _generated() -> Iterator[Bad]:
             doubled = text + yaml.safe_dump({field: attributes[field]}, sort_keys=False)
             yield Bad(kind, field, attributes, doubled)
         for required in [
-            field for field in attributes if field in kind.get_model_cls().model_json_schema()["required"]
+            field for field in attributes if field in kind.get_model_cls().model_json_schema().get("required", [])
         ]:
             yield Bad(kind, required, {name: value for name, value in attributes.items() if name != required})
 

@@ -649,7 +649,7 @@ def test_the_certificate_of_production_has_the_known_figures(of_production: Case
     changed_, added = of["losses"]
     assert changed_["of"].startswith("One person's record changed (bounded")
     assert changed_["epsilons"] == [16.9802, 17.733]
-    assert (added["exact"], added["rounded_up"]) == ("1257281/1000000", 1.257281)
+    assert (added["exact"], added["rounded_up"]) == ("1257281/1000000", 1.2573)
     # ρ + 2√(ρ ln 10^10) for ρ = 1.257281.
     assert added["epsilons"][1] == 12.0184
     assert added["epsilons"][0] < 12.0184
