@@ -140,5 +140,7 @@ def test_the_certificate_is_a_page_that_needs_nothing_else(site: Site, release: 
         assert re.search(block, text, re.IGNORECASE), block
     assert [words for words in ("Synthetic data", *loss) if words not in text] == []
     assert [address for address in asked if not address.startswith("file:")] == []
-    overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    assert overflow <= 0, "the page is wider than the window"
+    for width in (400, page.viewport_size["width"]):  # type: ignore[index]
+        page.set_viewport_size({"width": width, "height": 900})
+        overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert overflow <= 0, "the page is wider than the window"
