@@ -71,7 +71,7 @@ from resources.ledger import Ledger
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse, WarehouseError
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 
 
 def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinition, dg.AssetChecksDefinition]:

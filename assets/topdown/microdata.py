@@ -18,7 +18,7 @@ from mechanisms.topdown.schema import PERSONS, UNITS, Schema
 from resources.statements import Zone
 from resources.warehouse import Recipe, Session, Warehouse
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 
 RECORDED = {PERSONS_TABLE: PERSONS, UNITS_TABLE: UNITS}
 """The histogram that each table of records is expanded from."""
