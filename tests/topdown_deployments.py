@@ -83,11 +83,12 @@ def with_quarters(files: Files) -> Files:
 def topdown_dataset(root: Path, **changes: Any) -> CensusDeclaration:
     """The declaration of a census with types of group quarters. It is not synthetic unless declared so."""
     declared: dict[str, Any] = {"name": "town", "title": "A town", "cap": {"rho": 20}, "charging": "automatic"}
+    recodes = changes.pop("recoded_units", None)
     return CensusDeclaration(
         **(declared | changes),
         reader=Reader.CSV,
         record_name="unit",
-        units=census_units(str(root / "units.csv"), str(root / "geo.csv"), group_quarters_types=True),
+        units=census_units(str(root / "units.csv"), str(root / "geo.csv"), group_quarters_types=True, recodes=recodes),
         persons=census_persons(str(root / "persons.csv")),
     )
 

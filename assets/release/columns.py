@@ -346,7 +346,7 @@ class Column(dg.Model):
         recode = self.recode
         if recode is None:
             return self
-        origin = f"ecoded from {self.source or name}" + (f": {recode.in_words}" if isinstance(recode, Coding) else "")
+        origin = f"ecoded from {self.source or name}: {recode.in_words}"
         said = f"{self.description.rstrip('. ')} (r{origin})." if self.description else f"R{origin}."
         recoded: dict[str, Any] = {"description": said, "source": None, "top_coded": False, "bottom_coded": False}
         if not isinstance(recode, Coding):

@@ -27,7 +27,7 @@ MOST_BANDS = 1000
 """The most bands of a column."""
 
 _MOST_NAMED = 12
-"""The most merged codes that a category's label names."""
+"""The most codes that a category's label names, and the most bands or categories that a description explains."""
 
 
 class Band(dg.Model):
@@ -80,6 +80,11 @@ class Bands:
         """By band, in ascending order, the values in it, in words."""
         return {label: _in_words(start, end) for label, (start, end) in zip(self.labels, self.ends, strict=True)}
 
+    @property
+    def in_words(self) -> str:
+        """What the bands stand for."""
+        return _meanings(self.meanings)
+
     def record(self) -> dict[str, Any]:
         """The recode as plain values that are equal if and only if it means the same."""
         return {
@@ -122,6 +127,11 @@ class Merge:
             own = said.get(self.everything_else)
             said[self.everything_else] = "any other value" if own is None else f"{own}, and any other value"
         return said
+
+    @property
+    def in_words(self) -> str:
+        """What the categories stand for."""
+        return _meanings(self.meanings)
 
     def record(self) -> dict[str, Any]:
         """The recode as plain values that are equal if and only if it means the same."""
@@ -176,6 +186,12 @@ def _in_words(start: Any, end: Any, with_end: bool = False) -> str:
         return f"{start} to below {end}"
     last = end - (timedelta(days=1) if isinstance(end, date) else 1)
     return f"{start}" if last == start else f"{start} to {last}"
+
+
+def _meanings(meanings: Mapping[str, str]) -> str:
+    more = len(meanings) - _MOST_NAMED
+    said = [f"{name} is {meaning}" for name, meaning in list(meanings.items())[:_MOST_NAMED]]
+    return "; ".join([*said, *([f"and {more:,} more"] if more > 0 else [])])
 
 
 def _listed(codes: tuple[Any, ...]) -> str:

@@ -188,13 +188,13 @@ def test_the_columns_of_the_cef_are_ordinary_ones_whose_domain_follows(town: Tow
     assert columns["size"] == Column(
         type="string",
         values={"few": "below 4", "many": "4 or more"},
-        description="Size of the dwelling (recoded from rooms).",
+        description="Size of the dwelling (recoded from rooms: few is below 4; many is 4 or more).",
     )
     assert columns["area"] == Column(
         type="string",
         role="geography",
         values={"City": "001", "Land": "010, 100"},
-        description="Recoded from county.",
+        description="Recoded from county: City is 001; Land is 010, 100.",
     )
     assert columns["rooms"] == Column(
         type="integer", minimum=1, maximum=4, description="Recoded from rooms: 4 stands for 4 or more."

@@ -1,0 +1,49 @@
+"""A level of the spine whose places are merged ones: a recoded geographic column is a column like any other."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets.release.columns import Column
+from tests.topdown_deployments import TO_CHARGE, TWO_LEVELS, topdown_deployment
+
+HALF = Column.model_validate(
+    {
+        "source": "TABBLKST",
+        "type": "string",
+        "role": "geography",
+        "merge": {"East": ["10"]},
+        "everything_else": "Elsewhere",
+    }
+)
+DETAILED = {level: {"detailed": 1} for level in ("Nation", "Half", "Block")}
+THIRDS = dict.fromkeys(DETAILED, "1/3")
+RELEASE: dict[str, Any] = {
+    "spine": {"Nation": [], "Half": ["HALF"], "Block": ["HALF", "TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"]},
+    "invariants": {"population": "Half", "housing_units": "Block", "group_quarters": "Block"},
+    "persons": {"rho": 2, "levels": THIRDS, "queries": {**DETAILED, "Half": {"total": "1/2", "detailed": "1/2"}}},
+    "units": {"rho": "1/10", "levels": THIRDS, "queries": DETAILED},
+    "total_first": [],
+}
+
+
+@pytest.mark.deep
+def test_the_places_of_a_level_can_be_merged_ones(tmp_path: Path) -> None:
+    deployment = topdown_deployment(tmp_path, dataset={"recoded_units": {"HALF": HALF}}, **RELEASE)
+    method = deployment.context.method
+    assert list(deployment.release.dataset.recodes(method.columns_read())) == ["HALF"]
+    deployment.run(*TO_CHARGE)
+    with deployment.opened() as connection:
+        halves = connection.execute("SELECT geoid FROM spine WHERE level = 'Half' ORDER BY geoid").fetchall()
+        blocks = connection.execute("SELECT geoid FROM spine WHERE level = 'Block'").fetchall()
+    assert halves == [("East",), ("Elsewhere",)]
+    assert {block[:-15] for (block,) in blocks} == {"East", "Elsewhere"}, "15 digits name the block itself"
+    assert {block[-15:-13] for (block,) in blocks if block.startswith("East")} == {"10"}
+
+
+def test_a_release_that_reads_no_recoded_column_is_not_named_by_recodes(tmp_path: Path) -> None:
+    deployment = topdown_deployment(tmp_path, dataset={"recoded_units": {"HALF": HALF}}, **TWO_LEVELS)
+    dataset = deployment.release.dataset
+    assert dataset.recodes()
+    assert dataset.recodes(deployment.context.method.columns_read()) == {}
