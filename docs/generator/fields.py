@@ -10,6 +10,7 @@ from pydantic_core import PydanticUndefined
 
 from docs.generator.markdown import cell, section, table
 from orchestration import components
+from orchestration.components.scaffolding import filled_example
 
 _TYPES = {"string": "text", "number": "number", "integer": "integer", "boolean": "`true` or `false`"}
 _TYPES |= {"array": "list", "object": "mapping"}
@@ -39,13 +40,20 @@ def _sections(name: str) -> Iterator[str]:
     model = component.model()
     schema = model.model_json_schema()
     yield section(2, name, _first_paragraph(component.__doc__))
-    yield f"`type: orchestration.components.{name}`\n"
     yield _fields_table(model, schema, schema.get("$defs", {}), name)
+    yield _example(name)
     for inner_name, inner in models_of(model).items():
         if inner is not model:
             described = schema["$defs"][inner_name]
             yield section(3, _title(name, inner_name), _first_paragraph(inner.__doc__))
             yield _fields_table(inner, described, schema["$defs"], name)
+
+
+def _example(component: str) -> str:
+    """The declaration that `dg scaffold defs` writes, without the remark at its beginning."""
+    lines = filled_example(f"{components.__name__}.{component}", "town", "tenure").splitlines()
+    first = next(number for number, line in enumerate(lines) if not line.startswith("#"))
+    return "\n".join(["```yaml", *lines[first:], "```", ""])
 
 
 def _fields_table(model: type[BaseModel], schema: Schema, models: Schema, component: str) -> str:
