@@ -150,20 +150,22 @@ This sum is an upper bound on the loss.""",
             "cap": stated(population.cap),
             **_left(comparison, population.cap),
             "charges": len(comparison.charges),
-            "tables": f"{totals}, {releases}",
-            "dagster/column_schema": table_schema(columns, COLUMNS),
         }
         if comparison.charges:
-            metadata |= {
+            shown = side_by_side(comparison, population.title, population.cap)
+            metadata = {
+                "releases side by side": picture(shown, in_one_sentence(comparison, population.cap)),
+                **metadata,
                 "releases": releases_in_markdown(comparison),
                 "totals": totals_in_markdown(comparison),
                 "what adds up": dg.MetadataValue.md("\n".join(f"- {remark}" for remark in remarks(comparison))),
                 "invariants": invariants_in_markdown(comparison),
-                "releases side by side": picture(
-                    side_by_side(comparison, population.title, population.cap),
-                    in_one_sentence(comparison, population.cap),
-                ),
             }
+        metadata |= {
+            "tables": f"{totals}, {releases}",
+            # Under Dagster's own name, the columns would stand above everything else.
+            "columns": table_schema(columns, COLUMNS),
+        }
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 
     return composition

@@ -67,7 +67,8 @@ def test_a_refusal_is_authorized_and_the_pages_say_so(site: Site, tmp_path: Path
     latest_run(site)
     expect(page.get_by_text("Failure", exact=True).first).to_be_visible(timeout=PATIENCE)
     expect(page.get_by_text("Nobody has authorized it.", exact=False).first).to_be_visible()
-    page.get_by_role("button", name=re.compile("View full message")).first.click()
+    page.get_by_role("button", name=re.compile("View full message")).last.click()
+    expect(page.get_by_role("dialog").get_by_text("authorized_draw", exact=False).first).to_be_visible()
     message = page.get_by_role("dialog").inner_text()
     looked_at(page, tmp_path, "refusal")
     assert "would charge ε = 12.4850" in message

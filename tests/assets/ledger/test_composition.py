@@ -167,7 +167,7 @@ def test_the_invariants_of_all_releases_are_shown_with_their_holders(both: Town)
 def test_the_picture_is_shown(both: Town) -> None:
     shown = both.after.shown["releases side by side"]
     words, _, data = shown.removeprefix("![").partition("](data:image/png;base64,")
-    assert words.startswith("Bars of the losses of s\\_dhc with ρ = ")
+    assert words.startswith("Bars of the losses of blocks with ε = 5.5295 and s\\_dhc with ρ = 0.8400, under a cap")
     picture = base64.b64decode(data.rstrip(")"))
     assert picture.startswith(b"\x89PNG")
     assert shown != both.before.shown["releases side by side"]
