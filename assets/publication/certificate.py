@@ -54,6 +54,7 @@ CONVERSIONS = (
 )
 """The conversions of ρ into (ε, δ): authors, where they are published, and the function."""
 
+_LONGEST_ON_A_LINE = 24
 _LARGEST_PLAIN = 10**6
 _LARGEST_NUMBER = 10**300
 _DIGITS = 40
@@ -542,8 +543,8 @@ def _places(value: float, places: int = DECIMALS) -> str:
 
 
 def _breakable(name: str) -> Markup:
-    """A name that may be broken after its underscores, and nowhere else."""
-    return Markup(str(escape(name)).replace("_", "_<wbr>"))
+    """A name that, if it is too long for a line of a phone, may be broken after its underscores, and nowhere else."""
+    return Markup(str(escape(name)).replace("_", "_<wbr>" if len(name) > _LONGEST_ON_A_LINE else "_"))
 
 
 @cache
