@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from assets.publication.listing import LISTING, write_listing
 from assets.publication.placement import remove
 from resources.chain import RESERVE, Entry
 from resources.ledger import Ledger
@@ -80,6 +81,8 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
     entries = ledger.withdraw(dataset, release, by.strip())
     for folder in folders:
         remove(folder)
+    if (published / LISTING).exists():
+        write_listing(published)
     for zone in zones:
         with warehouse.session(writes=zone) as session:
             for schema in schemas[zone]:

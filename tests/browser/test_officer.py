@@ -86,8 +86,8 @@ def test_a_refusal_is_authorized_and_the_pages_say_so(site: Site, tmp_path: Path
 
     page.goto(site.job(RELEASE))
     page.get_by_role("button", name="Materialize all").click(modifiers=["Shift"])
-    editor = page.locator(".CodeMirror").first
-    expect(editor).to_contain_text("authorized_loss")
+    editor = page.get_by_role("dialog").locator(".CodeMirror").first
+    expect(editor).to_contain_text("authorized_loss", timeout=PATIENCE)
     given = {"authorized_loss": "ε = 12.4850", "authorized_draw": draw[1], "authorized_by": "Ada Ruiz"}
     lines = [f'      {name}: "{value}"' for name, value in given.items()]
     config = "\n".join(["ops:", f"  {group(RELEASE)}__charge:", "    config:", *lines])

@@ -13,6 +13,7 @@ from assets.charge.assessment import assess
 from assets.charge.drawing import UnchargedDrawError, make_draw
 from assets.charge.preflight import preflight_metadata
 from assets.publication.asset import publication_problems, publish
+from assets.publication.listing import write_listing
 from assets.publication.signature import sign
 from assets.publication.withdrawal import WithdrawalError, withdraw
 from mechanisms.accounting.loss import PureLoss
@@ -75,8 +76,10 @@ EVERYTHING = {"village", "village__a", "village__b", "village_two", "village_two
 
 def test_a_withdrawn_release_is_gone_to_the_last_byte(ledger: Ledger, tmp_path: Path) -> None:
     assert left(tmp_path) == EVERYTHING
+    write_listing(tmp_path / "published")
     withdraw(ledger, tmp_path / "published", "village", "a", "Ann")
     assert left(tmp_path) == EVERYTHING - {"village__a"}
+    assert "village/a/" not in (tmp_path / "published" / "index.html").read_text()
     assert not (tmp_path / "published" / "village" / "a").exists()
     assert not ledger.custody.keeps(DRAW)
     assert ledger.custody.keeps(LATER)
