@@ -8,6 +8,7 @@ import io
 import json
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,7 +16,6 @@ import pytest
 from assets.release.draw import Draw
 from assets.release.seal import SealError
 from assets.swapping.draw import SwappingInputs
-from assets.swapping.unique import UniqueRecords
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Session
@@ -68,7 +68,8 @@ def drawn_as(root: Path, monkeypatch: pytest.MonkeyPatch, large_from: int, **cha
     method = component.method(component.release(dataset, root))
     monkeypatch.setattr("assets.release.method.cef_version", lambda *given: "the same")
     monkeypatch.setattr(method, "charged_tables", dict)
-    inputs = SwappingInputs({"records": "the same"}, 5, 3, UniqueRecords(120, 0, 0, 0))
+    # What a draw's description reads of the inputs.
+    inputs = SimpleNamespace(versions={"records": "the same"}, largest_stratum=3)
     monkeypatch.setattr(method, "inputs", lambda *given: inputs)
     return method.describe(cast(Session, None), Custody(folder=str(root / "custody"), databases=str(root)))
 
