@@ -113,8 +113,9 @@ def test_charts_are_shown_as_pictures(site: Site, asset: str, chart: str) -> Non
     row = page.get_by_role("row").filter(has_text=chart) if page.get_by_role("row").count() else page
     expect(page.get_by_text(chart, exact=True).first).to_be_visible()
     row.get_by_text("[Show Markdown]").first.click()
-    picture = page.get_by_role("img", name="chart")
+    picture = page.locator("img[src^='data:image/png']")
     expect(picture).to_be_visible()
+    assert re.search(r"\w+ .*\d", picture.get_attribute("alt") or ""), "who does not see it reads its main figures"
     assert picture.evaluate("image => image.naturalWidth") >= 1000
 
 
