@@ -476,7 +476,7 @@ def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bo
     else:
         for step in failed:
             click.echo(f"\n{step.asset}: {step.check} failed. {step.words}", err=True)
-        click.echo(f"\n{refused or 'The run failed.'}", err=True)
+        click.echo(f"\n{refused or _without_words(ended)}", err=True)
         click.echo(
             f"\n{'Charged ' + ', '.join(losses) if losses else 'Nothing was charged'}. The log is {ended.log}", err=True
         )
@@ -498,7 +498,7 @@ def preflight(release: str, as_json: bool) -> None:
     key = "/".join(component.key(PREFLIGHT).path)
     found = next((step.metadata for step in told if step.kind == "made" and step.asset == key), None)
     if not ended.success or found is None:
-        said = next((step.words for step in told if step.kind in ("refused", "failed")), "the run failed")
+        said = next((step.words for step in told if step.kind in ("refused", "failed")), _without_words(ended))
         raise click.ClickException(f"{said}\nThe log is {ended.log}")
     if as_json:
         _show(found)
@@ -507,6 +507,13 @@ def preflight(release: str, as_json: bool) -> None:
     for name, value in found.items():
         console.print(f"[bold]{name}[/bold]: ", end="")
         console.print(Markdown(value) if str(value).startswith("```") else str(value), markup=False)
+
+
+def _without_words(ended: Ended) -> str:
+    """What is known of a run in which no step failed."""
+    if ended.run_id:
+        return "The run failed."
+    return "Nothing was run: the deployment cannot be loaded. stirred check names what is wrong."
 
 
 def _run(deployed: Deployed, job: str, config: Mapping[str, Any], *, quiet: bool) -> tuple[list[Step], Ended]:

@@ -232,7 +232,7 @@ def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
         "  description: What is published, for a reader.",
         f"  match: [{', '.join(map(_word, match))}]               # records are swapped only if they agree on these",
         f"  swap: [{', '.join(map(_word, places))}]               # what moves from record to record",
-        "  swap_rate: 1/10                # the greater, the smaller ε",
+        "  swap_rate: 1/10                # the share of records that are selected",
         "  # Only these take part besides match and swap. Invariants among them are published exactly.",
         f"  variables: [{', '.join(map(_word, [each for each in shown if each not in match]))}]",
         *([f"  # Left out: {', '.join(left)}"] if left else []),
