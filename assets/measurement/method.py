@@ -122,7 +122,7 @@ class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
 
     def counts_version(self, session: Session, custody: Custody) -> str:
         """The keyed version of the stored exact counts."""
-        return session.content_version([self.counts_table], custody.version_key())
+        return session.content_version([self.counts_table], self.version_key(custody))
 
     def charged_tables(self) -> Mapping[str, Sequence[Table]]:
         return {self.counts_stage: [self.version_table]}

@@ -5,8 +5,9 @@ import dagster as dg
 from assets.conventions import StageKind, attributes, preview, table_schema
 from assets.failures import stated_plainly
 from assets.phsafe.counts import grid_counts
-from assets.phsafe.join import joined_counts, write_truncation_report
+from assets.phsafe.join import PERSON_COLUMNS, UNIT_COLUMNS, joined_counts, write_truncation_report
 from assets.phsafe.release import PHSafeRelease
+from assets.release.contents import with_recodes
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session, Warehouse
@@ -42,7 +43,8 @@ def build_truncated_join(release: PHSafeRelease) -> dg.AssetsDefinition:
         with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
             with session.transaction():
                 write_join(session, release)
-            version = session.content_version([release.confidential(JOINED)], custody.version_key())
+            key = with_recodes(custody.version_key(), release.dataset.recodes((*UNIT_COLUMNS, *PERSON_COLUMNS)))
+            version = session.content_version([release.confidential(JOINED)], key)
             metadata = _shown_if_synthetic(session, release, release.confidential(REPORT))
             schema = table_schema(session.columns(release.confidential(JOINED)))
         return dg.MaterializeResult(

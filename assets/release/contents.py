@@ -110,16 +110,25 @@ def content_problems(session: Session, custody: Custody, dataset: DatasetDeclara
 def content_of_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -> str:
     """The keyed version of the stored CEF: of its tables and of the recodes that it was made with.
 
-    The tables alone are not enough. If another end of a band left the version as it was, everyone would know that no
-    record lies between the two ends.
-
     Args:
         session: a session that reads the confidential zone.
         dataset: the dataset.
         key: the key of versions.
     """
-    version, recodes = session.content_version(dataset.cef_tables(), key), dataset.recodes()
-    return hmac.new(key, canonical([version, recodes]), sha256).hexdigest() if recodes else version
+    return session.content_version(dataset.cef_tables(), with_recodes(key, dataset.recodes()))
+
+
+def with_recodes(key: bytes, recodes: Mapping[str, Any]) -> bytes:
+    """The key of versions of confidential data that were made with these recodes; the key itself if there are none.
+
+    The data alone are not enough. If another end of a band left a version as it was, everyone who sees both versions,
+    in two certificates or in the event log, would know that no record lies between the two ends.
+
+    Args:
+        key: the key of versions.
+        recodes: the recodes of the columns that the data follow from (`DatasetDeclaration.recodes`).
+    """
+    return hmac.new(key, canonical(dict(recodes)), sha256).digest() if recodes else key
 
 
 def _stored_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:

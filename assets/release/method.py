@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 
 import dagster as dg
 
-from assets.release.contents import cef_version
+from assets.release.contents import cef_version, with_recodes
 from assets.release.draw import Draw, Inputs, is_drawn
 from assets.release.gate import Gate
 from assets.release.published import PublishedTable
@@ -123,6 +123,11 @@ class Method(ABC, Generic[R, I, O]):
     def counted_with(self) -> Mapping[str, Any]:
         """The parameters that the `charged_tables` follow from; none by default. A charge with others is refused."""
         return {}
+
+    @final
+    def version_key(self, custody: Custody) -> bytes:
+        """The key of versions of the confidential data that the draw follows from."""
+        return with_recodes(custody.version_key(), self.release.dataset.recodes(self.columns_read()))
 
     @abstractmethod
     def charged_tables(self) -> Mapping[str, Sequence[Table]]:

@@ -14,6 +14,7 @@ from assets.swapping.records import (
     codebooks,
     read_contingency,
     stage_records,
+    version_key,
 )
 from assets.swapping.release import SwappingRelease
 from mechanisms.sampling.stream import RandomStream
@@ -45,7 +46,7 @@ def drawn_cells(
     """
     staged = stage_records(session, release)
     records = read_contingency(session, release, staged)
-    if cells_version(records, custody.version_key()) != draw.inputs.versions["records"]:
+    if cells_version(records, version_key(release, custody)) != draw.inputs.versions["records"]:
         raise StaleInputError(
             f"{release.schema}: the CEF has changed since the invariants were computed; materialize them again"
         )

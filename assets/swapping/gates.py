@@ -18,6 +18,7 @@ from assets.swapping.records import (
     read_contingency,
     stage_records,
     swap_variables,
+    version_key,
 )
 from assets.swapping.release import SwappingRelease
 from assets.swapping.tables import counted, table_recipes
@@ -75,7 +76,7 @@ def _margins(context: ReleaseContext[SwappingRelease]) -> list[str]:
             made: Recipe = ("swapping/compositions", {}, composition_statement(release, records))
             problems += differing_table(session, release.public(COMPOSITIONS), made)
         if not problems:
-            version = cells_version(read_contingency(session, release, records), context.custody.version_key())
+            version = cells_version(read_contingency(session, release, records), version_key(release, context.custody))
             if published_version(session, release.public(RECORDS)) != version:
                 problems.append(f"{release.public(RECORDS)} is not the version of the records in the CEF")
         return problems

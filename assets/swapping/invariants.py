@@ -23,6 +23,7 @@ from assets.swapping.records import (
     read_contingency,
     stage_records,
     swap_variables,
+    version_key,
 )
 from assets.swapping.release import SwappingRelease
 from assets.swapping.unique import percent, require_few_unique
@@ -56,7 +57,7 @@ def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
     def invariants(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
             with session.transaction():
-                write_invariants(session, release, custody.version_key())
+                write_invariants(session, release, version_key(release, custody))
                 counted = counted_from(session, custody, release.dataset, counted_with(release))
                 seal_stage(session, custody, release.schema, "invariants", invariant_tables(release), counted)
             version = session.content_version(invariant_tables(release))
@@ -115,7 +116,7 @@ def composition_statement(release: SwappingRelease, records: Fragment | Table) -
     }
 
 
-def write_invariants(session: Session, release: SwappingRelease, version_key: bytes) -> None:
+def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> None:
     """Write both margins, the persons of each kind of unit, and the keyed version of the records.
 
     Raises:
@@ -135,7 +136,7 @@ def write_invariants(session: Session, release: SwappingRelease, version_key: by
     else:
         # An earlier declaration may have let persons follow.
         session.run("warehouse/drop_table", table=release.public(COMPOSITIONS))
-    version = cells_version(read_contingency(session, release, records), version_key)
+    version = cells_version(read_contingency(session, release, records), key)
     session.create(release.public(RECORDS), "warehouse/label", {"text": version}, column="version")
 
 

@@ -84,7 +84,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         return self.release.design.as_record()
 
     def columns_read(self) -> Collection[str]:
-        return (*self.release.variables, *self.release.person_variables)
+        return self.release.columns_read
 
     def counted_with(self) -> Mapping[str, Any]:
         return counted_with(self.release)
@@ -93,7 +93,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         return {"invariants": invariant_tables(self.release)}
 
     def inputs(self, session: Session, custody: Custody) -> SwappingInputs:
-        return read_inputs(session, self.release, custody.version_key())
+        return read_inputs(session, self.release, self.version_key(custody))
 
     def specification(self, inputs: SwappingInputs) -> Specification:
         return self.release.design.specification(self.release.dataset.name, inputs.largest_stratum)

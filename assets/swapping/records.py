@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from assets.release.contents import with_recodes
 from assets.release.draw import StaleInputError
 from assets.swapping.release import SwappingRelease
 from mechanisms.swapping.permutation import Contingency
+from resources.custody import Custody
 from resources.statements import Fragment, Table
 from resources.warehouse import Session
 
@@ -82,6 +84,11 @@ def read_contingency(session: Session, release: SwappingRelease, records: Fragme
             f"{release.schema}: the CEF has changed since the invariants were computed; materialize them again"
         )
     return table
+
+
+def version_key(release: SwappingRelease, custody: Custody) -> bytes:
+    """The key of versions of the release's records and margins."""
+    return with_recodes(custody.version_key(), release.dataset.recodes(release.columns_read))
 
 
 def cells_version(table: Contingency, key: bytes | None) -> str:

@@ -140,6 +140,11 @@ class SwappingRelease(Release):
         return {name: column for name, column in every.items() if name in self.design.persons}
 
     @property
+    def columns_read(self) -> tuple[str, ...]:
+        """The variables of the dataset that a draw follows from."""
+        return (*self.variables, *self.person_variables)
+
+    @property
     def columns_of_others(self) -> tuple[str, ...]:
         """The variables of a swapped person's unit that can change when another person of the unit changes."""
         columns = self.dataset.units.variables if self.swaps_persons else {}

@@ -123,7 +123,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
         return {**super().charged_tables(), INVARIANTS: self._places}
 
     def inputs(self, session: Session, custody: Custody) -> Inputs:
-        places = session.content_version(self._places, custody.version_key())
+        places = session.content_version(self._places, self.version_key(custody))
         return Inputs({**super().inputs(session, custody).versions, PLACES: places})
 
     @property
