@@ -90,8 +90,8 @@ def accuracy(release: PHSafeRelease) -> Accuracy:
     margins = [margin for row in rows for margin in row[3:]]
     return Accuracy(
         summary=f"The noise of a published count is within its margin of error with a probability of about 90%. The "
-        f"margins run from ±{min(margins):,.0f} to ±{max(margins):,.0f}, by table, level and cell. Persons whom the "
-        "truncation leaves out come on top, and no margin covers them."
+        f"margins run from ±{math.ceil(min(margins)):,} to ±{math.ceil(max(margins)):,}, by table, level and cell. "
+        "Persons whom the truncation leaves out come on top, and no margin covers them."
         if margins
         else "Only noisy counts are published; the files state the variance of the noise of each.",
         columns=("Table", "Level", "Cells", "Least 90% margin (±)", "Greatest 90% margin (±)"),

@@ -433,7 +433,8 @@ def factor_text(factor: Fraction) -> str:
     if factor < _LARGEST_PLAIN:
         places = 2 if factor < 100 else 0
         return f"{ceiling(factor, places):,}"
-    exponent = len(str(math.ceil(factor))) - 1
+    # Python writes no integer of more than 4,300 digits as text.
+    exponent = Decimal(math.ceil(factor)).adjusted()
     mantissa = ceiling(factor / 10**exponent, 1)
     if mantissa == 10:
         exponent, mantissa = exponent + 1, Decimal("1.0")

@@ -4,6 +4,7 @@ A deployment may serve the folder of publications, with any web server that serv
 address (`STIRRED_PUBLISHED_URL`), the UI links to the files there; otherwise it shows their paths.
 """
 
+import re
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
@@ -14,6 +15,8 @@ from assets.publication.placement import place_file, publications
 from assets.release.release import Release
 
 LISTING = "index.html"
+_OURS = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
+"""What the names of a dataset and a release are made of."""
 
 
 def link(release: Release, name: str = "") -> dg.MetadataValue:
@@ -36,6 +39,8 @@ def write_listing(published: Path) -> None:
     lines = [
         f'<li><a href="{quote(path)}/certificate.html">{escape(path)}</a> (<a href="{quote(path)}/">files</a>)</li>'
         for path in map("/".join, publications(published))
+        # Somebody else may have put a folder here, under a name that is no text at all.
+        if _OURS.fullmatch(path)
     ]
     page = ["<!doctype html>", '<html lang="en">', '<meta charset="utf-8">', "<title>Publications</title>"]
     page += ['<meta name="viewport" content="width=device-width">', "<h1>Publications</h1>", "<ul>", *lines, "</ul>"]

@@ -4,6 +4,7 @@ The ledger's entries come first. From then on, no draw of what is withdrawn is m
 is killed later, the same withdrawal completes what is left.
 """
 
+import contextlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,8 +82,6 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
     entries = ledger.withdraw(dataset, release, by.strip())
     for folder in folders:
         remove(folder)
-    if (published / LISTING).exists():
-        write_listing(published)
     for zone in zones:
         with warehouse.session(writes=zone) as session:
             for schema in schemas[zone]:
@@ -90,6 +89,10 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
         warehouse.compact(zone)
     for entry in entries:
         custody.forget(entry.draw_id)
+    if (published / LISTING).exists():
+        # Everything is gone by now, with or without its line in the list.
+        with contextlib.suppress(OSError):
+            write_listing(published)
     removed = tuple(f"{zone.value}.{schema}" for zone in zones for schema in schemas[zone])
     return Withdrawn(entries, removed, tuple(folders))
 

@@ -101,7 +101,8 @@ def accuracy(release: TopDownRelease) -> Accuracy:
         margin = math.ceil(_Z * deviation * 100) / 100
         rows.append((each.histogram, words(each.level), query_words(each.query), round(deviation, 2), margin))
     coarse, fine = release.levels[0], release.finest
-    shown = [f"±{_total_margin(release, level):,.0f} at the level of the {words(level)}" for level in (coarse, fine)]
+    margins = {level: math.ceil(_total_margin(release, level)) for level in (coarse, fine)}
+    shown = [f"±{margin:,} at the level of the {words(level)}" for level, margin in margins.items()]
     return Accuracy(
         summary="The noisy counts alone tell the number of persons in a place to within "
         f"{' and '.join(shown)}, with a probability of about 90%. The estimation combines all levels, so that totals "

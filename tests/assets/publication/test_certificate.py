@@ -474,6 +474,7 @@ def test_a_loss_in_zcdp_is_guaranteed_apart_from_its_delta_and_says_nothing_of_o
         (Fraction(10**6), "1.0 × 10⁶"),
         (Fraction(9_990_000), "1.0 × 10⁷"),
         (Fraction(264_332**2), "7.0 × 10¹⁰"),
+        (Fraction(2 * 10**5000 + 1), "2.1 × 10⁵⁰⁰⁰"),
     ],
 )
 def test_a_factor_is_never_rounded_down(factor: Fraction, text: str) -> None:

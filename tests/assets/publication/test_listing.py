@@ -1,5 +1,6 @@
 """Links to published files, and the page that lists all publications."""
 
+import os
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -24,6 +25,7 @@ def test_every_publication_is_listed_with_a_link_that_leads_to_its_certificate(t
     for name in ("town/counts", "town/blocks", ".hidden/release"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "certificate.html").touch()
+    (tmp_path / os.fsdecode(b"town/no text: \xff")).mkdir()
     write_listing(tmp_path)
     page = Links()
     page.found = []

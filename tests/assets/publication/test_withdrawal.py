@@ -85,6 +85,14 @@ def test_a_withdrawn_release_is_gone_to_the_last_byte(ledger: Ledger, tmp_path: 
     assert ledger.custody.keeps(LATER)
 
 
+def test_what_stands_in_the_place_of_the_list_keeps_nothing_from_being_withdrawn(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    (tmp_path / "published" / "index.html").mkdir()
+    withdraw(ledger, tmp_path / "published", "village", "a", "Ann")
+    assert left(tmp_path) == EVERYTHING - {"village__a"}
+
+
 def test_a_withdrawn_dataset_takes_its_releases_with_it_and_no_other(ledger: Ledger, tmp_path: Path) -> None:
     done = withdraw(ledger, tmp_path / "published", "village", None, "Ann")
     assert left(tmp_path) == {"village_two", "village_two__a"}
