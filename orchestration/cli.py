@@ -58,7 +58,6 @@ from resources.ledger import Ledger, LedgerError, remaining
 from resources.warehouse import Warehouse, WarehouseError
 
 REFUSED, UNAUTHORIZED = 1, 3
-PLACES = 4
 NAME = TypeAdapter[str](Name)
 
 _EXPECTED = (
@@ -105,12 +104,12 @@ class Deployed:
             row: dict[str, Any] = {
                 "population": population.name,
                 "datasets": [dataset.name for dataset in population.datasets],
-                "cap": stated(cap, PLACES),
+                "cap": stated(cap),
                 "charging": "asks" if population.datasets[0].asks else "automatic",
             }
             try:
                 charged = self.ledger.charged(population.name, cap)
-                row |= {"charged": stated(charged, PLACES), "left": f"{symbol(cap)} = {remaining(charged, cap)}"}
+                row |= {"charged": stated(charged), "left": f"{symbol(cap)} = {remaining(charged, cap)}"}
             except DoesNotCompose as error:
                 row |= {"charged": f"cannot be added up: {error}", "left": "unknown"}
             except LedgerError:
@@ -131,7 +130,7 @@ class Deployed:
                     "release": name,
                     "title": component.declaration.title,
                     "editions": sum(each.kind == SETTLE for each in own),
-                    "charges": [stated(each.declared().loss, PLACES) for each in own if each.kind == RESERVE],
+                    "charges": [stated(each.declared().charge) for each in own if each.kind == RESERVE],
                     "published": (self.published / dataset / release / "certificate.json").exists(),
                     "last_run": runs[0].dagster_run.status.value.lower() if runs else None,
                     "last_run_at": runs[0].create_timestamp.isoformat(timespec="seconds") if runs else None,
@@ -254,7 +253,7 @@ def budget(as_json: bool) -> None:
             "kind": entry.kind,
             "release": f"{entry.dataset}/{entry.release}",
             "population": entry.known().population,
-            "charged": stated(entry.declared().loss, PLACES) if entry.kind == RESERVE else "",
+            "charged": stated(entry.declared().charge) if entry.kind == RESERVE else "",
             "authorized_by": entry.known().authorization.get("by", ""),
             "recorded_at": entry.recorded_at,
             "draw_id": entry.draw_id,
@@ -461,7 +460,7 @@ def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bo
     refused = refusal.words if refusal else ""
     failed = [step for step in told if step.kind == "failed"]
     passed = sum(step.kind == "passed" for step in told)
-    losses = [stated(each.declared().loss, PLACES) for each in charged]
+    losses = [stated(each.declared().charge) for each in charged]
     if as_json:
         found = {"run": ended.run_id, "success": ended.success, "charged": losses, "checks_passed": passed}
         found |= {"checks_failed": [asdict(step) for step in failed], "refused": refused}

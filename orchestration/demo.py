@@ -67,7 +67,7 @@ def _show_ledger(ledger: Ledger) -> None:
     entries = ledger.entries()
     print(f"\nThe ledger holds {len(entries)} entries{'' if ledger.verify() else ', intact'}:")
     for entry in entries:
-        loss = stated(entry.declared().loss, 4) if entry.specification else ""
+        loss = stated(entry.declared().charge) if entry.specification else ""
         print(f"   {entry.sequence:>3}  {entry.recorded_at}  {entry.kind:8} {entry.dataset}/{entry.release}  {loss}")
     for dataset in dict.fromkeys(entry.dataset for entry in entries):
         for total in ledger.total(dataset):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
+from pydantic import ValidationError
 
 from assets.cef.profile import ColumnProfile, Profile
 from assets.release.columns import Column, ColumnType, Role
@@ -111,8 +112,11 @@ def propose_dataset(
     proposal.text = "\n".join(lines) + "\n"
     try:
         DatasetDeclaration.model_validate(yaml.safe_load(proposal.text)["attributes"])
-    except ValueError as error:
-        raise DeclarationError(f"dataset {name}: it cannot be proposed from this file: {error}") from None
+    except (ValueError, yaml.YAMLError) as error:
+        said = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise DeclarationError(
+            f"dataset {name}: it cannot be proposed from this file: {said.removeprefix('Value error, ')}"
+        ) from None
     return proposal
 
 
@@ -145,7 +149,7 @@ def _table(
     for column in found.columns:
         role = roles.get(column.name)
         if role is None and (why := _left_out(column)):
-            yield f"      # {column.name} is left out: {why}"
+            yield f"      # {_word(column.name)} is left out: {why}"
             proposal.warnings.append(f"{table}: column {column.name} is left out: {why}.")
             continue
         fields = {"type": column.type.value}
@@ -168,7 +172,7 @@ def _table(
             (table, name, column.type.value, role.value if role else Role.CHARACTERISTIC.value, _shortly(domain))
         )
     for name, stored in found.unfit.items():
-        yield f"      # {name} is left out: it is stored as {stored}, whose text is not exact"
+        yield f"      # {_word(name)} is left out: it is stored as {stored}, whose text is not exact"
         proposal.warnings.append(f"{table}: column {name} is left out: it is stored as {stored}, which is not exact.")
 
 
@@ -265,6 +269,7 @@ def _shortly(domain: Mapping[str, str]) -> str:
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _NOT_TEXT = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 
@@ -274,5 +279,5 @@ def _word(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A text in YAML, in quotes: a JSON string is a YAML string."""
-    return json.dumps(text, ensure_ascii=False)
+    """A text in YAML, in quotes: a JSON string is a YAML string once it has no letter that YAML folds or refuses."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))

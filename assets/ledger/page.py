@@ -213,11 +213,6 @@ def _time(recorded_at: str) -> str:
     return _unbroken(recorded_at[:_MINUTES].replace("T", " ").replace("-", "\N{NON-BREAKING HYPHEN}"))
 
 
-def _settled(charge: _Charge) -> str:
-    settled = charge.settled
-    return f"entry {settled.sequence}, {_time(settled.recorded_at)}" if settled else "not drawn"
-
-
 def _replayed(charge: _Charge, replays: Mapping[str, str]) -> str:
     if charge.custody == "ephemeral":
         return "impossible"

@@ -403,7 +403,7 @@ def guarantee(specification: Specification, statement: Statement) -> dict[str, A
     who = f"one {flavor.unit}" if fewest == 1 else f"{fewest} {flavor.unit}s"
     least = f" (k = {fewest}: two such lists that differ at all differ in {fewest} or more)" if fewest > 1 else ""
     alike = " agree on everything held fixed and" if flavor.multiverse else ""
-    but = f", apart from a probability of {_chance(delta)}" if delta else ""
+    but = f", plus at most {_chance(delta)}" if delta else ""
     loss = f"{symbol(specification.loss)} = {specification.loss.rounded_up(DECIMALS)}"
     odds = (
         ""
@@ -419,9 +419,15 @@ def guarantee(specification: Specification, statement: Statement) -> dict[str, A
         + " A factor of 1 would mean that nothing at all can be learned about which list is the true one; the greater "
         "it is, the less is ruled out. It bounds the worst case.",
         "units": fewest,
-        "factor": float(factor) if factor < _LARGEST_NUMBER else None,
+        "factor": _float_above(factor) if factor < _LARGEST_NUMBER else None,
         "delta": _exactly(delta),
     }
+
+
+def _float_above(number: Fraction) -> float:
+    """The least floating-point number that is not less than a number."""
+    value = float(number)
+    return math.nextafter(value, math.inf) if Fraction(value) < number else value
 
 
 def _chance(delta: Fraction) -> str:

@@ -144,7 +144,8 @@ def accuracy(design: SwappingDesign, moved: Moved) -> Accuracy:
             (f"{unit}s selected for the exchange", selected),
             (f"{unit}s whose {_and(design.swap)} differs after the exchange", changed),
         ),
-        note="These shares follow from the swap rate and from counts that are published exactly. Within each stratum, "
+        note="These shares follow from the swap rate and from counts that are held fixed, which the guarantee treats "
+        "as known. Within each stratum, "
         f"swapping spreads every characteristic more evenly over {_and(design.swap)}, so that differences come out "
         "smaller than they are.",
     )
@@ -205,7 +206,10 @@ def published_exactly(
     limit = f"at most {percent(most_unique)}" if most_unique is not None else "any number of them"
     persons = f", with {unique.persons:,} persons" if design.persons else ""
     theirs = ", and of its persons," if design.persons else ""
-    exact = "These counts are exact, so these values of such a {unit} are published together, unchanged, at any ε."
+    exact = (
+        "These counts are held fixed and treated as known, so these values of such a {unit} are known together, "
+        "unchanged, at any ε."
+    )
     return (
         Parameter(
             "Unique on the holding variables",

@@ -459,7 +459,7 @@ def test_a_loss_in_zcdp_is_guaranteed_apart_from_its_delta_and_says_nothing_of_o
     stated = replace(certificate, specification=specification, statement=statement).as_record()["loss"]["guarantee"]
     assert "ε = 16.9802" in stated["number"], "the ε of the 2020 Census for this ρ, rounded up"
     assert "2.4 × 10⁷ times as probable" in stated["sentence"]
-    assert "apart from a probability of 1 in 10,000,000,000" in stated["sentence"]
+    assert ", plus at most 1 in 10,000,000,000" in stated["sentence"]
     assert "odds" not in stated["sentence"]
     assert stated["delta"] == {"value": 1e-10, "exact": "1/10000000000"}
 

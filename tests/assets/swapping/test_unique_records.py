@@ -279,7 +279,8 @@ def test_the_figures_of_charge_and_certificate_are_those_of_the_records(homes: V
         f"{len(unique)} of 240 households ({percent(Fraction(len(unique), 240))}), "
         f"with {inputs.unique.persons} persons",
         "No other household has the same values of the holding variables, and of its persons, as each of these. These "
-        "counts are exact, so these values of such a household are published together, unchanged, at any ε. The "
+        "counts are held fixed and treated as known, so these values of such a household are known together, "
+        "unchanged, at any ε. The "
         "release allows any number of them.",
     )
     assert said["Unique on match and swap variables"].value == "0 of 240 households (0%)"
@@ -362,8 +363,8 @@ def test_a_survey_whose_unique_records_are_accepted_is_published_and_says_so(tmp
     page = deployment.published()["certificate.html"].decode()
     assert "600 of 600 persons (100%)" in page
     assert (
-        "No other person has the same values of the holding variables as each of these. These counts are exact, so "
-        "these values of such a person are published together, unchanged, at any ε." in page
+        "No other person has the same values of the holding variables as each of these. These counts are held "
+        "fixed and treated as known, so these values of such a person are known together, unchanged, at any ε." in page
     )
     assert len(deployment.ledger) == 2
 
