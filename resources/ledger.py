@@ -107,11 +107,27 @@ class Ledger(ConfigurableResource):
                 raise LedgerError(_otherwise(found, "specification"))
             return found
 
-    def require_chargeable(
-        self, dataset: str, release: str, specification: Specification, cap: Loss | None, details: Details
-    ) -> None:
-        """Raise the error with which `reserve` would refuse a new draw now, if it would. Nothing is charged."""
-        _require_chargeable(self._intact(), dataset, release, specification, cap, details)
+    def reserved_or_chargeable(
+        self,
+        dataset: str,
+        release: str,
+        draw_id: str,
+        specification: Specification,
+        cap: Loss | None,
+        details: Details,
+    ) -> Entry | None:
+        """What `reserve` would do now, without doing it: the reservation that the draw already has, or None.
+
+        Both answers are of one reading of the ledger: another run may charge this very draw at any time.
+
+        Raises:
+            LedgerError: as `reserve`, if it would refuse the draw.
+        """
+        entries = self._intact()
+        found = chain.find(entries, RESERVE, draw_id)
+        if found is None:
+            _require_chargeable(entries, dataset, release, specification, cap, details)
+        return found
 
     def settle(self, draw_id: str, output_version: str) -> Entry:
         """Record that a reserved draw was made, with the version of its output. Settling twice changes nothing.

@@ -110,16 +110,14 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         draw = method.describe(session, custody)
         contents = published_contents(session, custody, release.dataset)
     details = Details(release.dataset.population, contents, draw.made_of)
-    entry = ledger.reservation(draw.draw_id)
-    refusal = ""
-    if entry is None:
-        try:
-            ledger.require_chargeable(
-                release.dataset.name, release.name, draw.specification, release.dataset.cap, details
-            )
-        except (CapExceeded, PopulationError) as error:
-            refusal = str(error)
-    elif withdrawn := ledger.withdrawal(draw.draw_id):
+    entry, refusal = None, ""
+    try:
+        entry = ledger.reserved_or_chargeable(
+            release.dataset.name, release.name, draw.draw_id, draw.specification, release.dataset.cap, details
+        )
+    except (CapExceeded, PopulationError) as error:
+        refusal = str(error)
+    if entry and (withdrawn := ledger.withdrawal(draw.draw_id)):
         refusal = (
             f"the draw was withdrawn in ledger entry {withdrawn.sequence} and is never made again; a release under a "
             "new name is a new draw"

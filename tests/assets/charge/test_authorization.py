@@ -8,12 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from assets.charge.assessment import Assessment
+from assets.charge.assessment import Assessment, assess
+from assets.charge.asset import reserve
 from assets.swapping.release import SwappingRelease
 from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.chain import Details
+from resources.ledger import Ledger
 from tests.deployments import Deployment, households, small_dataset, small_deployment, write_csv
 
 BEFORE = ("cef", "invariants")
@@ -147,6 +149,30 @@ def test_a_synthetic_dataset_is_charged_automatically_and_the_entry_says_so(tmp_
     assert not small_dataset(tmp_path, charging=None, synthetic=True).asks
     assert small_dataset(tmp_path, charging=None).asks, "asking is the default"
     assert small_dataset(tmp_path, charging="ask", synthetic=True).asks
+
+
+def test_a_draw_that_another_run_charges_meanwhile_is_not_refused_beside_its_own_charge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs of a release, whose charge fits under the cap once. The other one charges before the second reading."""
+    deployment = small_deployment(tmp_path, dataset={"charging": "automatic", "cap": 5})
+    context = deployment.context
+    deployment.run(*BEFORE)
+    mine = assess(context.method, context.warehouse, context.custody, context.ledger)
+    read, readings = Ledger._read, 0
+
+    def reads(ledger: Ledger) -> Any:
+        nonlocal readings
+        readings += 1
+        if readings == 2:
+            reserve(deployment.release, mine.draw, context.custody, ledger, mine.details)
+        return read(ledger)
+
+    monkeypatch.setattr(Ledger, "_read", reads)
+    again = assess(context.method, context.warehouse, context.custody, context.ledger)
+    assert readings >= 2
+    assert not again.refusal
+    assert len(deployment.ledger) == 1
 
 
 @pytest.mark.parametrize("loss", [PureLoss.logarithm(30), PureLoss.logarithm(2), ConcentratedLoss(Fraction(1))])
