@@ -43,5 +43,7 @@ def write_listing(published: Path) -> None:
         if _OURS.fullmatch(path)
     ]
     page = ["<!doctype html>", '<html lang="en">', '<meta charset="utf-8">', "<title>Publications</title>"]
-    page += ['<meta name="viewport" content="width=device-width">', "<h1>Publications</h1>", "<ul>", *lines, "</ul>"]
+    unsigned = "<p>This list is not signed. Each publication is: check it with the public key.</p>"
+    page += ['<meta name="viewport" content="width=device-width">', "<h1>Publications</h1>", unsigned]
+    page += ["<ul>", *lines, "</ul>"]
     place_file(published / LISTING, "\n".join([*page, "</html>", ""]).encode())
