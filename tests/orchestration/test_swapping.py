@@ -454,8 +454,8 @@ def test_two_short_files_make_a_release_that_is_launched_and_published(project: 
     assert "tenures" in {each["table"] for each in planned["tables"]}
     certificate = json.loads((published / "certificate.json").read_text())
     assert certificate["loss"]["exact"] == "ln(62)"
-    assert (published / "tenures.csv").read_text().startswith("county,tenure,count\n")
-    assert sorted(path.name for path in (project / "shown").iterdir()) == ["public_key.pem", "village"]
+    assert (published / "tenures.csv").read_text().startswith("county,tenure,tenure_total,count\n")
+    assert sorted(path.name for path in (project / "shown").iterdir()) == ["index.html", "public_key.pem", "village"]
     assert sorted(path.name for path in (project / "kept").iterdir()) == ["custody", "logs", "warehouse"]
     assert left_behind(project) == {"kept", "shown"}
     status, said = stirred(project, "launch", "village/counties")
@@ -518,12 +518,15 @@ def test_every_broken_declaration_is_named_with_its_line(project: Path, tmp_path
     status, said = stirred(bad, "check")
     assert status == 1
     assert said.splitlines() == [
+        f"{defs}/counties/defs.yaml:3: release village/counties: it is declared in village/again/defs.yaml too",
         f"{defs}/far/defs.yaml:2: 'type' is declared twice, first in line 1; only one would count",
         f"{defs}/half/defs.yaml:6: release village/half: match: Input should be a valid list",
         f"{defs}/half/defs.yaml:9: release village/half: swap_rate: 'half' is not a number or a fraction such as 1/2",
         f"{defs}/kind/defs.yaml:1: type: orchestration.components.Swapping is no component; there are CensusDataset, "
         "Dataset, PHSafe, PermutationSwapping, PublisherSettings, SyntheticCensus, TopDown",
+        *[line for line in said.splitlines() if line.startswith(f"{defs}/roles/defs.yaml:{swap}: ")],
     ]
+    assert "swap: size cannot be a swap variable and" in said.splitlines()[-1]
 
 
 @pytest.mark.deep

@@ -721,7 +721,10 @@ def without_times(deployment: TopDownDeployment) -> dict[str, bytes]:
     timely = ("certificate.html", "certificate.json", "SHA256SUMS", "SHA256SUMS.sig")
     record = json.loads(files["certificate.json"])
     del record["ledger"]["recorded_at"], record["ledger"]["entry_hash"], record["edition"]["all"][0]["recorded_at"]
+    dictionary = json.loads(files["datapackage.json"])
+    del dictionary["created"]
     others = {name: content for name, content in files.items() if name not in timely}
+    others["datapackage.json"] = json.dumps(dictionary).encode()
     return others | {"certificate": json.dumps(record).encode()}
 
 
