@@ -359,9 +359,10 @@ def test_every_gate_is_a_blocking_check_that_a_quick_case_fails(escrowed: TopDow
     """`confidentiality` has a module of its own."""
     graph, names = escrowed.definitions.resolve_asset_graph(), set()
     for gate in all_gates(escrowed.context.method):
-        (key,) = (key for key in graph.asset_check_keys if key.name == gate.name)
-        assert key.asset_key.path[-1] == gate.stage
-        assert graph.get(key).blocking
+        found = {key.asset_key.path[-1]: key for key in graph.asset_check_keys if key.name == gate.name}
+        # The ledger's own page has the check on the ledger, too.
+        assert set(found) - {"ledger"} == {gate.stage}
+        assert graph.get(found[gate.stage]).blocking
         names.add(gate.name)
     quick = [case.gates for case in BROKEN if case.name in A_CASE_FOR_EVERY_GATE]
     assert names - {"confidentiality"} == set().union(*quick)

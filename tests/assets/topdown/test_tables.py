@@ -302,8 +302,9 @@ def test_estimates_that_change_after_the_microdata_are_found(town: tuple[Product
 def test_tables_that_are_not_the_microdata_are_found(town: tuple[Products, Truth], table: str, statement: str) -> None:
     made, _ = town
     made.change(made.release.public(table), statement.replace("{}", "{0}"))
-    (problem,) = problems("tables_as_made", made)
+    problem, *rows = problems("tables_as_made", made)
     assert f".{table}: differing rows" in problem
+    assert rows, "the altered rows are named"
 
 
 def test_tables_of_other_microdata_are_found(town: tuple[Products, Truth]) -> None:
@@ -385,5 +386,6 @@ def test_the_assets_write_and_show_the_tables_and_their_version_follows_the_cont
         assert tags[0]["dagster/data_version"] == tags[1]["dagster/data_version"]
         shown = event.materialization.metadata
         assert shown["dagster/row_count"].value > 0
-    assert f"| Total: | {int(histograms['persons'].sum()):,} |" in str(shown["P1: Race (US)"].value)
+    (first,) = (value for name, value in shown.items() if name.startswith("P1"))
+    assert f"| Total: | {int(histograms['persons'].sum()):,} |" in str(first.value)
     assert problems("tables_agree", made) == []
