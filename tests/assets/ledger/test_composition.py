@@ -22,6 +22,9 @@ from orchestration.components.swapping import SwappingDeclaration
 from tests.deployments import Deployment
 from tests.phsafe_deployments import FEW, TO_DRAW, phsafe_deployment
 
+pytestmark = pytest.mark.deep
+
+
 COMPOSITION = dg.AssetKey(["town", "composition"])
 SWAPPING = [dg.AssetKey(["town", "blocks", stage]) for stage in ("invariants", "charge", "swapped")]
 MORE = FEW | {"PH2": {"truncation": 3, "budget": {"state_*": "1/4"}}}

@@ -19,6 +19,9 @@ from orchestration.components.swapping import SwappingDeclaration
 from tests.deployments import Deployment
 from tests.phsafe_deployments import FEW, TO_COUNTS, TO_DRAW, Files, census, changed, phsafe_deployment
 
+pytestmark = pytest.mark.deep
+
+
 PHSafeDeployment = Deployment[PHSafeRelease]
 
 # Together with a release by swapping

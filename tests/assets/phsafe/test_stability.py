@@ -22,6 +22,9 @@ from resources.statements import SQL_FOLDER, Zone
 from resources.warehouse import Session, Warehouse
 from tests.assets.phsafe.oracle import JOINING, VACANT, Census, Person, Unit, thresholds
 
+pytestmark = pytest.mark.deep
+
+
 THRESHOLD = 3
 GENERATIONS, LINES = 50, 8
 KEYS = 3

@@ -22,6 +22,9 @@ from tests.deployments import Deployment, households, write_csv
 from tests.gates import executes, keep, put_back
 from tests.whole_repository import known
 
+pytestmark = pytest.mark.deep
+
+
 SECRET = "Avon-4711"
 
 

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from assets.gates.shared import all_gates
 from tests.deployments import small_deployment, write_csv
+
+pytestmark = pytest.mark.deep
 
 
 def test_strata_renumbered_before_the_charge_do_not_change_epsilon_and_are_found(tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ from resources.warehouse import Warehouse
 from tests.deployments import small_deployment
 from tests.depth import deep_but
 
+pytestmark = pytest.mark.deep
+
+
 ALTERED = "UPDATE invariant_holding SET count = count - 1 WHERE holding_code = 0"
 FEWER_STRATA = "UPDATE invariant_swap SET region = 'N' WHERE region = 'S'"
 

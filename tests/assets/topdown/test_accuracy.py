@@ -18,6 +18,9 @@ from resources.custody import Custody
 from resources.statements import Zone
 from tests.assets.topdown.products import Histogram, Products, products, random_histograms
 
+pytestmark = pytest.mark.deep
+
+
 Levels = Mapping[str, Mapping[str, Histogram]]
 
 

@@ -26,6 +26,9 @@ from tests.assets.topdown.table_oracle import (
     written,
 )
 
+pytestmark = pytest.mark.deep
+
+
 Village = tuple[Country, TopDownRelease, Warehouse]
 
 
