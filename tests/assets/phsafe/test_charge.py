@@ -114,6 +114,7 @@ def test_without_a_charge_nothing_is_drawn(counted: PHSafeDeployment, tmp_path: 
     assert deployment.ledger == ()
 
 
+@pytest.mark.deep
 def test_a_charge_for_other_counts_or_another_budget_is_none(drawn: Drawn, tmp_path: Path) -> None:
     again = drawn.taken_on(tmp_path, files=another_race())
     assert "holds no charge" in again.refusal(*TO_COUNTS, "noisy_measurements")
@@ -206,6 +207,7 @@ def a_year_older() -> Files:
     return changed(census(), persons=birthday)
 
 
+@pytest.mark.deep
 def test_a_changed_record_that_changes_no_count_is_the_same_draw(drawn: Drawn, tmp_path: Path) -> None:
     again = drawn.taken_on(tmp_path, files=a_year_older())
     again.run(*TO_DRAW)

@@ -465,12 +465,14 @@ def test_persons_of_two_kinds_exchanged_in_the_invariants_are_noticed(with_perso
     refuses_to_publish(deployment, failing, "their seal does not match")
 
 
+@pytest.mark.deep
 def test_a_cap_lowered_below_what_is_charged_stops_the_publication(escrowed: Deployment, tmp_path: Path) -> None:
     deployment = taken_on(escrowed, tmp_path, dataset={"cap": 4})
     assert deployment.failed_checks() == {"within_cap"}
     refuses_to_publish(deployment, {"within_cap"}, "")
 
 
+@pytest.mark.deep
 def test_a_swap_rate_changed_afterwards_is_not_the_one_charged(escrowed: Deployment, tmp_path: Path) -> None:
     deployment = taken_on(escrowed, tmp_path, swap_rate="1/2")
     assert {"charge_present", "settled"} <= deployment.failed_checks()

@@ -466,6 +466,7 @@ def test_the_ledger_holds_one_reservation_and_one_settlement(published: Case) ->
     assert published.deployment.context.ledger.verify() == ()
 
 
+@pytest.mark.deep
 def test_swapping_moves_about_as_many_records_as_the_swap_rate_implies(tmp_path: Path) -> None:
     """At p = 1/2 in one stratum of 3,000 records with as many swap values, each record moves with probability 1/2.
 

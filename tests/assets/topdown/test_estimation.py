@@ -194,6 +194,7 @@ def test_every_constraint_is_exact_at_every_level(
         assert broken(warehouse, release) == {}
 
 
+@pytest.mark.deep
 @settings(EXACT, max_examples=4)
 @given(declared())
 def test_without_noise_the_truth_comes_back(country_and_release: tuple[Country, TopDownRelease]) -> None:
@@ -215,6 +216,7 @@ def crowded() -> Country:
 ALL_IN_BLOCKS = dict.fromkeys((POPULATION, HOUSING_UNITS, GROUP_QUARTERS), "Block")
 
 
+@pytest.mark.deep
 def test_population_is_held_in_blocks_together_with_group_quarters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +273,7 @@ def test_a_census_with_all_invariants_in_blocks_is_published(tmp_path: Path, mon
     assert deployment.failed_checks() == set()
 
 
+@pytest.mark.deep
 def test_a_killed_run_goes_on_at_the_level_it_reached(
     estimated_village: Estimated, tmp_path: Path, computed: list[str]
 ) -> None:
@@ -433,6 +436,7 @@ def cramped(tasks: int) -> Iterator[workers.Task]:
         yield workers.Task(number, 1, {"units": families})
 
 
+@pytest.mark.deep
 def test_what_a_process_cannot_solve_is_named() -> None:
     with pytest.raises(NotSolvedError, match=r"^units of blocks of county 0\d\d: 1 children of 2 cells"):
         list(workers.outcomes(cramped(30), 2))
