@@ -19,7 +19,7 @@ from assets.release.release import DeclarationError
 from orchestration import components
 from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import PublisherSettings
-from orchestration.components.release import ReleaseComponent, dataset_of, release_definitions
+from orchestration.components.release import DeclaresReleases, dataset_of, release_definitions
 from orchestration.defs_files import NAMES, require_unambiguous_text
 
 
@@ -67,26 +67,28 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
     for each in declared:
         if isinstance(each.component, Dataset):
             datasets[each.component.declaration.name] = each.component.declaration
-            name = f"dataset {each.component.declaration.name}"
-        elif isinstance(each.component, ReleaseComponent):
-            name = f"release {each.component.declaration.dataset}/{each.component.declaration.name}"
+            names = [f"dataset {each.component.declaration.name}"]
+        elif isinstance(each.component, DeclaresReleases):
+            names = sorted({each.component.named, *(release.named for release in each.component.releases())})
+            names = [f"release {name}" for name in names]
         elif isinstance(each.component, PublisherSettings):
-            name = "publisher of all releases"
+            names = ["publisher of all releases"]
         else:
             continue
-        if name in named:
-            problems.append(
-                Problem(each.file, _line(each.node, ["name"]), f"{name}: it is declared in {named[name]} too")
-            )
-        named.setdefault(name, each.file)
+        for name in names:
+            if name in named:
+                problems.append(
+                    Problem(each.file, _line(each.node, ["name"]), f"{name}: it is declared in {named[name]} too")
+                )
+            named.setdefault(name, each.file)
     for each in declared:
         # A dataset that is not there may be one of those that were refused, which is not the release's fault.
-        if isinstance(each.component, ReleaseComponent) and (
-            all_loaded or each.component.declaration.dataset in datasets
-        ):
+        for release in each.component.releases() if isinstance(each.component, DeclaresReleases) else ():
+            if not (all_loaded or release.declaration.dataset in datasets):
+                continue
             try:
-                dataset = dataset_of(each.component.declaration, datasets)
-                release_definitions(each.component.method(each.component.release(dataset, published)))
+                dataset = dataset_of(release.declaration, datasets)
+                release_definitions(release.method(release.release(dataset, published)))
             except (DeclarationError, ValidationError) as error:
                 problems += _refusals(each.file, each.node, error)
     try:

@@ -5,7 +5,7 @@ Exit codes: 0 done; 1 refused, failed, or something does not hold; 2 wrong usage
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -45,7 +45,7 @@ from orchestration.backup import BackupError, back_up
 from orchestration.backup import restore as restored
 from orchestration.checking import cause_of, declaration_problems
 from orchestration.components import PHSafe, TopDown
-from orchestration.components.release import ReleaseComponent, dataset_of
+from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of
 from orchestration.components.scaffolding import filled_example
 from orchestration.definitions import declarations, declared_methods, deployment
 from orchestration.environment import PROJECT, deployment_folders, deployment_resources
@@ -87,14 +87,26 @@ class Deployed:
     def declared(self) -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:
         """The declared datasets, and the releases by `dataset/release`. Raises as `declarations`."""
         datasets, releases = declarations(self.tree)
-        return datasets, {f"{each.declaration.dataset}/{each.declaration.name}": each for each in releases}
+        return datasets, {each.named: each for each in releases}
+
+    def releases(self, name: str) -> Sequence[ReleaseComponent]:
+        """The release of a name, or all that are declared together under it. Raises `click.UsageError` if none is."""
+        single = self.declared[1]
+        if name in single:
+            return [single[name]]
+        every = self.tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
+        together = {each.named: each.releases() for each in every}
+        if name not in together:
+            known = ", ".join(sorted({*single, *together}))
+            raise click.UsageError(f"there is no release {name}; declared are {known}")
+        return together[name]
 
     def release(self, name: str) -> ReleaseComponent:
-        """A declared release. Raises `click.UsageError` if there is none of that name."""
-        releases = self.declared[1]
-        if name not in releases:
-            raise click.UsageError(f"there is no release {name}; declared are {', '.join(sorted(releases))}")
-        return releases[name]
+        """A single declared release. Raises `click.UsageError` if there is none of that name."""
+        found = self.releases(name)
+        if len(found) > 1:
+            raise click.UsageError(f"{name} is declared as {_names(found)}; name one of them")
+        return found[0]
 
     def budgets(self) -> list[dict[str, Any]]:
         """For each population: its datasets, cap, what was charged, and what remains."""
@@ -137,6 +149,10 @@ class Deployed:
                 }
             )
         return found
+
+
+def _names(releases: Sequence[ReleaseComponent]) -> str:
+    return ", ".join(sorted(each.named for each in releases))
 
 
 class Command(click.Group):
@@ -393,7 +409,26 @@ def _write_declaration(deployed: Deployed, target: Path, proposal: Proposal, the
 def plan(release: str, as_json: bool) -> None:
     """What launching RELEASE will do, from its declaration alone: stages, gates and files. Reads no records."""
     deployed = Deployed()
-    component = deployed.release(release)
+    found = [_planned(deployed, component) for component in deployed.releases(release)]
+    if as_json:
+        _show(found[0] if len(found) == 1 else found)
+        return
+    for each in found:
+        if len(found) > 1:
+            click.echo(f"\n{each['release']}\n")
+        _table("Stages", ["stage", "zone", "what"], [list(stage.values()) for stage in each["stages"]])
+        click.echo()
+        rules = [list(gate.values()) for gate in each["gates"]]
+        _table("Gates, all before publication", ["stage", "gate", "rule"], rules)
+        click.echo()
+        tables = [[table["table"], table["title"], ", ".join(table["columns"])] for table in each["tables"]]
+        _table("Tables", ["table", "title", "columns"], tables)
+        charges = deployed.release(each["release"]).charges
+        click.echo(f"\nWhat it costs: stirred preflight {each['release']}" if charges else "\nIt costs nothing.")
+
+
+def _planned(deployed: Deployed, component: ReleaseComponent) -> dict[str, Any]:
+    """What launching a release will do, from its declaration alone: stages, gates and tables."""
     datasets = {each.name: each for each in deployed.declared[0]}
     method = component.method(component.release(dataset_of(component.declaration, datasets), deployed.published))
     order = {stage: position for position, stage in enumerate(method.stages)}
@@ -407,23 +442,14 @@ def plan(release: str, as_json: bool) -> None:
             deployment(deployed.tree, deployed.home).resolve_all_asset_specs(),
             key=lambda spec: order.get(spec.key.path[-1], len(order)),
         )
-        if list(spec.key.path[:-1]) == release.split("/") and spec.key.path[-1] != PREFLIGHT
+        if list(spec.key.path[:-1]) == component.named.split("/") and spec.key.path[-1] != PREFLIGHT
     ]
     gates = [{"stage": gate.stage, "gate": gate.name, "rule": gate.words} for gate in all_gates(method)]
     tables = [
         {"table": table.name, "title": table.title, "columns": [column.name for column in table.columns]}
         for table in method.tables()
     ]
-    if as_json:
-        _show({"release": release, "stages": stages, "gates": gates, "tables": tables})
-        return
-    _table("Stages", ["stage", "zone", "what"], [list(each.values()) for each in stages])
-    click.echo()
-    _table("Gates, all before publication", ["stage", "gate", "rule"], [list(each.values()) for each in gates])
-    click.echo()
-    shown = [[str(each["table"]), str(each["title"]), ", ".join(each["columns"])] for each in tables]
-    _table("Tables", ["table", "title", "columns"], shown)
-    click.echo(f"\nWhat it costs: stirred preflight {release}" if component.charges else "\nIt costs nothing.")
+    return {"release": component.named, "stages": stages, "gates": gates, "tables": tables}
 
 
 @main.command(name="launch")
@@ -440,11 +466,13 @@ def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bo
     and --by as the refusal states them.
     """
     deployed = Deployed()
-    component = deployed.release(release)
+    made = deployed.releases(release)
     given = {"authorized_loss": authorize, "authorized_draw": draw, "authorized_by": by}
-    operation = "__".join(component.key(CHARGE).path)
-    config = {"ops": {operation: {"config": given}}} if any(given.values()) else {}
-    told, ended = _run(deployed, component.job, config, quiet=as_json)
+    config: dict[str, Any] = {}
+    if any(given.values()):
+        operation = "__".join(deployed.release(release).key(CHARGE).path)
+        config = {"ops": {operation: {"config": given}}}
+    told, ended = _run(deployed, release.replace("/", "__"), config, quiet=as_json)
     if verbose:
         click.echo(ended.log.read_text(), err=True)
     charged = [
@@ -452,10 +480,8 @@ def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bo
         for each in deployed.ledger.entries()
         if each.kind == RESERVE and each.known().authorization.get("run") == ended.run_id
     ]
-    folder = deployed.published / Path(release)
-    files = (
-        sorted(path.name for path in folder.iterdir() if path.is_file()) if ended.success and folder.exists() else []
-    )
+    folders = [folder for each in made if (folder := deployed.published / each.named).exists() and ended.success]
+    files = sorted({path.name for folder in folders for path in folder.iterdir() if path.is_file()})
     refusal = next((step for step in told if step.kind == "refused"), None)
     refused = refusal.words if refusal else ""
     failed = [step for step in told if step.kind == "failed"]
@@ -464,14 +490,15 @@ def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bo
     if as_json:
         found = {"run": ended.run_id, "success": ended.success, "charged": losses, "checks_passed": passed}
         found |= {"checks_failed": [asdict(step) for step in failed], "refused": refused}
-        _show(found | {"folder": str(folder) if files else None, "files": files, "log": str(ended.log)})
+        placed = {"folders": [str(folder) for folder in folders], "files": files}
+        _show(found | placed | {"log": str(ended.log)})
     elif ended.success:
         click.echo(
             f"\nCharged {', '.join(losses)}." if losses else "\nNothing was charged: the draw was there already."
         )
         click.echo(f"{passed} checks passed.")
         if files:
-            click.echo(f"Published in {folder}: {', '.join(files)}")
+            click.echo(f"Published in {', '.join(map(str, folders))}: {', '.join(files)}")
     else:
         for step in failed:
             click.echo(f"\n{step.asset}: {step.check} failed. {step.words}", err=True)
@@ -490,22 +517,28 @@ def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bo
 def preflight(release: str, as_json: bool) -> None:
     """What launching RELEASE would charge, and why. Draws nothing and charges nothing."""
     deployed = Deployed()
-    component = deployed.release(release)
+    found = [_preflight(deployed, component, quiet=as_json) for component in deployed.releases(release)]
+    if as_json:
+        _show(found[0] if len(found) == 1 else found)
+        return
+    console = _console()
+    for each in found:
+        for name, value in each.items():
+            console.print(f"[bold]{name}[/bold]: ", end="")
+            console.print(Markdown(value) if str(value).startswith("```") else str(value), markup=False)
+
+
+def _preflight(deployed: Deployed, component: ReleaseComponent, *, quiet: bool) -> dict[str, Any]:
+    """What launching a release would charge, and why."""
     if not component.charges:
-        raise click.UsageError(f"{release} charges nothing")
-    told, ended = _run(deployed, f"{PREFLIGHT}__{component.job}", {}, quiet=as_json)
+        raise click.UsageError(f"{component.named} charges nothing")
+    told, ended = _run(deployed, f"{PREFLIGHT}__{component.job}", {}, quiet=quiet)
     key = "/".join(component.key(PREFLIGHT).path)
     found = next((step.metadata for step in told if step.kind == "made" and step.asset == key), None)
     if not ended.success or found is None:
         said = next((step.words for step in told if step.kind in ("refused", "failed")), _without_words(ended))
         raise click.ClickException(f"{said}\nThe log is {ended.log}")
-    if as_json:
-        _show(found)
-        return
-    console = _console()
-    for name, value in found.items():
-        console.print(f"[bold]{name}[/bold]: ", end="")
-        console.print(Markdown(value) if str(value).startswith("```") else str(value), markup=False)
+    return dict(found)
 
 
 def _without_words(ended: Ended) -> str:

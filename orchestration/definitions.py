@@ -21,7 +21,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.method import CHARGE, Method
 from assets.release.release import DeclarationError
 from orchestration.components.dataset import Dataset
-from orchestration.components.release import ReleaseComponent, dataset_of
+from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of, releases_of
 from orchestration.defs_files import require_unambiguous
 from orchestration.environment import deployment_folders, deployment_resources
 from orchestration.jobs import audit_automation, audit_job, withdraw_job
@@ -73,11 +73,13 @@ def declarations(tree: dg.ComponentTree) -> tuple[list[DatasetDeclaration], list
     """
     require_unambiguous(tree.defs_module_path)
     datasets = [component.declaration for component in tree.get_all_components(Dataset)]
-    releases = tree.get_all_components(ReleaseComponent)  # type: ignore[type-abstract]
+    declared = tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
+    releases = releases_of(declared)
+    together = [each.named for each in declared if each not in releases]
     _require_single(
         [
             *(f"dataset {dataset.name}" for dataset in datasets),
-            *(f"release {each.declaration.dataset}/{each.declaration.name}" for each in releases),
+            *(f"release {name}" for name in (*together, *(each.named for each in releases))),
         ]
     )
     return datasets, releases
@@ -91,7 +93,7 @@ def declared_methods(tree: dg.ComponentTree, published: Path) -> list[Method[Any
         published: the folder of publications.
     """
     datasets = {each.declaration.name: each.declaration for each in tree.get_all_components(Dataset)}
-    releases = tree.get_all_components(ReleaseComponent)  # type: ignore[type-abstract]
+    releases = releases_of(tree.get_all_components(DeclaresReleases))  # type: ignore[type-abstract]
     return [
         each.method(each.release(dataset_of(each.declaration, datasets), published))
         for each in releases

@@ -104,6 +104,31 @@ class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
     def store(self, session: Session, batches: Iterator[B]) -> None:
         """Write the measurements, which come in the order of the draw. All batches must be consumed."""
 
+    def perturbed(self, session: Session, key: bytes) -> Iterator[B]:
+        """The noisy counts in the order of the draw: by default, the exact counts plus independent noise.
+
+        Args:
+            session: a session that reads the confidential zone.
+            key: the draw's key.
+        """
+        noise = Noise(self.mechanism, self.distributions(), key)
+        for batch in self.exact(session):
+            drawn = noise.of_next(batch.query, batch.values.size)
+            yield replace(batch, values=batch.values + drawn.reshape(batch.values.shape))
+
+    def unlikely(self, pairs: Iterable[tuple[B, B]]) -> list[str]:
+        """The queries whose noise does not fit the declared distribution: by default, by a chi-square test of each.
+
+        Args:
+            pairs: each batch of exact counts with the batch of its measurements.
+        """
+        distributions = self.distributions()
+        counted: dict[str, Binned] = {}
+        for exact, noisy in pairs:
+            part = binned((noisy.values - exact.values).ravel(), distributions[exact.query])
+            counted[exact.query] = counted[exact.query] + part if exact.query in counted else part
+        return misfits(counted)
+
     def surplus(self, session: Session) -> list[str]:
         """Problems with stored measurements that `stored` does not read; none by default."""
         return []
@@ -195,10 +220,7 @@ class _Drawn(Generic[B]):
     key: bytes
 
     def __iter__(self) -> Iterator[B]:
-        noise = Noise(self.method.mechanism, self.method.distributions(), self.key)
-        for batch in self.method.exact(self.session):
-            drawn = noise.of_next(batch.query, batch.values.size)
-            yield replace(batch, values=batch.values + drawn.reshape(batch.values.shape))
+        return self.method.perturbed(self.session, self.key)
 
 
 class _Hashed(Generic[B]):
@@ -268,13 +290,9 @@ def _measured_once(context: Context[R]) -> list[str]:
 
 def _noise(context: Context[R]) -> list[str]:
     method = _method(context)
-    distributions = method.distributions()
-    counted: dict[str, Binned] = {}
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         try:
-            for exact, noisy in zip(method.exact(session), method.stored(session), strict=True):
-                part = binned((noisy.values - exact.values).ravel(), distributions[exact.query])
-                counted[exact.query] = counted[exact.query] + part if exact.query in counted else part
+            unlikely = method.unlikely(zip(method.exact(session), method.stored(session), strict=True))
         except GridError as error:
             return [str(error)]
-    return [f"the noise does not have the declared distribution: {name}" for name in misfits(counted)]
+    return [f"the noise does not have the declared distribution: {name}" for name in unlikely]

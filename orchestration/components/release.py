@@ -4,6 +4,7 @@ Nothing here depends on the mechanism. Each mechanism declares its own fields in
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -69,9 +70,27 @@ class ReleaseDeclaration(Declaration):
         return schedule
 
 
+class DeclaresReleases(dg.Component, dg.Resolvable, ABC):
+    """A component that declares releases: a single one, or several that belong together."""
+
+    @property
+    @abstractmethod
+    def named(self) -> str:
+        """The name under which it is declared, `dataset/release`."""
+
+    @abstractmethod
+    def releases(self) -> "Sequence[ReleaseComponent]":
+        """The releases that it declares."""
+
+
+def releases_of(declared: Iterable[DeclaresReleases]) -> "list[ReleaseComponent]":
+    """All releases that some components declare."""
+    return [release for each in declared for release in each.releases()]
+
+
 @dg.scaffold_with(ExampleScaffolder)
 @dataclass
-class ReleaseComponent(dg.Component, dg.Resolvable, ABC):
+class ReleaseComponent(DeclaresReleases):
     """A release declared in YAML.
 
     A subclass for each mechanism names its declaration and its method, and builds the release from the declaration.
@@ -106,6 +125,13 @@ class ReleaseComponent(dg.Component, dg.Resolvable, ABC):
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
         return dg.ComponentTypeSpec(owners=OWNERS, produces=["asset", "asset_check", "job", "schedule", "sensor"])
+
+    @property
+    def named(self) -> str:
+        return f"{self.declaration.dataset}/{self.declaration.name}"
+
+    def releases(self) -> "Sequence[ReleaseComponent]":
+        return [self]
 
     @property
     def charges(self) -> bool:
