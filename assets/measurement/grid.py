@@ -20,13 +20,18 @@ import pyarrow.compute as pc
 from assets.measurement.method import COUNTS, MEASUREMENTS, Batch, GridError, NoisyCounts
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.release import Release
+from mechanisms.sampling.capped_laplace import CappedLaplace
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.noise import Distribution
 from resources.statements import Table, Zone
 from resources.warehouse import Session
 
-DISTRIBUTIONS = {DiscreteGaussian: "Discrete Gaussian", DiscreteLaplace: "Discrete Laplace"}
+DISTRIBUTIONS = {
+    DiscreteGaussian: "Discrete Gaussian",
+    DiscreteLaplace: "Discrete Laplace",
+    CappedLaplace: "Capped discrete Laplace",
+}
 """Names of the noise distributions in stored and published measurements."""
 
 PLACES = 18

@@ -21,8 +21,8 @@ def ceiling(number: Fraction, places: int) -> Decimal:
 
 def decimal_text(number: Fraction) -> str:
     """A number in its shortest form: `1e-10`, or a fraction if no short decimal equals it."""
-    text = f"{float(number):g}"
-    return text if Fraction(Decimal(text)) == number else str(number)
+    texts = (f"{float(number):.{digits}g}" for digits in (6, 12))
+    return next((text for text in texts if Fraction(Decimal(text)) == number), str(number))
 
 
 def logarithm_between(number: Fraction, digits: int) -> tuple[Fraction, Fraction]:

@@ -6,7 +6,7 @@ at every precision, and a greater precision only brings them closer. No floats a
 """
 
 from collections.abc import Callable
-from decimal import Context, Decimal, localcontext
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -52,10 +52,27 @@ def rounded(bounds: Callable[[int], Bounds], digits: int = 40) -> Decimal:
         bounds: the number's bounds at a precision. The lower one must become positive as the precision grows.
         digits: how many.
     """
+    precision, low, _ = _close(bounds, digits)
+    with localcontext(Context(prec=digits)):
+        return Decimal(low) / Decimal(1 << precision)
+
+
+def rounded_up(bounds: Callable[[int], Bounds], digits: int) -> Decimal:
+    """A decimal with `digits` significant digits that is not below a positive number, by at most two of the last units.
+
+    Arguments are those of `rounded`.
+    """
+    precision, _, high = _close(bounds, digits)
+    # The division is the only rounding: a power of two has more digits than the context.
+    with localcontext(Context(prec=digits, rounding=ROUND_CEILING)):
+        return Decimal(high) / Decimal(1 << precision)
+
+
+def _close(bounds: Callable[[int], Bounds], digits: int) -> tuple[int, int, int]:
+    """A precision, and the bounds there, which differ in no more than a tenth of the last of `digits` digits."""
     precision = 256
     while True:
         low, high = bounds(precision)
         if (high - low) * 10 ** (digits + 1) < low:
-            with localcontext(Context(prec=digits)):
-                return Decimal(low) / Decimal(1 << precision)
+            return precision, low, high
         precision *= 2

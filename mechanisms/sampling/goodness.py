@@ -6,14 +6,16 @@ Gates use it to check the draws of a release. The tests show that the samplers a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from math import erf, exp, log, sqrt
+from math import erf, exp, inf, log, sqrt
 from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.sampling.capped_laplace import CappedLaplace
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import Distribution
 
 FALSE_ALARM = 1e-9
 """The probability that correct noise raises an alarm, as far as Pearson's statistic is chi-square distributed."""
@@ -57,20 +59,25 @@ class Binned:
 
     Attributes:
         observed, expected: shape (`BINS`,).
+        impossible: how many draws have a value of probability 0. One is enough for an alarm.
     """
 
     observed: NDArray[np.float64]
     expected: NDArray[np.float64]
+    impossible: int = 0
 
     def __add__(self, other: "Binned") -> "Binned":
-        return Binned(self.observed + other.observed, self.expected + other.expected)
+        return Binned(
+            self.observed + other.observed, self.expected + other.expected, self.impossible + other.impossible
+        )
 
 
-def binned(values: NDArray[np.int64], distribution: DiscreteGaussian | DiscreteLaplace) -> Binned:
+def binned(values: NDArray[np.int64], distribution: Distribution) -> Binned:
     """Draws counted into bins of nearly equal probability. The distribution's quantiles separate the bins."""
     edges, probabilities = _cut(distribution)
     observed = np.bincount(np.searchsorted(edges, values), minlength=BINS)
-    return Binned(observed.astype(np.float64), len(values) * probabilities)
+    beyond = np.count_nonzero(np.abs(values) > distribution.cap) if isinstance(distribution, CappedLaplace) else 0
+    return Binned(observed.astype(np.float64), len(values) * probabilities, int(beyond))
 
 
 def misfits(draws: Mapping[str, Binned]) -> list[str]:
@@ -97,6 +104,8 @@ def fit(draws: Sequence[Binned], false_alarm: float = FALSE_ALARM) -> Fit:
     """
     every = reduce(add, draws, Binned(np.zeros(BINS), np.zeros(BINS)))
     observed, expected = every.observed, every.expected
+    if every.impossible:
+        return Fit(inf, 0.0, BINS)
     first = _first_of_bins(expected)
     if len(first) < 2:
         return Fit(0.0, 0.0, len(first))
@@ -122,14 +131,14 @@ def _first_of_bins(expected: NDArray[np.float64]) -> list[int]:
 
 
 @lru_cache
-def _cut(distribution: DiscreteGaussian | DiscreteLaplace) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _cut(distribution: Distribution) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The greatest value of every bin but the last, and the probability of each."""
     ranks = np.arange(1, BINS) / BINS
     deviation = sqrt(float(distribution.exact_variance))
-    if deviation > WIDEST_TABULATED:
+    if deviation > WIDEST_TABULATED and not isinstance(distribution, CappedLaplace):
         edges, inner = _cut_wide(distribution, deviation, ranks)
     else:
-        reach = int(REACH * deviation) + 30
+        reach = distribution.cap if isinstance(distribution, CappedLaplace) else int(REACH * deviation) + 30
         support = np.arange(-reach, reach + 1)
         cumulative = np.cumsum(distribution.probabilities(support))
         places = np.searchsorted(cumulative, ranks)

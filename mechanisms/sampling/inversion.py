@@ -40,10 +40,17 @@ _FINEST_GUIDE = 20
 
 
 class Symmetric(Hashable, Protocol):
-    """A hashable distribution on the integers with P(−x) = P(x) > 0, as far as inversion needs to know it."""
+    """A hashable distribution on the integers with P(−x) = P(x), as far as inversion needs to know it.
+
+    F(x) is irrational wherever it is neither 0 nor 1.
+    """
 
     def cumulative(self, precision: int) -> Iterator[Bounds]:
-        """Bounds of F(0), F(1), … at `precision` binary places, without end. A greater precision tightens them."""
+        """Bounds of F(0), F(1), … at `precision` binary places, without end. A greater precision tightens them.
+
+        The lower bound is less than 1 even where F is 1. So the word 2^64 − 1 is undecided there, as it is in an
+        endless tail, and the digits that follow it decide.
+        """
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """The noise of a draw: independent noise for every count of every query, from the draw's own key.
 
-The mechanism chooses the distribution of each query. `discrete_gaussian` and `discrete_laplace` sample from it.
+The mechanism chooses the distribution of each query; the modules of the distributions sample from them.
 """
 
 from collections.abc import Mapping
@@ -8,11 +8,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.sampling.capped_laplace import CappedLaplace
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
 
-Distribution = DiscreteGaussian | DiscreteLaplace
+Distribution = DiscreteGaussian | DiscreteLaplace | CappedLaplace
 
 
 class Noise:

@@ -1,0 +1,277 @@
+"""A hypercube: which tables it measures, the distribution of each table's noise, and the loss.
+
+A hypercube of k variables has an inner table by all of them, and a margin by every other nonempty subset: 2^k − 1
+tables. `fitting` makes measured tables agree, and `asking` builds other tables from them. Source: the report on the
+SIPP, Appendix C, which counts 15 tables for k = 4.
+
+**Loss.** The budget is the loss for adding or removing one record (unbounded neighbors). A record adds a whole number x
+with least <= x <= most to one cell of every table: 1 to a count, its weight or magnitude in steps of a grid otherwise
+(`grid_values`). So a table's sensitivity is L = max(|least|, |most|), in L1 as in L2.
+
+- Discrete Laplace noise of scale L/ε loses ε: it is the exponential mechanism with utility −|a − b|/L, without the
+  general factor of 2, as its normalizer is the same for all a.
+- With a cap D, the L greatest noises lead to sums that are possible for one of the neighbors alone. All others are
+  within e^ε. So it loses (ε, δ), where δ is the probability of the L greatest noises, q^D/Z for counts. No smaller δ
+  suffices.
+- Discrete Gaussian noise of variance L²/2ρ loses ρ (Canonne, Kamath and Steinke, 2020, Theorem 4).
+
+The tables' noises are independent, so their losses add up; a share of the budget is that of a table.
+
+Changing one record (bounded neighbors) changes at most two cells of a table, by at most L each, or one cell by at most
+most − least. The L1 distance is at most 2L, so ε becomes 2ε. The squared L2 distance is at most
+max(2L², (most − least)²), so ρ becomes 2ρ unless a magnitude can be of either sign; it never exceeds the 4ρ of group
+privacy. With a cap, δ becomes 2δ by basic composition of the two cells, or the probability of the most − least greatest
+noises if that is more. Both are stated as bounded losses, because group privacy of two would give (2ε, (1 + e^ε)δ) and
+4ρ.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from functools import cached_property, reduce
+from itertools import combinations
+from math import prod
+from operator import add
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.accounting.approximate import ApproximateLoss
+from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.specification import Line
+from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.sampling.capped_laplace import CappedLaplace
+from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise import Distribution
+
+MOST_VARIABLES = 10
+"""The most variables of a hypercube: its 1,023 tables would share one budget."""
+
+Table = tuple[str, ...]
+"""A table of a hypercube: its variables, in the hypercube's order."""
+
+
+class HypercubeError(ValueError):
+    """A hypercube that cannot be measured. The message names the field and the rule."""
+
+
+class Margins(StrEnum):
+    """How the margins of a hypercube are made."""
+
+    SUMMED = "summed"
+    """Only the inner table is measured; margins are sums of its cells."""
+    INDEPENDENT = "independent"
+    """Every table is measured with its own noise. Margins are not the sums of inner cells."""
+    FITTED = "fitted"
+    """Every table is measured, and the inner table that fits all measurements best is published with its margins."""
+
+
+class NoiseFamily(StrEnum):
+    """The distribution of the noise, which determines the output premetric."""
+
+    LAPLACE = "laplace"
+    """Discrete Laplace; the budget is ε in pure DP, or in approximate DP with a cap."""
+    GAUSSIAN = "gaussian"
+    """Discrete Gaussian; the budget is ρ in zCDP."""
+
+
+@dataclass(frozen=True)
+class Hypercube:
+    """The tables of a hypercube, with their noise.
+
+    Attributes:
+        sizes: by variable, how many categories it has, in the order of the inner table's dimensions.
+        budget: ε or ρ of all tables together, for adding or removing one record; exact and greater than 0.
+        noise: the distribution.
+        margins: how margins are made.
+        shares: by table, its share of the budget, exact; together 1. Tables that are left out are not measured. By
+            default, all tables have equal shares. If margins are summed, the inner table has the whole budget.
+        cap: D, the greatest noise in steps of the grid, for discrete Laplace noise; None for no cap.
+        least, most: the least and the greatest number of steps of the grid that a record can add to its cell.
+
+    Raises:
+        HypercubeError: if a field is out of range, or fields do not go together.
+    """
+
+    sizes: Mapping[str, int]
+    budget: Fraction
+    noise: NoiseFamily = NoiseFamily.LAPLACE
+    margins: Margins = Margins.SUMMED
+    shares: Mapping[Table, Fraction] = field(default_factory=dict)
+    cap: int | None = None
+    least: int = 0
+    most: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.sizes) <= MOST_VARIABLES:
+            raise HypercubeError(f"variables: a hypercube has from 1 to {MOST_VARIABLES}, not {len(self.sizes)}")
+        for name, size in self.sizes.items():
+            if size < 1:
+                raise HypercubeError(f"variables: {name} has no category")
+        if self.budget <= 0:
+            raise HypercubeError(f"budget: must be greater than 0, and is {self.budget}")
+        if self.least > self.most or self.least == self.most == 0:
+            raise HypercubeError("bounds: a record adds from a least to a greatest number of steps, not always 0")
+        self._check_shares()
+        self._check_cap()
+
+    def _check_shares(self) -> None:
+        if not self.shares:
+            return
+        if self.margins is Margins.SUMMED:
+            raise HypercubeError("shares: summed margins are not measured; the inner table has the whole budget")
+        for table, share in self.shares.items():
+            if table not in self._subsets:
+                raise HypercubeError(f"shares: the hypercube has no table by {', '.join(table) or 'no variable'}")
+            if share <= 0:
+                raise HypercubeError(f"shares: {', '.join(table)}: a share is greater than 0; leave the table out")
+        if self.inner not in self.shares:
+            raise HypercubeError("shares: the table by all variables is always measured")
+        if (total := sum(self.shares.values())) != 1:
+            raise HypercubeError(f"shares: they add up to {total}, not to 1")
+
+    def _check_cap(self) -> None:
+        if self.cap is None:
+            return
+        if self.noise is not NoiseFamily.LAPLACE:
+            raise HypercubeError("cap: only discrete Laplace noise is capped")
+        try:
+            self.bounded  # noqa: B018 - computed here, because it may be impossible
+        except ValueError as error:
+            raise HypercubeError(f"cap: {self.cap} is too small, or out of range: {error}") from None
+
+    @cached_property
+    def inner(self) -> Table:
+        """The table by all variables."""
+        return tuple(self.sizes)
+
+    @cached_property
+    def tables(self) -> tuple[Table, ...]:
+        """The measured tables: the inner one first, then margins by fewer and fewer variables."""
+        if self.margins is Margins.SUMMED:
+            return (self.inner,)
+        return tuple(table for table in self._subsets if not self.shares or table in self.shares)
+
+    @cached_property
+    def _subsets(self) -> tuple[Table, ...]:
+        counts = range(len(self.sizes), 0, -1)
+        return tuple(table for count in counts for table in combinations(self.sizes, count))
+
+    def shape(self, table: Table) -> tuple[int, ...]:
+        """The numbers of categories of a table's variables."""
+        return tuple(self.sizes[name] for name in table)
+
+    def cells(self, table: Table) -> int:
+        """How many cells a table has."""
+        return prod(self.shape(table))
+
+    def margin(self, inner: NDArray[Any], table: Table) -> NDArray[Any]:
+        """The margin of a table by all variables, as an array of the margin's shape.
+
+        Args:
+            inner: shape `shape(inner)`. Numbers are added up. A cell of a mask is True if any of its inner cells is, so
+                that the margin of the possible cells (those that are no structural zeros) says which are possible.
+            table: the margin's variables.
+        """
+        others = tuple(place for place, name in enumerate(self.sizes) if name not in table)
+        return np.asarray(inner.any(axis=others) if inner.dtype == np.bool_ else inner.sum(axis=others))
+
+    @property
+    def sensitivity(self) -> int:
+        """L, the most that one record adds to a cell, in steps of the grid: 1 for counts."""
+        return max(abs(self.least), abs(self.most))
+
+    @property
+    def total_sensitivity(self) -> int:
+        """The L1 distance of all measured tables together, for adding or removing one record: 15 for the counts of a
+        hypercube of four variables with all its margins."""
+        return self.sensitivity * len(self.tables)
+
+    def budget_of(self, table: Table) -> Fraction:
+        """ε or ρ of a measured table.
+
+        Raises:
+            KeyError: if the table is not measured.
+        """
+        if table not in self.tables:
+            raise KeyError(f"the table by {', '.join(table)} is not measured")
+        return self.budget * (self.shares[table] if self.shares else Fraction(1, len(self.tables)))
+
+    def distribution(self, table: Table) -> Distribution:
+        """The noise of every cell of a measured table, in steps of the grid.
+
+        Raises:
+            KeyError: if the table is not measured.
+        """
+        budget = self.budget_of(table)
+        if self.noise is NoiseFamily.GAUSSIAN:
+            return DiscreteGaussian(self.sensitivity**2 / (2 * budget))
+        scale = self.sensitivity / budget
+        return DiscreteLaplace(scale) if self.cap is None else CappedLaplace(scale, self.cap)
+
+    @cached_property
+    def unbounded_lines(self) -> tuple[Line, ...]:
+        """By measured table, the loss for one record added or removed."""
+        return self._lines(self._unbounded_of)
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """By measured table, the loss for one record changed. This loss is charged."""
+        return self._lines(self._bounded_of)
+
+    @cached_property
+    def unbounded(self) -> Loss:
+        """The loss of all tables together for one record added or removed."""
+        return _total(self.unbounded_lines)
+
+    @cached_property
+    def bounded(self) -> Loss:
+        """The loss of all tables together for one record changed. This loss is charged."""
+        return _total(self.lines)
+
+    @property
+    def bounded_delta(self) -> Fraction | None:
+        """The least δ of all tables together at the ε of `bounded`, by the exact hockey-stick divergence; None without
+        a cap.
+
+        The ratio of the probabilities of any result that is possible under both neighbors is at most e^2ε. So δ is the
+        probability that some noise leads to a sum that is possible under one alone: 1 − Π (1 − δ_T)² over the tables,
+        where δ_T is that of one cell. It is at most the δ of `bounded`.
+        """
+        if self.cap is None:
+            return None
+        same = (1 - self._far(table, lambda one: 1 - (1 - one) ** 2) for table in self.tables)
+        return 1 - prod(same, start=Fraction(1))
+
+    def _lines(self, loss: Callable[[Table], Loss]) -> tuple[Line, ...]:
+        return tuple(Line(" × ".join(table), loss(table)) for table in self.tables)
+
+    def _unbounded_of(self, table: Table) -> Loss:
+        budget, noise = self.budget_of(table), self.distribution(table)
+        if isinstance(noise, CappedLaplace):
+            return ApproximateLoss(PureLoss(budget), noise.greatest(self.sensitivity))
+        return PureLoss(budget) if self.noise is NoiseFamily.LAPLACE else ConcentratedLoss(budget)
+
+    def _bounded_of(self, table: Table) -> Loss:
+        budget = self.budget_of(table)
+        if self.cap is not None:
+            return ApproximateLoss(PureLoss(2 * budget), self._far(table, lambda one: 2 * one))
+        if self.noise is NoiseFamily.LAPLACE:
+            return PureLoss(2 * budget)
+        squared = max(2 * self.sensitivity**2, (self.most - self.least) ** 2)
+        return ConcentratedLoss(budget * Fraction(squared, self.sensitivity**2))
+
+    def _far(self, table: Table, of_two: Callable[[Fraction], Fraction]) -> Fraction:
+        """The probability of sums that are possible under one neighbor alone if a record changes: in two cells that
+        differ by L, from the probability in one; or in one cell that differs by most − least."""
+        noise = self.distribution(table)
+        assert isinstance(noise, CappedLaplace)
+        return max(of_two(noise.greatest(self.sensitivity)), noise.greatest(self.most - self.least))
+
+
+def _total(lines: tuple[Line, ...]) -> Loss:
+    return reduce(add, (line.loss for line in lines))
