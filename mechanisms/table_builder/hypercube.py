@@ -48,6 +48,12 @@ from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.noise import Distribution
 
+MECHANISM = "table builder"
+"""The name of the mechanism, in draw ids and in the names of random streams."""
+
+VERSION = 1
+"""Increased when the same stream would give other noise, because earlier draws could no longer be replayed."""
+
 MOST_VARIABLES = 10
 """The most variables of a hypercube: its 1,023 tables would share one budget."""
 
@@ -246,6 +252,16 @@ class Hypercube:
             return None
         same = (1 - self._far(table, lambda one: 1 - (1 - one) ** 2) for table in self.tables)
         return 1 - prod(same, start=Fraction(1))
+
+    def as_record(self) -> dict[str, Any]:
+        """The hypercube as exact plain values, equal for hypercubes with the same draws."""
+        return {
+            "sizes": dict(self.sizes),
+            "noise": self.noise.value,
+            "cap": self.cap,
+            "budgets": {" × ".join(table): str(self.budget_of(table)) for table in self.tables},
+            "bounds": [self.least, self.most],
+        }
 
     def _lines(self, loss: Callable[[Table], Loss]) -> tuple[Line, ...]:
         return tuple(Line(" × ".join(table), loss(table)) for table in self.tables)
