@@ -1,0 +1,101 @@
+"""The exact cells of a hypercube: one aggregation of the records, from which all measured tables are added up."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from assets.measurement.method import GridError
+from assets.release.columns import ARROW
+from assets.table_builder.release import UNITS, HypercubeRelease
+from mechanisms.refusal import RefusedError
+from mechanisms.table_builder.hypercube import Table
+from resources.warehouse import Recipe, Session
+
+
+class ImpossibleCellError(RefusedError, ValueError):
+    """Records lie in cells that the declaration calls structural zeros. The message contains only their number."""
+
+
+def table_name(table: Table) -> str:
+    """The name of a table of the hypercube in stored and published tables: its variables."""
+    return " × ".join(table)
+
+
+def grid(release: HypercubeRelease) -> pa.Table:
+    """All cells of all measured tables in the order of the draw: the table's name and the number of the cell."""
+    possible = {table: release.possible_in(table) for table in release.design.tables}
+    return pa.table(
+        {
+            "table_name": pa.concat_arrays([pa.repeat(table_name(table), len(each)) for table, each in possible.items()]),
+            "cell": np.concatenate(list(possible.values())),
+        }
+    )
+
+
+def categories(release: HypercubeRelease) -> Iterator[tuple[str, pa.Array]]:
+    """By variable of the inner table, its categories in order."""
+    for name, domain in release.domains.items():
+        yield name, pa.array(domain, ARROW[release.columns[name].type])
+
+
+def counts_recipe(session: Session, release: HypercubeRelease) -> Recipe:
+    """The recipe of the exact counts, in the order of the draw.
+
+    Raises:
+        ImpossibleCellError: if records lie in structural zeros.
+    """
+    exact = exact_cells(session, release)
+    design = release.design
+    if outside := np.count_nonzero(exact[~release.possible]):
+        raise ImpossibleCellError(
+            f"{release.schema}: structural_zeros: {outside:,} cells that are declared impossible have records; nothing "
+            "was charged"
+        )
+    values = [design.margin(exact, table).ravel()[release.possible_in(table)] for table in design.tables]
+    cells = grid(release)
+    counted = cells.add_column(0, "draw_order", pa.array(np.arange(len(cells)))).append_column(
+        "count", pa.array(np.concatenate(values))
+    )
+    return "warehouse/all", {}, {"source": session.register("counted", counted)}
+
+
+def exact_cells(session: Session, release: HypercubeRelease) -> NDArray[np.int64]:
+    """The exact inner table, in records or in steps of the grid; the inner table's shape.
+
+    Raises:
+        GridError: if a record has a value outside its domain.
+    """
+    shape = release.design.shape(release.design.inner)
+    found = session.arrow("table_builder/inner", **_names(session, release))
+    if found["cell"].null_count:
+        raise GridError(f"{release.schema}: {found['cell'].null_count:,} combinations of values are outside the domains")
+    exact = np.zeros(int(np.prod(shape)), dtype=np.int64)
+    exact[found["cell"].to_numpy()] = found["count"].to_numpy()
+    return exact.reshape(shape)
+
+
+def _names(session: Session, release: HypercubeRelease) -> dict[str, Any]:
+    """What the statement `table_builder/inner` takes: the records, their columns and the variables' domains."""
+    dataset, step, domains = release.dataset, 1, []
+    for place, (name, values) in reversed(list(enumerate(categories(release)))):
+        steps = pa.table({"category": values, "step": np.arange(len(values)) * step})
+        domains.append({"column": name, "table": session.register(f"domain_{place}", steps)})
+        step *= len(values)
+    tables = dataset.cef_tables()
+    counted = dataset.units if release.of == UNITS else dataset.persons
+    assert counted is not None
+    return {
+        "columns": list(release.design.inner),
+        "domains": domains,
+        "records": tables[list(dataset.tables).index(release.of)],
+        "persons": tables[-1],
+        "units": tables[0],
+        "own": [name for name in release.columns_read if name not in release.from_unit],
+        "from_unit": list(release.from_unit),
+        "unit": counted.unit if release.from_unit else None,
+        "key": dataset.units.key,
+        "amount": None,
+    }

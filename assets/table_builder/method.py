@@ -1,0 +1,136 @@
+"""A hypercube as a method: how it fills in the hooks of charge, draw, gates and publication."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import dagster as dg
+import pyarrow as pa
+
+from assets.measurement.counts import build_counts
+from assets.measurement.grid import GridCounts, Query
+from assets.measurement.method import COUNTS, MEASUREMENTS
+from assets.release.columns import described
+from assets.release.draw import Draw, Inputs
+from assets.release.gate import Gate
+from assets.release.method import CHARGE
+from assets.release.published import PublishedTable
+from assets.release.statement import Statement
+from assets.table_builder.counting import categories, counts_recipe, grid, table_name
+from assets.table_builder.gates import hypercube_gates
+from assets.table_builder.plan import PLAN, build_plan
+from assets.table_builder.published import published_tables
+from assets.table_builder.release import HypercubeRelease
+from assets.table_builder.statement import hypercube_statement
+from assets.table_builder.tables import shown_first, table_recipes
+from assets.tabulation.asset import TABLES, build_tables, tables_gate
+from mechanisms.accounting.composition import stated
+from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
+from mechanisms.table_builder.hypercube import MECHANISM, VERSION
+from resources.warehouse import Recipe, Session
+
+CELL_COLUMNS = {
+    "draw_order": "Number of the cell in the order of the draw",
+    "table_name": "The measured table: its variables",
+    "cell": "Number of the cell in its table",
+    "count": "Count, or sum in steps of the grid",
+    "noise_distribution": "Distribution of the noise",
+    "variance": "The exact variance of the noise, to 18 decimals, in squared steps of the grid",
+}
+
+
+class TableBuilderMethod(GridCounts[HypercubeRelease]):
+    """How a hypercube is charged, drawn, checked and published."""
+
+    mechanism = MECHANISM
+    version = VERSION
+    stages = (PLAN, COUNTS, CHARGE, MEASUREMENTS, TABLES)
+    charge_follows = (PLAN, COUNTS)
+    publishes_also_from = (PLAN,)
+    drawn_columns = CELL_COLUMNS
+    charge_columns: ClassVar[Mapping[str, str]] = {
+        "unbounded": "Loss for one record added or removed, exact",
+        "bounded": "Loss for one record changed, exact; this is charged",
+        "measured_tables": "Number of measured tables",
+    }
+
+    def own_assets(self) -> Sequence[dg.AssetsDefinition]:
+        release = self.release
+        return [
+            build_plan(release),
+            build_counts(
+                self,
+                [release.dataset_key("cef")],
+                "The exact cells of every measured table of the hypercube, zeros included. Which cells there are follows "
+                "from the declaration alone.",
+                CELL_COLUMNS,
+            ),
+            build_tables(
+                release,
+                [MEASUREMENTS],
+                "The hypercube as it is published, and the declared tables that are built from it. Each number has its "
+                "standard error and a 90% interval.",
+                self._table_recipes,
+                described(release.columns),
+                lambda session: shown_first(session, release),
+            ),
+        ]
+
+    def _table_recipes(self, session: Session) -> Mapping[Any, Recipe]:
+        return table_recipes(session, self)
+
+    def queries(self) -> Sequence[Query]:
+        design = self.release.design
+        return [
+            Query(table_name(table), design.distribution(table), self.release.cells_of(table))
+            for table in design.tables
+        ]
+
+    def build_grid(self) -> pa.Table:
+        return grid(self.release)
+
+    def described_cells(self) -> Iterable[pa.Table]:
+        return [pa.table({name: values}) for name, values in categories(self.release)]
+
+    def counts_recipe(self, session: Session) -> Recipe:
+        return counts_recipe(session, self.release)
+
+    def columns_read(self) -> Collection[str]:
+        return self.release.columns_read
+
+    def counted_with(self) -> Mapping[str, Any]:
+        return self.release.counted_with
+
+    def declared_parameters(self) -> Mapping[str, Any]:
+        return {**self.release.counted_with, **self.release.design.as_record()}
+
+    def table_gates(self) -> Sequence[Gate[HypercubeRelease]]:
+        return [*hypercube_gates(self), tables_gate(self._table_recipes)]
+
+    def specification(self, inputs: Inputs) -> Specification:
+        return self.release.specification
+
+    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
+        design = self.release.design
+        return {
+            "unbounded": str(design.unbounded),
+            "bounded": str(design.bounded),
+            "measured_tables": len(design.tables),
+        }
+
+    def charge_description(self) -> str:
+        design, unit = self.release.design, self.release.unit
+        others = f" {RECORDS_OF_OTHERS[:1].upper()}{RECORDS_OF_OTHERS[1:]}." if unit == PERSON_RECORD else ""
+        return f"""The budget of {stated(design.unbounded)} is declared for one {unit} added or removed. The charge is the
+loss for one {unit} changed, {stated(design.bounded)}: a change takes a record out of one cell of every measured table
+and puts it into another. There is a line for each of the {len(design.tables)} measured tables. Only the draw id depends
+on the data, through a keyed version of the exact cells.{others}"""
+
+    def draw_description(self) -> str:
+        return """Every exact cell of every measured table plus independent noise of the table's distribution, empty cells
+too. Noisy cells may be negative. A hypercube is drawn once: whoever asks the same of it gets the same answer."""
+
+    def tables(self) -> Sequence[PublishedTable]:
+        return published_tables(self.release)
+
+    def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
+        return hypercube_statement(self.release, draw.inputs, output_version)

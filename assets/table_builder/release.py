@@ -1,0 +1,203 @@
+"""A hypercube as one value, which all its stages receive: what is counted, by which variables, with which noise.
+
+The rules that a declaration must satisfy are checked here, before anything runs. `mechanisms.table_builder.hypercube`
+defines what the budget means.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assets.release.columns import Column, ColumnType, Value
+from assets.release.release import Release
+from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
+from mechanisms.table_builder.hypercube import Hypercube, Table
+
+MOST_CELLS = 20_000_000
+"""The most cells of all measured tables of a hypercube together."""
+
+RESERVED = frozenset(
+    {"cell", "count", "draw_order", "estimate", "lower", "measured", "standard_error", "suppressed", "table_name", "upper"}
+)
+"""The names of Stirred's own columns in the tables of a hypercube, in lowercase, because DuckDB ignores case."""
+
+UNITS, PERSONS = "units", "persons"
+Counted = Literal["units", "persons"]
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A weight or a magnitude, of which a hypercube has sums instead of counts.
+
+    Attributes:
+        column: the column of the records.
+        grid: the step to whose multiples an amount is rounded; exact.
+        least, most: the bounds that a smaller or greater amount is taken as; multiples of the grid.
+    """
+
+    column: str
+    grid: Fraction
+    least: Fraction
+    most: Fraction
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """The bounds in steps of the grid."""
+        return int(self.least / self.grid), int(self.most / self.grid)
+
+
+@dataclass(frozen=True)
+class SubTable:
+    """A table to publish that is built from the hypercube.
+
+    Attributes:
+        name: its name.
+        title: its title.
+        by: the variables that it is tabulated by.
+        where: by further variable, the categories that are counted; all if a variable is left out.
+    """
+
+    name: str
+    title: str
+    by: tuple[str, ...]
+    where: Mapping[str, tuple[Value | None, ...]]
+
+
+@dataclass(frozen=True)
+class HypercubeRelease(Release):
+    """A declared hypercube.
+
+    Attributes:
+        design: the measured tables with their noise. Its variables are in alphabetical order, because the order of
+            their declaration has no part in the draw.
+        of: what is counted.
+        variables: the variables, in declared order, which is that of the published columns.
+        amount: what is added up instead of counting records; None for counts.
+        impossible: the declared structural zeros: each gives the categories of some variables that occur together in
+            no record.
+        suppressed_below: estimates below it are not published; 0 if all are.
+        products: the tables that are published besides the hypercube itself.
+
+    Raises:
+        DeclarationError: if the declaration contradicts itself or the dataset.
+    """
+
+    design: Hypercube
+    of: Counted
+    variables: tuple[str, ...]
+    amount: Amount | None
+    impossible: tuple[Mapping[str, tuple[Value | None, ...]], ...]
+    suppressed_below: Fraction
+    products: tuple[SubTable, ...]
+
+    def __post_init__(self) -> None:
+        for place, zeros in enumerate(self.impossible):
+            self._require_categories(f"structural_zeros.{place}", zeros)
+        if not self.possible.any():
+            self.refuse("structural_zeros: no cell is left")
+        if (cells := sum(self.cells_of(table) for table in self.design.tables)) > MOST_CELLS:
+            self.refuse(f"variables: {cells:,} cells in all tables; at most {MOST_CELLS:,} are allowed")
+        names = [product.name for product in self.products]
+        for product in self.products:
+            if names.count(product.name) > 1 or product.name in ("hypercube", "measured_tables"):
+                self.refuse(f"products: {product.name} is the name of another table")
+            for name in product.by:
+                if name not in self.variables:
+                    self.refuse(f"products: {product.name}: by: {name} is not among the variables")
+            self._require_categories(f"products: {product.name}: where", product.where)
+
+    def _require_categories(self, field: str, categories: Mapping[str, Sequence[Value | None]]) -> None:
+        for name, values in categories.items():
+            if name not in self.variables:
+                self.refuse(f"{field}: {name} is not among the variables")
+            for value in values:
+                if value not in self.domains[name]:
+                    self.refuse(f"{field}: {name} has no category {value!r}")
+
+    @cached_property
+    def columns(self) -> Mapping[str, Column]:
+        """The variables with their declarations, in declared order."""
+        known = columns_of(self, self.of)
+        return {name: known[name] for name in self.variables}
+
+    @cached_property
+    def domains(self) -> Mapping[str, tuple[Value | None, ...]]:
+        """By variable, its categories in order; null comes last if the column is nullable."""
+        return {name: tuple(self.columns[name].domain()) for name in self.design.inner}
+
+    @cached_property
+    def possible(self) -> NDArray[np.bool_]:
+        """Which cells of the inner table are no structural zeros; the inner table's shape."""
+        possible = np.ones(self.design.shape(self.design.inner), dtype=np.bool_)
+        for zeros in self.impossible:
+            chosen = [
+                np.isin(np.arange(len(domain)), [domain.index(value) for value in zeros.get(name, domain)])
+                for name, domain in self.domains.items()
+            ]
+            possible &= ~np.logical_and.reduce(np.ix_(*chosen))
+        return possible
+
+    def possible_in(self, table: Table) -> NDArray[np.int64]:
+        """The numbers of a table's cells that are no structural zeros, in ascending order.
+
+        Cells are numbered from 0 in the order of the categories; the table's last variable varies fastest.
+        """
+        if not self.impossible:
+            return np.arange(self.design.cells(table))
+        return np.flatnonzero(self.design.margin(self.possible, table))
+
+    def cells_of(self, table: Table) -> int:
+        """How many cells of a table are no structural zeros."""
+        return len(self.possible_in(table)) if self.impossible else self.design.cells(table)
+
+    @property
+    def columns_read(self) -> tuple[str, ...]:
+        """The columns of the CEF that the hypercube follows from."""
+        return (*self.variables, *([self.amount.column] if self.amount else []))
+
+    @cached_property
+    def from_unit(self) -> tuple[str, ...]:
+        """Those of the columns read that a person's unit has."""
+        if self.of == UNITS or self.dataset.persons is None:
+            return ()
+        return tuple(name for name in self.columns_read if name not in self.dataset.persons.variables)
+
+    @property
+    def unit(self) -> str:
+        """Whose change the loss is for: a unit, a person, or only a person's record (`PERSON_RECORD`)."""
+        if self.of == UNITS:
+            return self.dataset.record_name
+        others = any(self.dataset.units.variables[name].follows_persons for name in self.from_unit)
+        return PERSON_RECORD if others else PERSON
+
+    @cached_property
+    def specification(self) -> Specification:
+        """The DP specification: the loss for one record changed, with a line for each measured table."""
+        counted = self.design
+        flavor = Flavor(
+            domain=f"all possible files of {self.unit}s with the variables of {self.dataset.title}: "
+            + " × ".join(self.columns_read)
+            + (", without those that the declared structural zeros exclude" if self.impossible else ""),
+            multiverse=(),
+            unit=self.unit,
+            changes_per_person=1 if self.of == UNITS else None,
+            output_premetric=counted.bounded.output_premetric,
+        )
+        return Specification(flavor, counted.bounded, counted.lines)
+
+
+def columns_of(release: Release, of: Counted) -> dict[str, Column]:
+    """The columns that records can be tabulated by: their own and, for persons, those of their unit."""
+    dataset = release.dataset
+    own = dataset.persons.variables if of == PERSONS and dataset.persons else {}
+    return {**dataset.units.variables, **own}
+
+
+def is_number(column: Column) -> bool:
+    """Whether the values of a column can be added up."""
+    return column.type in (ColumnType.INTEGER, ColumnType.DECIMAL)

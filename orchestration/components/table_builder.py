@@ -1,0 +1,172 @@
+"""The component of a release by the table builder: a few lines of YAML become the asset graph of every hypercube.
+
+The YAML fields are in `table_builder_declaration`. What a hypercube must satisfy is in `assets.table_builder.release`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from pydantic import BaseModel
+
+from assets.charge.preflight import PREFLIGHT
+from assets.release.columns import Column
+from assets.release.dataset import DatasetDeclaration
+from assets.release.release import DeclarationError
+from assets.table_builder.method import TableBuilderMethod
+from assets.table_builder.release import PERSONS, Amount, HypercubeRelease, SubTable, is_number
+from mechanisms.table_builder.hypercube import Hypercube, HypercubeError, NoiseFamily, Table
+from orchestration.components.release import DeclaresReleases, ReleaseComponent, declared
+from orchestration.components.scaffolding import ExampleScaffolder
+from orchestration.components.table_builder_declaration import (
+    AmountDeclaration,
+    HypercubeAttributes,
+    HypercubeDeclaration,
+    TableBuilderDeclaration,
+)
+
+
+class SingleHypercube(ReleaseComponent):
+    """One hypercube of a release by the table builder."""
+
+    declared_by = HypercubeDeclaration
+    method = TableBuilderMethod
+
+    def release(self, dataset: DatasetDeclaration, published: Path) -> HypercubeRelease:
+        return build_release(self.declaration, dataset, published)
+
+
+@dg.scaffold_with(ExampleScaffolder)
+@dataclass
+class TableBuilder(DeclaresReleases):
+    """Hypercubes of perturbed counts, weighted counts or sums, from which any further table is built."""
+
+    declaration: Any
+
+    @classmethod
+    def model(cls) -> type[BaseModel]:
+        """The attributes, as `dg check yaml` validates them."""
+        return TableBuilderDeclaration
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> "TableBuilder":
+        """The component for a declaration. Template variables are not filled in."""
+        return cls(TableBuilderDeclaration.model_validate(model))
+
+    @classmethod
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        return ReleaseComponent.get_spec()
+
+    @property
+    def named(self) -> str:
+        return f"{self.declaration.dataset}/{self.declaration.name}"
+
+    def releases(self) -> Sequence[ReleaseComponent]:
+        return [SingleHypercube(each) for each in self.declaration.each()]
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The definitions of every hypercube, and the job that makes all of them."""
+        hypercubes = self.releases()
+        dataset = self.declaration.dataset
+        own = dg.AssetSelection.key_prefixes(*([dataset, each.declaration.name] for each in hypercubes))
+        prices = dg.AssetSelection.assets(*(each.key(PREFLIGHT) for each in hypercubes))
+        every = dg.define_asset_job(
+            f"{dataset}__{self.declaration.name}",
+            selection=(dg.AssetSelection.assets(dg.AssetKey([dataset, "cef"])) | own) - prices,
+            description=f"{self.declaration.title}: every hypercube, from the source to its publication, with every "
+            "check. Each new draw is authorized by itself.",
+        )
+        return dg.Definitions.merge(*(each.build_defs(context) for each in hypercubes), dg.Definitions(jobs=[every]))
+
+
+def build_release(
+    declaration: HypercubeDeclaration, dataset: DatasetDeclaration, published: Path
+) -> HypercubeRelease:
+    """Build a hypercube's release from its declaration.
+
+    Raises:
+        DeclarationError: if the declaration contradicts itself or the dataset.
+    """
+    name, cube = f"release {declaration.dataset}/{declaration.name}", declaration.hypercube
+    if cube.of == PERSONS and dataset.persons is None:
+        raise DeclarationError(f"{name}: of: {dataset.name} has no persons")
+    own = dataset.persons.variables if cube.of == PERSONS and dataset.persons else {}
+    columns = {**dataset.units.variables, **own}
+    for variable in cube.variables:
+        if variable not in columns:
+            known = ", ".join(columns)
+            raise DeclarationError(f"{name}: variables: there is no column {variable} of {cube.of}; there are {known}")
+    given = cube.weight or cube.value
+    try:
+        amount = _amount(given, columns) if given else None
+    except ValueError as error:
+        raise DeclarationError(f"{name}: {'weight' if cube.weight else 'value'}: {error}") from None
+    sizes = {}
+    for variable in sorted(cube.variables):
+        try:
+            sizes[variable] = columns[variable].domain_size
+        except ValueError as error:
+            raise DeclarationError(f"{name}: variables: {variable}: {error}") from None
+    least, most = amount.steps if amount else (0, 1)
+    try:
+        design = Hypercube(
+            sizes,
+            cube.epsilon or cube.rho or Fraction(0),
+            NoiseFamily.LAPLACE if cube.epsilon else NoiseFamily.GAUSSIAN,
+            cube.margins,
+            _shares(cube),
+            cube.cap,
+            least,
+            most,
+        )
+    except HypercubeError as error:
+        raise DeclarationError(f"{name}: {error}") from None
+    return HypercubeRelease(
+        **declared(declaration, dataset, published),
+        design=design,
+        of=cube.of,
+        variables=tuple(cube.variables),
+        amount=amount,
+        impossible=tuple({each: tuple(values) for each, values in zeros.items()} for zeros in cube.structural_zeros),
+        suppressed_below=cube.suppress_below,
+        products=tuple(
+            SubTable(each.name, each.title, tuple(each.by), {of: tuple(values) for of, values in each.where.items()})
+            for each in cube.products
+        ),
+    )
+
+
+def _shares(cube: HypercubeAttributes) -> dict[Table, Fraction]:
+    """The declared shares by table, whose variables are in alphabetical order.
+
+    Raises:
+        HypercubeError: if a table is there twice.
+    """
+    shares: dict[Table, Fraction] = {}
+    for each in cube.shares:
+        table = tuple(sorted(each.by))
+        if table in shares:
+            raise HypercubeError(f"shares: the table by {', '.join(table)} has two shares")
+        shares[table] = each.share
+    return shares
+
+
+def _amount(given: AmountDeclaration, columns: dict[str, Column]) -> Amount:
+    """The declared amount. Raises ValueError if it does not fit the column or the grid."""
+    if given.column not in columns:
+        raise ValueError(f"column: there is no column {given.column}; there are {', '.join(columns)}")
+    if not is_number(columns[given.column]):
+        raise ValueError(f"column: {given.column} is no number")
+    if given.grid <= 0 or (given.grid * STEPS_OF_DECIMALS).denominator != 1:
+        raise ValueError(f"grid: {given.grid} is not a positive number with at most four decimals")
+    for field, bound in (("least", given.least), ("most", given.most)):
+        if (bound / given.grid).denominator != 1:
+            raise ValueError(f"{field}: {bound} is not a multiple of the grid, {given.grid}")
+    return Amount(given.column, given.grid, given.least, given.most)
+
+
+STEPS_OF_DECIMALS = 10_000
+"""The steps of the smallest grid in 1: a decimal column of the CEF has four decimals."""
