@@ -39,7 +39,7 @@ from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.method import CHARGE
 from assets.release.names import Name
 from assets.release.release import DeclarationError
-from mechanisms.accounting.composition import DoesNotCompose, stated, symbol
+from mechanisms.accounting.composition import DoesNotCompose, beside_finite, stated, symbol
 from orchestration import components
 from orchestration.backup import BackupError, back_up
 from orchestration.backup import restore as restored
@@ -118,8 +118,10 @@ class Deployed:
                 "datasets": [dataset.name for dataset in population.datasets],
                 "cap": stated(cap),
                 "charging": "asks" if population.datasets[0].asks else "automatic",
+                "beside": "",
             }
             try:
+                row["beside"] = beside_finite(self.ledger.infinite_charges(population.name))
                 charged = self.ledger.charged(population.name, cap)
                 row |= {"charged": stated(charged), "left": f"{symbol(cap)} = {remaining(charged, cap)}"}
             except DoesNotCompose as error:
@@ -239,6 +241,9 @@ def _budget(budgets: list[dict[str, Any]]) -> None:
         ["population", "charged", "cap", "left", "a new charge"],
         [[each["population"], each["charged"], each["cap"], each["left"], each["charging"]] for each in budgets],
     )
+    for each in budgets:
+        if each["beside"]:
+            click.echo(f"{each['population']}: {each['beside']}")
 
 
 @main.command()

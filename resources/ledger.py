@@ -20,7 +20,8 @@ from fractions import Fraction
 from dagster import ConfigurableResource, ResourceDependency
 
 from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import DoesNotCompose, Loss, fits, stated, symbol, total_like
+from mechanisms.accounting.composition import DoesNotCompose, Loss, finite, fits, stated, symbol, total_like
+from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.rounding import DECIMALS, ceiling
 from mechanisms.accounting.specification import Specification, Total, compose
@@ -48,7 +49,7 @@ class LedgerError(RefusedError):
 
 
 class CapExceeded(LedgerError):  # noqa: N818 - the domain's term for this refusal
-    """A charge does not fit under its population's cap; nothing was charged."""
+    """A charge does not fit under its population's cap, as an infinite one never does; nothing was charged."""
 
 
 class PopulationError(LedgerError):
@@ -70,6 +71,7 @@ class Ledger(ConfigurableResource):
         commitment: str,
         cap: Loss | None,
         details: Details | None = None,
+        unbounded_releases: bool = False,
     ) -> Entry:
         """Charge a draw to its population before anything is drawn. Repeated calls charge it only once.
 
@@ -82,12 +84,15 @@ class Ledger(ConfigurableResource):
             cap: the upper bound on the composition of all reservations of the population, in the cap's output
                 premetric, compared exactly; None for no cap. It does not apply to a draw that has already been charged.
             details: what else is recorded, above all the population; by default it has the name of the dataset.
+            unbounded_releases: whether a charge may have an infinite loss, which fits under no cap. If so, it is
+                recorded beside the others, and the cap bounds these alone.
 
         Returns:
             The reservation: a new one, or the one that this draw already has.
 
         Raises:
-            CapExceeded: if the charge does not fit under the cap, or cannot be stated in the cap's output premetric.
+            CapExceeded: if the charge does not fit under the cap, cannot be stated in the cap's output premetric, or is
+                infinite and not allowed.
             PopulationError: if the dataset was charged to another population, or its content to one.
             LedgerError: if the ledger is not intact, or the draw is reserved on other terms or was withdrawn.
         """
@@ -96,7 +101,7 @@ class Ledger(ConfigurableResource):
             new = chain.reservation(entries, dataset, release, draw_id, specification, commitment, told)
             found = chain.find(entries, RESERVE, draw_id)
             if found is None:
-                _require_chargeable(entries, dataset, release, specification, cap, told)
+                _require_chargeable(entries, dataset, release, specification, cap, told, unbounded_releases)
                 self._append(session, new)
                 return new
             _refuse_withdrawn(entries, draw_id)
@@ -115,6 +120,7 @@ class Ledger(ConfigurableResource):
         specification: Specification,
         cap: Loss | None,
         details: Details,
+        unbounded_releases: bool = False,
     ) -> Entry | None:
         """What `reserve` would do now, without doing it: the reservation that the draw already has, or None.
 
@@ -126,7 +132,7 @@ class Ledger(ConfigurableResource):
         entries = self._intact()
         found = chain.find(entries, RESERVE, draw_id)
         if found is None:
-            _require_chargeable(entries, dataset, release, specification, cap, details)
+            _require_chargeable(entries, dataset, release, specification, cap, details, unbounded_releases)
         return found
 
     def settle(self, draw_id: str, output_version: str) -> Entry:
@@ -210,7 +216,7 @@ class Ledger(ConfigurableResource):
         return chain.settled_draws(self._intact(), dataset, release)
 
     def charged(self, population: str, like: Loss, through: int | None = None, also: Sequence[Loss] = ()) -> Loss:
-        """The composition of a population's charges, settled or not, which is compared with the cap.
+        """The composition of a population's finite charges, settled or not, which is compared with the cap.
 
         Args:
             population: the population.
@@ -223,7 +229,22 @@ class Ledger(ConfigurableResource):
             LedgerError: if the ledger is not intact.
         """
         entries = self._intact()
-        return total_like(like, [*_charges(entries if through is None else entries[:through], population), *also])
+        charges = _charges(entries if through is None else entries[:through], population)
+        return total_like(like, finite([*charges, *also]))
+
+    def infinite_charges(self, population: str, through: int | None = None) -> int:
+        """The number of a population's charges with an infinite loss, which no cap bounds.
+
+        Args:
+            population: the population.
+            through: the last sequence number that counts; None for all entries.
+
+        Raises:
+            LedgerError: if the ledger is not intact.
+        """
+        entries = self._intact()
+        charges = _charges(entries if through is None else entries[:through], population)
+        return len(charges) - len(finite(charges))
 
     def total(self, population: str) -> tuple[Total, ...]:
         """The composition of a population's reserved specifications. Raises LedgerError if the ledger is not intact."""
@@ -338,10 +359,18 @@ def _require_chargeable(
     specification: Specification,
     cap: Loss | None,
     details: Details,
+    unbounded_releases: bool,
 ) -> None:
     _require_one_population(entries, dataset, details)
-    if cap is not None:
-        charges = _charges(entries, details.population)
+    if isinstance(specification.charge, InfiniteLoss):
+        if not unbounded_releases:
+            raise CapExceeded(
+                f"population {details.population}: release {dataset}/{release} would charge "
+                f"{stated(specification.charge)}, which fits under no cap, and dataset {dataset} does not declare "
+                "unbounded_releases: allowed"
+            )
+    elif cap is not None:
+        charges = finite(_charges(entries, details.population))
         _require_fit(details.population, f"{dataset}/{release}", charges, specification.charge, cap)
 
 

@@ -11,7 +11,8 @@ from assets.release.contents import content_problems, published_contents
 from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
-from mechanisms.accounting.composition import DoesNotCompose, Loss, stated, symbol
+from mechanisms.accounting.composition import DoesNotCompose, Loss, beside_finite, stated, symbol
+from mechanisms.accounting.infinite import InfiniteLoss
 from resources.chain import RESERVE, Details, Entry
 from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, PopulationError, remaining
@@ -113,7 +114,13 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
     entry, refusal = None, ""
     try:
         entry = ledger.reserved_or_chargeable(
-            release.dataset.name, release.name, draw.draw_id, draw.specification, release.dataset.cap, details
+            release.dataset.name,
+            release.name,
+            draw.draw_id,
+            draw.specification,
+            release.dataset.cap,
+            details,
+            release.dataset.allows_unbounded_releases,
         )
     except (CapExceeded, PopulationError) as error:
         refusal = str(error)
@@ -145,10 +152,13 @@ def _budget(ledger: Ledger, population: str, cap: Loss, charge: Loss | None) -> 
         f"Population {population} has been charged {stated(charged)} of its cap of {stated(cap)}; "
         f"{symbol(cap)} = {remaining(charged, cap)} remains"
     )
+    beside = beside_finite(ledger.infinite_charges(population))
     if charge is None:
-        return f"{words}."
+        return f"{words}. {beside}".rstrip()
+    if isinstance(charge, InfiniteLoss):
+        return f"{words}. This charge is infinite, and no cap bounds it: it is recorded beside these. {beside}".rstrip()
     after = ledger.charged(population, cap, also=[charge])
-    return f"{words} before this charge and {remaining(after, cap)} after it."
+    return f"{words} before this charge and {remaining(after, cap)} after it. {beside}".rstrip()
 
 
 def why_new(release: Release, details: Details, entries: Sequence[Entry]) -> str:

@@ -19,7 +19,7 @@ from assets.ledger.page import AUTOMATIC
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
-from mechanisms.accounting.composition import stated
+from mechanisms.accounting.composition import beside_finite, number, stated
 from mechanisms.accounting.rounding import LINE_DECIMALS
 from resources.chain import Details, Entry
 from resources.custody import Custody
@@ -83,13 +83,14 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
                 source=session.register("facts", pa.Table.from_pylist([facts])),
             )
             schema = table_schema(session.columns(release.public(CHARGE)), _COLUMNS | dict(method.charge_columns))
-        parts = [(line.label, line.loss.rounded_up(LINE_DECIMALS)) for line in draw.specification.lines]
+        parts = [(line.label, number(line.loss, LINE_DECIMALS)) for line in draw.specification.lines]
         charged = ledger.charged(release.dataset.population, release.dataset.cap)
+        beside = beside_finite(ledger.infinite_charges(release.dataset.population))
         return dg.MaterializeResult(
             data_version=dg.DataVersion(draw.draw_id),
             metadata={
                 "loss": stated(entry.declared().charge),
-                "charged so far": stated(charged),
+                "charged so far": f"{stated(charged)}. {beside}" if beside else stated(charged),
                 "left of the cap": f"{remaining(charged, release.dataset.cap)} of {stated(release.dataset.cap)}",
                 "authorized by": entry.known().authorization.get("by", "not recorded"),
                 "draw": shortened(draw.draw_id),
@@ -159,7 +160,7 @@ def reserve(
     """Reserve a draw's loss, or return the reservation that the draw already has.
 
     Raises:
-        CapExceeded: if the charge does not fit under the population's cap.
+        CapExceeded: if the charge does not fit under the population's cap, or is infinite and not allowed.
         PopulationError: if the dataset or its content was charged to another population. In both cases, a key made for
             the draw is deleted again.
     """
@@ -174,6 +175,7 @@ def reserve(
             committed,
             release.dataset.cap,
             details or Details(release.dataset.population, (), draw.made_of),
+            release.dataset.allows_unbounded_releases,
         )
     except (CapExceeded, PopulationError):
         custody.forget(draw.draw_id)
@@ -207,4 +209,14 @@ def _description(method: Method[Any, Any, Any]) -> str:
 
 The draw id is an HMAC of everything the draw depends on, and the SHA-256 of the draw's key commits to its randomness.
 Materializing this asset again with nothing changed finds the same reservation and charges nothing. If the charge would
-exceed the cap of {stated(dataset.cap)} of population {dataset.population}, this asset fails and nothing is drawn."""
+exceed the cap of {stated(dataset.cap)} of population {dataset.population}, this asset fails and nothing is drawn.
+{_on_infinite(method)}""".rstrip()
+
+
+def _on_infinite(method: Method[Any, Any, Any]) -> str:
+    if method.release.has_finite_loss:
+        return ""
+    return (
+        "No cap bounds this release: its loss is infinite (ε = ∞), which dataset "
+        f"{method.release.dataset.name} allows. It is recorded beside the charges that the cap bounds."
+    )

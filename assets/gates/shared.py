@@ -211,7 +211,8 @@ def _key_gone(context: ReleaseContext[Any]) -> list[str]:
 
 
 def _cap(context: ReleaseContext[Any]) -> list[str]:
-    return cap_problems(context.release.dataset.population, context.release.dataset.cap, context.ledger)
+    dataset = context.release.dataset
+    return cap_problems(dataset.population, dataset.cap, dataset.allows_unbounded_releases, context.ledger)
 
 
 def _confidentiality(context: ReleaseContext[Any]) -> list[str]:

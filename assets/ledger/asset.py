@@ -27,7 +27,7 @@ from assets.ledger.words import (
     totals_in_markdown,
 )
 from assets.pictures import picture
-from mechanisms.accounting.composition import DoesNotCompose, Loss, fits, stated, symbol
+from mechanisms.accounting.composition import DoesNotCompose, Loss, beside_finite, fits, stated, symbol
 from resources.chain import GENESIS, Entry
 from resources.ledger import Ledger, LedgerError, of_population, remaining
 from resources.statements import Table, Zone
@@ -131,7 +131,8 @@ adds up in ρ, where a pure ε counts as ε²/2; both count in (ε, δ). Each to
 that do not compose stand side by side. A guarantee for one {units} extends to one person by group privacy,
 for the number of them that a change of the person's characteristics can change. The cap of {stated(population.cap)}
 belongs to population {population.name}: it bounds the sum of all charges from all its datasets, whatever their unit.
-This sum is an upper bound on the loss.""",
+This sum is an upper bound on the loss. A release without a finite loss (ε = ∞) stands beside all finite totals, and no
+cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
         code_version=COMPOSITION_VERSION,
         **attributes(StageKind.COMPOSITION, Zone.PUBLIC, {"duckdb", "ledger", "matplotlib"}),
     )
@@ -139,6 +140,7 @@ This sum is an upper bound on the loss.""",
     def composition(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
         comparison = _comparison(population.name, ledger)
         problems = _beyond(population.cap, comparison)
+        beside = beside_finite(len(comparison.infinite))
         with warehouse.session(writes=Zone.PUBLIC) as session:
             with session.transaction():
                 for table, rows in shown_tables(population.name, comparison).items():
@@ -149,6 +151,7 @@ This sum is an upper bound on the loss.""",
             "counted against the cap": "; ".join(problems) or stated(comparison.counted(population.cap)),
             "cap": stated(population.cap),
             **_left(comparison, population.cap),
+            **({"without a finite loss": beside} if beside else {}),
             "charges": len(comparison.charges),
         }
         if comparison.charges:
@@ -177,11 +180,11 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
     @dg.asset_check(
         asset=[population.name, COMPOSITION],
         name="within_cap",
-        description="All charges to the population stay within its cap.",
+        description="All charges to the population stay within its cap, and none is infinite unless that is allowed.",
         **BLOCKING,
     )
     def within_cap(ledger: Ledger) -> dg.AssetCheckResult:
-        return check_result(cap_problems(population.name, population.cap, ledger))
+        return check_result(cap_problems(population.name, population.cap, population.allows_unbounded_releases, ledger))
 
     @dg.asset_check(
         asset=[population.name, COMPOSITION],
@@ -298,9 +301,15 @@ def _not_shown(warehouse: Warehouse, expected: Mapping[Table, pa.Table]) -> list
         ]
 
 
-def cap_problems(population: str, cap: Loss, ledger: Ledger) -> list[str]:
-    """The problem if the charges to a population exceed its cap; empty if they do not."""
-    return _beyond(cap, _comparison(population, ledger))
+def cap_problems(population: str, cap: Loss, unbounded_releases: bool, ledger: Ledger) -> list[str]:
+    """The problems if the charges to a population exceed its cap, or some are infinite and none may be."""
+    comparison = _comparison(population, ledger)
+    infinite = [] if unbounded_releases else comparison.infinite
+    return _beyond(cap, comparison) + [
+        f"{charge.release} was charged {stated(charge.specification.charge)} in entry {charge.entry}, which no cap "
+        "bounds, and unbounded_releases: allowed is not declared"
+        for charge in infinite
+    ]
 
 
 def _comparison(population: str, ledger: Ledger) -> Comparison:

@@ -27,6 +27,7 @@ from mechanisms.accounting.composition import (
     stated,
     symbol,
 )
+from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.ledger import remaining
@@ -156,7 +157,7 @@ def side_by_side(comparison: Comparison, title: str, cap: Loss) -> bytes:
     """Draw the contribution of each release to every total, what cannot be added and why, and the invariants.
 
     The cap is a line in the panel whose total equals the sum that counts against the cap. If no total does, that sum
-    has a panel of its own.
+    has a panel of its own. Infinite losses have no bar; they are named below the panels.
 
     Args:
         comparison: a comparison with at least one charge.
@@ -183,6 +184,7 @@ def side_by_side(comparison: Comparison, title: str, cap: Loss) -> bytes:
     )
     for panel in _panels(comparison, cap):
         _draw(sheet, panel, colors)
+    _draw_infinite(sheet, comparison, names)
     if comparison.invariants:
         _draw_invariants(sheet, comparison, names, colors)
     return png(sheet.finished())
@@ -195,6 +197,8 @@ def _panels(comparison: Comparison, cap: Loss) -> list[_Panel]:
         counted = None
     panels: list[_Panel] = []
     for total in comparison.totals:
+        if isinstance(total.loss, InfiniteLoss):
+            continue
         capped = total.loss == counted and not any(panel.cap for panel in panels)
         title = f"One {total.unit}, {_in_words(total.loss)}"
         panels.append(_Panel(title, total.unit, comparison.shares(total), total.loss, cap if capped else None))
@@ -225,6 +229,20 @@ def _draw(sheet: Sheet, panel: _Panel, colors: dict[str, str]) -> None:
         sheet.say("Not added:", _SMALL, weight="bold", color=QUIET)
         for reason, releases in apart.items():
             sheet.say(f"{listed(releases)}: {reason}.", _SMALL, color=QUIET)
+
+
+def _draw_infinite(sheet: Sheet, comparison: Comparison, names: Sequence[str]) -> None:
+    """Name the releases with an infinite loss, and say that no bar shows it."""
+    infinite = {charge.release for charge in comparison.infinite}
+    if infinite:
+        sheet.down += _GAP
+        sheet.say("ε = ∞: without a finite loss", _HEAD, weight="bold", color=VERMILION)
+        sheet.say(
+            f"{listed([name for name in names if name in infinite])}. No bar shows this loss, no cap bounds it, and no "
+            "finite total bounds what all releases together disclose.",
+            _SMALL,
+            color=QUIET,
+        )
 
 
 def _draw_bars(sheet: Sheet, panel: _Panel, colors: dict[str, str]) -> None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import Conversion, Loss, conversion, total_like
+from mechanisms.accounting.composition import NOT_FINITE, Conversion, Loss, conversion, finite, total_like
+from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Specification, Total, compose, why_left_out
 from mechanisms.accounting.zcdp import ConcentratedLoss
@@ -72,6 +73,11 @@ class Comparison:
         """The last charge of each release."""
         return tuple(charge for charge in self.charges if charge.latest)
 
+    @property
+    def infinite(self) -> tuple[Charge, ...]:
+        """The charges with an infinite loss, which no cap bounds."""
+        return tuple(charge for charge in self.charges if isinstance(charge.specification.charge, InfiniteLoss))
+
     def of(self, release: str) -> tuple[Charge, ...]:
         """All charges of a release."""
         return tuple(charge for charge in self.charges if charge.release == release)
@@ -86,20 +92,25 @@ class Comparison:
         return {words: tuple(releases) for words, releases in found.items()}
 
     def counted(self, cap: Loss) -> Loss:
-        """The composition of all charges in the output premetric of a cap, whatever their units.
+        """The composition of all finite charges in the output premetric of a cap, whatever their units.
 
         Raises:
             DoesNotCompose: if one of them cannot be stated in that premetric.
         """
-        return total_like(cap, [charge.specification.charge for charge in self.charges])
+        return total_like(cap, finite(charge.specification.charge for charge in self.charges))
 
     def shares(self, total: Total) -> tuple[Share, ...]:
         """The contribution of each charge to one of the totals, or the reason why it does not count."""
         return tuple(_share(charge, total) for charge in self.charges)
 
     def shares_of_cap(self, cap: Loss) -> tuple[Share, ...]:
-        """The contribution of each charge to the sum that is compared with a cap; all of them must count."""
-        return tuple(Share(charge, _in_premetric(charge.specification.charge, cap)) for charge in self.charges)
+        """The contribution of each charge to the sum that is compared with a cap; all finite ones must count."""
+        return tuple(
+            Share(charge, None, NOT_FINITE)
+            if isinstance(charge.specification.charge, InfiniteLoss)
+            else Share(charge, _in_premetric(charge.specification.charge, cap))
+            for charge in self.charges
+        )
 
 
 def compare(entries: Iterable[Entry]) -> Comparison:

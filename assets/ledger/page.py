@@ -4,6 +4,7 @@ This module turns the entries of an intact ledger into metadata. The entry numbe
 of more than four columns does not fit on the page.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +13,17 @@ import dagster as dg
 
 from assets.conventions import DRAW_ID, preview, shortened
 from assets.ledger.population import Population
-from mechanisms.accounting.composition import DoesNotCompose, Loss, stated, symbol, total_like
+from mechanisms.accounting.composition import (
+    DoesNotCompose,
+    Loss,
+    beside_finite,
+    finite,
+    number,
+    stated,
+    symbol,
+    total_like,
+)
+from mechanisms.accounting.infinite import InfiniteLoss
 from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry
 from resources.ledger import of_population, remaining
 
@@ -60,7 +71,7 @@ class _Charge:
 
 def page(
     entries: Sequence[Entry], populations: Iterable[Population], replays: Mapping[str, str]
-) -> dict[str, dg.MetadataValue]:
+) -> dict[str, dg.MetadataValue | str]:
     """The metadata of the ledger, what is asked first in front.
 
     Args:
@@ -82,6 +93,7 @@ def page(
             },
             [row for population in _named(entries, declared) for row in _budget(entries, population, declared)],
         ),
+        **({"without a finite loss": "\n".join(beside)} if (beside := list(_beside(charges))) else {}),
         f"charges{latest}": preview(
             {
                 "entry": "Number of the charge in the ledger",
@@ -94,7 +106,7 @@ def page(
                     each.entry.sequence,
                     each.release,
                     _loss(each.entry.declared().charge),
-                    _loss(total) if (total := _running(entries, each, declared)) else _NONE,
+                    _running(entries, each, declared),
                 )
                 for each in shown
             ],
@@ -134,6 +146,15 @@ def page(
     }
 
 
+def _beside(charges: Iterable[_Charge]) -> Iterable[str]:
+    """For each population with infinite charges, that no finite total bounds what its releases disclose together."""
+    infinite = Counter(
+        each.entry.known().population for each in charges if isinstance(each.entry.declared().charge, InfiniteLoss)
+    )
+    for population, count in infinite.items():
+        yield f"{population}: {beside_finite(count)}"
+
+
 def _charges(entries: Sequence[Entry]) -> Iterable[_Charge]:
     settled = {entry.draw_id: entry for entry in entries if entry.kind == SETTLE}
     withdrawn = {entry.draw_id: entry for entry in entries if entry.kind == WITHDRAW}
@@ -147,11 +168,11 @@ def _charges(entries: Sequence[Entry]) -> Iterable[_Charge]:
             yield _Charge(entry, editions.get(draw), settled.get(draw), withdrawn.get(draw))
 
 
-def _running(entries: Sequence[Entry], charge: _Charge, declared: Mapping[str, Population]) -> Loss | None:
-    """What the population was charged up to and including this charge; None if that does not add up."""
+def _running(entries: Sequence[Entry], charge: _Charge, declared: Mapping[str, Population]) -> str:
+    """What the population was charged up to and including this charge."""
     population = charge.entry.known().population
-    through = entries[: charge.entry.sequence]
-    return _total(of_population(through, population), declared[population].cap if population in declared else None)
+    through = of_population(entries[: charge.entry.sequence], population)
+    return _spent(through, _total(through, declared[population].cap if population in declared else None))
 
 
 def _named(entries: Sequence[Entry], declared: Mapping[str, Population]) -> list[str]:
@@ -166,7 +187,7 @@ def _budget(
     own = of_population(entries, population)
     cap = declared[population].cap if population in declared else None
     spent = _total(own, cap)
-    words = _loss(spent) if spent else "does not add up"
+    words = _spent(own, spent)
     if cap is None:
         yield population, words, _NONE, "no longer declared"
     elif spent is None:
@@ -178,19 +199,28 @@ def _budget(
     datasets = [dataset.name for dataset in declared[population].datasets] if population in declared else []
     for dataset in dict.fromkeys([*datasets, *(entry.dataset for entry in own)]):
         if dataset != population:
-            part = _total([entry for entry in own if entry.dataset == dataset], cap)
-            yield f"– dataset {dataset}", _loss(part) if part else "does not add up", _NONE, _NONE
+            entries_of = [entry for entry in own if entry.dataset == dataset]
+            part = _total(entries_of, cap)
+            yield f"– dataset {dataset}", _spent(entries_of, part), _NONE, _NONE
 
 
 def _total(entries: Iterable[Entry], cap: Loss | None) -> Loss | None:
-    """The sum of the charges in the premetric of the cap, or else of the first charge; None if it does not exist."""
-    losses = [entry.declared().charge for entry in entries if entry.kind == RESERVE]
+    """The sum of the finite charges in the premetric of the cap, or else of the first; None if there is none."""
+    losses = finite(entry.declared().charge for entry in entries if entry.kind == RESERVE)
     if cap is None and not losses:
         return None
     try:
         return total_like(cap or losses[0], losses)
     except DoesNotCompose:
         return None
+
+
+def _spent(entries: Iterable[Entry], total: Loss | None) -> str:
+    """A finite total as text, with ∞ beside it if a charge is infinite."""
+    charges = [entry.declared().charge for entry in entries if entry.kind == RESERVE]
+    infinite = len(charges) - len(finite(charges))
+    parts = [_loss(total) if total else "does not add up"] if infinite < len(charges) or not charges else []
+    return ", and ".join([*parts, *([_loss(InfiniteLoss())] if infinite else [])])
 
 
 def bar(share: float) -> str:
@@ -202,7 +232,7 @@ def bar(share: float) -> str:
 
 def _loss(loss: Loss) -> str:
     """A loss without its δ, which the cap states."""
-    return _unbroken(f"{symbol(loss)} = {loss.rounded_up()}")
+    return _unbroken(f"{symbol(loss)} = {number(loss)}")
 
 
 def _unbroken(text: str) -> str:

@@ -18,7 +18,8 @@ class Population:
         datasets: its datasets, at least one, all with the same cap.
 
     Raises:
-        DeclarationError: if two datasets declare different caps, or only one of them asks before it is charged.
+        DeclarationError: if two datasets declare different caps, or only one of them asks before it is charged, or
+            allows releases without a finite loss.
     """
 
     name: str
@@ -37,11 +38,21 @@ class Population:
                     f"population {self.name}: charging: datasets {first.name} and {other.name} disagree; one that is "
                     "charged automatically would spend the budget of one that asks"
                 )
+            if other.allows_unbounded_releases != first.allows_unbounded_releases:
+                raise DeclarationError(
+                    f"population {self.name}: unbounded_releases: datasets {first.name} and {other.name} disagree; an "
+                    "unbounded release of one is about the people of the other too"
+                )
 
     @property
     def cap(self) -> Loss:
         """The upper bound on the sum of all its charges."""
         return self.datasets[0].cap
+
+    @property
+    def allows_unbounded_releases(self) -> bool:
+        """Whether releases without a finite loss may be charged to it."""
+        return self.datasets[0].allows_unbounded_releases
 
     @property
     def title(self) -> str:

@@ -28,7 +28,7 @@ COLUMNS = {
     "neighbors": "bounded: a unit changes; unbounded: a unit is added or removed",
     "output_premetric": "How changes of the output's distribution are measured",
     "invariants": "Statistics on which all compared data sets agree",
-    "loss": "ε or ρ, rounded up",
+    "loss": "ε or ρ, rounded up; infinite if no finite loss holds",
     "rational": "Rational part of ε, exact",
     "ln": "Argument of the logarithm in ε, exact",
     "rho": "ρ, exact",

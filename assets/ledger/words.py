@@ -13,6 +13,7 @@ from assets.ledger.comparison import Charge, Comparison, Share, converted
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import Loss, concentrated_total, stated
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.rounding import DECIMALS, decimal_text
 from mechanisms.accounting.specification import DELTA, PERSON, PERSON_RECORD, RECORDS_OF_OTHERS
@@ -91,6 +92,7 @@ def in_one_sentence(comparison: Comparison, cap: Loss) -> str:
 def remarks(comparison: Comparison) -> tuple[str, ...]:
     """What adds up, what does not, and why: one or two sentences for each fact about these releases."""
     return (
+        *_on_infinite_losses(comparison),
         *_on_several_datasets(comparison),
         *_on_repeated_charges(comparison),
         *_on_pure_losses_in_zcdp(comparison),
@@ -136,6 +138,17 @@ def _conversions(charge: Charge, delta: Fraction) -> tuple[str, str]:
     if not isinstance(loss, ConcentratedLoss):
         return "–", "–"
     return str(canonne_kamath_steinke(loss, delta, DECIMALS)), str(bun_steinke(loss, delta, DECIMALS))
+
+
+def _on_infinite_losses(comparison: Comparison) -> Iterator[str]:
+    releases = list(dict.fromkeys(charge.release for charge in comparison.infinite))
+    if releases:
+        which = "it" if len(releases) == 1 else "them"
+        yield (
+            f"No finite loss holds for {listed(releases)} (ε = ∞), and no finite total counts {which}. Every other "
+            "total, and the cap, bounds only what the releases that it counts disclose; nothing bounds what all releases "
+            "disclose together."
+        )
 
 
 def _on_several_datasets(comparison: Comparison) -> Iterator[str]:
@@ -232,9 +245,10 @@ def _on_units(comparison: Comparison) -> Iterator[str]:
 
 
 def _on_universes(comparison: Comparison) -> Iterator[str]:
-    if not comparison.totals:
+    totals = [total for total in comparison.totals if not isinstance(total.loss, InfiniteLoss)]
+    if not totals:
         return
-    widest = max(comparison.totals, key=lambda total: len(total.multiverse))
+    widest = max(totals, key=lambda total: len(total.multiverse))
     own = {
         release: {words for words, holders in comparison.invariants.items() if release in holders}
         for release in counted_releases(comparison.shares(widest))

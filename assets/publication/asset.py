@@ -64,7 +64,7 @@ from assets.release.gate import ReleaseContext
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
 from assets.release.seal import SealError
-from mechanisms.accounting.composition import symbol
+from mechanisms.accounting.composition import number, symbol
 from resources.chain import RESERVE, WITHDRAW, Entry
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -98,7 +98,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
                 "certificate": link(release, "certificate.html"),
                 "folder": link(release),
                 "edition": certificate.edition,
-                "loss": f"{symbol(certificate.specification.loss)} = {certificate.specification.loss.rounded_up()}",
+                "loss": f"{symbol(certificate.specification.loss)} = {number(certificate.specification.loss)}",
                 "ledger entry": certificate.ledger.sequence,
                 "files": preview(["file", "rows"], [(file.path, f"{file.rows:,}") for file in certificate.products]),
                 DRAW_ID: certificate.randomness.draw_id,
@@ -395,6 +395,7 @@ def certify(
             context.ledger.charged(dataset.population, dataset.cap, through=last_charge),
             dataset.cap,
             dataset.population,
+            context.ledger.infinite_charges(dataset.population, through=last_charge),
         ),
         edition=[each.draw_id for each in draws].index(draw.draw_id) + 1,
         editions=tuple(

@@ -26,8 +26,9 @@ from assets.publication.signature import CHECKSUMS, SIGNATURE
 from assets.release.publisher import Publisher
 from assets.release.statement import Statement
 from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import Loss, symbol
+from mechanisms.accounting.composition import Loss, beside_finite, number, symbol
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.infinite import INFINITY, InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.rounding import DECIMALS, LINE_DECIMALS, ceiling, exponential_above
 from mechanisms.accounting.specification import (
@@ -36,6 +37,7 @@ from mechanisms.accounting.specification import (
     PERSON_RECORD,
     RECORDS_OF_OTHERS,
     UNBOUNDED,
+    Flavor,
     Specification,
 )
 from mechanisms.accounting.zcdp import ConcentratedLoss
@@ -121,11 +123,12 @@ class LedgerReference:
         sequence: the number of the entry.
         entry_hash: the hash of the entry, which the next entry contains.
         recorded_at: when the entry was written, with a time zone.
-        total: the total charged to the population up to and including this entry.
+        total: the total of the finite charges to the population up to and including this entry.
         last_charge: the number of the population's last charge at publication.
-        total_at_publication: the total charged to the population up to and including that charge.
+        total_at_publication: the total of the finite charges to the population up to and including that charge.
         cap: the cap of the population.
         population: the name of the population.
+        infinite: the number of the population's charges at publication that are infinite, which no total counts.
 
     Raises:
         ValueError: if the time has no time zone.
@@ -139,6 +142,7 @@ class LedgerReference:
     total_at_publication: Loss
     cap: Loss
     population: str
+    infinite: int = 0
 
     def __post_init__(self) -> None:
         if self.recorded_at.tzinfo is None:
@@ -293,6 +297,8 @@ class Certificate:
                 "last_charge_at_publication": self.ledger.last_charge,
                 "population": self.ledger.population,
                 "cap": _amount(self.ledger.cap),
+                "infinite_charges": self.ledger.infinite,
+                "beside": beside_finite(self.ledger.infinite),
                 "left_at_publication": float(remaining(self.ledger.total_at_publication, self.ledger.cap)),
             },
             "edition": {
@@ -368,11 +374,14 @@ class Certificate:
 
 
 def _amount(loss: Loss, places: int = DECIMALS) -> dict[str, Any]:
-    """A loss as a number, rounded up, with its symbol and its exact text; and its δ if it has one."""
+    """A loss as a number, rounded up, with its symbol and its exact text; and its δ if it has one.
+
+    JSON has no infinite number, so that of an infinite loss is null; its exact text is ∞.
+    """
     epsilon, delta = (loss.epsilon, loss.delta) if isinstance(loss, ApproximateLoss) else (loss, None)
     return {
         "symbol": symbol(loss),
-        "rounded_up": float(loss.rounded_up(places)),
+        "rounded_up": None if isinstance(loss, InfiniteLoss) else float(loss.rounded_up(places)),
         "exact": str(epsilon),
         "delta": _exactly(delta),
     }
@@ -389,6 +398,8 @@ def guarantee(specification: Specification, statement: Statement) -> dict[str, A
     """
     flavor, fewest = specification.flavor, statement.fewest
     group = specification.loss.of_group(fewest)
+    if isinstance(group, InfiniteLoss):
+        return _no_guarantee(flavor)
     delta: Fraction | None = None
     implied = ""
     if isinstance(group, ConcentratedLoss):
@@ -421,6 +432,21 @@ def guarantee(specification: Specification, statement: Statement) -> dict[str, A
         "units": fewest,
         "factor": _float_above(factor) if factor < _LARGEST_NUMBER else None,
         "delta": _exactly(delta),
+    }
+
+
+def _no_guarantee(flavor: Flavor) -> dict[str, Any]:
+    """What stands in the place of the guarantee if the loss is infinite."""
+    alike = " agree on everything held fixed and" if flavor.multiverse else ""
+    return {
+        "sentence": "This method gives no guarantee of differential privacy. There are two possible lists of the "
+        f"confidential records that{alike} differ in one {flavor.unit}, or a few, and no number bounds how much more "
+        "probable a publication is under one than under the other. What is published may rule one of them out.",
+        "number": "ε = ∞: no finite loss holds. How well the method protects depends on what somebody knows already, "
+        "and no figure here measures it.",
+        "units": 1,
+        "factor": None,
+        "delta": None,
     }
 
 
@@ -500,7 +526,9 @@ def _building_blocks(specification: Specification) -> list[dict[str, Any]]:
         {
             "block": "Protection-loss budget",
             "question": "How much protection is afforded?",
-            "answer": f"{symbol(loss)} = {loss.rounded_up()}, rounded up; a smaller loss is more protection",
+            "answer": "ε = ∞: no finite amount"
+            if isinstance(loss, InfiniteLoss)
+            else f"{symbol(loss)} = {number(loss)}, rounded up; a smaller loss is more protection",
         },
     ]
 
@@ -511,6 +539,9 @@ def _meaning(specification: Specification, remark: str) -> str:
     agree = "If two possible data sets agree on every invariant and differ in"
     if not flavor.multiverse:
         agree = "If two possible data sets differ in"
+    if isinstance(loss, InfiniteLoss):
+        words = "No finite ε bounds how much more probable an outcome is under one data set than under another."
+        return f"{words} {remark}".rstrip()
     if isinstance(loss, ConcentratedLoss):
         return (
             f"{agree} k {unit}s, the Rényi divergence of order α between the outcomes under one and under the other "
@@ -544,8 +575,10 @@ def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _places(value: float, places: int = DECIMALS) -> str:
-    """A number with a fixed number of decimals, the same wherever a quantity of its kind stands."""
+def _places(value: float | None, places: int = DECIMALS) -> str:
+    """A number with a fixed number of decimals, the same wherever a quantity of its kind stands; ∞ for None."""
+    if value is None:
+        return INFINITY
     return f"{value:,.{places}f}"
 
 

@@ -99,6 +99,13 @@ class Charging(StrEnum):
     AUTOMATIC = "automatic"
 
 
+class UnboundedReleases(StrEnum):
+    """Whether releases without a finite loss (ε = ∞) may be charged."""
+
+    REFUSED = "refused"
+    ALLOWED = "allowed"
+
+
 _NAME = TypeAdapter[str](DatasetName)
 
 
@@ -139,6 +146,11 @@ class DatasetDeclaration(Declaration):
         None,
         description="ask: a new draw needs an authorization that names its loss; automatic: it does not. By default, "
         "ask, and automatic for a synthetic dataset.",
+    )
+    unbounded_releases: UnboundedReleases | SkipJsonSchema[None] = Field(
+        None,
+        description="Whether releases without a finite loss (ε = ∞), which no cap bounds, are refused or allowed. By "
+        "default, refused, and allowed for a synthetic dataset.",
     )
 
     @field_validator("reader")
@@ -199,6 +211,13 @@ class DatasetDeclaration(Declaration):
     def asks(self) -> bool:
         """Whether a new draw needs an authorization."""
         return not self.synthetic if self.charging is None else self.charging is Charging.ASK
+
+    @property
+    def allows_unbounded_releases(self) -> bool:
+        """Whether a release without a finite loss may be charged."""
+        if self.unbounded_releases is None:
+            return self.synthetic
+        return self.unbounded_releases is UnboundedReleases.ALLOWED
 
     @property
     def tables(self) -> dict[str, RecordTable]:

@@ -53,6 +53,23 @@ class Release:
         raise DeclarationError(f"release {self.dataset.name}/{self.name}: {reason}")
 
     @property
+    def has_finite_loss(self) -> bool:
+        """Whether the loss of the release is finite, as declared; a mechanism for which none is says so here."""
+        return True
+
+    def require_allowed(self) -> None:
+        """Refuse a release without a finite loss unless its dataset allows such releases.
+
+        Raises:
+            DeclarationError: if it does not.
+        """
+        if not self.has_finite_loss and not self.dataset.allows_unbounded_releases:
+            self.refuse(
+                "no finite loss bounds it (ε = ∞); such a release is made only of a dataset that is synthetic or "
+                "declares unbounded_releases: allowed"
+            )
+
+    @property
     def can_replay(self) -> bool:
         """Whether the custodian can replay the draw."""
         return self.custody is CustodyMode.ESCROWED

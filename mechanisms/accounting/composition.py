@@ -3,7 +3,7 @@
 This module adds losses for the same unit. `specification` determines which releases protect which unit.
 
 Pure DP implies zCDP, and both imply approximate DP at any δ; the converses are false. A total in one of the three
-therefore accepts the losses that imply it and rejects the others with the reason.
+therefore accepts the losses that imply it and rejects the others with the reason. An infinite loss has no finite total.
 """
 
 from collections.abc import Iterable
@@ -14,21 +14,29 @@ from operator import add
 
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.conversions import PLACES, canonne_kamath_steinke
+from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.rounding import DECIMALS, decimal_text
 from mechanisms.accounting.zcdp import ConcentratedLoss
 
-Loss = PureLoss | ConcentratedLoss | ApproximateLoss
+Loss = PureLoss | ConcentratedLoss | ApproximateLoss | InfiniteLoss
 
+NOT_FINITE = "no finite loss holds for it (ε = ∞)"
 NOT_PURE = {
     ConcentratedLoss: "ρ-zCDP lets probabilities differ by any factor, if rarely: no ε holds without a δ",
     ApproximateLoss: "(ε, δ) lets anything happen with probability δ: no ε holds without a δ",
+    InfiniteLoss: NOT_FINITE,
 }
 NOT_CONCENTRATED = "(ε, δ) lets anything happen with probability δ, which no ρ bounds"
 
 
 class DoesNotCompose(ValueError):  # noqa: N818 - the word of the domain for this refusal
     """Losses that have no total of the requested kind."""
+
+
+def finite(losses: Iterable[Loss]) -> list[Loss]:
+    """The losses but for the infinite ones, which no finite total counts."""
+    return [loss for loss in losses if not isinstance(loss, InfiniteLoss)]
 
 
 def pure_total(losses: Iterable[Loss]) -> PureLoss:
@@ -49,12 +57,14 @@ def concentrated_total(losses: Iterable[Loss]) -> ConcentratedLoss:
     """ρ of all releases together. Each pure ε counts as ε²/2, which adds up to less than (ε₁ + ε₂ + …)²/2.
 
     Raises:
-        DoesNotCompose: if a loss is in approximate DP.
+        DoesNotCompose: if a loss is in approximate DP, or infinite.
     """
     total = ConcentratedLoss()
     for loss in losses:
         if isinstance(loss, ApproximateLoss):
             raise DoesNotCompose(NOT_CONCENTRATED)
+        if isinstance(loss, InfiniteLoss):
+            raise DoesNotCompose(NOT_FINITE)
         total += ConcentratedLoss.of_pure(loss) if isinstance(loss, PureLoss) else loss
     return total
 
@@ -80,6 +90,8 @@ def conversion(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) ->
     Arguments and errors are those of `approximate_total`.
     """
     parts = list(losses)
+    if any(isinstance(part, InfiniteLoss) for part in parts):
+        raise DoesNotCompose(NOT_FINITE)
     pure = [part for part in parts if isinstance(part, PureLoss)]
     concentrated = concentrated_total(part for part in parts if isinstance(part, ConcentratedLoss))
     left = delta - sum(part.delta for part in parts if isinstance(part, ApproximateLoss))
@@ -111,7 +123,7 @@ def approximate_total(losses: Iterable[Loss], delta: Fraction, places: int = PLA
         places: decimals to which a converted ε is rounded up.
 
     Raises:
-        DoesNotCompose: if the releases' own δs use up the given δ.
+        DoesNotCompose: if the releases' own δs use up the given δ, or a loss is infinite.
         ValueError: if δ is out of range.
     """
     parts = list(losses)
@@ -125,6 +137,8 @@ def approximate_total(losses: Iterable[Loss], delta: Fraction, places: int = PLA
 def total_like(limit: Loss, losses: Iterable[Loss]) -> Loss:
     """The total of losses in the output premetric of a limit, at the limit's δ if it has one.
 
+    Under a limit of ∞, every total is ∞.
+
     Raises:
         DoesNotCompose: if a loss implies none in that premetric.
     """
@@ -132,6 +146,8 @@ def total_like(limit: Loss, losses: Iterable[Loss]) -> Loss:
         return pure_total(losses)
     if isinstance(limit, ConcentratedLoss):
         return concentrated_total(losses)
+    if isinstance(limit, InfiniteLoss):
+        return limit
     return approximate_total(losses, limit.delta)
 
 
@@ -151,11 +167,31 @@ def fits(total: Loss, limit: Loss) -> bool:
 
 
 def stated(loss: Loss, places: int = DECIMALS) -> str:
-    """A loss as text for a reader, rounded up: `ε = 0.7000`, `ρ = 2.5146` or `ε = 3.1000 at δ = 1e-10`."""
+    """A loss as text for a reader, rounded up: `ε = 0.7000`, `ρ = 2.5146`, `ε = 3.1000 at δ = 1e-10` or `ε = ∞`."""
     at_delta = f" at δ = {decimal_text(loss.delta)}" if isinstance(loss, ApproximateLoss) else ""
-    return f"{symbol(loss)} = {loss.rounded_up(places)}{at_delta}"
+    return f"{symbol(loss)} = {number(loss, places)}{at_delta}"
 
 
 def symbol(loss: Loss) -> str:
     """The letter for a loss of this kind."""
     return "ρ" if isinstance(loss, ConcentratedLoss) else "ε"
+
+
+def number(loss: Loss, places: int = DECIMALS) -> str:
+    """The ε or ρ of a loss alone, rounded up, as text for a reader: `0.7000` or `∞`."""
+    return str(loss) if isinstance(loss, InfiniteLoss) else str(loss.rounded_up(places))
+
+
+def beside_finite(charges: int) -> str:
+    """What a finite total of a population leaves out, as a sentence; "" if no charge of it is infinite.
+
+    Args:
+        charges: the number of charges with an infinite loss.
+    """
+    if not charges:
+        return ""
+    which = "one charge has" if charges == 1 else f"{charges} charges have"
+    return (
+        f"Beside it, {which} no finite loss (ε = ∞), so no finite total bounds what all releases of the population "
+        "disclose together."
+    )

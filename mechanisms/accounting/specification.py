@@ -10,7 +10,8 @@ from fractions import Fraction
 from typing import Any, Self
 
 from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import NOT_CONCENTRATED, NOT_PURE, Loss, total_like
+from mechanisms.accounting.composition import NOT_CONCENTRATED, NOT_FINITE, NOT_PURE, Loss, total_like
+from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.zcdp import ConcentratedLoss
 
@@ -28,7 +29,9 @@ RECORDS_OF_OTHERS = "a change of one person can change the records of all person
 DELTA = Fraction(1, 10**10)
 """The default δ at which zCDP is reported as (ε, δ): the Census Bureau's."""
 
-_LOSSES: dict[str, type[Loss]] = {kind.output_premetric: kind for kind in (PureLoss, ConcentratedLoss, ApproximateLoss)}
+_LOSSES: dict[str, type[Loss]] = {
+    kind.output_premetric: kind for kind in (PureLoss, ConcentratedLoss, ApproximateLoss, InfiniteLoss)
+}
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,8 @@ def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) ->
     In a total for persons, a guarantee for another unit counts as a group of `changes_per_person` units. A guarantee
     for adding or removing units counts as a group of two. A total includes all losses that imply one in its output
     premetric, and lists what it leaves out and why. There is a total in each output premetric in which some release
-    is stated, and one in (ε, δ) next to each one in zCDP.
+    is stated, and one in (ε, δ) next to each one in zCDP. If a loss is infinite, there is a total of ∞, which counts
+    every release; no other total counts that loss.
 
     Args:
         specifications: of all releases.
@@ -196,6 +200,10 @@ def why_left_out(specification: Specification, unit: str, limit: Loss) -> str | 
         own = specification.flavor.unit
         because = f": {RECORDS_OF_OTHERS}" if (own, unit) == (PERSON_RECORD, PERSON) else ""
         return f"a guarantee for one {own} bounds no change of a {unit}{because}"
+    if isinstance(limit, InfiniteLoss):
+        return None
+    if isinstance(loss, InfiniteLoss):
+        return NOT_FINITE
     if isinstance(limit, PureLoss) and not isinstance(loss, PureLoss):
         return NOT_PURE[type(loss)]
     if isinstance(limit, ConcentratedLoss) and isinstance(loss, ApproximateLoss):
@@ -210,8 +218,10 @@ def _totals(unit: str, stated: Sequence[Specification], delta: Fraction) -> Iter
     limits: list[Loss] = [PureLoss()] if PureLoss in kinds else []
     if ConcentratedLoss in kinds:
         limits.append(ConcentratedLoss())
-    if kinds - {PureLoss}:
+    if kinds & {ConcentratedLoss, ApproximateLoss}:
         limits.append(ApproximateLoss(PureLoss(), delta + own_deltas))
+    if InfiniteLoss in kinds:
+        limits.append(InfiniteLoss())
     for limit in limits:
         reasons = [why_left_out(each, unit, limit) for each in stated]
         group = [each for each, reason in zip(stated, reasons, strict=True) if reason is None]

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.census import CensusDeclaration, PlaceNames, Recodes, census_persons, census_units
-from assets.release.dataset import Cap, Charging, Reader
+from assets.release.dataset import Cap, Charging, Reader, UnboundedReleases
 from assets.release.declaration import Declaration
 from assets.release.names import DatasetName, SourcePath
 from orchestration.components.dataset import Dataset, filled_path
@@ -33,6 +33,9 @@ class CensusAttributes(Declaration):
     population: DatasetName | SkipJsonSchema[None] = Field(None, description=_described["population"].description)
     cap: Cap = Field(description=_described["cap"].description)
     charging: Charging | SkipJsonSchema[None] = Field(None, description=_described["charging"].description)
+    unbounded_releases: UnboundedReleases | SkipJsonSchema[None] = Field(
+        None, description=_described["unbounded_releases"].description
+    )
     place_names: PlaceNames = Field(default_factory=dict, description=_described["place_names"].description)
     format: Literal["csv", "parquet"] = Field(description="csv or parquet, the same for all three files.")
     persons: SourcePath = Field(description="The file of persons: absolute, or relative to the project's root.")
@@ -80,6 +83,7 @@ class CensusDataset(Dataset):
                 population=declared.population or declared.name,
                 cap=declared.cap,
                 charging=declared.charging,
+                unbounded_releases=declared.unbounded_releases,
                 place_names=declared.place_names,
                 reader=Reader(declared.format),
                 record_name="unit",

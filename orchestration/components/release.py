@@ -163,8 +163,10 @@ def release_definitions(method: Method[Any, Any, Any]) -> dg.Definitions:
     """The assets and checks of a release: those of its mechanism, and those that all releases share.
 
     Raises:
-        DeclarationError: if what it publishes could not be written.
+        DeclarationError: if what it publishes could not be written, or its loss is infinite and the dataset does not
+            allow that.
     """
+    method.release.require_allowed()
     if method.charges:
         require_placeable(method.release, method.tables())
     assets, checks = list(method.own_assets()), build_gates(method)

@@ -11,7 +11,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.census import CensusDeclaration, PlaceNames, Recodes
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
-from assets.release.dataset import Cap, Charging
+from assets.release.dataset import Cap, Charging, UnboundedReleases
 from assets.release.declaration import Declaration
 from assets.release.names import DatasetName
 from orchestration.components.dataset import Dataset
@@ -32,6 +32,9 @@ class SyntheticAttributes(Declaration, SyntheticPopulation):
     population: DatasetName | SkipJsonSchema[None] = Field(None, description=_described["population"].description)
     cap: Cap = Field(description=_described["cap"].description)
     charging: Charging | SkipJsonSchema[None] = Field(None, description=_described["charging"].description)
+    unbounded_releases: UnboundedReleases | SkipJsonSchema[None] = Field(
+        None, description=_described["unbounded_releases"].description
+    )
     recoded_units: Recodes = Field(
         default_factory=dict, description="Further columns of units, each recoded from a column of the layout."
     )
@@ -62,6 +65,7 @@ class SyntheticCensus(Dataset):
                 population=declared.population or declared.name,
                 cap=declared.cap,
                 charging=declared.charging,
+                unbounded_releases=declared.unbounded_releases,
                 recoded_units=declared.recoded_units,
                 recoded_persons=declared.recoded_persons,
                 place_names=declared.place_names,
