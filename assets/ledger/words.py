@@ -146,8 +146,8 @@ def _on_infinite_losses(comparison: Comparison) -> Iterator[str]:
         which = "it" if len(releases) == 1 else "them"
         yield (
             f"No finite loss holds for {listed(releases)} (ε = ∞), and no finite total counts {which}. Every other "
-            "total, and the cap, bounds only what the releases that it counts disclose; nothing bounds what all releases "
-            "disclose together."
+            "total, and the cap, bounds only what the releases that it counts disclose; nothing bounds what all "
+            "releases disclose together."
         )
 
 

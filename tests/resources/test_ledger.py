@@ -14,6 +14,7 @@ import duckdb
 import pytest
 
 from mechanisms.accounting.approximate import ApproximateLoss
+from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import UNBOUNDED, Flavor, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
@@ -57,11 +58,13 @@ def specified(flavor, loss):
     return Specification(replace(flavor, output_premetric=loss.output_premetric), loss)
 
 
-def reserve(ledger, release, loss=LN2, cap=None, dataset="ma1940", flavor=HOUSEHOLDS):
+def reserve(ledger, release, loss=LN2, cap=None, dataset="ma1940", flavor=HOUSEHOLDS, unbounded_releases=False):
     """Charge a draw of its own to a release."""
     draw_id = ledger.custody.draw_id({"dataset": dataset, "release": release})
     seal = ledger.custody.commit(draw_id, CustodyMode.ESCROWED)
-    return ledger.reserve(dataset, release, draw_id, specified(flavor, loss), seal, limit(cap))
+    return ledger.reserve(
+        dataset, release, draw_id, specified(flavor, loss), seal, limit(cap), unbounded_releases=unbounded_releases
+    )
 
 
 # Charges ---------------------------------------------------------------------------------------------------
@@ -233,6 +236,32 @@ def test_a_cap_in_epsilon_and_delta_holds_charges_of_every_kind(ledger):
     assert {total.output_premetric for total in ledger.total("ma1940")} == {
         kind.output_premetric for kind in (PureLoss, ConcentratedLoss, ApproximateLoss)
     }
+
+
+def test_an_infinite_loss_fits_under_no_cap_not_even_none(ledger):
+    for cap in (None, Fraction(10**9), ConcentratedLoss(Fraction(10**9))):
+        with pytest.raises(CapExceeded, match=r"ma1940/pairs would charge ε = ∞, .* unbounded_releases: allowed"):
+            reserve(ledger, "pairs", InfiniteLoss(), cap=cap)
+    assert ledger.entries() == ()
+
+
+def test_an_allowed_infinite_loss_is_recorded_beside_the_others_and_takes_nothing_from_the_cap(ledger):
+    """It neither stops nor widens what the finite charges may use, in whatever order they come."""
+    reserve(ledger, "first", rational(1), cap=Fraction(2))
+    pairs = reserve(ledger, "pairs", InfiniteLoss(), cap=Fraction(2), unbounded_releases=True)
+    assert (pairs.sequence, pairs.declared().charge) == (2, InfiniteLoss())
+    assert reserve(ledger, "pairs", InfiniteLoss(), cap=Fraction(2)) == pairs, "what is charged needs no further word"
+    ledger.settle(pairs.draw_id, "v1")
+    with pytest.raises(CapExceeded, match=r"ε = 1\.0000 is charged so far"):
+        reserve(ledger, "second", rational("1.000001"), cap=Fraction(2))
+    reserve(ledger, "second", rational(1), cap=Fraction(2))
+    assert ledger.charged("ma1940", PureLoss()) == rational(2)
+    assert [ledger.infinite_charges("ma1940", through) for through in (0, 1, 2, None)] == [0, 0, 1, 1]
+    assert ledger.infinite_charges("ma1950") == 0
+    assert {total.loss for total in ledger.total("ma1940")} == {InfiniteLoss(), rational(2)}
+    assert ledger.verify() == ()
+    with pytest.raises(CapExceeded, match="ε = ∞"):
+        reserve(ledger, "pairs again", InfiniteLoss(), cap=Fraction(2))
 
 
 def test_a_charge_that_is_none_in_the_caps_premetric_is_refused_with_the_reason(ledger):

@@ -28,6 +28,7 @@ from assets.ledger.words import invariants_in_markdown, releases_in_markdown, re
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
@@ -64,6 +65,7 @@ def rho(value: str) -> ConcentratedLoss:
 S_DHC = for_persons(rho("2.514562"), HOUSED)
 TOPDOWN = for_persons(rho("2.70"), STATE, UNITS, QUARTERS)
 PAIR = for_persons(ApproximateLoss(PureLoss(Fraction(2)), Fraction(1, 10**12)), STATE)
+PAIRS = for_persons(InfiniteLoss(), HOUSED)
 EPSILON = PureLoss(Fraction(0), Fraction(64_071))
 CAP = ApproximateLoss(PureLoss(Fraction(50)), DELTA)
 
@@ -332,6 +334,7 @@ CASES: dict[str, tuple[Comparison, Loss]] = {
     "three": (THREE, CAP),
     "four": (FOUR, CAP),
     "small": (SMALL, CAP),
+    "beside an infinite one": (compared(("swapped", SWAPPED), ("pairs", PAIRS), ("s_dhc", S_DHC)), CAP),
     "under a cap in pure DP": (compared(("swapped", SWAPPED)), PureLoss(Fraction(12))),
     "under a cap that cannot count it": (THREE, PureLoss(Fraction(12))),
 }
@@ -395,10 +398,36 @@ def test_the_bars_of_a_panel_add_up_to_its_last(drawn: tuple[str, Figure]) -> No
         assert max(bar.get_x() + bar.get_width() for bar in others) == pytest.approx(whole.get_width())
         assert sum(bar.get_width() for bar in others) == pytest.approx(whole.get_width()), "no bar shows a sum"
         lengths.append(whole.get_width())
-    expected = [float(total.loss) for total in comparison.totals]
+    expected = [float(total.loss) for total in comparison.totals if total.loss != InfiniteLoss()]
     if len(panels) > len(expected):
         expected.append(float(comparison.counted(cap)))
     assert sorted(lengths) == pytest.approx(sorted(expected))
+
+
+def test_an_infinite_loss_is_said_beside_every_finite_total() -> None:
+    comparison, cap = CASES["beside an infinite one"]
+    finite = compared(("swapped", SWAPPED), ("s_dhc", S_DHC))
+    assert comparison.counted(cap) == finite.counted(cap)
+    assert [charge.release for charge in comparison.infinite] == ["pairs"]
+    said = remarks(comparison)[0]
+    assert "No finite loss holds for pairs (ε = ∞)" in said
+    assert "nothing bounds what all releases disclose together" in said
+    assert not any("∞" in remark for remark in remarks(finite))
+    assert "pairs | person (bounded) | multiplicative distance, with no finite bound | ε = ∞ | ∞" in text_of(
+        releases_in_markdown(comparison)
+    )
+    drawn = " ".join(text.get_text() for text in figure_of(comparison, cap).texts)
+    assert "ε = ∞: without a finite loss" in drawn
+    assert "∞" not in " ".join(text.get_text() for text in figure_of(finite, cap).texts)
+    (row,) = [row for row in totals_table(comparison.totals).to_pylist() if row["loss"] == float("inf")]
+    assert (row["unit"], row["charges"], row["rational"], row["rho"]) == ("person", 3, None, None)
+
+
+def test_a_population_with_nothing_but_infinite_losses_has_a_picture() -> None:
+    only = compared(("pairs", PAIRS), ("pairs", PAIRS))
+    drawn = " ".join(text.get_text() for text in figure_of(only, PureLoss(Fraction(12))).texts)
+    assert "12.0000 is left" in drawn
+    assert "ε = ∞: without a finite loss" in drawn
 
 
 def dashed(figure: Figure) -> list[float]:

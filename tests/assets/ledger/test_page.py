@@ -10,9 +10,13 @@ import pytest
 from assets.ledger.page import LATEST, bar, page
 from assets.ledger.population import Population
 from assets.release.dataset import DatasetDeclaration
+from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from resources.chain import Details, Entry, reservation, settlement, withdrawal
+
+LOSS = PureLoss(Fraction(5, 2))
 
 
 def declared(name: str, population: str = "", cap: Any = 10) -> DatasetDeclaration:
@@ -22,9 +26,10 @@ def declared(name: str, population: str = "", cap: Any = 10) -> DatasetDeclarati
     return DatasetDeclaration.model_validate(given | ({"population": population} if population else {}))
 
 
-def charge(chain: Sequence[Entry], dataset: str, release: str, population: str, **details: Any) -> Entry:
-    flavor = Flavor(dataset, (), "unit", None)
-    specification = Specification(flavor, PureLoss(Fraction(5, 2)))
+def charge(
+    chain: Sequence[Entry], dataset: str, release: str, population: str, loss: Loss = LOSS, **details: Any
+) -> Entry:
+    specification = Specification(Flavor(dataset, (), "unit", None, loss.output_premetric), loss)
     draw = {"parameters": {"custody": details.pop("custody", "escrowed")}}
     draw_id = f"{len(chain):02}{'d' * 62}"
     return reservation(
@@ -120,6 +125,29 @@ def test_a_long_ledger_shows_the_latest_charges_and_says_so() -> None:
     shown = page(found, [Population("people", (declared("people", cap=1000),))], {})
     listed = rows(shown, f"charges (latest {LATEST} of {LATEST + 1})")
     assert [row[0] for row in listed] == [str(number) for number in range(LATEST + 1, 1, -1)]
+
+
+def test_an_infinite_charge_is_shown_beside_the_finite_total_from_its_entry_on() -> None:
+    found: list[Entry] = []
+    for dataset, loss in (("y2020", LOSS), ("y2021", InfiniteLoss()), ("y2020", LOSS)):
+        found.append(charge(found, dataset, "counts", "people", loss))
+    population = Population("people", (declared("y2020", "people"), declared("y2021", "people")))
+    shown = page(found, [population], {})
+    assert rows(shown, "budget") == [
+        ["people", "ε = 5.0000, and ε = ∞", "5.0000", "█████░░░░░ 50 % of 10.0000"],
+        ["– dataset y2020", "ε = 5.0000", "–", "–"],
+        ["– dataset y2021", "ε = ∞", "–", "–"],
+    ]
+    assert [(row[2], row[3]) for row in rows(shown, "charges")] == [
+        ("ε = 2.5000", "ε = 5.0000, and ε = ∞"),
+        ("ε = ∞", "ε = 2.5000, and ε = ∞"),
+        ("ε = 2.5000", "ε = 2.5000"),
+    ]
+    assert "no finite total bounds what all releases of the population disclose together" in str(
+        shown["without a finite loss"]
+    )
+    assert "without a finite loss" not in page(found[:1], [population], {})
+    assert rows(page(found[1:2], [], {}), "budget")[0] == ["people", "ε = ∞", "–", "no longer declared"]
 
 
 @pytest.mark.parametrize(

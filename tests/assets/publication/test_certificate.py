@@ -31,6 +31,7 @@ from assets.publication.package import DataFile
 from assets.release.publisher import UNDECLARED, Publisher
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from assets.swapping import statement as swapping
+from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Line, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
@@ -322,6 +323,38 @@ def test_a_loss_in_zcdp_is_written_in_rho_with_its_lines_and_meaning() -> None:
     assert "ε charged" not in text
     assert "k²ρα" in text
     assert [line["exact"] for line in certificate.as_record()["loss"]["lines"]] == ["1/8", "3/8"]
+
+
+def test_a_certificate_without_a_finite_loss_says_so_everywhere_and_guarantees_nothing() -> None:
+    certificate = massachusetts()
+    flavor = replace(certificate.specification.flavor, output_premetric=InfiniteLoss.output_premetric)
+    certificate = replace(
+        certificate,
+        statement=replace(certificate.statement, flavor=flavor, evaluated=None, equivalents=(), fewest=1),
+        specification=Specification(flavor, InfiniteLoss()),
+        ledger=replace(certificate.ledger, infinite=2),
+        editions=(Edition(1, 7, InfiniteLoss(), "2026-03-01T09:30:00+00:00"),),
+    )
+    text = to_json(certificate).decode()
+    assert "Infinity" not in text, "which is no JSON"
+    record = json.loads(text)
+    jsonschema.validate(record, json.loads(schema()))
+    loss = record["loss"]
+    assert (loss["symbol"], loss["rounded_up"], loss["exact"], loss["guarantee"]["factor"]) == ("ε", None, "∞", None)
+    assert record["ledger"]["infinite_charges"] == 2
+    assert record["ledger"]["total_at_publication"]["rounded_up"] == 15.485, "that of the finite charges"
+    assert _missing(certificate) == []
+    said = _page(certificate).text.replace("\xa0", " ")
+    for words in (
+        "ε = ∞ is charged to the population",
+        "With all finite charges up to ledger entry 11",
+        "2 charges have no finite loss (ε = ∞), so no finite total bounds what all releases",
+        "This method gives no guarantee of differential privacy.",
+        "nothing is guaranteed",
+    ):
+        assert words in said
+    for words in ("Infinity", "None", "times as probable", "rounded up; a smaller loss", "exp("):
+        assert words not in said
 
 
 def test_the_page_states_the_five_building_blocks() -> None:
