@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from hashlib import sha256
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from assets.release.columns import Column, ColumnType, Value
 from assets.release.release import Release
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from mechanisms.table_builder.hypercube import Hypercube, Table
+from resources.canonical import canonical
 
 MOST_CELLS = 20_000_000
 """The most cells of all measured tables of a hypercube together."""
@@ -80,6 +82,7 @@ class HypercubeRelease(Release):
         amount: what is added up instead of counting records; None for counts.
         impossible: the declared structural zeros: each gives the categories of some variables that occur together in
             no record.
+        delta: the δ at which ρ is stated as (ε, δ) in the certificate.
         suppressed_below: estimates below it are not published; 0 if all are.
         products: the tables that are published besides the hypercube itself.
 
@@ -92,6 +95,7 @@ class HypercubeRelease(Release):
     variables: tuple[str, ...]
     amount: Amount | None
     impossible: tuple[Mapping[str, tuple[Value | None, ...]], ...]
+    delta: Fraction
     suppressed_below: Fraction
     products: tuple[SubTable, ...]
 
@@ -154,6 +158,23 @@ class HypercubeRelease(Release):
     def cells_of(self, table: Table) -> int:
         """How many cells of a table are no structural zeros."""
         return len(self.possible_in(table)) if self.impossible else self.design.cells(table)
+
+    @property
+    def unit_of_cells(self) -> float:
+        """What one in a cell stands for: one record, or a step of the grid."""
+        return float(self.amount.grid) if self.amount else 1.0
+
+    @property
+    def counted_with(self) -> dict[str, Any]:
+        """What the exact cells follow from besides the records, as plain values."""
+        amount = self.amount
+        return {
+            "of": self.of,
+            "categories": sha256(canonical({name: list(map(repr, each)) for name, each in self.domains.items()})).hexdigest(),
+            "tables": [list(table) for table in self.design.tables],
+            "amount": [amount.column, *map(str, (amount.grid, amount.least, amount.most))] if amount else None,
+            "impossible": sha256(np.packbits(self.possible).tobytes()).hexdigest() if self.impossible else None,
+        }
 
     @property
     def columns_read(self) -> tuple[str, ...]:

@@ -131,6 +131,7 @@ def build_release(
         variables=tuple(cube.variables),
         amount=amount,
         impossible=tuple({each: tuple(values) for each, values in zeros.items()} for zeros in cube.structural_zeros),
+        delta=cube.delta,
         suppressed_below=cube.suppress_below,
         products=tuple(
             SubTable(each.name, each.title, tuple(each.by), {of: tuple(values) for of, values in each.where.items()})

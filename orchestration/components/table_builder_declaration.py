@@ -13,8 +13,9 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, field_v
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.names import ProductName, ReleaseName
-from assets.release.numbers import FRACTION, LARGEST_NUMBER, Epsilon, Rho, Share, exact_fraction
+from assets.release.numbers import FRACTION, LARGEST_NUMBER, Delta, Epsilon, Rho, Share, exact_fraction
 from assets.table_builder.release import Counted
+from mechanisms.accounting.specification import DELTA
 from mechanisms.table_builder.hypercube import Margins
 from orchestration.components.release import ReleaseDeclaration
 
@@ -88,6 +89,7 @@ class HypercubeAttributes(dg.Model):
     rho: Rho | SkipJsonSchema[None] = Field(
         None, description="ρ for one record added or removed, with discrete Gaussian noise; instead of epsilon."
     )
+    delta: Delta = Field(DELTA, description="δ at which a loss in ρ is stated as (ε, δ).")
     cap: int | SkipJsonSchema[None] = Field(
         None,
         gt=0,

@@ -1,0 +1,143 @@
+"""The asset `plan`: the noise, the loss and the accuracy of every measured table, from the declaration alone.
+
+No record is read, so a hypercube can be planned before there is any data, and judged before anything is charged.
+"""
+
+from decimal import Decimal
+from math import sqrt
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from assets.conventions import StageKind, attributes, preview, table_schema
+from assets.failures import stated_plainly
+from assets.measurement.grid import DISTRIBUTIONS
+from assets.table_builder.counting import categories, table_name
+from assets.table_builder.release import HypercubeRelease
+from mechanisms.accounting.composition import stated
+from mechanisms.table_builder.hypercube import Table as Variables
+from mechanisms.table_builder.intervals import shortest_set
+from resources.statements import Table, Zone
+from resources.warehouse import Warehouse
+
+CODE_VERSION = "1"
+PLAN = "plan"
+"""The name of the stage."""
+
+TABLES, CATEGORIES = "measured_tables", "categories"
+"""Its tables: the measured tables with their noise, and the categories of the variables, by which cells are numbered."""
+
+PLANNED = pa.decimal128(24, 4)
+TABLE_COLUMNS = {
+    "table_name": ("string", "The measured table: its variables", pa.string()),
+    "cells": ("integer", "Number of measured cells", pa.int64()),
+    "budget": ("string", "ε or ρ of the table for one record added or removed, exact", pa.string()),
+    "charged": ("string", "Loss of the table for one record changed, exact", pa.string()),
+    "noise": ("string", "Distribution of the noise", pa.string()),
+    "parameter": ("string", "Scale of the discrete Laplace, or σ² of the discrete Gaussian, exact, in steps", pa.string()),
+    "cap": ("integer", "The greatest noise, in steps; empty without a cap", pa.int64()),
+    "standard_error": ("decimal", "Standard deviation of the noise of a cell", PLANNED),
+    "margin": ("decimal", "Noise is within this margin with a probability of at least 90%", PLANNED),
+}
+"""The columns of `measured_tables`: their types and descriptions, and their types in Arrow."""
+
+CATEGORY_COLUMNS = {
+    "variable": ("string", "The variable", pa.string()),
+    "number": ("integer", "Number of the category, from 0", pa.int64()),
+    "category": ("string", "The category, as text; empty for records without a value", pa.string()),
+    "label": ("string", "The category in words; empty if it has no label", pa.string()),
+}
+"""The columns of `categories`."""
+
+OPTIONAL = frozenset({"cap", "category", "label"})
+"""The columns of both tables that may be empty."""
+
+
+def rounded(number: float) -> Decimal:
+    """A number in the units of the table, to four decimals."""
+    return Decimal(number).quantize(Decimal("0.0001"))
+
+
+def planned_tables(release: HypercubeRelease) -> dict[Table, pa.Table]:
+    """The content of both tables, from the declaration."""
+    rows = [_planned(release, table) for table in release.design.tables]
+    named = [
+        {
+            "variable": name,
+            "number": number,
+            "category": None if value is None else str(value),
+            "label": release.columns[name].labels.get(value, None) if value is not None else None,
+        }
+        for name, values in categories(release)
+        for number, value in enumerate(values.to_pylist())
+    ]
+    return {
+        release.public(TABLES): _as_table(rows, TABLE_COLUMNS),
+        release.public(CATEGORIES): _as_table(named, CATEGORY_COLUMNS),
+    }
+
+
+def _as_table(rows: list[dict[str, Any]], columns: dict[str, tuple[str, str, pa.DataType]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, pa.schema([(name, kind) for name, (_, _, kind) in columns.items()]))
+
+
+def _planned(release: HypercubeRelease, table: Variables) -> dict[str, Any]:
+    design, noise, name = release.design, release.design.distribution(table), table_name(table)
+    (line,) = [line for line in design.lines if line.label == name]
+    return {
+        "table_name": name,
+        "cells": release.cells_of(table),
+        "budget": str(design.budget_of(table)),
+        "charged": str(line.loss),
+        "noise": DISTRIBUTIONS[type(noise)],
+        "parameter": str(getattr(noise, "scale", None) or getattr(noise, "variance", None)),
+        "cap": design.cap,
+        "standard_error": rounded(sqrt(noise.exact_variance) * release.unit_of_cells),
+        "margin": rounded(-shortest_set(noise, 1)[0] * release.unit_of_cells),
+    }
+
+
+def build_plan(release: HypercubeRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "plan"]`."""
+
+    @dg.asset(
+        key=release.key(PLAN),
+        group_name=release.schema,
+        description="Which tables are measured, with which noise, at which loss, and how accurate they will be. Everything "
+        "follows from the declaration: no record is read.",
+        code_version=CODE_VERSION,
+        **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb"}),
+    )
+    @stated_plainly(StageKind.PLAN)
+    def plan(warehouse: Warehouse) -> dg.MaterializeResult:
+        tables = planned_tables(release)
+        with warehouse.session(writes=Zone.PUBLIC) as session:
+            with session.transaction():
+                for table, source in tables.items():
+                    session.create(table, "warehouse/all", source=session.register(table.name, source))
+            version = session.content_version(list(tables))
+            schema = table_schema(
+                session.columns(release.public(TABLES)), {name: words for name, (_, words, _) in TABLE_COLUMNS.items()}
+            )
+        design, rows = release.design, tables[release.public(TABLES)].to_pylist()
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(version),
+            metadata={
+                "loss, charged": stated(design.bounded),
+                "loss, one record added or removed": stated(design.unbounded),
+                "cells": sum(row["cells"] for row in rows),
+                "measured tables": preview(
+                    ["table", "cells", "standard error", "90% margin"],
+                    [
+                        (row["table_name"], f"{row['cells']:,}", f"{row['standard_error']:,.2f}", f"{row['margin']:,.2f}")
+                        for row in rows
+                    ],
+                ),
+                "table": str(release.public(TABLES)),
+                "dagster/row_count": len(rows),
+                "dagster/column_schema": schema,
+            },
+        )
+
+    return plan

@@ -1,0 +1,158 @@
+"""The part of a certificate that is specific to the table builder: words and figures for readers.
+
+The mathematics is in `mechanisms.table_builder` and `mechanisms.accounting`.
+"""
+
+from math import ceil, sqrt
+
+from assets.measurement.grid import DISTRIBUTIONS
+from assets.measurement.method import COUNTS
+from assets.release.columns import titles
+from assets.release.draw import Inputs
+from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
+from assets.table_builder.counting import table_name
+from assets.table_builder.release import HypercubeRelease
+from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS
+from mechanisms.table_builder.hypercube import VERSION, Margins, NoiseFamily
+from mechanisms.table_builder.intervals import shortest_set
+
+MECHANISM = "Table builder: a hypercube with noise in every cell"
+
+PAPERS = (
+    Paper(
+        "Rinott, O'Keefe, Shlomo and Skinner: Confidentiality and Differential Privacy in the Dissemination of Frequency "
+        "Tables, Statistical Science 33 (2018)",
+        "https://doi.org/10.1214/17-STS641",
+    ),
+)
+
+MARGINS = {
+    Margins.SUMMED: "Only the table by all variables was measured; every other table is a sum of its cells, with the sum "
+    "of their errors.",
+    Margins.INDEPENDENT: "Every margin was measured with noise of its own, so margins are not the sums of inner cells.",
+    Margins.FITTED: "Every margin was measured with noise of its own. Published are the tables that agree with each other "
+    "and fit all measurements best (weighted least squares).",
+}
+
+
+def hypercube_statement(release: HypercubeRelease, inputs: Inputs, output_version: str) -> Statement:
+    """The statement of the certificate about the mechanism.
+
+    Args:
+        release: the hypercube.
+        inputs: the inputs of the draw.
+        output_version: the content hash of the noisy measurements.
+    """
+    design = release.design
+    gaussian = design.noise is NoiseFamily.GAUSSIAN
+    remark = f"This bounds no change of a person: {RECORDS_OF_OTHERS}." if release.unit == PERSON_RECORD else ""
+    return Statement(
+        mechanism=MECHANISM,
+        mechanism_version=str(VERSION),
+        method=_method(release),
+        parameters=_parameters(release),
+        loss_source=_loss_source(release),
+        accuracy=accuracy(release),
+        data_versions=(
+            DataVersion("exact cells", inputs.versions[COUNTS], keyed=True),
+            DataVersion("noisy measurements", output_version, keyed=False),
+        ),
+        remark=remark,
+        delta=release.delta if gaussian else None,
+        equivalents=(
+            Equivalent(f"One {release.unit} changed (bounded; this is charged)", design.bounded, "Two cells of every table"),
+            Equivalent(f"One {release.unit} added or removed (unbounded)", design.unbounded, "One cell of every table"),
+        ),
+        papers=PAPERS,
+        variables=titles(release.columns),
+    )
+
+
+def _method(release: HypercubeRelease) -> str:
+    what = f"{release.unit}s were counted"
+    if release.amount:
+        what = f"{release.amount.column} of {release.unit}s was added up"
+    return (
+        f"{what[:1].upper()}{what[1:]} by all combinations of {' × '.join(release.variables)}. Random noise was added to "
+        f"every cell, also to those that are zero. {MARGINS[release.design.margins]}"
+    )
+
+
+def _loss_source(release: HypercubeRelease) -> str:
+    design = release.design
+    tables = f"the {len(design.tables)} measured tables" if len(design.tables) > 1 else "the measured table"
+    if design.noise is NoiseFamily.GAUSSIAN:
+        noise = "Gaussian mechanism on integers (Canonne, Kamath and Steinke, 2020, Theorem 4)"
+    elif design.cap is not None:
+        noise = "exponential mechanism with u(a, b) = −|a − b|, capped; δ is the probability of sums that only one of two "
+        noise += "neighbors can have"
+    else:
+        noise = "exponential mechanism with u(a, b) = −|a − b|"
+    return f"{noise[:1].upper()}{noise[1:]}; sequential composition over {tables}; a changed {release.unit} is in two cells"
+
+
+def _parameters(release: HypercubeRelease) -> tuple[Parameter, ...]:
+    design, amount = release.design, release.amount
+    noise = DISTRIBUTIONS[type(design.distribution(design.inner))]
+    capped = f", at most ±{design.cap:,}" if design.cap is not None else ""
+    found = [
+        Parameter("Counted", f"{release.unit}s"),
+        Parameter("Variables", release.variables, "Cells are the combinations of their categories."),
+        Parameter("Noise", f"{noise}{capped}", "Sampled exactly and independently for every cell."),
+        Parameter("Margins", design.margins.value, MARGINS[design.margins]),
+        Parameter(
+            "Budget of each measured table",
+            tuple(f"{table_name(table)}: {design.budget_of(table)}" for table in design.tables),
+            "For one record added or removed, exact.",
+        ),
+    ]
+    if amount:
+        found.append(
+            Parameter(
+                "Added up",
+                f"{amount.column}, from {float(amount.least):g} to {float(amount.most):g} in steps of {float(amount.grid):g}",
+                "Every amount is rounded to a multiple of the step and taken as the bound that it exceeds. Grid and bounds "
+                "were declared without looking at the records.",
+            )
+        )
+    if release.impossible:
+        inner = design.inner
+        found.append(
+            Parameter(
+                "Structural zeros",
+                design.cells(inner) - release.cells_of(inner),
+                "Cells that no record can be in, as declared. They are not measured and not published.",
+            )
+        )
+    if release.suppressed_below:
+        found.append(
+            Parameter(
+                "Not published",
+                f"estimates below {float(release.suppressed_below):g}",
+                "Decided from the noisy cells alone, so it discloses nothing further.",
+            )
+        )
+    return tuple(found)
+
+
+def accuracy(release: HypercubeRelease) -> Accuracy:
+    """The standard error and the 90% margin of a measured cell, by table."""
+    unit, rows = release.unit_of_cells, []
+    for table in release.design.tables:
+        noise = release.design.distribution(table)
+        margin = -shortest_set(noise, 1)[0] * unit
+        error = ceil(sqrt(noise.exact_variance) * unit * 100) / 100
+        rows.append((table_name(table), release.cells_of(table), error, ceil(margin * 100) / 100))
+    margins = [row[-1] for row in rows]
+    fitted = release.design.margins is Margins.FITTED
+    return Accuracy(
+        summary=f"The noise of a measured cell is within ±{min(margins):,g}"
+        + (f" to ±{max(margins):,g}, by table," if max(margins) > min(margins) else "")
+        + " with a probability of at least 90%."
+        + (" The published estimates combine all measurements and are nearer; each has its own interval." if fitted else ""),
+        columns=("Measured table", "Cells", "Standard error", "90% margin (±)"),
+        rows=tuple(rows),
+        note="They follow from the declared noise alone. A sum of n cells has √n times the standard error of one; "
+        "`stirred table` states the error of every table that it builds. Not covered: errors of the records themselves, "
+        "and amounts that were rounded or taken as a bound.",
+    )
