@@ -1,0 +1,196 @@
+"""The weighted least-squares fit of a hypercube: the inner table that agrees best with all measured tables.
+
+This module gives the fitted inner table, whose margins are its sums, and the variance of what is computed from it.
+Measured tables, structural zeros and variances are public, so the fit is post-processing.
+
+**The problem.** Let M_T sum the inner table x to the table T, and y_T = M_T x + noise of variance σ_T² be measured.
+The fit minimizes Σ_T |y_T − M_T x|² / σ_T². Its normal equations are H x = Σ_T M_Tᵀ y_T / σ_T², H = Σ_T M_TᵀM_T / σ_T².
+
+**The closed form.** For a subset S of the variables let P_S be the product over the variables of I − J/n for those in S
+and J/n for the others, where J is the n × n matrix of ones: the projection on the interaction of S (analysis of
+variance). The P_S are orthogonal and add up to I. M_TᵀM_T is the product of I for the variables in T and J for the
+others; as J(I − J/n) = 0 and J·J/n = n·J/n, it multiplies the interaction S by c_T, the product of the sizes outside T,
+if S is part of T, and by 0 otherwise. So
+
+    H = Σ_S λ_S P_S with λ_S = Σ_{T ⊇ S} c_T / σ_T²,   and   H⁻¹ = Σ_S P_S / λ_S,
+
+which is the covariance matrix of the fit (Gauss and Markov; the inner table is measured, so no λ_S is 0). The
+interaction S of the fit is the mean of those of all tables that contain S, each spread evenly over the inner cells of
+its margin, weighted by their precision there, c_T / σ_T².
+
+For a *product query*, q = the product of one vector v_i for each variable, such as a margin's cell or the sum over
+chosen categories, qᵀP_S q is the product of |v_i|² − (Σv_i)²/n_i for i in S and (Σv_i)²/n_i for the others. So its
+variance qᵀH⁻¹q takes 2^k terms.
+
+**The calculation.** All tables fit into one array with an additional place on each axis, which stands for the sum over
+the axis. `_join` adds that place to all others of its axis, which is Mᵀ for one variable; `_split` takes an axis apart
+into deviations and their mean. H⁻¹ is: split all axes, divide each interaction by its λ, join all axes. So the fit
+takes time proportional to the number of cells of all tables, times the number of variables.
+
+**Structural zeros** are cells that cannot have records. They are left out of x, which has no closed form. The reduced
+normal equations are solved by conjugate gradients, preconditioned by the closed form. The variance of a query is then
+at most that of the closed form: it is the least value of qᵀH⁻¹q over all values that q can have at the zeros.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.table_builder.hypercube import Hypercube, Table
+
+ACCURACY = 1e-12
+"""The largest residual of the reduced normal equations, relative to the right-hand side, in the norm of H⁻¹."""
+
+ITERATIONS = 10_000
+"""The iterations after which the fit gives up: a hundred times as many as the tested masks take."""
+
+Floats = NDArray[np.float64]
+Place = tuple[slice | int, ...]
+
+
+class NotFittedError(ArithmeticError):
+    """Conjugate gradients that did not converge."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The fit of one hypercube.
+
+    Attributes:
+        hypercube: which tables are measured, with which noise.
+        possible: shape of the inner table, bool: the cells that are no structural zeros; None if all are possible.
+    """
+
+    hypercube: Hypercube
+    possible: NDArray[np.bool_] | None = None
+
+    def inner(self, measured: Mapping[Table, NDArray[np.int64]]) -> Floats:
+        """The fitted inner table, in steps of the grid like the measurements.
+
+        Args:
+            measured: by table, its noisy counts, shape `hypercube.shape(table)`. Those of structural zeros do not
+                matter.
+
+        Raises:
+            KeyError: if a measured table is missing.
+            NotFittedError: if there are structural zeros and conjugate gradients do not converge.
+        """
+        cube = np.zeros(tuple(size + 1 for size in self._sizes))
+        for table in self.hypercube.tables:
+            counts = np.asarray(measured[table], dtype=np.float64)
+            if self.possible is not None:
+                counts = np.where(self.hypercube.margin(self.possible, table), counts, 0.0)
+            cube[self._place(table)] = counts * self._precision[table]
+        right = _each_axis(_join, cube)
+        if self.possible is None:
+            return self._through(right, self._inverse)
+        return self._reduced(right, self.possible)
+
+    def variance(self, weights: Mapping[str, Floats]) -> float:
+        """The variance of a product query of the fitted inner table; with structural zeros, an upper bound of it.
+
+        Args:
+            weights: by variable, a vector with a weight for each category. A variable that is left out is summed over.
+        """
+        squares, sums = np.ones(len(self._sizes)), np.ones(len(self._sizes))
+        for place, (name, size) in enumerate(self.hypercube.sizes.items()):
+            vector = np.asarray(weights.get(name, np.ones(size)), dtype=np.float64)
+            sums[place] = vector.sum() ** 2 / size
+            squares[place] = max(0.0, float(vector @ vector) - sums[place]) if size > 1 else 0.0
+        return float(
+            sum(
+                np.where(inside, squares, sums).prod() / eigenvalue
+                for inside, eigenvalue in zip(self._subsets, self._eigenvalues, strict=True)
+            )
+        )
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return tuple(self.hypercube.sizes.values())
+
+    @cached_property
+    def _precision(self) -> dict[Table, float]:
+        """1 / σ_T² by measured table."""
+        noise = self.hypercube.distribution
+        return {table: 1 / float(noise(table).exact_variance) for table in self.hypercube.tables}
+
+    @cached_property
+    def _subsets(self) -> list[tuple[bool, ...]]:
+        """All subsets S of the variables: for each variable, whether it is in S."""
+        return list(product((False, True), repeat=len(self._sizes)))
+
+    @cached_property
+    def _eigenvalues(self) -> list[float]:
+        """λ_S for each of them."""
+        contained = {table: {name for name in self.hypercube.sizes if name in table} for table in self.hypercube.tables}
+        inner = self.hypercube.cells(self.hypercube.inner)
+        return [
+            sum(
+                self._precision[table] * (inner // self.hypercube.cells(table))
+                for table, variables in contained.items()
+                if variables >= {name for name, taken in zip(self.hypercube.sizes, inside, strict=True) if taken}
+            )
+            for inside in self._subsets
+        ]
+
+    @cached_property
+    def _inverse(self) -> list[float]:
+        return [1 / eigenvalue for eigenvalue in self._eigenvalues]
+
+    def _place(self, table: Table) -> Place:
+        """Where a table is in the array of all tables."""
+        return tuple(slice(size) if name in table else size for name, size in self.hypercube.sizes.items())
+
+    def _through(self, inner: Floats, factors: list[float]) -> Floats:
+        """Σ_S f_S P_S, applied to an inner table."""
+        cube = _each_axis(_split, inner)
+        for inside, factor in zip(self._subsets, factors, strict=True):
+            place = (slice(size) if taken else size for taken, size in zip(inside, self._sizes, strict=True))
+            cube[tuple(place)] *= factor
+        return _each_axis(_join, cube)
+
+    def _reduced(self, right: Floats, possible: NDArray[np.bool_]) -> Floats:
+        """The solution of H x = right in which all impossible cells are 0."""
+
+        def within(inner: Floats, factors: list[float]) -> Floats:
+            return np.where(possible, self._through(inner, factors), 0.0)
+
+        residual = np.where(possible, right, 0.0)
+        fitted = np.zeros_like(residual)
+        better = within(residual, self._inverse)
+        direction, size = better, float(np.vdot(residual, better))
+        enough = ACCURACY**2 * size
+        for _ in range(ITERATIONS):
+            if size <= enough:
+                return fitted
+            image = within(direction, self._eigenvalues)
+            pace = size / float(np.vdot(direction, image))
+            fitted = fitted + pace * direction
+            residual = residual - pace * image
+            better = within(residual, self._inverse)
+            size, before = float(np.vdot(residual, better)), size
+            direction = better + size / before * direction
+        raise NotFittedError(f"the fit under structural zeros did not converge in {ITERATIONS:,} iterations")
+
+
+def _each_axis(change: Callable[[Floats, int], Floats], array: Floats) -> Floats:
+    for axis in range(array.ndim):
+        array = change(array, axis)
+    return array
+
+
+def _join(array: Floats, axis: int) -> Floats:
+    """The last place of an axis, added to all others."""
+    parts, whole = np.split(array, [array.shape[axis] - 1], axis=axis)
+    return parts + whole
+
+
+def _split(array: Floats, axis: int) -> Floats:
+    """The deviations from the mean of an axis, with the mean in a last place."""
+    mean = array.mean(axis=axis, keepdims=True)
+    return np.concatenate([array - mean, mean], axis=axis)
