@@ -32,18 +32,19 @@ normal equations are solved by conjugate gradients, preconditioned by the closed
 at most that of the closed form: it is the least value of qᵀH⁻¹q over all values that q can have at the zeros.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.sampling.noise import Distribution
 from mechanisms.table_builder.hypercube import Hypercube, Table
 
-ACCURACY = 1e-12
+ACCURACY = 1e-11
 """The largest residual of the reduced normal equations, relative to the right-hand side, in the norm of H⁻¹."""
 
 ITERATIONS = 10_000
@@ -51,6 +52,20 @@ ITERATIONS = 10_000
 
 Floats = NDArray[np.float64]
 Place = tuple[slice | int, ...]
+
+
+class Term(NamedTuple):
+    """Independent noises with one distribution and one coefficient in a linear combination.
+
+    Attributes:
+        noise: their distribution.
+        coefficient: by which each is multiplied.
+        times: how many there are.
+    """
+
+    noise: Distribution
+    coefficient: float
+    times: int
 
 
 class NotFittedError(ArithmeticError):
@@ -109,6 +124,33 @@ class Fit:
             )
         )
 
+    def error(self, chosen: Sequence[int]) -> Iterator[Term]:
+        """The error of a sum of fitted cells, as a linear combination of the measurements' noises.
+
+        The sum is over some categories of each variable, which ones does not matter. The coefficient of the cell c of
+        y_T is 1/σ_T² times (M_T H⁻¹ q)_c. It depends only on whether c is among the chosen categories of each variable,
+        so there are at most 3^k different ones.
+
+        Args:
+            chosen: by variable, in the hypercube's order, how many categories are added up, at least one.
+        """
+        inverse = np.array(self._inverse).reshape((2,) * len(chosen))
+        for table in self.hypercube.tables:
+            coefficients, times = inverse * self._precision[table], np.ones((1,) * len(chosen), dtype=np.int64)
+            for axis, (name, size) in enumerate(self.hypercube.sizes.items()):
+                share, some = chosen[axis] / size, chosen[axis]
+                if name in table:
+                    deviations = np.array([[share, -share], [share, 1 - share]])
+                    counts = np.array([size - some, some])
+                else:
+                    deviations, counts = np.array([[some, 0.0]]), np.array([1])
+                coefficients = np.moveaxis(np.tensordot(deviations, coefficients, (1, axis)), 0, axis)
+                times = times * np.expand_dims(counts, tuple(place for place in range(len(chosen)) if place != axis))
+            noise = self.hypercube.distribution(table)
+            for coefficient, count in zip(coefficients.ravel().tolist(), times.ravel().tolist(), strict=True):
+                if count and coefficient:
+                    yield Term(noise, coefficient, count)
+
     @property
     def _sizes(self) -> tuple[int, ...]:
         return tuple(self.hypercube.sizes.values())
@@ -163,17 +205,17 @@ class Fit:
         residual = np.where(possible, right, 0.0)
         fitted = np.zeros_like(residual)
         better = within(residual, self._inverse)
-        direction, size = better, float(np.vdot(residual, better))
+        direction, size = better, float((residual * better).sum())
         enough = ACCURACY**2 * size
         for _ in range(ITERATIONS):
             if size <= enough:
                 return fitted
             image = within(direction, self._eigenvalues)
-            pace = size / float(np.vdot(direction, image))
+            pace = size / float((direction * image).sum())
             fitted = fitted + pace * direction
             residual = residual - pace * image
             better = within(residual, self._inverse)
-            size, before = float(np.vdot(residual, better)), size
+            size, before = float((residual * better).sum()), size
             direction = better + size / before * direction
         raise NotFittedError(f"the fit under structural zeros did not converge in {ITERATIONS:,} iterations")
 

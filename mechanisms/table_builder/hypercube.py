@@ -54,8 +54,8 @@ MECHANISM = "table builder"
 VERSION = 1
 """Increased when the same stream would give other noise, because earlier draws could no longer be replayed."""
 
-MOST_VARIABLES = 10
-"""The most variables of a hypercube: its 1,023 tables would share one budget."""
+MOST_VARIABLES = 8
+"""The most variables of a hypercube: its 255 tables share one budget."""
 
 Table = tuple[str, ...]
 """A table of a hypercube: its variables, in the hypercube's order."""
