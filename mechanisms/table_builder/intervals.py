@@ -67,7 +67,7 @@ def _shortest_set(noise: Distribution, cells: int) -> tuple[int, int]:
         most = int(bound([Term(noise, 1.0, cells)]))
         return -most, most
     length = 1 << (2 * (ceil(REACH * deviation) + 40)).bit_length()
-    angles = 2 * np.pi / length * np.arange(length // 2 + 1)
+    angles = np.linspace(0.0, np.pi, length // 2 + 1)
     chances = np.fft.irfft(characteristic(noise, angles) ** cells, length)[: length // 2]
     within = 2 * np.cumsum(chances) - chances[0]
     most = int(np.searchsorted(within, COVERAGE + _SPARE))
@@ -120,7 +120,7 @@ def characteristic(noise: Distribution, angles: Floats) -> Floats:
 
 
 def _gaussian(variance: float, angles: Floats) -> Floats:
-    """For large σ², by Poisson summation: Σ exp(−σ²(t + 2πk)²/2), over its value at 0; otherwise from the definition."""
+    """For large σ² by Poisson summation, Σ exp(−σ²(t + 2πk)²/2) over its value at 0; otherwise from the definition."""
     if variance >= _LARGE_VARIANCE:
         turned = np.remainder(angles + np.pi, 2 * np.pi) - np.pi
         shifts = 2 * np.pi * np.arange(-2, 3)

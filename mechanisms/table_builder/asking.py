@@ -1,0 +1,197 @@
+"""The answer to a question for a sub-table, from the published tables of a hypercube, with its error.
+
+This module computes answers from published numbers and declared noise alone, so everyone gets the same answer to the
+same question. It uses no confidential number and costs no budget.
+
+A question names the variables by which the sub-table is tabulated, and, for any variable, the categories that count.
+Every cell of the sub-table is a sum of published cells.
+
+- `summed`: of inner cells.
+- `independent`: of cells of the measured table that gives the least variance. Which one that is follows from the
+  declared noise and structural zeros, never from the values.
+- `fitted`: of fitted inner cells, whose errors depend on each other; `fitting` has their variance.
+
+The intervals contain the true number in at least 90% of draws (`intervals`). For sums of independent noises they are
+the shortest sets. For fitted cells they are symmetric, and exact up to 2% of a standard deviation; if there are
+structural zeros, they follow from Chebyshev's inequality and from an upper bound of the variance, so they cover more.
+If no record can add less than 0, negative numbers are left out of an interval; it is 0 alone if nothing else is left.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.table_builder.fitting import Fit, Floats, Term
+from mechanisms.table_builder.hypercube import Hypercube, Margins, Table
+from mechanisms.table_builder.intervals import COVERAGE, bound, shortest_set
+
+
+class CannotAnswerError(ValueError):
+    """A question that a hypercube does not answer. The message names the variable and the rule."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A sub-table of a hypercube.
+
+    Attributes:
+        hypercube: which tables are published, with which noise.
+        by: the variables of the sub-table, in the order of its dimensions.
+        where: by variable, the places of the categories that count, each from 0 to the variable's size − 1. All
+            categories of other variables count. For a variable of `by`, they are the sub-table's categories.
+        possible: shape of the inner table, bool: the cells that are no structural zeros; None if all are possible.
+
+    Raises:
+        CannotAnswerError: for a variable that the hypercube does not have or that is named twice, and for categories
+            that do not exist, are named twice, or are none.
+    """
+
+    hypercube: Hypercube
+    by: Table = ()
+    where: Mapping[str, Sequence[int]] | None = None
+    possible: NDArray[np.bool_] | None = None
+
+    def __post_init__(self) -> None:
+        for name in (*self.by, *self._where):
+            if name not in self.hypercube.sizes:
+                raise CannotAnswerError(f"{name}: the hypercube is by {', '.join(self.hypercube.sizes)}")
+        if len(set(self.by)) < len(self.by):
+            raise CannotAnswerError("a sub-table names each variable once")
+        for name, places in self._where.items():
+            if not places:
+                raise CannotAnswerError(f"{name}: at least one category counts")
+            if len(set(places)) < len(places):
+                raise CannotAnswerError(f"{name}: a category is named twice")
+            if not all(0 <= place < self.hypercube.sizes[name] for place in places):
+                raise CannotAnswerError(f"{name}: the hypercube does not have all of these categories")
+
+    @property
+    def _where(self) -> Mapping[str, Sequence[int]]:
+        return self.where or {}
+
+    @cached_property
+    def chosen(self) -> dict[str, tuple[int, ...]]:
+        """By variable, the places of the categories that count."""
+        return {name: tuple(self._where.get(name, range(size))) for name, size in self.hypercube.sizes.items()}
+
+    @cached_property
+    def source(self) -> Table:
+        """The published table whose cells are added up: of those that can answer, the one with the least variance.
+
+        The variances of all cells of the sub-table are added up. If two tables are equal, it is the smaller one.
+        """
+        if self.hypercube.margins is not Margins.INDEPENDENT:
+            return self.hypercube.inner
+        needed = {*self.by, *(name for name, places in self.chosen.items() if len(places) < self._size(name))}
+        able = [table for table in self.hypercube.tables if needed <= set(table)]
+        return min(reversed(able), key=self._variance_from)
+
+    def answer(self, published: Mapping[Table, NDArray[Any]]) -> "Answer":
+        """The sub-table, in steps of the hypercube's grid.
+
+        Args:
+            published: the table `source`: its noisy counts (int64), or the fitted inner table (float64). Others may be
+                left out.
+        """
+        values = np.asarray(published[self.source])
+        if self.possible is not None:
+            values = np.where(self.hypercube.margin(self.possible, self.source), values, 0)
+        values, counts = self._added_up(self.source, values), self.cells
+        variance, least, greatest = self._errors(counts)
+        lower, upper = values - greatest, values - least
+        if self.hypercube.least >= 0:
+            lower, upper = np.maximum(lower, 0), np.maximum(upper, 0)
+        return Answer(self, values, variance, lower, upper)
+
+    @cached_property
+    def cells(self) -> NDArray[np.int64]:
+        """By cell of the sub-table, how many published cells that are no structural zeros are added up."""
+        return self._cells_of(self.source)
+
+    @cached_property
+    def fit(self) -> Fit:
+        """The fit of a hypercube whose tables are fitted."""
+        return Fit(self.hypercube, self.possible)
+
+    def error(self, cells: int) -> tuple[Term, ...] | None:
+        """The error of a cell as a linear combination of noises; None if it is not known, only its variance.
+
+        Args:
+            cells: of how many published cells it is the sum.
+        """
+        if not cells:
+            return ()
+        if self.hypercube.margins is not Margins.FITTED:
+            return (Term(self.hypercube.distribution(self.source), 1.0, cells),)
+        if self.possible is not None:
+            return None
+        return tuple(self.fit.error([1 if name in self.by else len(places) for name, places in self.chosen.items()]))
+
+    def _errors(self, counts: NDArray[np.int64]) -> tuple[Floats, NDArray[Any], NDArray[Any]]:
+        """The variance of every cell, and the least and the greatest error of its set."""
+        if self.hypercube.margins is Margins.FITTED:
+            variance = np.where(counts > 0, self._fitted_variance, 0.0)
+            error = self.error(int(counts.max(initial=0)))
+            most = bound(error) if error is not None else sqrt(self._fitted_variance / (1 - COVERAGE))
+            greatest = np.where(counts > 0, most, 0.0)
+            return variance, -greatest, greatest
+        noise = self.hypercube.distribution(self.source)
+        different, which = np.unique(counts, return_inverse=True)
+        sets = np.array([shortest_set(noise, count) if count else (0, 0) for count in different.tolist()])
+        least, greatest = sets.reshape(-1, 2)[which.reshape(counts.shape)].transpose((-1, *range(counts.ndim)))
+        return np.asarray(counts * float(noise.exact_variance)), least, greatest
+
+    @cached_property
+    def _fitted_variance(self) -> float:
+        weights = {name: np.zeros(size) for name, size in self.hypercube.sizes.items()}
+        for name, places in self.chosen.items():
+            weights[name][list(places[:1] if name in self.by else places)] = 1.0
+        return self.fit.variance(weights)
+
+    def _variance_from(self, table: Table) -> Fraction:
+        return int(self._cells_of(table).sum()) * Fraction(self.hypercube.distribution(table).exact_variance)
+
+    def _cells_of(self, table: Table) -> NDArray[np.int64]:
+        possible = np.ones(self.hypercube.shape(table), dtype=np.int64)
+        if self.possible is not None:
+            possible = self.hypercube.margin(self.possible, table).astype(np.int64)
+        return self._added_up(table, possible)
+
+    def _added_up(self, table: Table, values: NDArray[Any]) -> NDArray[Any]:
+        """A table's cells that count, summed to the sub-table."""
+        picked = values[np.ix_(*(self.chosen[name] for name in table))]
+        summed = picked.sum(axis=tuple(place for place, name in enumerate(table) if name not in self.by))
+        kept = [name for name in table if name in self.by]
+        return np.asarray(summed).transpose([kept.index(name) for name in self.by])
+
+    def _size(self, name: str) -> int:
+        return self.hypercube.sizes[name]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A sub-table with its errors, in steps of the hypercube's grid. Arrays have one axis for each variable of `by`.
+
+    Attributes:
+        question: what was asked.
+        values: the sums of published cells, int64, or float64 of fitted ones; possibly negative.
+        variance: of each; under structural zeros, an upper bound of it for fitted cells.
+        lower, upper: the limits of the 90% interval.
+    """
+
+    question: Question
+    values: NDArray[Any]
+    variance: Floats
+    lower: NDArray[Any]
+    upper: NDArray[Any]
+
+    @property
+    def standard_error(self) -> Floats:
+        """The square root of the variance."""
+        return np.sqrt(self.variance)
