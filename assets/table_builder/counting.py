@@ -29,7 +29,9 @@ def grid(release: HypercubeRelease) -> pa.Table:
     possible = {table: release.possible_in(table) for table in release.design.tables}
     return pa.table(
         {
-            "table_name": pa.concat_arrays([pa.repeat(table_name(table), len(each)) for table, each in possible.items()]),
+            "table_name": pa.concat_arrays(
+                [pa.repeat(table_name(table), len(each)) for table, each in possible.items()]
+            ),
             "cell": np.concatenate(list(possible.values())),
         }
     )
@@ -71,7 +73,9 @@ def exact_cells(session: Session, release: HypercubeRelease) -> NDArray[np.int64
     shape = release.design.shape(release.design.inner)
     found = session.arrow("table_builder/inner", **_names(session, release))
     if found["cell"].null_count:
-        raise GridError(f"{release.schema}: {found['cell'].null_count:,} combinations of values are outside the domains")
+        raise GridError(
+            f"{release.schema}: {found['cell'].null_count:,} combinations of values are outside the domains"
+        )
     exact = np.zeros(int(np.prod(shape)), dtype=np.int64)
     exact[found["cell"].to_numpy()] = found["count"].to_numpy()
     return exact.reshape(shape)

@@ -60,8 +60,8 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
             build_counts(
                 self,
                 [release.dataset_key("cef")],
-                "The exact cells of every measured table of the hypercube, zeros included. Which cells there are follows "
-                "from the declaration alone.",
+                "The exact cells of every measured table of the hypercube, zeros included. Which cells there are "
+                "follows from the declaration alone.",
                 CELL_COLUMNS,
             ),
             build_tables(
@@ -104,7 +104,7 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
         return {**self.release.counted_with, **self.release.design.as_record()}
 
     def table_gates(self) -> Sequence[Gate[HypercubeRelease]]:
-        return [*hypercube_gates(self), tables_gate(self._table_recipes)]
+        return [*hypercube_gates(self.release), tables_gate(self._table_recipes)]
 
     def specification(self, inputs: Inputs) -> Specification:
         return self.release.specification
@@ -120,14 +120,14 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     def charge_description(self) -> str:
         design, unit = self.release.design, self.release.unit
         others = f" {RECORDS_OF_OTHERS[:1].upper()}{RECORDS_OF_OTHERS[1:]}." if unit == PERSON_RECORD else ""
-        return f"""The budget of {stated(design.unbounded)} is declared for one {unit} added or removed. The charge is the
-loss for one {unit} changed, {stated(design.bounded)}: a change takes a record out of one cell of every measured table
-and puts it into another. There is a line for each of the {len(design.tables)} measured tables. Only the draw id depends
+        return f"""The budget of {stated(design.unbounded)} is declared for one {unit} added or removed. The charge is
+the loss for one {unit} changed, {stated(design.bounded)}: a change takes a record out of one cell of every measured
+table and puts it into another. There is a line for each of the {len(design.tables)} measured tables. Only the draw id depends
 on the data, through a keyed version of the exact cells.{others}"""
 
     def draw_description(self) -> str:
-        return """Every exact cell of every measured table plus independent noise of the table's distribution, empty cells
-too. Noisy cells may be negative. A hypercube is drawn once: whoever asks the same of it gets the same answer."""
+        return """Every exact cell of every measured table plus independent noise of the table's distribution, empty
+cells too. Noisy cells may be negative. A hypercube is drawn once: whoever asks the same of it gets the same answer."""
 
     def tables(self) -> Sequence[PublishedTable]:
         return published_tables(self.release)

@@ -35,8 +35,16 @@ TABLE_COLUMNS = {
     "budget": ("string", "ε or ρ of the table for one record added or removed, exact", pa.string()),
     "charged": ("string", "Loss of the table for one record changed, exact", pa.string()),
     "noise": ("string", "Distribution of the noise", pa.string()),
-    "parameter": ("string", "Scale of the discrete Laplace, or σ² of the discrete Gaussian, exact, in steps", pa.string()),
+    "parameter": (
+        "string",
+        "Scale of the discrete Laplace or σ² of the discrete Gaussian, exact, in steps",
+        pa.string(),
+    ),
     "cap": ("integer", "The greatest noise, in steps; empty without a cap", pa.int64()),
+    "margins": ("string", "How margins are made: summed, independent or fitted", pa.string()),
+    "grid": ("decimal", "What one step stands for: 1 record, or the step of the grid", PLANNED),
+    "least": ("integer", "The least number of steps that a record adds", pa.int64()),
+    "most": ("integer", "The greatest number of steps that a record adds", pa.int64()),
     "standard_error": ("decimal", "Standard deviation of the noise of a cell", PLANNED),
     "margin": ("decimal", "Noise is within this margin with a probability of at least 90%", PLANNED),
 }
@@ -93,6 +101,10 @@ def _planned(release: HypercubeRelease, table: Variables) -> dict[str, Any]:
         "noise": DISTRIBUTIONS[type(noise)],
         "parameter": str(getattr(noise, "scale", None) or getattr(noise, "variance", None)),
         "cap": design.cap,
+        "margins": design.margins.value,
+        "grid": rounded(release.unit_of_cells),
+        "least": design.least,
+        "most": design.most,
         "standard_error": rounded(sqrt(noise.exact_variance) * release.unit_of_cells),
         "margin": rounded(-shortest_set(noise, 1)[0] * release.unit_of_cells),
     }
@@ -104,8 +116,8 @@ def build_plan(release: HypercubeRelease) -> dg.AssetsDefinition:
     @dg.asset(
         key=release.key(PLAN),
         group_name=release.schema,
-        description="Which tables are measured, with which noise, at which loss, and how accurate they will be. Everything "
-        "follows from the declaration: no record is read.",
+        description="Which tables are measured, with which noise, at which loss, and how accurate they will be. "
+        "Everything follows from the declaration: no record is read.",
         code_version=CODE_VERSION,
         **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb"}),
     )
@@ -130,7 +142,12 @@ def build_plan(release: HypercubeRelease) -> dg.AssetsDefinition:
                 "measured tables": preview(
                     ["table", "cells", "standard error", "90% margin"],
                     [
-                        (row["table_name"], f"{row['cells']:,}", f"{row['standard_error']:,.2f}", f"{row['margin']:,.2f}")
+                        (
+                            row["table_name"],
+                            f"{row['cells']:,}",
+                            f"{row['standard_error']:,.2f}",
+                            f"{row['margin']:,.2f}",
+                        )
                         for row in rows
                     ],
                 ),

@@ -24,7 +24,18 @@ MOST_CELLS = 20_000_000
 """The most cells of all measured tables of a hypercube together."""
 
 RESERVED = frozenset(
-    {"cell", "count", "draw_order", "estimate", "lower", "measured", "standard_error", "suppressed", "table_name", "upper"}
+    {
+        "cell",
+        "count",
+        "draw_order",
+        "estimate",
+        "lower",
+        "measured",
+        "standard_error",
+        "suppressed",
+        "table_name",
+        "upper",
+    }
 )
 """The names of Stirred's own columns in the tables of a hypercube, in lowercase, because DuckDB ignores case."""
 
@@ -160,9 +171,14 @@ class HypercubeRelease(Release):
         return len(self.possible_in(table)) if self.impossible else self.design.cells(table)
 
     @property
-    def unit_of_cells(self) -> float:
+    def grid_step(self) -> Fraction:
         """What one in a cell stands for: one record, or a step of the grid."""
-        return float(self.amount.grid) if self.amount else 1.0
+        return self.amount.grid if self.amount else Fraction(1)
+
+    @property
+    def unit_of_cells(self) -> float:
+        """The same as a float."""
+        return float(self.grid_step)
 
     @property
     def counted_with(self) -> dict[str, Any]:
@@ -170,7 +186,9 @@ class HypercubeRelease(Release):
         amount = self.amount
         return {
             "of": self.of,
-            "categories": sha256(canonical({name: list(map(repr, each)) for name, each in self.domains.items()})).hexdigest(),
+            "categories": sha256(
+                canonical({name: list(map(repr, each)) for name, each in self.domains.items()})
+            ).hexdigest(),
             "tables": [list(table) for table in self.design.tables],
             "amount": [amount.column, *map(str, (amount.grid, amount.least, amount.most))] if amount else None,
             "impossible": sha256(np.packbits(self.possible).tobytes()).hexdigest() if self.impossible else None,

@@ -20,18 +20,18 @@ MECHANISM = "Table builder: a hypercube with noise in every cell"
 
 PAPERS = (
     Paper(
-        "Rinott, O'Keefe, Shlomo and Skinner: Confidentiality and Differential Privacy in the Dissemination of Frequency "
-        "Tables, Statistical Science 33 (2018)",
+        "Rinott, O'Keefe, Shlomo and Skinner: Confidentiality and Differential Privacy in the Dissemination of "
+        "Frequency Tables, Statistical Science 33 (2018)",
         "https://doi.org/10.1214/17-STS641",
     ),
 )
 
 MARGINS = {
-    Margins.SUMMED: "Only the table by all variables was measured; every other table is a sum of its cells, with the sum "
-    "of their errors.",
+    Margins.SUMMED: "Only the table by all variables was measured; every other table is a sum of its cells, with "
+    "the sum of their errors.",
     Margins.INDEPENDENT: "Every margin was measured with noise of its own, so margins are not the sums of inner cells.",
-    Margins.FITTED: "Every margin was measured with noise of its own. Published are the tables that agree with each other "
-    "and fit all measurements best (weighted least squares).",
+    Margins.FITTED: "Every margin was measured with noise of its own. Published are the tables that agree with each "
+    "other and fit all measurements best (weighted least squares).",
 }
 
 
@@ -60,7 +60,9 @@ def hypercube_statement(release: HypercubeRelease, inputs: Inputs, output_versio
         remark=remark,
         delta=release.delta if gaussian else None,
         equivalents=(
-            Equivalent(f"One {release.unit} changed (bounded; this is charged)", design.bounded, "Two cells of every table"),
+            Equivalent(
+                f"One {release.unit} changed (bounded; this is charged)", design.bounded, "Two cells of every table"
+            ),
             Equivalent(f"One {release.unit} added or removed (unbounded)", design.unbounded, "One cell of every table"),
         ),
         papers=PAPERS,
@@ -73,8 +75,8 @@ def _method(release: HypercubeRelease) -> str:
     if release.amount:
         what = f"{release.amount.column} of {release.unit}s was added up"
     return (
-        f"{what[:1].upper()}{what[1:]} by all combinations of {' × '.join(release.variables)}. Random noise was added to "
-        f"every cell, also to those that are zero. {MARGINS[release.design.margins]}"
+        f"{what[:1].upper()}{what[1:]} by all combinations of {' × '.join(release.variables)}. Random noise was added "
+        f"to every cell, also to those that are zero. {MARGINS[release.design.margins]}"
     )
 
 
@@ -84,11 +86,14 @@ def _loss_source(release: HypercubeRelease) -> str:
     if design.noise is NoiseFamily.GAUSSIAN:
         noise = "Gaussian mechanism on integers (Canonne, Kamath and Steinke, 2020, Theorem 4)"
     elif design.cap is not None:
-        noise = "exponential mechanism with u(a, b) = −|a − b|, capped; δ is the probability of sums that only one of two "
+        noise = (
+            "exponential mechanism with u(a, b) = −|a − b|, capped; δ is the probability of sums that only one of two "
+        )
         noise += "neighbors can have"
     else:
         noise = "exponential mechanism with u(a, b) = −|a − b|"
-    return f"{noise[:1].upper()}{noise[1:]}; sequential composition over {tables}; a changed {release.unit} is in two cells"
+    changed = f"a changed {release.unit} is in two cells"
+    return f"{noise[:1].upper()}{noise[1:]}; sequential composition over {tables}; {changed}"
 
 
 def _parameters(release: HypercubeRelease) -> tuple[Parameter, ...]:
@@ -110,9 +115,10 @@ def _parameters(release: HypercubeRelease) -> tuple[Parameter, ...]:
         found.append(
             Parameter(
                 "Added up",
-                f"{amount.column}, from {float(amount.least):g} to {float(amount.most):g} in steps of {float(amount.grid):g}",
-                "Every amount is rounded to a multiple of the step and taken as the bound that it exceeds. Grid and bounds "
-                "were declared without looking at the records.",
+                f"{amount.column}, from {float(amount.least):g} to {float(amount.most):g} in steps of "
+                f"{float(amount.grid):g}",
+                "Every amount is rounded to a multiple of the step and taken as the bound that it exceeds. Grid and "
+                "bounds were declared without looking at the records.",
             )
         )
     if release.impossible:
@@ -149,10 +155,14 @@ def accuracy(release: HypercubeRelease) -> Accuracy:
         summary=f"The noise of a measured cell is within ±{min(margins):,g}"
         + (f" to ±{max(margins):,g}, by table," if max(margins) > min(margins) else "")
         + " with a probability of at least 90%."
-        + (" The published estimates combine all measurements and are nearer; each has its own interval." if fitted else ""),
+        + (
+            " The published estimates combine all measurements and are nearer; each has its own interval."
+            if fitted
+            else ""
+        ),
         columns=("Measured table", "Cells", "Standard error", "90% margin (±)"),
         rows=tuple(rows),
         note="They follow from the declared noise alone. A sum of n cells has √n times the standard error of one; "
-        "`stirred table` states the error of every table that it builds. Not covered: errors of the records themselves, "
-        "and amounts that were rounded or taken as a bound.",
+        "`stirred table` states the error of every table that it builds. Not covered: errors of the records "
+        "themselves, and amounts that were rounded or taken as a bound.",
     )

@@ -6,6 +6,7 @@ from orchestration.components.phsafe import PHSafe
 from orchestration.components.publisher import PublisherSettings
 from orchestration.components.swapping import PermutationSwapping
 from orchestration.components.synthetic_census import SyntheticCensus
+from orchestration.components.table_builder import TableBuilder
 from orchestration.components.topdown import TopDown
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "PermutationSwapping",
     "PublisherSettings",
     "SyntheticCensus",
+    "TableBuilder",
     "TopDown",
 ]

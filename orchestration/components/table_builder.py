@@ -82,9 +82,7 @@ class TableBuilder(DeclaresReleases):
         return dg.Definitions.merge(*(each.build_defs(context) for each in hypercubes), dg.Definitions(jobs=[every]))
 
 
-def build_release(
-    declaration: HypercubeDeclaration, dataset: DatasetDeclaration, published: Path
-) -> HypercubeRelease:
+def build_release(declaration: HypercubeDeclaration, dataset: DatasetDeclaration, published: Path) -> HypercubeRelease:
     """Build a hypercube's release from its declaration.
 
     Raises:

@@ -81,10 +81,13 @@ class HypercubeAttributes(dg.Model):
     name: ReleaseName = Field(description="The name; the hypercube's release is called <release>_<name>.")
     title: str = Field("", description="The hypercube's name in words.")
     description: str = Field("", description="What is published, for readers.")
-    of: Counted = Field("units", description="What is counted: units or persons. Persons have their unit's variables too.")
+    of: Counted = Field(
+        "units", description="What is counted: units or persons. Persons have their unit's variables too."
+    )
     variables: list[str] = Field(min_length=1, description="The variables, each with a domain that lists its values.")
     epsilon: Epsilon | SkipJsonSchema[None] = Field(
-        None, description="ε for one record added or removed, with discrete Laplace noise. A change of one costs twice it."
+        None,
+        description="ε for one record added or removed, with discrete Laplace noise. A change of one costs twice it.",
     )
     rho: Rho | SkipJsonSchema[None] = Field(
         None, description="ρ for one record added or removed, with discrete Gaussian noise; instead of epsilon."
@@ -107,7 +110,9 @@ class HypercubeAttributes(dg.Model):
         "with equal shares.",
     )
     weight: AmountDeclaration | SkipJsonSchema[None] = Field(None, description="Weights to add up instead of records.")
-    value: AmountDeclaration | SkipJsonSchema[None] = Field(None, description="A magnitude to add up instead of records.")
+    value: AmountDeclaration | SkipJsonSchema[None] = Field(
+        None, description="A magnitude to add up instead of records."
+    )
     structural_zeros: list[Categories] = Field(
         default_factory=list,
         description="Categories that occur together in no record: their cells are neither measured nor published.",

@@ -1,0 +1,264 @@
+"""Questions to a hypercube: any table that can be built from its published numbers, with errors and intervals.
+
+The release's own tables, the command `stirred table` and the function `sub_table` all use the same published numbers,
+so that everyone gets the same answer to the same question. Nothing confidential is read, and nothing is charged.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from mechanisms.refusal import RefusedError
+from mechanisms.table_builder.asking import Answer, CannotAnswerError, Question
+from mechanisms.table_builder.fitting import Fit
+from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
+
+HYPERCUBE, TABLES, CATEGORIES = "hypercube", "measured_tables", "categories"
+"""The published tables that questions are answered from."""
+
+PLACES = 4
+"""The decimals of published estimates, errors and intervals."""
+
+ESTIMATED = pa.decimal128(24, PLACES)
+
+Where = Mapping[str, Sequence[Any]]
+"""By variable, the categories that count."""
+
+
+class QuestionError(RefusedError, ValueError):
+    """A question that the hypercube cannot answer. The message names the variable and the rule."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """The published numbers of a hypercube.
+
+    Attributes:
+        design: the measured tables with their noise.
+        categories: by variable of the inner table, its categories in order.
+        grid: what one step stands for.
+        numbers: by table, what sub-tables are added up from, in steps: the noisy cells; if the tables are fitted, only
+            the fitted inner table.
+        possible: the cells of the inner table that are no structural zeros.
+        missing: by table, the cells that are not published; empty if all are.
+    """
+
+    design: Hypercube
+    categories: Mapping[str, pa.Array]
+    grid: Fraction
+    numbers: Mapping[Table, NDArray[Any]]
+    possible: NDArray[np.bool_] | None
+    missing: Mapping[Table, NDArray[np.bool_]]
+
+    def question(self, by: Sequence[str], where: Where) -> Question:
+        """The question for a table by some variables, in which only some categories of variables count.
+
+        Raises:
+            QuestionError: if the hypercube has no such variable or category, or something is named twice.
+        """
+        try:
+            places = {name: [self._place(name, value) for value in values] for name, values in where.items()}
+            return Question(self.design, tuple(by), places, self.possible)
+        except CannotAnswerError as error:
+            raise QuestionError(str(error)) from None
+
+    def ask(self, by: Sequence[str], where: Where) -> pa.Table:
+        """The table by some variables, with the columns `estimate`, `standard_error`, `lower` and `upper`.
+
+        Args:
+            by: the variables; none for a single number.
+            where: by variable, the categories that count; all categories of other variables count.
+
+        Raises:
+            QuestionError: as `question`, and if a cell that is not published would be needed.
+        """
+        question = self.question(by, where)
+        answer = self.answer(question)
+        rows = np.flatnonzero(question.cells.ravel())
+        chosen = [question.chosen[name] for name in by]
+        places = np.unravel_index(rows, [len(each) for each in chosen]) if by else []
+        columns = {
+            name: self.categories[name].take(pa.array(np.array(each)[place]))
+            for name, each, place in zip(by, chosen, places, strict=True)
+        }
+        return pa.table(columns | self.figures(answer, rows))
+
+    def answer(self, question: Question) -> Answer:
+        """The answer to a question. Raises QuestionError if a cell that is not published would be needed."""
+        if (missing := self.missing.get(question.source)) is not None:
+            needed = question.answer({question.source: missing.astype(np.int64)}).values
+            if cells := int(np.count_nonzero(needed)):
+                raise QuestionError(f"{cells:,} of {needed.size:,} numbers would need cells that are not published")
+        return question.answer(self.numbers)
+
+    def figures(self, answer: Answer, rows: NDArray[np.int64]) -> dict[str, pa.Array]:
+        """The estimates of some cells of an answer with their errors, in records or in the unit of the amount.
+
+        A negative estimate of what cannot be negative is given as 0, unless the tables are fitted: those add up.
+        """
+        values = answer.values
+        if self.design.least >= 0 and self.design.margins is not Margins.FITTED:
+            values = np.maximum(values, 0)
+        figures = {
+            "estimate": values,
+            "standard_error": answer.standard_error,
+            "lower": answer.lower,
+            "upper": answer.upper,
+        }
+        return {name: self._rounded(each.ravel()[rows]) for name, each in figures.items()}
+
+    def _rounded(self, steps: NDArray[Any]) -> pa.Array:
+        return rounded(steps * float(self.grid))
+
+    def _place(self, name: str, value: Any) -> int:
+        if name not in self.categories:
+            raise QuestionError(f"{name}: the hypercube is by {', '.join(self.categories)}")
+        known = self._texts[name]
+        if (text := None if value is None else str(value)) not in known:
+            shown = ", ".join("null" if each is None else each for each in known[:_SHOWN])
+            raise QuestionError(
+                f"{name}: there is no category {value}; there are {shown}{', …' * (len(known) > _SHOWN)}"
+            )
+        return known.index(text)
+
+    @cached_property
+    def _texts(self) -> dict[str, list[str | None]]:
+        return {
+            name: [None if value is None else str(value) for value in values.to_pylist()]
+            for name, values in self.categories.items()
+        }
+
+
+_SHOWN = 12
+
+
+def rounded(values: NDArray[Any]) -> pa.Array:
+    """Numbers as decimals with four places."""
+    scaled = np.rint(np.asarray(values, dtype=np.float64) * 10**PLACES).astype(np.int64)
+    whole = pa.array(scaled).cast(pa.decimal128(24, 0))
+    # Moving the decimal point is exact; a cast from floats would round again.
+    return pa.Array.from_buffers(ESTIMATED, len(whole), whole.buffers())
+
+
+def fitted_numbers(
+    design: Hypercube, measured: Mapping[Table, NDArray[np.int64]], possible: NDArray[np.bool_] | None, grid: Fraction
+) -> dict[Table, NDArray[Any]]:
+    """What sub-tables are added up from: the noisy cells, or the fitted inner table with the published decimals."""
+    if design.margins is not Margins.FITTED:
+        return dict(measured)
+    inner = Fit(design, possible).inner(measured)
+    return {design.inner: np.rint(inner * float(grid) * 10**PLACES) / 10**PLACES / float(grid)}
+
+
+def read_publication(folder: Path) -> Published:
+    """The published numbers of a hypercube, from the folder of its publication.
+
+    Raises:
+        QuestionError: if the folder holds no publication of a hypercube.
+    """
+    try:
+        tables = pq.read_table(folder / f"{TABLES}.parquet").to_pylist()
+        named = pq.read_table(folder / f"{CATEGORIES}.parquet").to_pandas()
+        rows = pq.read_table(folder / f"{HYPERCUBE}.parquet")
+        design = _design(tables, named)
+        return _read(design, Fraction(tables[0]["grid"]), rows)
+    except (OSError, KeyError, IndexError, pa.ArrowException):
+        raise QuestionError(f"{folder}: this is no publication of a hypercube") from None
+
+
+def sub_table(folder: Path | str, by: Sequence[str] = (), where: Where | None = None) -> pd.DataFrame:
+    """A table that is built from the publication of a hypercube, with standard errors and 90% intervals.
+
+    Args:
+        folder: the folder of the publication.
+        by: the variables to tabulate by.
+        where: by variable, the categories that count.
+
+    Raises:
+        QuestionError: if the hypercube cannot answer.
+    """
+    return read_publication(Path(folder)).ask(by, where or {}).to_pandas()
+
+
+def _design(tables: list[dict[str, Any]], named: pd.DataFrame) -> Hypercube:
+    """The hypercube that published tables describe."""
+    sizes = {str(name): len(rows) for name, rows in named.groupby("variable", sort=True)}
+    first, budgets = tables[0], {row["table_name"]: Fraction(row["budget"]) for row in tables}
+    total, margins = sum(budgets.values(), Fraction(0)), Margins(first["margins"])
+    return Hypercube(
+        sizes,
+        total,
+        NoiseFamily.GAUSSIAN if "Gaussian" in first["noise"] else NoiseFamily.LAPLACE,
+        margins,
+        {}
+        if margins is Margins.SUMMED
+        else {tuple(name.split(" × ")): budget / total for name, budget in budgets.items()},
+        first["cap"],
+        first["least"],
+        first["most"],
+    )
+
+
+def _read(design: Hypercube, grid: Fraction, rows: pa.Table) -> Published:
+    fitted = design.margins is Margins.FITTED
+    numbers: dict[Table, NDArray[Any]] = {}
+    missing: dict[Table, NDArray[np.bool_]] = {}
+    possible = np.zeros(design.cells(design.inner), dtype=np.bool_)
+    categories: dict[str, pa.Array] = {}
+    for table in (design.inner,) if fitted else design.tables:
+        own = rows.filter(pa.compute.equal(rows["table_name"], " × ".join(table)))
+        cells = own["cell"].to_numpy()
+        given = own["estimate" if fitted else "measured"].combine_chunks()
+        steps = np.array([0 if each is None else Fraction(each) / grid for each in given.to_pylist()])
+        flat = np.zeros(design.cells(table), dtype=np.float64 if fitted else np.int64)
+        flat[cells] = steps.astype(flat.dtype)
+        numbers[table] = flat.reshape(design.shape(table))
+        gone = np.zeros(len(flat), dtype=np.bool_)
+        gone[cells] = given.is_null().to_numpy(zero_copy_only=False)
+        if gone.any():
+            missing[table] = gone.reshape(design.shape(table))
+        if table == design.inner:
+            possible[cells] = True
+            places = np.unravel_index(cells, design.shape(table))
+            for name, place in zip(table, places, strict=True):
+                first = np.unique(place, return_index=True)
+                found = own[name].combine_chunks().take(pa.array(first[1]))
+                categories[name] = _spread(found, first[0], design.sizes[name])
+    whole = bool(possible.all())
+    return Published(
+        design, categories, grid, numbers, None if whole else possible.reshape(design.shape(design.inner)), missing
+    )
+
+
+def _spread(found: pa.Array, places: NDArray[np.int64], size: int) -> pa.Array:
+    """Categories at their places; a category all of whose cells are structural zeros stays empty."""
+    indices = np.full(size, -1)
+    indices[places] = np.arange(len(places))
+    return found.take(pa.array(indices, mask=indices < 0))
+
+
+def least_variance(published: Mapping[str, Published], by: Sequence[str], where: Where) -> str:
+    """The name of the hypercube that answers with the least variance; of equal ones, the first by name.
+
+    Raises:
+        QuestionError: as `Published.ask` for the last hypercube, if none can answer.
+    """
+    able: dict[str, float] = {}
+    refusal = QuestionError("there is no hypercube")
+    for name, each in sorted(published.items()):
+        try:
+            able[name] = float(each.answer(each.question(by, where)).variance.sum())
+        except QuestionError as error:
+            refusal = error
+    if not able:
+        raise refusal
+    return min(able, key=lambda name: able[name])

@@ -1,0 +1,103 @@
+"""The gates of a hypercube: what its tables must satisfy besides what all noisy counts must."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assets.gates.shared import count_problem, differing_table
+from assets.release.gate import Gate, ReleaseContext
+from assets.table_builder.asking import HYPERCUBE
+from assets.table_builder.counting import table_name
+from assets.table_builder.plan import PLAN, planned_tables
+from assets.table_builder.release import HypercubeRelease
+from assets.tabulation.asset import TABLES
+from mechanisms.table_builder.hypercube import Margins
+from resources.statements import Zone
+from resources.warehouse import Recipe, Session
+
+Context = ReleaseContext[HypercubeRelease]
+
+PARTS_OF_ONE = 10_000
+"""Published estimates have four decimals."""
+
+
+def hypercube_gates(release: HypercubeRelease) -> Sequence[Gate[HypercubeRelease]]:
+    """The gates of a hypercube; that on margins only where margins are published."""
+    gates = [
+        Gate("plan_as_declared", PLAN, "The stored plan is the one that follows from the declaration.", _planned),
+        Gate(
+            "cells_complete",
+            TABLES,
+            "Every cell of every measured table is published once, and no structural zero is.",
+            _complete,
+        ),
+    ]
+    if release.suppressed_below:
+        words = "No figure is published for an estimate below the threshold."
+        gates.append(Gate("small_estimates_absent", TABLES, words, _small))
+    if release.design.margins is Margins.FITTED and not release.suppressed_below:
+        gates.append(
+            Gate("margins_agree", TABLES, "Every published margin is exactly the sum of its inner cells.", _agree)
+        )
+    return gates
+
+
+def _planned(context: Context) -> list[str]:
+    problems = []
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for table, rows in planned_tables(context.release).items():
+            planned: Recipe = ("warehouse/all", {}, {"source": session.register(table.name, rows)})
+            problems += differing_table(session, table, planned)
+    return problems
+
+
+def _rows(session: Session, release: HypercubeRelease) -> pa.Table:
+    return session.arrow("warehouse/all", source=release.public(HYPERCUBE))
+
+
+def _complete(context: Context) -> list[str]:
+    release, problems = context.release, []
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        rows = _rows(session, release)
+    for table in release.design.tables:
+        name = table_name(table)
+        cells = rows.filter(pc.equal(rows["table_name"], name))["cell"].to_numpy()
+        wrong = np.setxor1d(cells, release.possible_in(table)).size + len(cells) - len(np.unique(cells))
+        problems += count_problem(int(wrong), f"{name}: cells that are missing, superfluous or there twice")
+    declared = pa.array([table_name(table) for table in release.design.tables])
+    others = len(rows) - (pc.sum(pc.is_in(rows["table_name"], declared)).as_py() or 0)
+    return problems + count_problem(others, "rows of tables that are not measured")
+
+
+def _small(context: Context) -> list[str]:
+    release, problems = context.release, []
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for name in (HYPERCUBE, *(f"product_{product.name}" for product in release.products)):
+            rows = session.arrow("warehouse/all", source=release.public(name))
+            small = pc.less(rows["estimate"].cast(pa.float64()), float(release.suppressed_below))
+            shown = sum(
+                pc.sum(pc.and_(rows["suppressed"], pc.is_valid(rows[column]))).as_py() or 0
+                for column in ("estimate", "measured", "standard_error", "lower", "upper")
+                if column in rows.column_names
+            )
+            problems += count_problem((pc.sum(small).as_py() or 0) + shown, f"{name}: figures below the threshold")
+    return problems
+
+
+def _agree(context: Context) -> list[str]:
+    release, design, problems = context.release, context.release.design, []
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        rows = _rows(session, release)
+    published = {}
+    for table in design.tables:
+        own = rows.filter(pc.equal(rows["table_name"], table_name(table)))
+        cells = np.zeros(design.cells(table), dtype=np.int64)
+        whole = pc.multiply(own["estimate"], pa.scalar(PARTS_OF_ONE)).cast(pa.int64())
+        cells[own["cell"].to_numpy()] = whole.to_numpy()
+        published[table] = cells.reshape(design.shape(table))
+    for table in design.tables:
+        wrong = np.count_nonzero(design.margin(published[design.inner], table) != published[table])
+        problems += count_problem(int(wrong), f"{table_name(table)}: cells that are not the sum of their inner cells")
+    return problems

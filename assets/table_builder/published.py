@@ -1,0 +1,116 @@
+"""The published tables of a hypercube, as the data dictionary describes them. `tables` and `plan` make them."""
+
+from dataclasses import replace
+
+from assets.release.published import PublishedColumn, PublishedTable
+from assets.table_builder.asking import CATEGORIES, HYPERCUBE, TABLES
+from assets.table_builder.plan import CATEGORY_COLUMNS, OPTIONAL, TABLE_COLUMNS
+from assets.table_builder.release import HypercubeRelease, SubTable
+from assets.tabulation.dictionary import published_column
+from mechanisms.table_builder.hypercube import Margins
+
+_ADDING_UP = {
+    Margins.SUMMED: "Only cells by all variables are listed; every other table is a sum of them, whose error "
+    "`stirred table` states.",
+    Margins.INDEPENDENT: "Every margin was measured with noise of its own, so margins are not the sums of inner cells.",
+    Margins.FITTED: "Estimates add up: every margin is the sum of its inner cells. The measurements do not.",
+}
+
+
+def published_tables(release: HypercubeRelease) -> tuple[PublishedTable, ...]:
+    """The hypercube, the declared products, the measured tables with their noise, and the categories."""
+    return (
+        _hypercube(release),
+        *(_product(release, product) for product in release.products),
+        PublishedTable(
+            TABLES,
+            "The measured tables and their noise",
+            "Which tables were measured, with which budget and noise. It follows from the declaration alone.",
+            release.public(TABLES),
+            tuple(
+                PublishedColumn(name, kind, words, required=name not in OPTIONAL)
+                for name, (kind, words, _) in TABLE_COLUMNS.items()
+            ),
+            ("table_name",),
+        ),
+        PublishedTable(
+            CATEGORIES,
+            "The categories of the variables",
+            "By variable, its categories in the order in which cells are numbered: the last variable of a table varies "
+            "fastest.",
+            release.public(CATEGORIES),
+            tuple(
+                PublishedColumn(name, kind, words, required=name not in OPTIONAL)
+                for name, (kind, words, _) in CATEGORY_COLUMNS.items()
+            ),
+            ("variable", "number"),
+        ),
+    )
+
+
+def _hypercube(release: HypercubeRelease) -> PublishedTable:
+    amount = release.amount
+    totals = release.design.margins is not Margins.SUMMED
+    measured = f"Noisy sum of {amount.column}" if amount else "Noisy count"
+    shown = not release.suppressed_below
+    return PublishedTable(
+        HYPERCUBE,
+        release.title,
+        f"{release.description} {_ADDING_UP[release.design.margins]}".strip(),
+        release.public(HYPERCUBE),
+        (
+            PublishedColumn("table_name", "string", "The measured table: its variables"),
+            PublishedColumn("cell", "integer", "Number of the cell in its table"),
+            *(
+                published_column(name, release.columns[name], f"{name}_total" if totals else "")
+                for name in release.variables
+            ),
+            *(
+                PublishedColumn(f"{name}_total", "boolean", f"Whether the row is a total over {name}")
+                for name in (release.variables if totals else ())
+            ),
+            PublishedColumn(
+                "measured",
+                "decimal" if amount else "integer",
+                f"{measured}, as drawn; it may be negative",
+                required=shown,
+            ),
+            *_figures(release),
+        ),
+        ("table_name", "cell"),
+    )
+
+
+def _product(release: HypercubeRelease, product: SubTable) -> PublishedTable:
+    counted = "; ".join(
+        f"{name}: {', '.join('no value' if value is None else str(value) for value in values)}"
+        for name, values in product.where.items()
+    )
+    return PublishedTable(
+        product.name,
+        product.title or product.name.replace("_", " "),
+        "Built from the hypercube, at no further loss." + (f" Counted are only {counted}." if counted else ""),
+        release.public(f"product_{product.name}"),
+        (*(published_column(name, release.columns[name]) for name in product.by), *_figures(release)),
+        product.by,
+    )
+
+
+def _figures(release: HypercubeRelease) -> tuple[PublishedColumn, ...]:
+    negative = release.design.margins is Margins.FITTED or release.design.least < 0
+    columns = (
+        PublishedColumn(
+            "estimate",
+            "decimal",
+            "Estimate; it may be negative" if negative else "Estimate: what was measured, or 0 if that is negative",
+        ),
+        PublishedColumn("standard_error", "decimal", "Standard error of the estimate, from the noise alone"),
+        PublishedColumn("lower", "decimal", "Lower end of the 90% interval"),
+        PublishedColumn("upper", "decimal", "Upper end of the 90% interval"),
+    )
+    if not release.suppressed_below:
+        return columns
+    flag = PublishedColumn(
+        "suppressed", "boolean", f"Whether the estimate is below {float(release.suppressed_below):g} and not published"
+    )
+    return (*(replace(column, required=False) for column in columns), flag)

@@ -1,0 +1,118 @@
+"""The recipes of a hypercube's published tables, from the noisy measurements alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from assets.conventions import preview
+from assets.measurement.grid import GridCounts
+from assets.table_builder.asking import ESTIMATED, HYPERCUBE, Published, fitted_numbers
+from assets.table_builder.counting import categories, table_name
+from assets.table_builder.release import HypercubeRelease
+from mechanisms.table_builder.hypercube import Margins
+from mechanisms.table_builder.hypercube import Table as Variables
+from resources.statements import Table
+from resources.warehouse import Recipe, Session
+
+_FIGURES = ("estimate", "standard_error", "lower", "upper")
+
+
+def table_recipes(session: Session, method: GridCounts[HypercubeRelease]) -> Mapping[Table, Recipe]:
+    """By published table: its rows, computed from the stored measurements."""
+    release = method.release
+    measured = _measured(session, method)
+    grid, possible = release.grid_step, release.possible if release.impossible else None
+    numbers = fitted_numbers(release.design, measured, possible, grid)
+    published = Published(release.design, dict(categories(release)), grid, numbers, possible, {})
+    made = {HYPERCUBE: _hypercube(release, published, measured)}
+    for product in release.products:
+        made[f"product_{product.name}"] = _without_suppressed(release, published.ask(product.by, product.where))
+    return {
+        release.public(name): ("warehouse/all", {}, {"source": session.register(f"made_{name}", rows)})
+        for name, rows in made.items()
+    }
+
+
+def _measured(session: Session, method: GridCounts[HypercubeRelease]) -> dict[Variables, NDArray[np.int64]]:
+    """By measured table, its noisy cells in steps; 0 where there is a structural zero."""
+    release = method.release
+    found = {}
+    for table, batch in zip(release.design.tables, method.stored(session), strict=True):
+        cells = np.zeros(release.design.cells(table), dtype=np.int64)
+        cells[release.possible_in(table)] = batch.values
+        found[table] = cells.reshape(release.design.shape(table))
+    return found
+
+
+def _hypercube(
+    release: HypercubeRelease, published: Published, measured: Mapping[Variables, NDArray[np.int64]]
+) -> pa.Table:
+    """All cells of all measured tables, one below the other."""
+    parts = []
+    for table in release.design.tables:
+        cells = release.possible_in(table)
+        answer = published.answer(published.question(table, {}))
+        places = dict(zip(table, np.unravel_index(cells, release.design.shape(table)), strict=True))
+        part: dict[str, Any] = {"table_name": pa.repeat(table_name(table), len(cells)), "cell": pa.array(cells)}
+        for name in release.variables:
+            values = published.categories[name]
+            part[name] = values.take(pa.array(places[name])) if name in places else pa.nulls(len(cells), values.type)
+        for name in release.variables if release.design.margins is not Margins.SUMMED else ():
+            part[f"{name}_total"] = pa.repeat(name not in places, len(cells))
+        part["measured"] = _in_units(release, measured[table].ravel()[cells])
+        parts.append(_without_suppressed(release, pa.table(part | published.figures(answer, cells))))
+    return pa.concat_tables(parts)
+
+
+def _in_units(release: HypercubeRelease, steps: NDArray[np.int64]) -> pa.Array:
+    """Noisy cells as counts, or as multiples of the grid."""
+    if release.amount is None:
+        return pa.array(steps)
+    # A step is a whole number of ten-thousandths.
+    tenths = steps * int(release.amount.grid * 10_000)
+    whole = pa.array(tenths).cast(pa.decimal128(24, 0))
+    return pa.Array.from_buffers(ESTIMATED, len(whole), whole.buffers())
+
+
+def _without_suppressed(release: HypercubeRelease, rows: pa.Table) -> pa.Table:
+    """The rows with a column that marks estimates below the threshold, whose figures are left out."""
+    if not release.suppressed_below:
+        return rows
+    below = pc.less(rows["estimate"].cast(pa.float64()), float(release.suppressed_below))
+    for name in (*_FIGURES, "measured"):
+        if name in rows.column_names:
+            kept = pc.if_else(below, pa.scalar(None, rows.schema.field(name).type), rows[name])
+            rows = rows.set_column(rows.column_names.index(name), name, kept)
+    return rows.append_column("suppressed", below)
+
+
+def shown_first(session: Session, release: HypercubeRelease) -> Mapping[str, Any]:
+    """The first cells of the hypercube, for the asset's page."""
+    first = session.rows("warehouse/first_rows", {"rows": 8}, table=release.public(HYPERCUBE))
+    columns = list(session.columns(release.public(HYPERCUBE)))
+    rows = [dict(zip(columns, row, strict=True)) for row in first]
+    return {
+        "first cells": preview(
+            ["cell", "estimate", "standard error", "90% interval"],
+            [
+                (
+                    ", ".join(f"{name} {row[name]}" for name in release.variables if not row.get(f"{name}_total")),
+                    *(
+                        ("not published", "", "")
+                        if row["estimate"] is None
+                        else (f"{row['estimate']:,.1f}", f"{row['standard_error']:,.2f}", _interval(row))
+                    ),
+                )
+                for row in rows
+            ],
+        )
+    }
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    # Without a break in the middle of an interval.
+    return f"{row['lower']:,.1f}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{row['upper']:,.1f}"
