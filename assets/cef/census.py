@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from assets.release.columns import Column, RecordTable, distinct
+from assets.release.columns import Column, RecordTable, recodes_beside
 from assets.release.dataset import DatasetDeclaration
 from assets.release.names import ColumnName
 from assets.release.structure import Rule, Structure
@@ -211,16 +211,8 @@ PERSON_COLUMNS = _titled(
 )
 """The columns of `persons`."""
 
-_LAYOUT = {name.casefold(): name for name in (*UNIT_COLUMNS, *PERSON_COLUMNS)}
-
-
 def _only_recodes(columns: dict[str, Column]) -> dict[str, Column]:
-    for name, column in columns.items():
-        if name.casefold() in _LAYOUT:
-            raise ValueError(f"{name}: the layout has a column {_LAYOUT[name.casefold()]}; choose another name")
-        if column.recode is None:
-            raise ValueError(f"{name}: it is not recoded; declare bands, merge, top_coded or bottom_coded")
-    return distinct(columns)
+    return recodes_beside({**UNIT_COLUMNS, **PERSON_COLUMNS}, columns)
 
 
 Recodes = Annotated[dict[ColumnName, Column], AfterValidator(_only_recodes)]

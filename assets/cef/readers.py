@@ -1,5 +1,5 @@
 """The sources of records: CSV and Parquet files, 1940 Massachusetts reconstructed from its published margins, and
-synthetic censuses.
+synthetic censuses and surveys.
 
 This module opens a source as a relation of text columns. Every reader ends there, so that one set of rules
 (`sql/cef/typed_column.sql`) converts the types of all sources. `validation` checks the rows.
@@ -26,7 +26,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from assets.cef.findings import Finding, SourceError
-from assets.cef.synthetic import SyntheticCensusDeclaration, generated_columns, synthetic_relation
+from assets.cef.generated import generated_columns
+from assets.cef.survey import SyntheticSurveyDeclaration, survey_relation
+from assets.cef.synthetic import SyntheticCensusDeclaration, synthetic_relation
 from assets.release.columns import Column, ColumnType, RecordTable, Role
 from assets.release.dataset import DatasetDeclaration, Reader
 from mechanisms import delimited
@@ -159,7 +161,9 @@ def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Sour
         columns = {name: column for name, column in records.columns.items() if name not in records.places}
         return _open_file(declaration.reader, path, columns)
     if isinstance(declaration, SyntheticCensusDeclaration):
-        return _open_synthetic_census(declaration, table)
+        return _open_generated(declaration, table, *synthetic_relation(declaration, table))
+    if isinstance(declaration, SyntheticSurveyDeclaration):
+        return _open_generated(declaration, table, *survey_relation(declaration, table))
     return _open_ma1940(records)
 
 
@@ -391,9 +395,10 @@ def _open_ma1940(records: RecordTable) -> Source:
     return Source(label, "built-in source", records.columns, Fragment(relation), {"margins": str(MA1940_MARGINS)})
 
 
-def _open_synthetic_census(declaration: SyntheticCensusDeclaration, table: str) -> Source:
+def _open_generated(
+    declaration: DatasetDeclaration, table: str, relation: Fragment, values: Mapping[str, Any]
+) -> Source:
     columns = declaration.tables[table].columns
-    relation, values = synthetic_relation(declaration, table)
     generated = generated_columns(declaration, table)
     sources = {name: generated[in_source(name, column)] for name, column in columns.items()}
     text = statement("cef/as_text", {"columns": sources, "relation": relation})

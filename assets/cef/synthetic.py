@@ -7,27 +7,28 @@ the parameters by MD5 and arithmetic, so that the same parameters give the same 
 The figures are only plausible: nothing but the relative sizes of the states was fitted to a census.
 """
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import gcd
-from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import dagster as dg
-from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from assets.cef.census import CensusDeclaration, census_persons, census_units
+from assets.cef.generated import (
+    States,
+    divided,
+    generated_columns,
+    refuse_unknown_sources,
+    states_in_words,
+    states_of_2020,
+    stride,
+)
 from assets.release.columns import Column, RecordTable
 from assets.release.dataset import Reader
-from assets.release.numbers import shown
 from mechanisms.states import STATES
 from resources.statements import Fragment, statement
 from resources.warehouse import Session
-
-STATES_2020 = Path(__file__).with_name("states_2020.csv")
-"""Region, division and resident population of each state in the 2020 Census, from its apportionment and P.L. 94-171
-tables."""
 
 SEED = 2020
 
@@ -58,23 +59,9 @@ class SyntheticPopulation(dg.Model):
         strict=True,
         description="The number of households; vacant housing units and group quarters are added to it.",
     )
-    states: Annotated[
-        list[str],
-        WithJsonSchema({"type": "array", "items": {"enum": list(STATES)}, "minItems": 1, "uniqueItems": True}),
-    ] = Field(description="FIPS codes of the states; households are divided among them by population in 2020.")
-
-    @field_validator("states")
-    @classmethod
-    def _check_states(cls, states: list[str]) -> list[str]:
-        unknown = [state for state in states if state not in STATES]
-        if unknown:
-            named = ", ".join(state if len(state) < 10 else shown(state) for state in unknown)
-            raise ValueError(f"{named}: not a FIPS code of a state such as '01', in quotes")
-        if not states:
-            raise ValueError("name at least one state")
-        if len(set(states)) < len(states):
-            raise ValueError("a state is named twice")
-        return sorted(states)
+    states: States = Field(
+        description="FIPS codes of the states; households are divided among them by population in 2020."
+    )
 
     @model_validator(mode="after")
     def _check_households(self) -> Self:
@@ -99,14 +86,7 @@ class SyntheticCensusDeclaration(CensusDeclaration):
     def _check_synthetic(self) -> Self:
         if not self.synthetic:
             raise ValueError("a synthetic census must be declared synthetic")
-        for table, records in self.tables.items():
-            known = generated_columns(self, table)
-            for name, column in records.columns.items():
-                if column.recode is not None and (column.source or name) not in known:
-                    raise ValueError(
-                        f"recoded_{table}: {name}: source: there is no column {column.source or name}; "
-                        f"{table} have {', '.join(known)}"
-                    )
+        refuse_unknown_sources(self)
         return self
 
 
@@ -125,9 +105,7 @@ def synthetic_census(
         recoded_persons: the same for persons.
         described: the other fields of the dataset: `name`, `cap`, and optionally `title` and `description`.
     """
-    names = [STATES[state] for state in generated.states]
-    where = " and ".join(names) if len(names) <= 2 else f"{len(names)} states"
-    described["title"] = described.get("title") or f"Synthetic census of {where}"
+    described["title"] = described.get("title") or f"Synthetic census of {states_in_words(generated.states)}"
     origin = (
         f"A synthetic census of {generated.households:,} households in {len(generated.states)} "
         f"state{'' if len(generated.states) == 1 else 's'} (seed {generated.seed}): no record is about a real person."
@@ -170,11 +148,10 @@ class _State:
 
 
 def _states(population: SyntheticPopulation) -> list[_State]:
-    with STATES_2020.open(newline="") as lines:
-        known = {row["state"]: {name: int(number) for name, number in row.items()} for row in csv.DictReader(lines)}
+    known = states_of_2020()
     rows = [known[state] for state in population.states]
     states: list[_State] = []
-    for row, households in zip(rows, _divided(population.households, [row["population"] for row in rows]), strict=True):
+    for row, households in zip(rows, divided(population.households, [row["population"] for row in rows]), strict=True):
         vacant = round(households / _VACANT_EVERY)
         units = households + vacant + round(households / _QUARTERS_EVERY)
         block_groups = -(-(households + vacant) // _BLOCK_GROUP_UNITS)
@@ -188,29 +165,13 @@ def _states(population: SyntheticPopulation) -> list[_State]:
                 households=households,
                 vacant=vacant,
                 units=units,
-                stride=next(stride for stride in range(units * 5 // 8 + 1, 2 * units + 2) if gcd(stride, units) == 1),
+                stride=stride(units),
                 block_groups=block_groups,
                 tracts=tracts,
                 counties=min(_MOST_COUNTIES, -(-tracts // _COUNTY_TRACTS)),
             )
         )
     return states
-
-
-def _divided(total: int, weights: Sequence[int]) -> list[int]:
-    """Divide a total into positive integers: one each, and the rest by weight with the largest-remainder method."""
-    rest = total - len(weights)
-    shares = [rest * weight // sum(weights) for weight in weights]
-    remainders = [rest * weight % sum(weights) for weight in weights]
-    for place in sorted(range(len(weights)), key=lambda place: -remainders[place])[: rest - sum(shares)]:
-        shares[place] += 1
-    return [1 + share for share in shares]
-
-
-def generated_columns(declaration: SyntheticCensusDeclaration, table: str) -> dict[str, str]:
-    """The columns of the layout that are generated, by their names in a file."""
-    layout = declaration.tables[table].columns
-    return {column.source or name: name for name, column in layout.items() if column.recode is None}
 
 
 def synthetic_names(population: SyntheticPopulation) -> dict[str, Any]:

@@ -457,6 +457,21 @@ def distinct(columns: dict[str, Column]) -> dict[str, Column]:
     return columns
 
 
+def recodes_beside(layout: Mapping[str, Column], columns: dict[str, Column]) -> dict[str, Column]:
+    """The columns, unless one is not recoded or has the name of a column of a layout.
+
+    Raises:
+        ValueError: if there is such a column, or two of the columns differ only in the case of letters.
+    """
+    taken = {name.casefold(): name for name in layout}
+    for name, column in columns.items():
+        if name.casefold() in taken:
+            raise ValueError(f"{name}: the layout has a column {taken[name.casefold()]}; choose another name")
+        if column.recode is None:
+            raise ValueError(f"{name}: it is not recoded; declare bands, merge, top_coded or bottom_coded")
+    return distinct(columns)
+
+
 class RecordTable(dg.Model):
     """The declaration of a table of records: its source and its columns."""
 

@@ -42,11 +42,13 @@ class Reader(StrEnum):
     MA1940 = "ma1940"
     SYNTHETIC_CENSUS = "synthetic_census"
     """The generator in `assets.cef.synthetic`, which has a declaration of its own."""
+    SYNTHETIC_SURVEY = "synthetic_survey"
+    """The generator in `assets.cef.survey`, which has a declaration of its own."""
 
     @property
     def built_in(self) -> bool:
         """Whether the records do not come from a file of the user."""
-        return self in (Reader.MA1940, Reader.SYNTHETIC_CENSUS)
+        return self not in (Reader.CSV, Reader.PARQUET)
 
 
 def _loss(value: object) -> Loss:
@@ -158,6 +160,8 @@ class DatasetDeclaration(Declaration):
     def _check_reader(cls, reader: Reader) -> Reader:
         if reader is Reader.SYNTHETIC_CENSUS:
             raise ValueError("a synthetic census is declared by the component SyntheticCensus")
+        if reader is Reader.SYNTHETIC_SURVEY:
+            raise ValueError("a synthetic survey is declared by the component SyntheticSurvey")
         return reader
 
     @model_validator(mode="before")

@@ -28,6 +28,7 @@ LEAST_DELTA = Fraction(1, 10**100)
 """The least δ, and the reciprocal of its largest denominator."""
 
 LARGEST_DENOMINATOR_OF_A_RATE = 10**9
+LARGEST_DENOMINATOR_OF_A_DESIGN = 10**6
 
 _LONGEST_TEXT = 250
 _LONGEST_SHOWN = 40
@@ -133,6 +134,15 @@ def _rate(value: object) -> Fraction:
     return rate
 
 
+def _design_rate(value: object) -> Fraction:
+    rate = exact_fraction(value)
+    if not 0 < rate <= 1:
+        raise ValueError(f"{shown(value)} is not above 0 and at most 1, as a rate of a survey must be")
+    if rate.denominator > LARGEST_DENOMINATOR_OF_A_DESIGN:
+        raise ValueError("the denominator of a rate of a survey must be at most a million")
+    return rate
+
+
 def _schema(number: dict[str, Any], text: str, description: str) -> WithJsonSchema:
     """The JSON schema of a number within bounds, or a text that matches a pattern."""
     return WithJsonSchema(
@@ -196,3 +206,10 @@ SwapRate = Annotated[
     ),
 ]
 """The probability with which a record is selected."""
+
+DesignRate = Annotated[
+    Fraction,
+    BeforeValidator(_design_rate),
+    _schema({"exclusiveMinimum": 0, "maximum": 1}, _POSITIVE_TEXT, "above 0, at most 1: a fraction such as 1/1500"),
+]
+"""A rate at which a survey takes, reaches or keeps households."""

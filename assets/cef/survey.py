@@ -1,0 +1,414 @@
+"""A synthetic survey: persons in sampled households over several waves, with weights from a declared design.
+
+This module defines the parameters, computes from the design how many households of each stratum answer and stay and
+which weights they have, and declares the columns. `sql/cef/survey_plan.sql`, and the two statements that include it,
+compose the households and persons. Everything follows from the parameters by MD5 and exact arithmetic, so that the same
+parameters give the same records on any machine.
+
+A person is one record with a column for each answer of each wave. A change of one person therefore changes one record,
+whatever the number of waves. The figures are only plausible: nothing was fitted to a survey.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from math import floor
+from typing import Any, Self
+
+import dagster as dg
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from assets.cef.generated import (
+    States,
+    divided,
+    generated_columns,
+    refuse_unknown_sources,
+    states_in_words,
+    states_of_2020,
+    stride,
+)
+from assets.cef.synthetic import SEED
+from assets.release.columns import Column, ColumnType, RecordTable, Role, recodes_beside
+from assets.release.dataset import DatasetDeclaration, Reader
+from assets.release.numbers import DesignRate
+from assets.release.recodes import Band
+from mechanisms.states import STATES
+from resources.statements import Fragment, literal, statement
+
+MOST_WAVES = 12
+LARGEST_INCOME = 50_000
+"""The greatest monthly income in dollars; greater ones are recorded as this."""
+
+LARGEST_WEIGHT = 10**14
+"""Weights are less than this, so that a decimal column holds them."""
+
+_FRAME_SHARES = {"low_income": Fraction(3, 10), "other": Fraction(7, 10)}
+"""The shares of the strata among the households of each state."""
+
+
+class Stratum(dg.Model):
+    """How households of a stratum are sampled, how many of those sampled answer, and how many stay."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sampling_rate: DesignRate = Field(description="The share of the stratum's households that are sampled.")
+    response_rate: DesignRate = Field(description="The share of the sampled households that answer in the first wave.")
+    retention_rate: DesignRate = Field(description="The share of the households of a wave that answer in the next one.")
+
+
+class SurveyDesign(dg.Model):
+    """The strata of each state: households in areas of low income, and all others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    low_income: Stratum = Field(
+        Stratum(
+            sampling_rate=Fraction(1, 1500), response_rate=Fraction(7, 10), retention_rate=Fraction(23, 25)
+        ),
+        description="Households in areas of low income, which are sampled at a higher rate by default.",
+    )
+    other: Stratum = Field(
+        Stratum(sampling_rate=Fraction(1, 3000), response_rate=Fraction(4, 5), retention_rate=Fraction(19, 20)),
+        description="All other households.",
+    )
+
+    @property
+    def strata(self) -> dict[str, Stratum]:
+        """The strata by code."""
+        return {"low_income": self.low_income, "other": self.other}
+
+
+class SurveyParameters(dg.Model):
+    """The parameters of a synthetic survey."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seed: int = Field(
+        SEED, ge=0, lt=2**63, strict=True, description="The seed; each seed gives another survey of the same design."
+    )
+    households: int = Field(
+        ge=1,
+        le=200_000_000,
+        strict=True,
+        description="The number of households that answer in the first wave, with 2.4 persons on average.",
+    )
+    states: States = Field(
+        description="FIPS codes of the states; households are divided among them by population in 2020 and by the "
+        "rates of the design."
+    )
+    waves: int = Field(4, ge=1, le=MOST_WAVES, strict=True, description="The number of waves.")
+    design: SurveyDesign = Field(SurveyDesign(), description="The rates of each stratum, from which the weights follow.")
+    weight_places: int = Field(2, ge=0, le=4, strict=True, description="The decimals that weights are rounded to.")
+
+    @model_validator(mode="after")
+    def _check_cells(self) -> Self:
+        strata = len(_FRAME_SHARES)
+        if self.households < strata * len(self.states):
+            raise ValueError(
+                f"households: {len(self.states)} states of {strata} strata need at least one household in each stratum"
+            )
+        if max(max(cell.person_weight, cell.panel_weight) for cell in survey_cells(self)) >= LARGEST_WEIGHT:
+            raise ValueError("design: a weight would have more than 14 digits before the point")
+        return self
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A stratum of a state, with the numbers of its households and their weights.
+
+    Attributes:
+        state: FIPS code.
+        stratum: code of the stratum.
+        frame: the households of the cell in the frame: those sampled, divided by the sampling rate.
+        sampled: how many were sampled.
+        stayers: how many answered, by wave; those of a wave answered in all earlier ones.
+        design_weight: the reciprocal of the sampling rate.
+        person_weight: the design weight, adjusted for those who did not answer: times sampled by answering households.
+        panel_weight: the person weight, adjusted for those who left: times the households of the first wave by those
+            of the last one. It is for persons who answered in all waves.
+    """
+
+    state: str
+    stratum: str
+    frame: Fraction
+    sampled: int
+    stayers: tuple[int, ...]
+    design_weight: Decimal
+    person_weight: Decimal
+    panel_weight: Decimal
+
+    @property
+    def households(self) -> int:
+        """The households that answered in the first wave, which are those in the file."""
+        return self.stayers[0]
+
+
+def survey_cells(parameters: SurveyParameters) -> list[Cell]:
+    """The cells of a survey, by state and stratum.
+
+    How many households answer and stay is fixed, rounded from the rates; which ones is drawn. The weights therefore
+    follow from the parameters alone.
+    """
+    population = {state: states_of_2020()[state]["population"] for state in parameters.states}
+    cells = [(state, code, stratum) for state in population for code, stratum in parameters.design.strata.items()]
+    answering = divided(
+        parameters.households,
+        [
+            population[state] * _FRAME_SHARES[code] * stratum.sampling_rate * stratum.response_rate
+            for state, code, stratum in cells
+        ],
+    )
+    made = []
+    for (state, code, stratum), households in zip(cells, answering, strict=True):
+        sampled = max(households, round(households / stratum.response_rate))
+        stayers = tuple(
+            max(1, round(households * stratum.retention_rate**wave)) for wave in range(parameters.waves)
+        )
+        of_persons = sampled / (households * stratum.sampling_rate)
+        weights = (1 / stratum.sampling_rate, of_persons, of_persons * stayers[0] / stayers[-1])
+        made.append(
+            Cell(
+                state,
+                code,
+                sampled / stratum.sampling_rate,
+                sampled,
+                stayers,
+                *(_rounded(weight, parameters.weight_places) for weight in weights),
+            )
+        )
+    return made
+
+
+def _rounded(weight: Fraction, places: int) -> Decimal:
+    """A weight rounded to a number of decimals, halves up."""
+    return Decimal(floor(weight * 10**places + Fraction(1, 2))).scaleb(-places)
+
+
+class SyntheticSurveyDeclaration(DatasetDeclaration):
+    """A dataset whose records are a synthetic survey; always marked as synthetic."""
+
+    generated: SurveyParameters
+
+    @field_validator("reader")
+    @classmethod
+    def _check_reader(cls, reader: Reader) -> Reader:
+        if reader is not Reader.SYNTHETIC_SURVEY:
+            raise ValueError(f"the reader of a synthetic survey is {Reader.SYNTHETIC_SURVEY.value}")
+        return reader
+
+    @model_validator(mode="after")
+    def _check_synthetic(self) -> Self:
+        if not self.synthetic:
+            raise ValueError("a synthetic survey must be declared synthetic")
+        refuse_unknown_sources(self)
+        return self
+
+
+def synthetic_survey(
+    generated: SurveyParameters,
+    *,
+    recoded_units: Mapping[str, Column] | None = None,
+    recoded_persons: Mapping[str, Column] | None = None,
+    **described: Any,
+) -> SyntheticSurveyDeclaration:
+    """The declaration of a synthetic survey.
+
+    Args:
+        generated: the parameters of the survey.
+        recoded_units: columns of households that are recoded from those that are generated.
+        recoded_persons: the same for persons.
+        described: the other fields of the dataset: `name`, `cap`, and optionally `title` and `description`.
+    """
+    described["title"] = described.get("title") or f"Synthetic survey of {states_in_words(generated.states)}"
+    frame = floor(sum(cell.frame for cell in survey_cells(generated)))
+    origin = (
+        f"A synthetic survey of {generated.households:,} households in {len(generated.states)} "
+        f"state{'' if len(generated.states) == 1 else 's'} over {generated.waves} wave"
+        f"{'' if generated.waves == 1 else 's'} (seed {generated.seed}): no record is about a real person. They stand "
+        f"for the {frame:,} households that the design samples from. Each person is one record with the answers of all "
+        "waves."
+    )
+    described["description"] = "\n\n".join(text for text in (described.get("description"), origin) if text)
+    return SyntheticSurveyDeclaration(
+        **described,
+        synthetic=True,
+        reader=Reader.SYNTHETIC_SURVEY,
+        record_name="household",
+        units=RecordTable(columns={**household_columns(generated), **(recoded_units or {})}),
+        persons=RecordTable(columns={**person_columns(generated), **(recoded_persons or {})}),
+        generated=generated,
+    )
+
+
+def refuse_other_columns(
+    parameters: SurveyParameters, recoded_units: dict[str, Column], recoded_persons: dict[str, Column]
+) -> None:
+    """Refuse columns beside those of a survey that are not recoded, or have the name of one.
+
+    Raises:
+        ValueError: if there is one.
+    """
+    layout = {**household_columns(parameters), **person_columns(parameters)}
+    for field, recodes in (("recoded_units", recoded_units), ("recoded_persons", recoded_persons)):
+        try:
+            recodes_beside(layout, recodes)
+        except ValueError as error:
+            raise ValueError(f"{field}: {error}") from None
+
+
+def household_columns(parameters: SurveyParameters) -> dict[str, Column]:
+    """The columns of the households. Only their size follows from the persons."""
+    weights = [cell.design_weight for cell in survey_cells(parameters)]
+    return {
+        "household": Column(type=ColumnType.INTEGER, role=Role.KEY, description="The household."),
+        "state": _codes(
+            {code: STATES[code] for code in parameters.states}, "State (FIPS code).", role=Role.GEOGRAPHY
+        ),
+        "stratum": _codes(
+            {"low_income": "Area of low income", "other": "Any other area"},
+            "Stratum of the design, the same for all households of an area.",
+            depends_on_persons=False,
+        ),
+        "tenure": _codes(
+            {"owned": "Owned", "rented": "Rented"}, "Whether the home is owned or rented.", depends_on_persons=False
+        ),
+        "household_size": Column(
+            type=ColumnType.INTEGER, minimum=1, maximum=8, description="The number of persons in the household."
+        ),
+        "design_weight": _weight(
+            min(weights), max(weights), "Reciprocal of the rate at which the stratum is sampled.", False
+        ),
+    }
+
+
+def person_columns(parameters: SurveyParameters) -> dict[str, Column]:
+    """The columns of the persons: what does not change, then the answers of each wave."""
+    cells = survey_cells(parameters)
+    of_persons, of_panel = [cell.person_weight for cell in cells], [cell.panel_weight for cell in cells]
+    columns = {
+        "person": Column(type=ColumnType.INTEGER, role=Role.KEY, description="The person."),
+        "household": Column(type=ColumnType.INTEGER, role=Role.UNIT, description="The household of the person."),
+        "sex": _codes({"female": "Female", "male": "Male"}, "Sex."),
+        "age": Column(
+            type=ColumnType.INTEGER, minimum=0, maximum=100, description="Age in years at the first wave."
+        ),
+        "age_band": Column(type=ColumnType.INTEGER, source="age", bands=_AGE_BANDS, description="Age at the first wave."),
+        "race_hispanic": _codes(_RACES, "Hispanic origin, and race of those not Hispanic."),
+        "education": _codes(_EDUCATION, "Highest degree at the first wave."),
+        "person_weight": _weight(
+            min(of_persons),
+            max(of_persons),
+            "Weight of the person: the design weight, adjusted for households that did not answer.",
+        ),
+        "panel_weight": _weight(
+            Decimal(0),
+            max(of_panel),
+            "Weight of a person who answered in all waves: the person weight, adjusted for households that left. 0 for "
+            "all others.",
+        ),
+    }
+    for wave in range(1, parameters.waves + 1):
+        columns |= {
+            f"employment_{wave}": _codes(_EMPLOYMENT, f"Employment in wave {wave}."),
+            f"health_insurance_{wave}": _codes(_INSURANCE, f"Health insurance in wave {wave}."),
+            f"income_{wave}": Column(
+                type=ColumnType.INTEGER,
+                minimum=0,
+                maximum=LARGEST_INCOME,
+                description=f"Monthly income in dollars in wave {wave}; 0 for persons without income, under 15, or not "
+                f"interviewed. {LARGEST_INCOME:,} stands for this or more.",
+            ),
+        }
+    return columns
+
+
+_AGE_BANDS = {
+    "00-14": Band(below=15),
+    "15-24": Band(at_least=15, below=25),
+    "25-34": Band(at_least=25, below=35),
+    "35-44": Band(at_least=35, below=45),
+    "45-54": Band(at_least=45, below=55),
+    "55-64": Band(at_least=55, below=65),
+    "65-74": Band(at_least=65, below=75),
+    "75+": Band(at_least=75),
+}
+_RACES = {
+    "hispanic": "Hispanic or Latino of any race",
+    "white": "White alone, not Hispanic",
+    "black": "Black alone, not Hispanic",
+    "asian": "Asian alone, not Hispanic",
+    "other": "Other or several races, not Hispanic",
+}
+_EDUCATION = {
+    "under_15": "Under 15 years",
+    "less_than_high_school": "No high school diploma",
+    "high_school": "High school diploma",
+    "some_college": "Some college, no bachelor's degree",
+    "bachelor": "Bachelor's degree",
+    "graduate": "Graduate degree",
+}
+_NOT_INTERVIEWED = {"not_interviewed": "Not interviewed in this wave"}
+_EMPLOYMENT = {
+    "employed": "Employed",
+    "unemployed": "Unemployed",
+    "not_in_labor_force": "Not in the labor force",
+    "under_15": "Under 15 years",
+    **_NOT_INTERVIEWED,
+}
+_INSURANCE = {"private": "Private insurance", "public": "Public insurance only", "none": "None", **_NOT_INTERVIEWED}
+
+
+def _codes(values: dict[str, str], description: str, **fields: Any) -> Column:
+    return Column(type=ColumnType.STRING, values=values, description=description, **fields)
+
+
+def _weight(lowest: Decimal, highest: Decimal, description: str, depends_on_persons: bool | None = None) -> Column:
+    return Column(
+        type=ColumnType.DECIMAL,
+        minimum=str(lowest),
+        maximum=str(highest),
+        description=description,
+        depends_on_persons=depends_on_persons,
+    )
+
+
+def survey_relation(declaration: SyntheticSurveyDeclaration, table: str) -> tuple[Fragment, dict[str, Any]]:
+    """A subquery that gives the generated columns of a table of the survey, and the values bound in it."""
+    parameters = declaration.generated
+    names = {
+        "columns": list(generated_columns(declaration, table).values()),
+        "cells": _cells_in_sql(parameters),
+        "households": parameters.households,
+        "waves": parameters.waves,
+        "largest_income": LARGEST_INCOME,
+    }
+    return Fragment(statement(f"cef/survey_{table}", names)), {"seed": parameters.seed}
+
+
+def _cells_in_sql(parameters: SurveyParameters) -> list[dict[str, Any]]:
+    """The cells as placeholders: their households are numbered one after the other, those of a state together."""
+    cells = survey_cells(parameters)
+    of_state = {state: sum(cell.households for cell in cells if cell.state == state) for state in parameters.states}
+    rows: list[dict[str, Any]] = []
+    first = first_of_state = 0
+    for cell in cells:
+        if not rows or rows[-1]["fips"] != int(cell.state):
+            first_of_state = first
+        rows.append(
+            {
+                "fips": int(cell.state),
+                "poor": Fragment("true" if cell.stratum == "low_income" else "false"),
+                "first": first,
+                "first_of_state": first_of_state,
+                "households_of_state": of_state[cell.state],
+                "stride": stride(of_state[cell.state]),
+                "households": cell.households,
+                "stayers": cell.stayers,
+                "design_weight": literal(cell.design_weight),
+                "person_weight": literal(cell.person_weight),
+                "panel_weight": literal(cell.panel_weight),
+            }
+        )
+        first += cell.households
+    return rows
