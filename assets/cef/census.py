@@ -211,6 +211,7 @@ PERSON_COLUMNS = _titled(
 )
 """The columns of `persons`."""
 
+
 def _only_recodes(columns: dict[str, Column]) -> dict[str, Column]:
     return recodes_beside({**UNIT_COLUMNS, **PERSON_COLUMNS}, columns)
 

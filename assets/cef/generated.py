@@ -1,4 +1,4 @@
-"""What generated datasets have in common: the states, how households are divided among them, and their declared columns.
+"""What generated datasets have in common: the states, how households are divided among them, and their columns.
 
 `synthetic` generates a census and `survey` a survey. Everything here is exact and follows from the parameters.
 """

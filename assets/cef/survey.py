@@ -29,10 +29,9 @@ from assets.cef.generated import (
     stride,
 )
 from assets.cef.synthetic import SEED
-from assets.release.columns import Column, ColumnType, RecordTable, Role, recodes_beside
+from assets.release.columns import Column, RecordTable, recodes_beside
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.numbers import DesignRate
-from assets.release.recodes import Band
 from mechanisms.states import STATES
 from resources.statements import Fragment, literal, statement
 
@@ -57,21 +56,20 @@ class Stratum(dg.Model):
     retention_rate: DesignRate = Field(description="The share of the households of a wave that answer in the next one.")
 
 
+_LOW_INCOME = Stratum(sampling_rate=Fraction(1, 1500), response_rate=Fraction(7, 10), retention_rate=Fraction(23, 25))
+_OTHER = Stratum(sampling_rate=Fraction(1, 3000), response_rate=Fraction(4, 5), retention_rate=Fraction(19, 20))
+
+
 class SurveyDesign(dg.Model):
     """The strata of each state: households in areas of low income, and all others."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     low_income: Stratum = Field(
-        Stratum(
-            sampling_rate=Fraction(1, 1500), response_rate=Fraction(7, 10), retention_rate=Fraction(23, 25)
-        ),
+        _LOW_INCOME,
         description="Households in areas of low income, which are sampled at a higher rate by default.",
     )
-    other: Stratum = Field(
-        Stratum(sampling_rate=Fraction(1, 3000), response_rate=Fraction(4, 5), retention_rate=Fraction(19, 20)),
-        description="All other households.",
-    )
+    other: Stratum = Field(_OTHER, description="All other households.")
 
     @property
     def strata(self) -> dict[str, Stratum]:
@@ -91,14 +89,16 @@ class SurveyParameters(dg.Model):
         ge=1,
         le=200_000_000,
         strict=True,
-        description="The number of households that answer in the first wave, with 2.4 persons on average.",
+        description="The number of households that answer in the first wave, with 2.3 persons on average.",
     )
     states: States = Field(
         description="FIPS codes of the states; households are divided among them by population in 2020 and by the "
         "rates of the design."
     )
     waves: int = Field(4, ge=1, le=MOST_WAVES, strict=True, description="The number of waves.")
-    design: SurveyDesign = Field(SurveyDesign(), description="The rates of each stratum, from which the weights follow.")
+    design: SurveyDesign = Field(
+        SurveyDesign(), description="The rates of each stratum, from which the weights follow."
+    )
     weight_places: int = Field(2, ge=0, le=4, strict=True, description="The decimals that weights are rounded to.")
 
     @model_validator(mode="after")
@@ -162,9 +162,7 @@ def survey_cells(parameters: SurveyParameters) -> list[Cell]:
     made = []
     for (state, code, stratum), households in zip(cells, answering, strict=True):
         sampled = max(households, round(households / stratum.response_rate))
-        stayers = tuple(
-            max(1, round(households * stratum.retention_rate**wave)) for wave in range(parameters.waves)
-        )
+        stayers = tuple(max(1, round(households * stratum.retention_rate**wave)) for wave in range(parameters.waves))
         of_persons = sampled / (households * stratum.sampling_rate)
         weights = (1 / stratum.sampling_rate, of_persons, of_persons * stayers[0] / stayers[-1])
         made.append(
@@ -235,8 +233,12 @@ def synthetic_survey(
         synthetic=True,
         reader=Reader.SYNTHETIC_SURVEY,
         record_name="household",
-        units=RecordTable(columns={**household_columns(generated), **(recoded_units or {})}),
-        persons=RecordTable(columns={**person_columns(generated), **(recoded_persons or {})}),
+        units=RecordTable(
+            path=None, geography_path=None, columns={**household_columns(generated), **(recoded_units or {})}
+        ),
+        persons=RecordTable(
+            path=None, geography_path=None, columns={**person_columns(generated), **(recoded_persons or {})}
+        ),
         generated=generated,
     )
 
@@ -260,24 +262,27 @@ def refuse_other_columns(
 def household_columns(parameters: SurveyParameters) -> dict[str, Column]:
     """The columns of the households. Only their size follows from the persons."""
     weights = [cell.design_weight for cell in survey_cells(parameters)]
+    states = {code: STATES[code] for code in parameters.states}
+    strata = {"low_income": "Area of low income", "other": "Any other area"}
     return {
-        "household": Column(type=ColumnType.INTEGER, role=Role.KEY, description="The household."),
-        "state": _codes(
-            {code: STATES[code] for code in parameters.states}, "State (FIPS code).", role=Role.GEOGRAPHY
+        "household": _column("integer", "The household.", role="key"),
+        "state": _column("string", "State (FIPS code).", role="geography", values=states),
+        "stratum": _column(
+            "string", "Stratum of the design, to which an area belongs.", values=strata, depends_on_persons=False
         ),
-        "stratum": _codes(
-            {"low_income": "Area of low income", "other": "Any other area"},
-            "Stratum of the design, the same for all households of an area.",
+        "tenure": _column(
+            "string",
+            "Whether the home is owned or rented.",
+            values={"owned": "Owned", "rented": "Rented"},
             depends_on_persons=False,
         ),
-        "tenure": _codes(
-            {"owned": "Owned", "rented": "Rented"}, "Whether the home is owned or rented.", depends_on_persons=False
-        ),
-        "household_size": Column(
-            type=ColumnType.INTEGER, minimum=1, maximum=8, description="The number of persons in the household."
-        ),
-        "design_weight": _weight(
-            min(weights), max(weights), "Reciprocal of the rate at which the stratum is sampled.", False
+        "household_size": _column("integer", "The number of persons in the household.", minimum=1, maximum=8),
+        "design_weight": _column(
+            "decimal",
+            "Reciprocal of the rate at which the stratum is sampled.",
+            minimum=str(min(weights)),
+            maximum=str(max(weights)),
+            depends_on_persons=False,
         ),
     }
 
@@ -285,53 +290,56 @@ def household_columns(parameters: SurveyParameters) -> dict[str, Column]:
 def person_columns(parameters: SurveyParameters) -> dict[str, Column]:
     """The columns of the persons: what does not change, then the answers of each wave."""
     cells = survey_cells(parameters)
-    of_persons, of_panel = [cell.person_weight for cell in cells], [cell.panel_weight for cell in cells]
+    weights = [cell.person_weight for cell in cells]
     columns = {
-        "person": Column(type=ColumnType.INTEGER, role=Role.KEY, description="The person."),
-        "household": Column(type=ColumnType.INTEGER, role=Role.UNIT, description="The household of the person."),
-        "sex": _codes({"female": "Female", "male": "Male"}, "Sex."),
-        "age": Column(
-            type=ColumnType.INTEGER, minimum=0, maximum=100, description="Age in years at the first wave."
-        ),
-        "age_band": Column(type=ColumnType.INTEGER, source="age", bands=_AGE_BANDS, description="Age at the first wave."),
-        "race_hispanic": _codes(_RACES, "Hispanic origin, and race of those not Hispanic."),
-        "education": _codes(_EDUCATION, "Highest degree at the first wave."),
-        "person_weight": _weight(
-            min(of_persons),
-            max(of_persons),
+        "person": _column("integer", "The person.", role="key"),
+        "household": _column("integer", "The household of the person.", role="unit"),
+        "sex": _column("string", "Sex.", values={"female": "Female", "male": "Male"}),
+        "age": _column("integer", "Age in years at the first wave.", minimum=0, maximum=100),
+        "age_band": _column("integer", "Age at the first wave.", source="age", bands=_AGE_BANDS),
+        "race_hispanic": _column("string", "Hispanic origin, and race of those not Hispanic.", values=_RACES),
+        "education": _column("string", "Highest degree at the first wave.", values=_EDUCATION),
+        "person_weight": _column(
+            "decimal",
             "Weight of the person: the design weight, adjusted for households that did not answer.",
+            minimum=str(min(weights)),
+            maximum=str(max(weights)),
         ),
-        "panel_weight": _weight(
-            Decimal(0),
-            max(of_panel),
+        "panel_weight": _column(
+            "decimal",
             "Weight of a person who answered in all waves: the person weight, adjusted for households that left. 0 for "
             "all others.",
+            minimum=0,
+            maximum=str(max(cell.panel_weight for cell in cells)),
         ),
     }
     for wave in range(1, parameters.waves + 1):
+        missing = {} if wave == 1 else _NOT_INTERVIEWED
         columns |= {
-            f"employment_{wave}": _codes(_EMPLOYMENT, f"Employment in wave {wave}."),
-            f"health_insurance_{wave}": _codes(_INSURANCE, f"Health insurance in wave {wave}."),
-            f"income_{wave}": Column(
-                type=ColumnType.INTEGER,
+            f"employment_{wave}": _column("string", f"Employment in wave {wave}.", values=_EMPLOYMENT | missing),
+            f"health_insurance_{wave}": _column(
+                "string", f"Health insurance in wave {wave}.", values=_INSURANCE | missing
+            ),
+            f"income_{wave}": _column(
+                "integer",
+                f"Monthly income in dollars in wave {wave}; 0 for persons without income, under 15, or not "
+                f"interviewed. {LARGEST_INCOME:,} stands for this or more.",
                 minimum=0,
                 maximum=LARGEST_INCOME,
-                description=f"Monthly income in dollars in wave {wave}; 0 for persons without income, under 15, or not "
-                f"interviewed. {LARGEST_INCOME:,} stands for this or more.",
             ),
         }
     return columns
 
 
 _AGE_BANDS = {
-    "00-14": Band(below=15),
-    "15-24": Band(at_least=15, below=25),
-    "25-34": Band(at_least=25, below=35),
-    "35-44": Band(at_least=35, below=45),
-    "45-54": Band(at_least=45, below=55),
-    "55-64": Band(at_least=55, below=65),
-    "65-74": Band(at_least=65, below=75),
-    "75+": Band(at_least=75),
+    "00-14": {"below": 15},
+    "15-24": {"at_least": 15, "below": 25},
+    "25-34": {"at_least": 25, "below": 35},
+    "35-44": {"at_least": 35, "below": 45},
+    "45-54": {"at_least": 45, "below": 55},
+    "55-64": {"at_least": 55, "below": 65},
+    "65-74": {"at_least": 65, "below": 75},
+    "75+": {"at_least": 75},
 }
 _RACES = {
     "hispanic": "Hispanic or Latino of any race",
@@ -349,28 +357,18 @@ _EDUCATION = {
     "graduate": "Graduate degree",
 }
 _NOT_INTERVIEWED = {"not_interviewed": "Not interviewed in this wave"}
+"""Of the households in the file, all answered in the first wave."""
 _EMPLOYMENT = {
     "employed": "Employed",
     "unemployed": "Unemployed",
     "not_in_labor_force": "Not in the labor force",
     "under_15": "Under 15 years",
-    **_NOT_INTERVIEWED,
 }
-_INSURANCE = {"private": "Private insurance", "public": "Public insurance only", "none": "None", **_NOT_INTERVIEWED}
+_INSURANCE = {"private": "Private insurance", "public": "Public insurance only", "none": "None"}
 
 
-def _codes(values: dict[str, str], description: str, **fields: Any) -> Column:
-    return Column(type=ColumnType.STRING, values=values, description=description, **fields)
-
-
-def _weight(lowest: Decimal, highest: Decimal, description: str, depends_on_persons: bool | None = None) -> Column:
-    return Column(
-        type=ColumnType.DECIMAL,
-        minimum=str(lowest),
-        maximum=str(highest),
-        description=description,
-        depends_on_persons=depends_on_persons,
-    )
+def _column(kind: str, description: str, **fields: Any) -> Column:
+    return Column.model_validate({"type": kind, "description": description, **fields})
 
 
 def survey_relation(declaration: SyntheticSurveyDeclaration, table: str) -> tuple[Fragment, dict[str, Any]]:
@@ -398,7 +396,7 @@ def _cells_in_sql(parameters: SurveyParameters) -> list[dict[str, Any]]:
         rows.append(
             {
                 "fips": int(cell.state),
-                "poor": Fragment("true" if cell.stratum == "low_income" else "false"),
+                "low_income": Fragment("true" if cell.stratum == "low_income" else "false"),
                 "first": first,
                 "first_of_state": first_of_state,
                 "households_of_state": of_state[cell.state],

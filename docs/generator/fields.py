@@ -122,9 +122,16 @@ def _if_left_out(field: FieldInfo, required: bool) -> str:
     value = field.get_default(call_default_factory=True)
     if value is None or value is PydanticUndefined or value in ("", [], {}):
         return ""
+    return f"; by default `{_in_yaml(value)}`"
+
+
+def _in_yaml(value: Any) -> str:
+    """A default as it would be declared."""
+    if isinstance(value, BaseModel):
+        return f"{{{', '.join(f'{name}: {_in_yaml(inner)}' for name, inner in value)}}}"
     if isinstance(value, Enum):
-        value = value.value
-    return f"; by default `{str(value).lower() if isinstance(value, bool) else value}`"
+        return str(value.value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _title(component: str, model: str) -> str:

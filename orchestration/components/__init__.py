@@ -6,6 +6,7 @@ from orchestration.components.phsafe import PHSafe
 from orchestration.components.publisher import PublisherSettings
 from orchestration.components.swapping import PermutationSwapping
 from orchestration.components.synthetic_census import SyntheticCensus
+from orchestration.components.synthetic_survey import SyntheticSurvey
 from orchestration.components.table_builder import TableBuilder
 from orchestration.components.topdown import TopDown
 
@@ -16,6 +17,7 @@ __all__ = [
     "PermutationSwapping",
     "PublisherSettings",
     "SyntheticCensus",
+    "SyntheticSurvey",
     "TableBuilder",
     "TopDown",
 ]

@@ -4,7 +4,7 @@
 ,
 numbered_person AS (
     SELECT
-        number, household, poor, last_wave, person_weight, panel_weight, age, origin, youngest, children, persons,
+        number, household, low_income, last_wave, person_weight, panel_weight, age, origin, youngest, children, persons,
         hispanic, white, black, asian, householder_female,
         position, position - 1 - partners AS child,
         md5_number($seed::VARCHAR || ':person:' || number || ':' || position) AS digest
@@ -57,10 +57,10 @@ described AS (
         CASE
             WHEN years < 15 THEN 'under_15'
             WHEN years < 18 THEN 'less_than_high_school'
-            WHEN education_draw < CASE WHEN poor THEN 0.18 ELSE 0.08 END THEN 'less_than_high_school'
-            WHEN education_draw < CASE WHEN poor THEN 0.52 ELSE 0.34 END THEN 'high_school'
-            WHEN years < 23 OR education_draw < CASE WHEN poor THEN 0.80 ELSE 0.60 END THEN 'some_college'
-            WHEN years < 26 OR education_draw < CASE WHEN poor THEN 0.94 ELSE 0.85 END THEN 'bachelor'
+            WHEN education_draw < CASE WHEN low_income THEN 0.18 ELSE 0.08 END THEN 'less_than_high_school'
+            WHEN education_draw < CASE WHEN low_income THEN 0.52 ELSE 0.34 END THEN 'high_school'
+            WHEN years < 23 OR education_draw < CASE WHEN low_income THEN 0.80 ELSE 0.60 END THEN 'some_college'
+            WHEN years < 26 OR education_draw < CASE WHEN low_income THEN 0.94 ELSE 0.85 END THEN 'bachelor'
             ELSE 'graduate'
         END AS education
     FROM drawn_person
@@ -86,7 +86,7 @@ situated AS (
                 ELSE 6
             END END
             - CASE WHEN female AND years BETWEEN 25 AND 54 THEN 5 ELSE 0 END
-            - CASE WHEN poor THEN 4 ELSE 0 END AS employed,
+            - CASE WHEN low_income THEN 4 ELSE 0 END AS employed,
         CASE education
             WHEN 'less_than_high_school' THEN 62
             WHEN 'high_school' THEN 78
@@ -112,22 +112,23 @@ situated AS (
 able AS (
     SELECT
         *,
-        employed // 20 + CASE WHEN poor THEN 2 ELSE 1 END AS unemployed,
+        employed // 20 + CASE WHEN low_income THEN 2 ELSE 1 END AS unemployed,
         (
             earnings[sixteenth + 1]
                 + (earnings[sixteenth + 2] - earnings[sixteenth + 1])
                     * within * CASE sixteenth WHEN 15 THEN within ELSE 4096 END // 16777216
         ) * by_education * by_age // 10000
-            * CASE WHEN poor THEN 80 ELSE 106 END * CASE WHEN female THEN 85 ELSE 100 END // 10000 AS earned,
+            * CASE WHEN low_income THEN 80 ELSE 106 END * CASE WHEN female THEN 85 ELSE 100 END // 10000 AS earned,
         CASE WHEN rank < 26214 THEN 0 ELSE 400 + rank * 1400 // 65536 END AS benefits,
         CASE
             WHEN years >= 62 THEN 700 + rank * 4300 // 65536 * by_education // 100
             WHEN rank < 39321 THEN 0
             ELSE (rank - 39321) * 1200 // 26214
         END AS transfers,
-        {% for wave in range(1, waves + 1) %}
-        md5_number_lower($seed::VARCHAR || ':wave:' || number || ':' || position || ':' || {{ wave }})
-            AS {{ ("word_" ~ wave) | id }}{% if not loop.last %},{% endif %}
+        -- A digest is two words of 64 bits: the draws of two waves.
+        {% for wave in range(1, waves + 1, 2) %}
+        md5_number($seed::VARCHAR || ':wave:' || number || ':' || position || ':' || {{ wave }})
+            AS {{ ("digest_" ~ wave) | id }}{% if not loop.last %},{% endif %}
 
         {% endfor %}
     FROM situated
@@ -139,7 +140,12 @@ weighed AS (
         *,
         7 * employed AS to_employed,
         50 * unemployed AS to_unemployed,
-        7 * employed + 50 * unemployed + 7 * (100 - employed - unemployed) AS to_any
+        7 * employed + 50 * unemployed + 7 * (100 - employed - unemployed) AS to_any,
+        {% for wave in range(1, waves + 1, 2) %}
+        ({{ ("digest_" ~ wave) | id }} & 18446744073709551615)::UBIGINT AS {{ ("word_" ~ wave) | id }},
+        ({{ ("digest_" ~ wave) | id }} >> 64)::UBIGINT AS {{ ("word_" ~ (wave + 1)) | id }}{% if not loop.last %},{% endif %}
+
+        {% endfor %}
     FROM able
 ),
 wave_1 AS (
@@ -196,7 +202,7 @@ insurable AS (
         {% for wave in range(1, waves + 1) %}
         CASE
             WHEN years >= 65 THEN 1
-            WHEN years < 15 THEN CASE WHEN poor THEN 2 ELSE 3 END
+            WHEN years < 15 THEN CASE WHEN low_income THEN 2 ELSE 3 END
             ELSE CASE {{ ("status_" ~ wave) | id }}
                 WHEN 0 THEN CASE WHEN {{ ("paid_" ~ wave) | id }} >= 3000 THEN 4 ELSE 5 END
                 WHEN 1 THEN 6

@@ -9,7 +9,7 @@ cell AS (
     SELECT
         cell::BIGINT AS cell,
         fips::BIGINT AS fips,
-        poor::BOOLEAN AS poor,
+        low_income::BOOLEAN AS low_income,
         first::BIGINT AS first,
         first_of_state::BIGINT AS first_of_state,
         households_of_state::BIGINT AS households_of_state,
@@ -20,20 +20,20 @@ cell AS (
         stayers::BIGINT[] AS stayers
     FROM (VALUES
         {% for cell in cells %}
-        ({{ loop.index0 }}, {{ cell.fips }}, {{ cell.poor }}, {{ cell.first }}, {{ cell.first_of_state }},
+        ({{ loop.index0 }}, {{ cell.fips }}, {{ cell.low_income }}, {{ cell.first }}, {{ cell.first_of_state }},
          {{ cell.households_of_state }}, {{ cell.stride }}, {{ cell.design_weight }}, {{ cell.person_weight }},
          {{ cell.panel_weight }},
          [{% for stayers in cell.stayers %}{{ stayers }}{% if not loop.last %}, {% endif %}{% endfor %}]){% if not loop.last %},{% endif %}
 
         {% endfor %}
-    ) AS cell(cell, fips, poor, first, first_of_state, households_of_state, stride, design_weight, person_weight,
+    ) AS cell(cell, fips, low_income, first, first_of_state, households_of_state, stride, design_weight, person_weight,
         panel_weight, stayers)
 ),
 -- Cumulative shares of Hispanics, and of those not Hispanic who are White, Black and Asian, by stratum. The rest are of
 -- other or several races.
 origins AS (
     FROM (VALUES (true, 0.24, 0.67, 0.91, 0.95), (false, 0.14, 0.80, 0.89, 0.96))
-        AS origins(poor, hispanic, white, black, asian)
+        AS origins(low_income, hispanic, white, black, asian)
 ),
 numbered AS (
     SELECT
@@ -82,9 +82,9 @@ placed AS (
         drawn.*,
         hispanic, white, black, asian,
         CASE
-            WHEN form_draw < CASE WHEN poor THEN 0.36 ELSE 0.55 END THEN 'couple'
-            WHEN form_draw < CASE WHEN poor THEN 0.68 ELSE 0.82 END THEN 'alone'
-            WHEN form_draw < CASE WHEN poor THEN 0.84 ELSE 0.88 END THEN 'parent'
+            WHEN form_draw < CASE WHEN low_income THEN 0.36 ELSE 0.55 END THEN 'couple'
+            WHEN form_draw < CASE WHEN low_income THEN 0.68 ELSE 0.82 END THEN 'alone'
+            WHEN form_draw < CASE WHEN low_income THEN 0.84 ELSE 0.88 END THEN 'parent'
             ELSE 'others'
         END AS form,
         -- Ages that divide the householders of each form into sixteenths.
@@ -105,12 +105,12 @@ placed AS (
             ELSE 'other'
         END AS origin,
         tenure_draw < CASE
-            WHEN age < 35 THEN CASE WHEN poor THEN 0.20 ELSE 0.48 END
-            WHEN age < 65 THEN CASE WHEN poor THEN 0.42 ELSE 0.76 END
-            ELSE CASE WHEN poor THEN 0.58 ELSE 0.84 END
+            WHEN age < 35 THEN CASE WHEN low_income THEN 0.20 ELSE 0.48 END
+            WHEN age < 65 THEN CASE WHEN low_income THEN 0.42 ELSE 0.76 END
+            ELSE CASE WHEN low_income THEN 0.58 ELSE 0.84 END
         END AS owned
     FROM drawn
-    JOIN origins USING (poor)
+    JOIN origins USING (low_income)
 ),
 composed AS (
     SELECT

@@ -523,7 +523,7 @@ def test_every_broken_declaration_is_named_with_its_line(project: Path, tmp_path
         f"{defs}/half/defs.yaml:6: release village/half: match: Input should be a valid list",
         f"{defs}/half/defs.yaml:9: release village/half: swap_rate: 'half' is not a number or a fraction such as 1/2",
         f"{defs}/kind/defs.yaml:1: type: orchestration.components.Swapping is no component; there are CensusDataset, "
-        "Dataset, PHSafe, PermutationSwapping, PublisherSettings, SyntheticCensus, TopDown",
+        "Dataset, PHSafe, PermutationSwapping, PublisherSettings, SyntheticCensus, SyntheticSurvey, TopDown",
         *[line for line in said.splitlines() if line.startswith(f"{defs}/roles/defs.yaml:{swap}: ")],
     ]
     assert "swap: size cannot be a swap variable and" in said.splitlines()[-1]
