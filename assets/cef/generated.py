@@ -16,6 +16,9 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.numbers import shown
 from mechanisms.states import STATES
 
+SEED = 2020
+"""The seed of a generated dataset that declares none."""
+
 STATES_2020 = Path(__file__).with_name("states_2020.csv")
 """Region, division and resident population of each state in the 2020 Census, from its apportionment and P.L. 94-171
 tables."""

@@ -13,8 +13,9 @@ from typing import Literal
 from pydantic import ValidationError
 
 from assets.cef.census import PERSON_COLUMNS, UNIT_COLUMNS
+from assets.cef.generated import SEED
 from assets.cef.readers import in_source
-from assets.cef.synthetic import SEED, SyntheticPopulation, synthetic_names
+from assets.cef.synthetic import SyntheticPopulation, synthetic_names
 from assets.release.columns import Column, Role
 from resources.statements import literal
 from resources.warehouse import Warehouse

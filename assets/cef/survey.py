@@ -20,6 +20,7 @@ import dagster as dg
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from assets.cef.generated import (
+    SEED,
     States,
     divided,
     generated_columns,
@@ -28,7 +29,6 @@ from assets.cef.generated import (
     states_of_2020,
     stride,
 )
-from assets.cef.synthetic import SEED
 from assets.release.columns import Column, RecordTable, recodes_beside
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.numbers import DesignRate
@@ -97,7 +97,8 @@ class SurveyParameters(dg.Model):
     )
     waves: int = Field(4, ge=1, le=MOST_WAVES, strict=True, description="The number of waves.")
     design: SurveyDesign = Field(
-        SurveyDesign(), description="The rates of each stratum, from which the weights follow."
+        SurveyDesign(low_income=_LOW_INCOME, other=_OTHER),
+        description="The rates of each stratum, from which the weights follow.",
     )
     weight_places: int = Field(2, ge=0, le=4, strict=True, description="The decimals that weights are rounded to.")
 

@@ -16,6 +16,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from assets.cef.census import CensusDeclaration, census_persons, census_units
 from assets.cef.generated import (
+    SEED,
     States,
     divided,
     generated_columns,
@@ -29,8 +30,6 @@ from assets.release.dataset import Reader
 from mechanisms.states import STATES
 from resources.statements import Fragment, statement
 from resources.warehouse import Session
-
-SEED = 2020
 
 _VACANT_EVERY = 9
 """The number of occupied housing units for each vacant one: a tenth of all housing units is vacant."""

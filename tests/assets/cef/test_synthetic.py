@@ -16,9 +16,10 @@ from pydantic import ValidationError
 
 from assets.cef.asset import build_cef, describe
 from assets.cef.census import CensusDeclaration, census_persons, census_units
+from assets.cef.generated import STATES_2020
 from assets.cef.ingestion import ingest
 from assets.cef.sample import main, write_sample
-from assets.cef.synthetic import STATES_2020, SyntheticPopulation, synthetic_census, write
+from assets.cef.synthetic import SyntheticPopulation, synthetic_census, write
 from assets.cef.validation import cef_problems, structure_findings, structure_offenders
 from assets.release.dataset import DatasetDeclaration
 from mechanisms.states import STATES
