@@ -23,6 +23,7 @@ from orchestration.components import (
     PHSafe,
     PublisherSettings,
     SyntheticCensus,
+    SyntheticSurvey,
     TopDown,
 )
 from orchestration.defs_files import require_unambiguous_text
@@ -78,6 +79,15 @@ VALID: dict[type[Any], dict[str, Any]] = {
         "geo": "geo.csv",
     },
     SyntheticCensus: {"name": "town", "cap": {"epsilon": 10, "delta": "1e-10"}, "households": 100, "states": ["10"]},
+    SyntheticSurvey: {
+        "name": "panel",
+        "cap": 10,
+        "households": 100,
+        "states": ["10"],
+        "waves": 3,
+        "weight_places": 1,
+        "design": {"low_income": {"sampling_rate": "1/20", "response_rate": "3/4", "retention_rate": 1}},
+    },
     PublisherSettings: {
         "authority": "Office of Statistics",
         "contact": "data@statistics.example",
@@ -188,6 +198,16 @@ NUMBERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("cap", "delta"): (0, 1, "1e-101", "1e-999", "0." + "9" * 101, *NOT_NUMBERS),
         ("households",): (0, 200_000_001, *NOT_INTEGERS),
         ("seed",): (2**63, *NOT_INTEGERS),
+    },
+    SyntheticSurvey: {
+        ("cap",): (0, *NOT_NUMBERS),
+        ("households",): (0, 1, 200_000_001, *NOT_INTEGERS),
+        ("seed",): (2**63, *NOT_INTEGERS),
+        ("waves",): (0, 13, *NOT_INTEGERS),
+        ("weight_places",): (5, *NOT_INTEGERS),
+        ("design", "low_income", "sampling_rate"): (0, 2, "1.5", "1/1000001", *NOT_NUMBERS),
+        ("design", "low_income", "response_rate"): (0, "3/2", *NOT_NUMBERS),
+        ("design", "low_income", "retention_rate"): (0, "1.01", *NOT_NUMBERS),
     },
     PermutationSwapping: {
         ("swap_rate",): (0, 1, 2, "1.5", "1/1000000001", 0.30000000000000004, *NOT_NUMBERS),
@@ -334,6 +354,22 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("synthetic",): (False,),
         ("recoded_units",): ({"A": RECODE}, {"A": RECODE | {"source": "QAGE"}}, {"RTYPE": RECODE}),
         ("recoded_persons",): ({"A": RECODE}, {"A": RECODE | {"source": "FINAL_POP"}}),
+    },
+    SyntheticSurvey: {
+        ("name",): NOT_NAMES,
+        ("population",): ("The_People", "a" * 61),
+        ("charging",): ("free",),
+        ("states",): ([], None, "10", [10], ["10", "10"], ["03"], ["a" * 5000], [None], [["10"]]),
+        ("title",): NOT_TEXTS,
+        ("synthetic",): (False,),
+        ("design",): (
+            None, [], "simple", {"urban": {}}, {"other": {"sampling_rate": 1, "response_rate": 1}},
+        ),
+        ("recoded_units",): (
+            {"A": RECODE}, {"A": RECODE | {"source": "age"}}, {"tenure": RECODE}, {"TENURE": RECODE}, {"sex": RECODE},
+            {"A": {"type": "integer", "minimum": 0, "maximum": 9}},
+        ),
+        ("recoded_persons",): ({"A": RECODE}, {"A": RECODE | {"source": "household_size"}}, {"income_3": RECODE}),
     },
     PublisherSettings: {
         ("authority",): ("", "two\nlines", "a" * 301, *NOT_TEXTS[1:]),

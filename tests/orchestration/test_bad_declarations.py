@@ -8,7 +8,7 @@ import pytest
 from tests.orchestration.bad_declarations import BAD, VALID, Bad, refusal
 
 EVERY = 40
-"""The quick suite loads every fortieth bad declaration, which includes all kinds."""
+"""The quick suite loads every fortieth bad declaration of each kind, and at least one."""
 
 SECONDS = 5.0
 LONGEST = 600
@@ -32,7 +32,7 @@ def test_the_declarations_that_bad_ones_are_made_from_are_valid(kind: type, tmp_
 
 
 def test_some_bad_declarations_of_every_kind_are_refused(tmp_path: Path) -> None:
-    some = BAD[::EVERY]
+    some = [bad for kind in VALID for bad in [each for each in BAD if each.kind is kind][::EVERY]]
     assert {bad.kind for bad in some} == set(VALID)
     for bad in some:
         require_refused(bad, tmp_path)

@@ -15,6 +15,7 @@ FOLDERS = {
     "PermutationSwapping": "town/tenure",
     "CensusDataset": "Census_2020",
     "SyntheticCensus": "rehearsal/dataset",
+    "SyntheticSurvey": "Panel-2024/dataset",
     "PHSafe": "rehearsal/s-dhc",
     "TopDown": "rehearsal/redistricting",
     "PublisherSettings": "publisher",
@@ -37,6 +38,7 @@ def test_the_scaffolded_example_of_each_component_is_accepted_with_names_from_it
         "PermutationSwapping": "tenure",
         "CensusDataset": "census_2020",
         "SyntheticCensus": "rehearsal",
+        "SyntheticSurvey": "panel_2024",
         "PHSafe": "s_dhc",
         "TopDown": "redistricting",
     }
