@@ -90,7 +90,7 @@ def test_a_survey_never_changes(small: tuple[str, pd.DataFrame, pd.DataFrame]) -
 @pytest.mark.deep
 def test_a_survey_is_the_same_on_any_number_of_threads(tmp_path: Path) -> None:
     """So many households that DuckDB divides them among threads."""
-    versions = {made(tmp_path, parameters(200_000), threads=threads)[0] for threads in (1, 2, 4)}
+    versions = {made(tmp_path, parameters(150_000, 1), threads=threads)[0] for threads in (1, 4)}
     assert len(versions) == 1
 
 
@@ -397,8 +397,8 @@ def test_a_survey_of_any_size_is_valid(tmp_path: Path, households: int, states: 
 
 
 @pytest.mark.deep
-def test_two_million_persons_are_made_within_the_memory_limit(tmp_path: Path) -> None:
-    declaration = synthetic_survey(parameters(900_000, 12, states=["06", "36", "48"]), name="panel", cap=1)
-    with Warehouse(folder=str(tmp_path), memory_limit="1GiB").session(writes=Zone.CONFIDENTIAL) as session:
+def test_nearly_a_million_persons_are_made_within_the_memory_limit(tmp_path: Path) -> None:
+    declaration = synthetic_survey(parameters(400_000, 12, states=["06", "36", "48"]), name="panel", cap=1)
+    with Warehouse(folder=str(tmp_path), memory_limit="512MiB").session(writes=Zone.CONFIDENTIAL) as session:
         ingest(session, declaration, tmp_path, VERSION_KEY)
-        assert session.count(declaration.cef_tables()[1]) > 2_000_000
+        assert session.count(declaration.cef_tables()[1]) > 900_000
