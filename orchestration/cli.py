@@ -3,7 +3,9 @@
 Exit codes: 0 done; 1 refused, failed, or something does not hold; 2 wrong usage; 3 a charge needs an authorization.
 """
 
+import csv
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -13,6 +15,7 @@ from typing import Any
 
 import click
 import dagster as dg
+import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.markdown import Markdown
@@ -31,7 +34,7 @@ from assets.conventions import ZONE
 from assets.gates.shared import all_gates
 from assets.ledger.population import populations
 from assets.publication.audit import Verdict, audit, write_report
-from assets.publication.signature import VerificationError, fingerprint, read_public_key
+from assets.publication.signature import PUBLIC_KEY, VerificationError, altered_files, fingerprint, read_public_key
 from assets.publication.signature import verify as verified
 from assets.publication.withdrawal import WithdrawalError
 from assets.publication.withdrawal import withdraw as withdrawn
@@ -39,6 +42,7 @@ from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.method import CHARGE
 from assets.release.names import Name
 from assets.release.release import DeclarationError
+from assets.table_builder.asking import QuestionError, least_variance, read_publication
 from mechanisms.accounting.composition import DoesNotCompose, beside_finite, stated, symbol
 from orchestration import components
 from orchestration.backup import BackupError, back_up
@@ -65,6 +69,7 @@ _EXPECTED = (
     CustodyError,
     DeclarationError,
     LedgerError,
+    QuestionError,
     SourceError,
     VerificationError,
     WarehouseError,
@@ -582,6 +587,60 @@ def _run(deployed: Deployed, job: str, config: Mapping[str, Any], *, quiet: bool
 
         ended = launch(instance, job, config, deployed.home / "logs" / f"{job}.log", tell)
     return told, ended
+
+
+@main.command()
+@click.argument("release")
+@click.option("--by", default="", help="The variables to tabulate by, separated by commas.")
+@click.option("--where", multiple=True, help="Categories that count: 'age in (00-14, 15-24)' or state=10; repeatable.")
+@click.option("--per", help="Another release of hypercubes, whose counts or weights the sums are divided by: means.")
+@as_json
+def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_json: bool) -> None:
+    """Build a table from the published hypercubes of RELEASE, with standard errors and 90% intervals.
+
+    The answer follows from the publication alone, so everyone gets the same one, and it costs nothing. Of several
+    hypercubes, the one answers whose numbers have the least variance.
+    """
+    deployed = Deployed()
+    variables = [each.strip() for each in by.split(",") if each.strip()]
+    chosen = dict(_categories(each) for each in where)
+    names, found = _asked(deployed, [release, *([per] if per else [])], variables, chosen)
+    if as_json:
+        _show({"from": names, "rows": found.to_pylist()})
+        return
+    rows = [["" if cell is None else str(cell) for cell in row.values()] for row in found.to_pylist()]
+    _table(f"From {' per '.join(names)}", [name.replace("_", " ") for name in found.column_names], rows)
+
+
+def _asked(
+    deployed: Deployed, releases: Sequence[str], by: Sequence[str], where: Mapping[str, Sequence[str | None]]
+) -> tuple[list[str], pa.Table]:
+    """The names of the hypercubes that answer, and their answer: means if there are two releases."""
+    key = read_public_key(deployed.published / PUBLIC_KEY)
+    answering = []
+    for release in releases:
+        folders = {each.named: deployed.published / each.named for each in deployed.releases(release)}
+        missing = [name for name, folder in folders.items() if not folder.exists()]
+        if missing:
+            raise click.UsageError(f"{missing[0]} is not published; launch it first")
+        for name, folder in folders.items():
+            if problems := altered_files(folder, key):
+                raise click.ClickException(f"{name}: the publication is not intact: {problems[0]}")
+        published = {name: read_publication(folder) for name, folder in folders.items()}
+        name = least_variance(published, by, where)
+        answering.append((name, published[name]))
+    (_, first), *rest = answering
+    found = first.means(rest[0][1], by, where) if rest else first.ask(by, where)
+    return [name for name, _ in answering], found
+
+
+def _categories(condition: str) -> tuple[str, list[str | None]]:
+    """A variable and its categories, from `age in (a, b)`, `age in a, b` or `age=a`. A category may be in quotes."""
+    parts = re.fullmatch(r"\s*(\S+?)\s*(?:=|\s+in\b)\s*\(?(.*?)\)?\s*", condition)
+    if not parts:
+        raise click.UsageError(f"--where: {condition} is not of the form 'age in (a, b)' or age=a")
+    found = next(csv.reader([parts[2]], skipinitialspace=True, quotechar="'" if "'" in parts[2] else '"'))
+    return parts[1], [None if each.strip() == "null" else each.strip() for each in found]
 
 
 @main.command()

@@ -21,6 +21,7 @@ from mechanisms.refusal import RefusedError
 from mechanisms.table_builder.asking import Answer, CannotAnswerError, Question
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
+from mechanisms.table_builder.means import means
 
 HYPERCUBE, TABLES, CATEGORIES = "hypercube", "measured_tables", "categories"
 """The published tables that questions are answered from."""
@@ -84,13 +85,41 @@ class Published:
         question = self.question(by, where)
         answer = self.answer(question)
         rows = np.flatnonzero(question.cells.ravel())
-        chosen = [question.chosen[name] for name in by]
-        places = np.unravel_index(rows, [len(each) for each in chosen]) if by else []
-        columns = {
+        return pa.table(self._columns(question, rows) | self.figures(answer, rows))
+
+    def means(self, per: "Published", by: Sequence[str], where: Where) -> pa.Table:
+        """The means by some variables: sums of this hypercube divided by the counts or weights of another one.
+
+        Args:
+            per: the denominators, drawn by themselves.
+            by, where: as for `ask`.
+
+        Raises:
+            QuestionError: as `ask`; if the denominators may be negative; if a cell is possible in one of them alone.
+        """
+        if per.design.least < 0:
+            raise QuestionError("means are taken per counts or per weights, not per an amount that may be negative")
+        if per is self:
+            raise QuestionError("means need two hypercubes with noise of their own")
+        above, below = self.question(by, where), per.question(by, where)
+        rows = np.flatnonzero(above.cells.ravel())
+        if not np.array_equal(rows, np.flatnonzero(below.cells.ravel())):
+            raise QuestionError("the two hypercubes have other structural zeros")
+        step, fewest, most = float(self.grid / per.grid), max(1, per.design.least), per.design.most
+        least = self.design.least / (fewest if self.design.least < 0 else most)
+        found = means(self.answer(above), per.answer(below), least, self.design.most / fewest)
+        figures = {"estimate": found.estimate, "lower": found.lower, "upper": found.upper}
+        columns = self._columns(above, rows)
+        return pa.table(columns | {name: rounded(each.ravel()[rows] * step) for name, each in figures.items()})
+
+    def _columns(self, question: Question, rows: NDArray[np.int64]) -> dict[str, pa.Array]:
+        """The categories of some cells of a sub-table, by variable."""
+        chosen = [question.chosen[name] for name in question.by]
+        places = np.unravel_index(rows, [len(each) for each in chosen]) if chosen else []
+        return {
             name: self.categories[name].take(pa.array(np.array(each)[place]))
-            for name, each, place in zip(by, chosen, places, strict=True)
+            for name, each, place in zip(question.by, chosen, places, strict=True)
         }
-        return pa.table(columns | self.figures(answer, rows))
 
     def answer(self, question: Question) -> Answer:
         """The answer to a question. Raises QuestionError if a cell that is not published would be needed."""

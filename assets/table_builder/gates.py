@@ -94,8 +94,8 @@ def _agree(context: Context) -> list[str]:
     for table in design.tables:
         own = rows.filter(pc.equal(rows["table_name"], table_name(table)))
         cells = np.zeros(design.cells(table), dtype=np.int64)
-        whole = pc.multiply(own["estimate"], pa.scalar(PARTS_OF_ONE)).cast(pa.int64())
-        cells[own["cell"].to_numpy()] = whole.to_numpy()
+        estimates = own["estimate"].cast(pa.float64()).to_numpy()
+        cells[own["cell"].to_numpy()] = np.rint(estimates * PARTS_OF_ONE).astype(np.int64)
         published[table] = cells.reshape(design.shape(table))
     for table in design.tables:
         wrong = np.count_nonzero(design.margin(published[design.inner], table) != published[table])

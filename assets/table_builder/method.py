@@ -122,8 +122,8 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
         others = f" {RECORDS_OF_OTHERS[:1].upper()}{RECORDS_OF_OTHERS[1:]}." if unit == PERSON_RECORD else ""
         return f"""The budget of {stated(design.unbounded)} is declared for one {unit} added or removed. The charge is
 the loss for one {unit} changed, {stated(design.bounded)}: a change takes a record out of one cell of every measured
-table and puts it into another. There is a line for each of the {len(design.tables)} measured tables. Only the draw id depends
-on the data, through a keyed version of the exact cells.{others}"""
+table and puts it into another. There is a line for each of the {len(design.tables)} measured tables. Only the draw
+id depends on the data, through a keyed version of the exact cells.{others}"""
 
     def draw_description(self) -> str:
         return """Every exact cell of every measured table plus independent noise of the table's distribution, empty

@@ -26,7 +26,7 @@ PLAN = "plan"
 """The name of the stage."""
 
 TABLES, CATEGORIES = "measured_tables", "categories"
-"""Its tables: the measured tables with their noise, and the categories of the variables, by which cells are numbered."""
+"""Its tables: the measured tables with their noise, and the categories by which cells are numbered."""
 
 PLANNED = pa.decimal128(24, 4)
 TABLE_COLUMNS = {

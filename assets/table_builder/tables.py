@@ -92,8 +92,8 @@ def _without_suppressed(release: HypercubeRelease, rows: pa.Table) -> pa.Table:
 
 def shown_first(session: Session, release: HypercubeRelease) -> Mapping[str, Any]:
     """The first cells of the hypercube, for the asset's page."""
-    first = session.rows("warehouse/first_rows", {"rows": 8}, table=release.public(HYPERCUBE))
     columns = list(session.columns(release.public(HYPERCUBE)))
+    first = session.rows("warehouse/first_rows", {"rows": 8}, columns=columns, source=release.public(HYPERCUBE))
     rows = [dict(zip(columns, row, strict=True)) for row in first]
     return {
         "first cells": preview(

@@ -93,11 +93,8 @@ class HypercubeAttributes(dg.Model):
         None, description="ρ for one record added or removed, with discrete Gaussian noise; instead of epsilon."
     )
     delta: Delta = Field(DELTA, description="δ at which a loss in ρ is stated as (ε, δ).")
-    cap: int | SkipJsonSchema[None] = Field(
-        None,
-        gt=0,
-        strict=True,
-        description="The greatest discrete Laplace noise, in records or in steps of the grid. It costs a δ.",
+    cap: Annotated[int, Field(gt=0, strict=True)] | SkipJsonSchema[None] = Field(
+        None, description="The greatest discrete Laplace noise, in records or in steps of the grid. It costs a δ."
     )
     margins: Margins = Field(
         Margins.SUMMED,

@@ -8,7 +8,7 @@ SELECT (
     {% endfor %}
 )::BIGINT AS cell, counted.count
 FROM (
-    SELECT {{ columns | ids }}, {{ measure }} AS count
+    SELECT {{ columns | ids }}, {% if amount %}sum({{ amount }}){% else %}count(*){% endif %} AS count
     FROM (
         {% if unit %}
         SELECT {{ own | ids("persons") }}{% if own %}, {% endif %}{{ from_unit | ids("units") }}
