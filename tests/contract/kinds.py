@@ -17,11 +17,13 @@ from tests.deployments import (
     Deployment,
     deploy,
     households,
+    members,
     small_dataset,
     small_deployment,
     write_csv,
 )
 from tests.phsafe_deployments import FEW, Files, census, changed, phsafe_deployment
+from tests.table_builder_deployments import TENURE, hypercube_deployment
 from tests.topdown_deployments import TWO_LEVELS, topdown_deployment, with_quarters
 
 Build = Callable[..., Deployment[Any]]
@@ -88,6 +90,13 @@ def _laplace(root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = Non
     return deploy(root, declared, LaplaceTables(declaration))
 
 
+def _hypercubes(
+    root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, **changes: Any
+) -> Deployment[Any]:
+    units = _village(guess)
+    return hypercube_deployment(root, units=units, persons=members(households()), dataset=dataset, **changes)
+
+
 def _guessed(files: Files, guess: int) -> Files:
     """A householder who lives alone has one race or another."""
     alone = next(row["MAFID"] for row in files["units"] if row["HHT"] == "4")
@@ -151,6 +160,13 @@ KINDS: dict[str, Kind] = {
         {"rho": "1/100"},
         "UPDATE noisy_measurements SET answers = list_transform(answers, lambda x: x + 1) WHERE number = 0",
         "UPDATE confidential.town__redistricting.histograms SET count = count + 1",
+    ),
+    "table builder": Kind(
+        _hypercubes,
+        {"hypercubes": [_backwards(TENURE)]},
+        1,
+        "UPDATE noisy_measurements SET count = count + 1 WHERE draw_order = 0",
+        "UPDATE confidential.village__tables_tenure.counts SET count = count + 1 WHERE draw_order = 0",
     ),
     "laplace tables": Kind(
         _laplace,

@@ -1,0 +1,51 @@
+"""Small deployments of releases by the table builder, for tests."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from assets.table_builder.release import HypercubeRelease
+from orchestration.components.release import ReleaseComponent
+from orchestration.components.table_builder import TableBuilder
+from orchestration.components.table_builder_declaration import TableBuilderDeclaration
+from tests.deployments import Deployment, deploy, households, members, small_dataset, write_csv
+
+TENURE: dict[str, Any] = {
+    "name": "tenure",
+    "variables": ["county", "tenure", "size"],
+    "epsilon": 2,
+    "margins": "fitted",
+    "products": [{"name": "owners", "by": ["county"], "where": {"tenure": ["own"]}}],
+}
+"""A hypercube of households whose margins are all measured."""
+
+
+def hypercubes(dataset: str, *cubes: Mapping[str, Any], **changes: Any) -> list[ReleaseComponent]:
+    """The components of declared hypercubes, which are released together as `tables`."""
+    declared = {"name": "tables", "dataset": dataset, "title": "Noisy tables", "hypercubes": list(cubes)}
+    return list(TableBuilder(TableBuilderDeclaration.model_validate(declared | changes)).releases())
+
+
+def hypercube_deployment(
+    root: Path,
+    *cubes: Mapping[str, Any],
+    units: Sequence[Mapping[str, Any]] | None = None,
+    persons: Sequence[Mapping[str, Any]] | None = None,
+    dataset: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> Deployment[HypercubeRelease]:
+    """A deployment of the small dataset with persons, whose files are written; nothing has run yet.
+
+    Args:
+        root: a new or empty folder, or one with the files of another such deployment, which is then continued.
+        cubes: the declared hypercubes; the first is the release under test. By default `TENURE`.
+        units, persons: the records, if not the usual ones.
+        dataset: changes to the dataset's declaration.
+        changes: what differs in the release's declaration.
+    """
+    root.mkdir(exist_ok=True)
+    rows = units if units is not None else households()
+    write_csv(root / "units.csv", rows)
+    write_csv(root / "persons.csv", persons if persons is not None else members(rows))
+    declared = small_dataset(root, with_persons=True, **(dataset or {}))
+    return deploy(root, declared, *hypercubes(declared.name, *(cubes or (TENURE,)), **changes))
