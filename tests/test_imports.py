@@ -25,6 +25,7 @@ MATHEMATICS = {
         "itertools",
         "math",
         "operator",
+        "re",
         "typing",
     ),
     *("cryptography", "highspy", "numba", "numpy"),

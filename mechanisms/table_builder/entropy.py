@@ -1,0 +1,311 @@
+"""p-tables of greatest entropy: made from a largest change, a variance and a threshold.
+
+For every count a, the probabilities p(v) of the changes v solve a convex program: maximize −Σ p log p subject to
+Σ p = 1, Σ p·v = 0 and Σ p·v² <= V, over the changes with |v| <= D whose result a + v is neither negative nor blocked
+(1 … js). Further, p(0) may have a lower bound, and p may have to fall with |v| on either side. Zero stays zero. All
+counts from D + js + 1 on have the same changes, and share a row.
+
+Sources: Giessing (2016); the parameters and the lower bound of p(0) are those of sdcTools' R package `ptable`.
+
+**What holds exactly.** The probabilities are whole multiples of 2^-64. They sum to 1, their mean is 0, and every
+inequality holds, all exactly. Only the entropy is approximate: `Made.gaps` bounds by how much the greatest entropy of
+the program may exceed that of a row.
+
+**How.** Newton's method with a logarithmic barrier minimizes the dual; its probabilities satisfy the constraints up to
+rounding errors. They are drawn back by a 10^-10 part to a rational point that satisfies every inequality strictly, and
+rounded; what is left of the sum and the mean is moved between 0 and the changes next to it. The room that the first
+step leaves is greater than what the second one needs, and all of it is checked.
+
+**The certificate.** For any multipliers m >= 0 of the inequalities Gp <= h and any k of the mean, the entropy of every p
+that satisfies the constraints is at most log Σ exp(−k·v − (Gᵀm)(v)) + h·m (weak duality). This bound is computed in 40
+decimals from the multipliers that were found.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.table_builder.p_table import PTable, Row
+
+PLACES = 64
+"""The binary places of the probabilities."""
+MOST = 50
+"""The greatest D."""
+
+_DRAWN_BACK = Fraction(1, 10**10)
+_CERTAIN = 40
+_SHARPEST, _SHARPER = 1e12, 10.0
+_STEPS, _SETTLED = 100, 1e-3
+_MOST_OF_THE_WAY = 0.95
+
+
+class ImpossibleTableError(ValueError):
+    """No p-table satisfies the constraints. The message names the parameter, the rule and the count."""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What a p-table is to satisfy.
+
+    Attributes:
+        largest_change: D, from 1 to 50.
+        variance: V, the greatest variance of every row, greater than 0.
+        threshold: js: results from 1 to js do not occur. From 0 to D.
+        probability_to_stay: the least probability that a count is published as it is, from 0 to 1. It does not concern
+            counts from 1 to js, which cannot stay.
+        monotone: whether a greater change to the same side is never more probable.
+
+    Raises:
+        ImpossibleTableError: if a parameter is out of its range, or the variance is too small for the threshold.
+    """
+
+    largest_change: int
+    variance: Fraction
+    threshold: int = 0
+    probability_to_stay: Fraction = Fraction(0)
+    monotone: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.largest_change <= MOST:
+            raise ImpossibleTableError(f"largest_change: D is from 1 to {MOST}, not {self.largest_change}")
+        if self.variance <= 0:
+            raise ImpossibleTableError(f"variance: V is greater than 0, not {self.variance}")
+        if not 0 <= self.probability_to_stay <= 1:
+            raise ImpossibleTableError(
+                f"probability_to_stay: a probability is from 0 to 1, not {self.probability_to_stay}"
+            )
+        if not 0 <= self.threshold <= self.largest_change:
+            raise ImpossibleTableError(
+                f"threshold: js is from 0 to D = {self.largest_change}, not {self.threshold}; a count of "
+                f"{self.largest_change + 1} could neither stay nor become 0"
+            )
+        for count in range(1, self.threshold + 1):
+            least = count * (self.threshold + 1 - count)
+            if self.variance < least:
+                raise ImpossibleTableError(
+                    f"variance: count {count} must become 0 or at least {self.threshold + 1} without a change of the "
+                    f"mean, which takes a variance of {least} or more; V is {self.variance}"
+                )
+
+
+@dataclass(frozen=True)
+class Made:
+    """A p-table with the certificate of its entropies.
+
+    Attributes:
+        table: the p-table.
+        entropies: of each row, in nats.
+        gaps: for each row, a bound of how much greater the entropy of another row may be that satisfies the same
+            constraints; exactly 0 for rows that have no other.
+    """
+
+    table: PTable
+    entropies: tuple[float, ...]
+    gaps: tuple[float, ...]
+
+
+def make(parameters: Parameters) -> Made:
+    """The p-table of greatest entropy; its certified gaps are below 10^-9.
+
+    Raises:
+        ImpossibleTableError: if a row's gap is greater, or its probabilities do not satisfy a constraint exactly: the
+            solver came not close enough to the greatest entropy. This needs parameters that nobody uses.
+    """
+    rows, entropies, gaps = [Row((0,), (1,))], [0.0], [0.0]
+    for count in range(1, parameters.largest_change + parameters.threshold + 2):
+        row, gap = _row(parameters, count)
+        if not gap <= 1e-9:
+            raise ImpossibleTableError(f"count {count}: the solver came no nearer to the greatest entropy than {gap}")
+        rows.append(row)
+        entropies.append(float(_entropy(list(row.probabilities.values()))))
+        gaps.append(gap)
+    return Made(PTable(tuple(rows)), tuple(entropies), tuple(gaps))
+
+
+def _row(parameters: Parameters, count: int) -> tuple[Row, float]:
+    """The row of a count above 0, with its certified gap."""
+    largest, threshold = parameters.largest_change, parameters.threshold
+    changes = [change for change in range(-largest, largest + 1) if count + change == 0 or count + change > threshold]
+    blocked = count <= threshold
+    if min(changes) == 0 or (not blocked and parameters.probability_to_stay == 1):
+        return Row((0,), (1,)), 0.0
+    if blocked and (len(changes) == 2 or parameters.variance == count * (threshold + 1 - count)):
+        return Row((-count, threshold + 1 - count), (threshold + 1 - count, count)), 0.0
+    program = _Program.of(parameters, changes)
+    start = _interior(parameters, changes)
+    found, multipliers, of_mean = program.solve()
+    exact = _rounded(program, found, start)
+    if exact is None:
+        raise ImpossibleTableError(
+            f"variance: V = {parameters.variance} is too small for D = {largest}: in multiples of 2^-{PLACES}, no "
+            f"probabilities of count {count} were found that satisfy every constraint exactly"
+        )
+    gap = program.bound(multipliers, of_mean) - _entropy(exact)
+    units = {change: int(chance * 2**PLACES) for change, chance in zip(changes, exact, strict=True) if chance}
+    return Row(tuple(units), tuple(units.values())), float(max(Decimal(0), gap))
+
+
+@dataclass(frozen=True)
+class _Program:
+    """The constraints of a row: Σ p = 1, Σ p·v = 0 and Gp <= h.
+
+    Attributes:
+        changes: v.
+        left: G, a row for each inequality.
+        right: h.
+    """
+
+    changes: list[int]
+    left: list[list[int]]
+    right: list[Fraction]
+
+    @classmethod
+    def of(cls, parameters: Parameters, changes: list[int]) -> "_Program":
+        left, right = [[change**2 for change in changes]], [parameters.variance]
+        if 0 in changes and parameters.probability_to_stay:
+            left.append([-(change == 0) for change in changes])
+            right.append(-parameters.probability_to_stay)
+        if parameters.monotone:
+            for nearer, further in _chains(changes):
+                left.append([(change == further) - (change == nearer) for change in changes])
+                right.append(Fraction(0))
+        return cls(changes, left, right)
+
+    def slack(self, chances: Sequence[Fraction]) -> list[Fraction]:
+        """h − Gp, exactly."""
+        sums = (
+            sum((each * chance for each, chance in zip(line, chances, strict=True)), Fraction(0)) for line in self.left
+        )
+        return [right - total for right, total in zip(self.right, sums, strict=True)]
+
+    def solve(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+        """Nearly the optimum, with nearly optimal multipliers of the inequalities and of the mean.
+
+        The dual: minimize log Σ exp(−k·v − (Gᵀm)(v)) + h·m over all k and m > 0, with the barrier −Σ log m / sharpness.
+        The minimum satisfies all constraints: the mean is 0, and the slack of an inequality is 1 / (sharpness·m).
+        """
+        lines = np.vstack([self.changes, *self.left]).astype(float)
+        right = np.array([0.0, *map(float, self.right)])
+        multipliers = np.array([0.0, *np.ones(len(self.left))])
+        sharpness = 1.0
+        while sharpness <= _SHARPEST:
+            multipliers = _centered(multipliers, sharpness, lines, right)
+            sharpness *= _SHARPER
+        return _softmax(-multipliers @ lines), multipliers[1:], float(multipliers[0])
+
+    def bound(self, multipliers: NDArray[np.float64], of_mean: float) -> Decimal:
+        """No entropy is greater, whatever the multipliers; they only have to be 0 or more."""
+        exact = [Fraction(max(0.0, float(each))) for each in multipliers]
+        weights = []
+        for place, change in enumerate(self.changes):
+            pull = sum((line[place] * each for line, each in zip(self.left, exact, strict=True)), Fraction(0))
+            weights.append(-Fraction(of_mean) * change - pull)
+        paid = sum((each * right for each, right in zip(exact, self.right, strict=True)), Fraction(0))
+        with localcontext(Context(prec=_CERTAIN)):
+            return sum((_decimal(weight).exp() for weight in weights), Decimal(0)).ln() + _decimal(paid)
+
+
+def _centered(
+    multipliers: NDArray[np.float64], sharpness: float, lines: NDArray[np.float64], right: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The minimum of the dual with its barrier, by Newton's method. The first multiplier, of the mean, has no bound."""
+
+    def value(at: NDArray[np.float64]) -> float:
+        exponents = -at @ lines
+        greatest = exponents.max()
+        barrier = np.log(at[1:]).sum() / sharpness
+        return float(np.log(np.exp(exponents - greatest).sum()) + greatest + right @ at - barrier)
+
+    for _ in range(_STEPS):
+        chances = _softmax(-multipliers @ lines)
+        means = lines @ chances
+        # In the scale of each multiplier, as inactive inequalities have very small ones.
+        scale = np.array([1.0, *multipliers[1:]])
+        inverse = np.array([0.0, *(1 / (sharpness * multipliers[1:]))])
+        gradient = scale * (right - means - inverse)
+        curvature = (scale[:, None] * ((lines * chances) @ lines.T - np.outer(means, means))) * scale
+        curvature += np.diag(scale * inverse)
+        step = np.linalg.lstsq(curvature, -gradient, rcond=1e-18)[0] * scale
+        falling = step[1:] < 0
+        length = min(1.0, _MOST_OF_THE_WAY * np.min(multipliers[1:][falling] / -step[1:][falling], initial=np.inf))
+        expected, before = float(gradient / scale @ step), value(multipliers)
+        if -expected < _SETTLED / sharpness:
+            break
+        while value(multipliers + length * step) > before + 0.1 * length * expected and length > 1e-9:
+            length *= 0.5
+        multipliers = multipliers + length * step
+    return multipliers
+
+
+def _softmax(exponents: NDArray[np.float64]) -> NDArray[np.float64]:
+    weights = np.exp(exponents - exponents.max())
+    chances: NDArray[np.float64] = weights / weights.sum()
+    return chances
+
+
+def _chains(changes: list[int]) -> list[tuple[int, int]]:
+    """Neighboring changes of one side, the nearer to 0 first; 0 is on both sides."""
+    positive, negative = [each for each in changes if each >= 0], [each for each in reversed(changes) if each <= 0]
+    return [*zip(positive, positive[1:], strict=False), *zip(negative, negative[1:], strict=False)]
+
+
+def _interior(parameters: Parameters, changes: list[int]) -> list[Fraction]:
+    """Positive probabilities with sum 1 and mean 0 that satisfy every inequality strictly.
+
+    Falling weights on each side, balanced, are mixed with the distribution of least variance: no change or, where this
+    is blocked, the two changes next to it.
+    """
+    falling = {change: Fraction(parameters.largest_change + 1 - abs(change)) for change in changes}
+    moments = [sum(abs(change) * falling[change] for change in changes if change * side > 0) for side in (-1, 1)]
+    weights = {change: falling[change] / moments[change > 0] for change in changes if change}
+    total = sum(weights.values())
+    spread = {change: weight / total for change, weight in weights.items()}
+    variance = sum(change**2 * chance for change, chance in spread.items())
+    if 0 in changes:
+        least, base = Fraction(0), {0: Fraction(1)}
+        share = min(Fraction(1, 4), (1 - parameters.probability_to_stay) / 2)
+    else:
+        down, up = max(each for each in changes if each < 0), min(each for each in changes if each > 0)
+        least, base = Fraction(-down * up), {down: Fraction(up, up - down), up: Fraction(-down, up - down)}
+        share = Fraction(1, 4)
+    if variance > least:
+        share = min(share, (parameters.variance - least) / (variance - least) / 2)
+    return [share * spread.get(change, 0) + (1 - share) * base.get(change, 0) for change in changes]
+
+
+def _rounded(program: _Program, found: NDArray[np.float64], start: Sequence[Fraction]) -> list[Fraction] | None:
+    """Multiples of 2^-64 near the optimum that satisfy every constraint exactly; None if these do not."""
+    changes, whole = program.changes, 2**PLACES
+    mixed = [(1 - _DRAWN_BACK) * Fraction(float(p)) + _DRAWN_BACK * q for p, q in zip(found, start, strict=True)]
+    units = {change: int(chance * whole) for change, chance in zip(changes, mixed, strict=True)}
+    down = max(change for change in changes if change < 0)
+    up = min(change for change in changes if change > 0)
+    rest, moment = whole - sum(units.values()), -sum(change * each for change, each in units.items())
+    if 0 in changes:
+        lowered = max(0, -(moment // -down))
+        raised = moment - lowered * down
+        for change, more in ((down, lowered), (up, raised), (0, rest - lowered - raised)):
+            units[change] += more
+    else:
+        # x·down + y·up + z·(up + 1) = moment and x + y + z = rest, with the least z.
+        both, beyond = divmod(moment - down * rest, up - down)
+        for change, more in ((down, rest - both), (up, both - beyond), (up + 1, beyond)):
+            units[change] += more
+    exact = [Fraction(units[change], whole) for change in changes]
+    mean = sum((change * chance for change, chance in zip(changes, exact, strict=True)), Fraction(0))
+    sound = sum(exact) == 1 and mean == 0 and min(exact) >= 0 and min(program.slack(exact)) >= 0
+    return exact if sound else None
+
+
+def _entropy(chances: Sequence[Fraction]) -> Decimal:
+    with localcontext(Context(prec=_CERTAIN)):
+        return -sum((_decimal(chance) * _decimal(chance).ln() for chance in chances if chance), Decimal(0))
+
+
+def _decimal(number: Fraction) -> Decimal:
+    with localcontext(Context(prec=_CERTAIN)):
+        return Decimal(number.numerator) / Decimal(number.denominator)

@@ -1,0 +1,201 @@
+"""What a p-table guarantees: its exact loss, computed from its probabilities.
+
+One record is in one cell of a table. Adding or removing it changes that cell from a to a ± 1; changing it takes it from
+one cell to another, so that one count falls by 1 and another rises by 1. For two neighbors P and Q, the hockey-stick
+divergence H(P, Q, t) = Σ_b max(0, P(b) − t·Q(b)) is the greatest value of P(S) − t·Q(S) over all events S. So (ε, δ)
+holds exactly if δ >= H(P, Q, e^ε) for all neighbors, in both directions.
+
+Everything is exact for a rational t = e^ε. If ε is rational, t is rounded down to a rational number, and since H falls in
+t, δ is rounded up. ε is infinite as soon as a result is possible for a count and impossible for its neighbor: if zeros
+stay zero, if results are blocked, or if the change has a greatest size.
+
+Neighbors in all pairs of rows are visited, the pairs (last row, first row of the cycle) included.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.rounding import square_root_above
+from mechanisms.sampling.fixed_point import exponential
+from mechanisms.table_builder.p_table import PTable
+
+_PRECISION = 128
+"""Binary places of e^−ε where it is irrational."""
+_DIGITS = 40
+_NEAR = 1e-9
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The distributions of the results of a count and of its neighbor.
+
+    Attributes:
+        points: for each result that is possible for the count, its probability, and that for the neighbor.
+    """
+
+    points: tuple[tuple[Fraction, Fraction], ...]
+
+    def divergence(self, ratio: Fraction) -> Fraction:
+        """H at t = `ratio`."""
+        ratios, here, there = self._above
+        place = bisect_right(ratios, -ratio)
+        return self._certain + here[place] - ratio * there[place]
+
+    @property
+    def greatest_ratio(self) -> Fraction | None:
+        """The greatest P / Q; None if it is infinite."""
+        return None if self._certain else max(here / there for here, there in self.points)
+
+    @cached_property
+    def _certain(self) -> Fraction:
+        """The probability of results that are impossible for the neighbor."""
+        return sum((here for here, there in self.points if not there), Fraction(0))
+
+    @cached_property
+    def _above(self) -> tuple[list[Fraction], list[Fraction], list[Fraction]]:
+        """Minus P / Q in ascending order, and the sums of P and of Q over the first 0, 1, 2, … results."""
+        ordered = sorted((point for point in self.points if point[1]), key=lambda point: -point[0] / point[1])
+        return (
+            [-here / there for here, there in ordered],
+            [Fraction(0), *accumulate(here for here, _ in ordered)],
+            [Fraction(0), *accumulate(there for _, there in ordered)],
+        )
+
+
+@dataclass(frozen=True)
+class Judgment:
+    """The loss of a p-table at a given ε, in one table.
+
+    Attributes:
+        epsilon: ε for adding or removing one record.
+        delta: the least δ, exact or rounded up in its 38th digit, for adding or removing one record.
+        changed_epsilon: 2ε, for changing one record: two cells.
+        changed_delta: 2δ, by basic composition.
+        changed_exactly: the least δ that holds with 2ε for changing one record: the hockey-stick divergence of the
+            product of both cells.
+    """
+
+    epsilon: PureLoss
+    delta: Fraction
+    changed_epsilon: PureLoss
+    changed_delta: Fraction
+    changed_exactly: Fraction
+
+
+def judge(table: PTable, epsilon: PureLoss) -> Judgment:
+    """The loss of a p-table when ε is declared: what is charged, and what is stated beside it.
+
+    A δ of 0 means pure ε-DP; with 1 or more, nothing is guaranteed.
+    """
+    ratio, twice = ratio_below(epsilon), ratio_below(epsilon.of_group(2))
+    delta = curve(table, [ratio])[0]
+    return Judgment(epsilon, delta, epsilon.of_group(2), 2 * delta, divergence_of_two_cells(table, twice))
+
+
+def curve(table: PTable, ratios: Iterable[Fraction]) -> list[Fraction]:
+    """δ(ε) for adding or removing one record, exactly, at each ratio t = e^ε.
+
+    Raises:
+        ValueError: if a ratio is below 1.
+    """
+    pairs = _neighbors(table)
+    return [max(pair.divergence(_checked(ratio)) for pair in pairs[0] | pairs[1]) for ratio in ratios]
+
+
+def smallest_epsilon(table: PTable) -> PureLoss | None:
+    """The smallest ε of pure DP for adding or removing one record; None if it is infinite."""
+    ratios = [pair.greatest_ratio for pairs in _neighbors(table) for pair in pairs]
+    finite = [ratio for ratio in ratios if ratio is not None]
+    return PureLoss.logarithm(max(finite)) if len(finite) == len(ratios) else None
+
+
+def divergence_of_two_cells(table: PTable, ratio: Fraction) -> Fraction:
+    """The least δ at e^ε = `ratio` for changing one record, exactly: one count falls by 1, and another rises by 1.
+
+    It is the greatest divergence over all pairs of cells. All pairs are computed in floats, and exactly those whose
+    value in floats is near the greatest.
+
+    Raises:
+        ValueError: if the ratio is below 1.
+    """
+    _checked(ratio)
+    falling, rising = map(list, _neighbors(table))
+    nearly = np.stack([_products_nearly(first, rising, float(ratio)) for first in falling])
+    candidates = np.argwhere(nearly >= nearly.max() - _NEAR)
+    return max(_product(falling[one], rising[other], ratio) for one, other in candidates)
+
+
+def discrete_laplace_delta(variance: Fraction, ratio: Fraction) -> Fraction:
+    """δ at e^ε = `ratio` of the discrete Laplace distribution with this variance, not below it by rounding.
+
+    With q = exp(−1/scale), the variance is 2q / (1 − q)², and δ = (1 − t·q) / (1 + q) for t < 1/q, and 0 otherwise.
+    """
+    least = _rate_below(variance)
+    return max(Fraction(0), (1 - _checked(ratio) * least) / (1 + least))
+
+
+def discrete_laplace_epsilon(variance: Fraction) -> PureLoss:
+    """ε = −ln q of the discrete Laplace distribution with this variance, rounded up."""
+    least = _rate_below(variance)
+    return PureLoss.logarithm(1 / least)
+
+
+def ratio_below(epsilon: PureLoss) -> Fraction:
+    """A rational number not above e^ε; exactly e^ε if ε is the logarithm of a rational number."""
+    if epsilon.rational == 0:
+        return epsilon.argument
+    if epsilon.rational > 0:
+        _, high = exponential(epsilon.rational, _PRECISION)
+        return max(Fraction(1), epsilon.argument * Fraction(1 << _PRECISION, high))
+    low, _ = exponential(-epsilon.rational, _PRECISION)
+    return max(Fraction(1), epsilon.argument * Fraction(low, 1 << _PRECISION))
+
+
+def _neighbors(table: PTable) -> tuple[frozenset[_Pair], frozenset[_Pair]]:
+    """All different pairs (a, a − 1), and all pairs (a, a + 1).
+
+    The counts up to the last row and its successor meet every pair of rows that are used for neighboring counts.
+    """
+    chances = [table.row(count).probabilities for count in range(table.last + 2)]
+    falling, rising = set(), set()
+    for less, more in zip(chances, chances[1:], strict=False):
+        # A change v of the greater count is the result of a change v + 1 of the smaller one.
+        falling.add(_Pair(tuple((more[change], less.get(change + 1, Fraction(0))) for change in more)))
+        rising.add(_Pair(tuple((less[change], more.get(change - 1, Fraction(0))) for change in less)))
+    return frozenset(falling), frozenset(rising)
+
+
+def _product(first: _Pair, second: _Pair, ratio: Fraction) -> Fraction:
+    """H of two independent results: Σ P(b)·H₂(t·Q(b) / P(b))."""
+    total = Fraction(0)
+    for here, there in first.points:
+        total += here * second.divergence(ratio * there / here)
+    return total
+
+
+def _products_nearly(first: _Pair, second: Sequence[_Pair], ratio: float) -> NDArray[np.float64]:
+    """The products' H in floats. Sums of at most 10^6 terms, which add up to at most 1 + t, err by far less than `_NEAR`."""
+    most = max(len(pair.points) for pair in second)
+    here, there = np.zeros((2, len(second), most))
+    for number, pair in enumerate(second):
+        here[number, : len(pair.points)], there[number, : len(pair.points)] = np.array(pair.points, dtype=float).T
+    return sum((np.maximum(0, float(p) * here - ratio * float(q) * there).sum(axis=1) for p, q in first.points), 0.0)
+
+
+def _rate_below(variance: Fraction) -> Fraction:
+    """A rational number just below q for a variance V: q = (V + 1 − √(2V + 1)) / V."""
+    return (variance + 1 - square_root_above(2 * variance + 1, _DIGITS)) / variance
+
+
+def _checked(ratio: Fraction) -> Fraction:
+    if ratio < 1:
+        raise ValueError(f"ε is not negative, so e^ε is at least 1, not {float(ratio)}")
+    return ratio

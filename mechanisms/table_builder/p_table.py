@@ -1,0 +1,377 @@
+"""Perturbation tables (p-tables): for every count, the distribution of the count that is published instead of it.
+
+A p-table is a value of exact rational probabilities. This module checks its structure and draws from it, from the words
+of a stream or from the key of each cell. `entropy` makes p-tables, `reading` reads those of others, and `judging` says
+what they guarantee.
+
+Sources: Fraser and Wooton (2005); Marley and Leaver (2011); Giessing (2016).
+
+**Exactness.** A row is a sequence of intervals of [0, 1), each with the change that it stands for. Words are the binary
+digits of a number U, uniform on [0, 1), and the interval that contains U is drawn. As in `sampling.inversion`, further
+words are read only while U may still lie on either side of a boundary, so every result has exactly its probability.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate, count
+from math import lcm
+from typing import Any, Protocol
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mechanisms.sampling.goodness import BINS, Binned
+from mechanisms.sampling.inversion import WORD_BITS
+from mechanisms.sampling.reader import WordReader, WordSource
+from mechanisms.sampling.types import Words
+
+
+class CellWords(Protocol):
+    """Words that belong to cells: those of one cell do not depend on how many words another cell uses."""
+
+    def words(self, number: int) -> Words:
+        """The word of this number of every cell, shape (cells,), uint64."""
+
+    def word(self, number: int, cell: int) -> int:
+        """The same word of one cell, counted from 0."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The changes that a count may undergo, in the order of their intervals.
+
+    Attributes:
+        changes: what is added to the count. The same change may have several intervals.
+        weights: the length of each interval, as positive whole numbers: the probability is the weight over their sum.
+
+    Raises:
+        ValueError: if there is no change, not one weight for each, or a weight that is not positive.
+    """
+
+    changes: tuple[int, ...]
+    weights: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.changes or len(self.changes) != len(self.weights):
+            raise ValueError("a row has at least one change, and one weight for each")
+        if min(self.weights) <= 0:
+            raise ValueError("the weights of a row are greater than 0")
+
+    @cached_property
+    def whole(self) -> int:
+        """The sum of all weights."""
+        return sum(self.weights)
+
+    @cached_property
+    def probabilities(self) -> dict[int, Fraction]:
+        """The probability of each change that is possible, from the least change to the greatest."""
+        weights = dict.fromkeys(sorted(set(self.changes)), 0)
+        for change, weight in zip(self.changes, self.weights, strict=True):
+            weights[change] += weight
+        return {change: Fraction(weight, self.whole) for change, weight in weights.items()}
+
+    @property
+    def mean(self) -> Fraction:
+        """The mean of the change."""
+        return sum((change * chance for change, chance in self.probabilities.items()), Fraction(0))
+
+    @property
+    def variance(self) -> Fraction:
+        """The variance of the change."""
+        square = sum((change**2 * chance for change, chance in self.probabilities.items()), Fraction(0))
+        return square - self.mean**2
+
+
+@dataclass(frozen=True)
+class PTable:
+    """Probabilities P(a → b) that the count a is published as b.
+
+    Attributes:
+        rows: the row of the counts 0, 1, 2, …
+        cycle: how many of the last rows are used in turn, again and again, for all greater counts. With 1, they share
+            the last row. The p-tables of the Office for National Statistics end at 750 and have a cycle of 250: a count
+            a above 750 uses row (a − 1) mod 250 + 501.
+
+    Raises:
+        ValueError: if there is no row, the cycle is not between 1 and the number of rows, or a result is negative.
+    """
+
+    rows: tuple[Row, ...]
+    cycle: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise ValueError("a p-table has at least one row")
+        if not 1 <= self.cycle <= len(self.rows):
+            raise ValueError(f"a cycle has between 1 row and all {len(self.rows)}, not {self.cycle}")
+        for number, row in enumerate(self.rows):
+            if number + min(row.changes) < 0:
+                raise ValueError(f"count {number}: the result {number + min(row.changes)} is negative")
+
+    @classmethod
+    def of(cls, transitions: Sequence[Mapping[int, Fraction]], cycle: int = 1) -> "PTable":
+        """The p-table with these probabilities.
+
+        Args:
+            transitions: for the counts 0, 1, 2, …, the probability of each result b.
+            cycle: see the class.
+
+        Raises:
+            ValueError: as the class, and if a probability is negative or those of a count do not sum to 1.
+        """
+        rows = []
+        for number, results in enumerate(transitions):
+            if any(chance < 0 for chance in results.values()):
+                raise ValueError(f"count {number}: a probability is negative")
+            total = sum(results.values(), Fraction(0))
+            if total != 1:
+                raise ValueError(f"count {number}: the probabilities sum to {total}, not to 1")
+            possible = {result: Fraction(chance) for result, chance in sorted(results.items()) if chance}
+            whole = lcm(*(chance.denominator for chance in possible.values()))
+            rows.append(
+                Row(
+                    tuple(result - number for result in possible),
+                    tuple(int(chance * whole) for chance in possible.values()),
+                )
+            )
+        return cls(tuple(rows), cycle)
+
+    @property
+    def last(self) -> int:
+        """The greatest count that has a row of its own."""
+        return len(self.rows) - 1
+
+    @property
+    def zero_stays_zero(self) -> bool:
+        """Whether a count of 0 is always published as 0."""
+        return set(self.rows[0].changes) == {0}
+
+    def row_numbers(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The number of the row that each count uses. Counts are not negative."""
+        if counts.size and counts.min() < 0:
+            raise ValueError("a count is not negative")
+        beyond = (counts - len(self.rows)) % self.cycle + len(self.rows) - self.cycle
+        return np.where(counts <= self.last, counts, beyond)
+
+    def row(self, number: int) -> Row:
+        """The row that a count uses."""
+        return self.rows[int(self.row_numbers(np.array([number]))[0])]
+
+    def probability(self, before: int, after: int) -> Fraction:
+        """P(before → after)."""
+        return self.row(before).probabilities.get(after - before, Fraction(0))
+
+    def as_record(self) -> dict[str, Any]:
+        """The p-table as text and numbers: each interval's change and weight, in order."""
+        pairs = (zip(row.changes, row.weights, strict=True) for row in self.rows)
+        return {
+            "cycle": self.cycle,
+            "rows": [" ".join(f"{change:+d}:{weight}" for change, weight in row) for row in pairs],
+        }
+
+    def draw(self, counts: NDArray[np.int64], source: WordSource, word_bits: int = WORD_BITS) -> NDArray[np.int64]:
+        """A result for each count, all independent, with exactly the stated probabilities.
+
+        Args:
+            counts: shape (n,), not negative.
+            source: the randomness. Words are used in order, one for each count, and further ones while a draw is
+                undecided. No word is read after the last draw.
+            word_bits: words are 0 .. 2^word_bits − 1, equally likely.
+
+        Returns:
+            Shape (n,), int64.
+        """
+        numbers, reader = self.row_numbers(counts), WordReader(source)
+        changes = np.empty(len(counts), dtype=np.int64)
+        done = 0
+        while done < len(counts):
+            words = reader.ahead(len(counts) - done)
+            settled = self._look_up(words, numbers[done:], changes[done:], word_bits)
+            reader.use(settled)
+            done += settled
+            if settled < len(words):
+                changes[done] = _decide(self.rows[numbers[done]], reader.one, word_bits)
+                done += 1
+        return counts + changes
+
+    def draw_by_cell(
+        self, counts: NDArray[np.int64], source: CellWords, word_bits: int = WORD_BITS
+    ) -> NDArray[np.int64]:
+        """A result for each count, from the words of its cell. Equal counts with equal words have equal results.
+
+        Args:
+            counts: shape (cells,), not negative.
+            source: the words of the cells, in the order of the counts.
+            word_bits: words are 0 .. 2^word_bits − 1, equally likely.
+        """
+        numbers, words = self.row_numbers(counts), source.words(0)
+        changes = np.empty(len(counts), dtype=np.int64)
+        done = 0
+        while (done := done + self._look_up(words[done:], numbers[done:], changes[done:], word_bits)) < len(counts):
+            further = (source.word(number, done) for number in count())
+            changes[done] = _decide(self.rows[numbers[done]], further.__next__, word_bits)
+            done += 1
+        return counts + changes
+
+    def look_up(self, counts: NDArray[np.int64], key_sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The results as the Office for National Statistics looks them up: a cell key is a row's interval of length 1.
+
+        Args:
+            counts: shape (cells,), not negative.
+            key_sums: the sum of the record keys in each cell. The cell key is its remainder modulo the number of keys,
+                which is the sum of each row's weights.
+
+        Raises:
+            ValueError: if the rows that are used do not all have the same sum of weights, other than a row with one
+                change only.
+        """
+        numbers = self.row_numbers(counts)
+        wholes = {row.whole for row in self.rows if len(row.weights) > 1} or {1}
+        if len(wholes) != 1:
+            raise ValueError("only a p-table with the same number of keys in every row can be looked up by keys")
+        (keys,) = wholes
+        ends = [list(accumulate(row.weights)) for row in self.rows]
+        if max(end[-1] for end in ends) > 2**62:
+            raise ValueError("only a p-table with fewer than 2^62 keys can be looked up by keys")
+        starts = self._tabulated.starts
+        flat = np.concatenate([np.array(end, dtype=np.int64) for end in ends])
+        return counts + _by_key(numbers, key_sums % keys, starts, flat, self._tabulated.changes)
+
+    def _look_up(self, words: Words, numbers: NDArray[np.int64], changes: NDArray[np.int64], word_bits: int) -> int:
+        arrays = self._tabulated if word_bits == WORD_BITS else _Arrays.of(self.rows, word_bits)
+        return int(_decided(words, numbers, *arrays.all, changes))
+
+    @cached_property
+    def _tabulated(self) -> "_Arrays":
+        return _Arrays.of(self.rows, WORD_BITS)
+
+
+@dataclass(frozen=True, eq=False)
+class _Arrays:
+    """The rows, one after the other, for words of some size.
+
+    Attributes:
+        starts: shape (rows + 1,), int64: where each row begins.
+        floors: uint64: floor(2^bits · F) for the upper end F of each interval but the last of its row, where it is the
+            greatest word.
+        exact: whether 2^bits · F is whole, so that a word equal to it lies above the boundary.
+        changes: int64.
+    """
+
+    starts: NDArray[np.int64]
+    floors: Words
+    exact: NDArray[np.bool_]
+    changes: NDArray[np.int64]
+
+    @property
+    def all(self) -> tuple[NDArray[np.int64], Words, NDArray[np.bool_], NDArray[np.int64]]:
+        return self.starts, self.floors, self.exact, self.changes
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], word_bits: int) -> "_Arrays":
+        starts, floors, exact = [0], [], []
+        changes: list[int] = []
+        for row in rows:
+            for end in accumulate(row.weights):
+                floor, rest = divmod(end << word_bits, row.whole)
+                floors.append(min(floor, (1 << word_bits) - 1))
+                exact.append(not rest)
+            changes += row.changes
+            starts.append(len(changes))
+        return cls(
+            np.array(starts, dtype=np.int64),
+            np.array(floors, dtype=np.uint64),
+            np.array(exact, dtype=np.bool_),
+            np.array(changes, dtype=np.int64),
+        )
+
+
+def binned(counts: NDArray[np.int64], results: NDArray[np.int64], table: PTable) -> dict[str, Binned]:
+    """The results of each row in bins of nearly equal probability, for the chi-square test of `sampling.goodness`.
+
+    Args:
+        counts: the exact counts, shape (n,).
+        results: what was published instead of them. Impossible results are counted by `impossible`, not here.
+        table: the p-table they were drawn from.
+
+    Returns:
+        By row, in words, the numbers of results observed and expected in each bin.
+    """
+    numbers = table.row_numbers(counts)
+    found = {}
+    for number in np.unique(numbers).tolist():
+        chances = table.rows[number].probabilities
+        changes = np.array(list(chances))
+        ends = np.cumsum([float(chance) for chance in chances.values()])
+        bins = np.minimum((ends - 1e-9) * BINS, BINS - 1).astype(np.int64)
+        drawn = (results - counts)[numbers == number]
+        places = np.minimum(np.searchsorted(changes, drawn), len(changes) - 1)
+        expected = np.bincount(bins, weights=np.diff(ends, prepend=0.0), minlength=BINS)
+        observed = np.bincount(bins[places], minlength=BINS).astype(np.float64)
+        found[f"row {number}"] = Binned(observed, len(drawn) * expected.astype(np.float64))
+    return found
+
+
+def impossible(counts: NDArray[np.int64], results: NDArray[np.int64], table: PTable) -> int:
+    """How many results have probability 0."""
+    numbers = table.row_numbers(counts)
+    most = max(max(map(abs, row.changes)) for row in table.rows)
+    possible = np.zeros((len(table.rows), 2 * most + 3), dtype=np.bool_)
+    for number, row in enumerate(table.rows):
+        possible[number, np.array(row.changes) + most + 1] = True
+    changes = np.clip(results - counts, -most - 1, most + 1)
+    return int(np.count_nonzero(~possible[numbers, changes + most + 1]))
+
+
+@njit(cache=True, nogil=True)
+def _decided(words, numbers, starts, floors, exact, changes, drawn):  # type: ignore[no-untyped-def]
+    """Decide words in order, into `drawn`. Returns how many were decided before the first undecided one."""
+    for place in range(words.size):
+        word = words[place]
+        low, high = starts[numbers[place]], starts[numbers[place] + 1] - 1
+        # The first interval whose upper end is above the word; the last interval's upper end is 1.
+        while low < high:
+            middle = (low + high) // 2
+            if floors[middle] > word or (floors[middle] == word and not exact[middle]):
+                high = middle
+            else:
+                low = middle + 1
+        if low < starts[numbers[place] + 1] - 1 and floors[low] == word:
+            return place
+        drawn[place] = changes[low]
+    return words.size
+
+
+def _decide(row: Row, following: Callable[[], int], word_bits: int) -> int:
+    """The change for a number whose first digits leave it undecided, and whose digits `following` gives from the start.
+
+    The number U lies between its digits and the next number with as many digits. It is decided when no boundary lies
+    strictly in between.
+    """
+    number, bits = 0, 0
+    ends = list(accumulate(row.weights))
+    while True:
+        number, bits = number << word_bits | following(), bits + word_bits
+        # The first boundary above U's digits, and the first that is not below the next number.
+        first = next(place for place, end in enumerate(ends) if end << bits > number * row.whole)
+        if ends[first] << bits >= (number + 1) * row.whole:
+            return row.changes[first]
+
+
+@njit(cache=True, nogil=True)
+def _by_key(numbers, keys, starts, ends, changes):  # type: ignore[no-untyped-def]
+    """The change of the first interval of each cell's row whose upper end is above its key."""
+    drawn = np.empty(numbers.size, dtype=np.int64)
+    for place in range(numbers.size):
+        low, high = starts[numbers[place]], starts[numbers[place] + 1] - 1
+        while low < high:
+            middle = (low + high) // 2
+            if ends[middle] > keys[place]:
+                high = middle
+            else:
+                low = middle + 1
+        drawn[place] = changes[low]
+    return drawn

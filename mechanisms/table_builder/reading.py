@@ -1,0 +1,167 @@
+"""Reading p-tables that other tools have written, from the text of their files.
+
+Two forms are read: the export of sdcTools' R package `ptable` (`pt_export`), and the CSV of the Office for National
+Statistics (package `cell-key-perturbation`). This module gets text and returns a p-table; `assets.table_builder` opens
+files. Every error names the line, the field, the rule and the number of offenders.
+
+**Exactness.** `pt_export` writes upper ends of intervals rounded to 8 decimals, and they are what its users draw from.
+So the probabilities are the differences of these decimals, exactly. In the other form they are whole numbers of keys.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from itertools import groupby
+from math import lcm
+
+from mechanisms.table_builder.p_table import PTable, Row
+
+ONS_ROWS = 750
+"""The greatest count that the p-tables of the Office for National Statistics list."""
+ONS_CYCLE = 250
+"""Counts above it use row (count − 1) mod 250 + 501."""
+
+_SDCTOOLS = ("i", "j", "p", "v", "p_int_ub")
+_ONS = ("pcv", "ckey", "pvalue")
+_PLAIN = re.compile("-?[0-9]{1,15}")
+_NEAR = Fraction(1, 10**6)
+"""How far a printed probability may be from the length of its interval."""
+
+
+class PTableError(ValueError):
+    """A text is no p-table of its form. The message names line, field, rule and count, but not the file."""
+
+
+def read_sdctools(text: str) -> PTable:
+    """The p-table that `pt_export` of sdcTools' `ptable` wrote for counts: columns i, j, p, v, p_int_ub.
+
+    Further columns are ignored: `p_int_lb` follows from the interval before. A row's intervals keep their order, which
+    `modify_cnt_ptable` shuffles. Counts beyond the last share its row.
+
+    Args:
+        text: fields separated by semicolons, with a header.
+
+    Raises:
+        PTableError: if a field is missing or no number, the counts are not 0, 1, 2, … in order, a result is negative or
+            not i + v, the upper ends of a count do not ascend to exactly 1, or p is not the length of its interval.
+    """
+    lines = list(_fields(text, ";", _SDCTOOLS))
+    rows = []
+    for expected, (before, group) in enumerate(groupby(lines, key=lambda line: _whole(line, "i"))):
+        found = list(group)
+        if before != expected:
+            raise _error(found[0], "i", f"the counts must be 0, 1, 2, … in order; {before} is where {expected} belongs")
+        rows.append(_intervals(found, before))
+    return PTable(tuple(rows))
+
+
+def read_ons(text: str) -> PTable:
+    """The p-table of the Office for National Statistics: columns pcv, ckey and pvalue.
+
+    They are the count, the cell key and the change. A count of 0 stays 0, as in the package, which finds no row for it.
+
+    Args:
+        text: fields separated by commas, with a header.
+
+    Raises:
+        PTableError: if a field is missing or no whole number, if not every count from 1 to 750 has every key from 0 to
+            the greatest once, or if a result is negative.
+    """
+    lines = list(_fields(text, ",", _ONS))
+    changes: dict[tuple[int, int], int] = {}
+    for line in lines:
+        place = _whole(line, "pcv"), _whole(line, "ckey")
+        if place in changes:
+            raise _error(line, "ckey", f"count {place[0]} has key {place[1]} twice")
+        if not 1 <= place[0] <= ONS_ROWS:
+            raise _error(line, "pcv", f"counts are from 1 to {ONS_ROWS}, not {place[0]}")
+        if place[1] < 0:
+            raise _error(line, "ckey", f"keys are not negative, but one is {place[1]}")
+        changes[place] = _whole(line, "pvalue")
+        if place[0] + changes[place] < 0:
+            raise _error(line, "pvalue", f"the result of count {place[0]} is negative: {place[0] + changes[place]}")
+    keys = max(key for _, key in changes) + 1
+    missing = keys * ONS_ROWS - len(changes)
+    if missing:
+        raise PTableError(
+            f"field ckey: every count from 1 to {ONS_ROWS} needs every key from 0 to {keys - 1} once; "
+            f"{missing} lines are missing"
+        )
+    rows = [Row((0,), (keys,))]
+    for number in range(1, ONS_ROWS + 1):
+        merged = [(change, len(list(run))) for change, run in groupby(changes[number, key] for key in range(keys))]
+        rows.append(Row(tuple(change for change, _ in merged), tuple(length for _, length in merged)))
+    return PTable(tuple(rows), ONS_CYCLE)
+
+
+Line = tuple[int, dict[str, str]]
+
+
+def _fields(text: str, separator: str, required: Sequence[str]) -> Iterator[Line]:
+    """Each line's number and its fields by column."""
+    lines = text.splitlines()
+    header = [name.strip().strip('"') for name in lines[0].split(separator)] if lines else []
+    for name in required:
+        if header.count(name) != 1:
+            raise PTableError(
+                f"line 1: the header must have the field {name} once, separated by {separator!r}; it has it "
+                f"{header.count(name)} times"
+            )
+    if len(lines) == 1:
+        raise PTableError("line 2: a p-table has at least one line after the header; there is none")
+    for number, line in enumerate(lines[1:], 2):
+        values = line.split(separator)
+        if len(values) != len(header):
+            raise PTableError(
+                f"line {number}: {len(header)} fields are needed, as in the header; there are {len(values)}"
+            )
+        yield number, {name: value.strip() for name, value in zip(header, values, strict=True)}
+
+
+def _whole(line: Line, field: str) -> int:
+    if _PLAIN.fullmatch(line[1][field]):
+        return int(line[1][field])
+    number = _decimal(line, field)
+    if number.denominator != 1:
+        raise _error(
+            line, field, f"a whole number is needed, not {line[1][field]}; p-tables of magnitudes are not read"
+        )
+    return int(number)
+
+
+def _decimal(line: Line, field: str) -> Fraction:
+    try:
+        number = Decimal(line[1][field])
+        if number.is_finite() and abs(number.adjusted()) < 100:
+            return Fraction(number)
+    except InvalidOperation:
+        pass
+    raise _error(line, field, f"a number is needed, not {line[1][field]!r}")
+
+
+def _intervals(lines: Sequence[Line], before: int) -> Row:
+    """The row of a count from its lines."""
+    changes, lengths, start = [], [], Fraction(0)
+    for line in lines:
+        change, end = _whole(line, "v"), _decimal(line, "p_int_ub")
+        if before + change < 0 or _whole(line, "j") != before + change:
+            raise _error(line, "j", f"the result must be i + v = {before + change}, and not negative")
+        if not start <= end <= 1:
+            raise _error(
+                line, "p_int_ub", f"the upper ends of a count ascend from 0 to 1; {line[1]['p_int_ub']} does not fit"
+            )
+        if abs(_decimal(line, "p") - (end - start)) > _NEAR:
+            raise _error(line, "p", f"p must be the length of its interval, {float(end - start)}")
+        if end > start:
+            changes.append(change)
+            lengths.append(end - start)
+        start = end
+    if start != 1:
+        raise _error(lines[-1], "p_int_ub", f"the probabilities of count {before} sum to {float(start)}, not to 1")
+    whole = lcm(*(length.denominator for length in lengths))
+    return Row(tuple(changes), tuple(int(length * whole) for length in lengths))
+
+
+def _error(line: Line, field: str, rule: str) -> PTableError:
+    return PTableError(f"line {line[0]}, field {field}: {rule}")
