@@ -16,15 +16,16 @@ rounding errors. They are drawn back by a 10^-10 part to a rational point that s
 rounded; what is left of the sum and the mean is moved between 0 and the changes next to it. The room that the first
 step leaves is greater than what the second one needs, and all of it is checked.
 
-**The certificate.** For any multipliers m >= 0 of the inequalities Gp <= h and any k of the mean, the entropy of every p
-that satisfies the constraints is at most log Σ exp(−k·v − (Gᵀm)(v)) + h·m (weak duality). This bound is computed in 40
-decimals from the multipliers that were found.
+**The certificate.** For any multipliers m >= 0 of the inequalities Gp <= h and any k of the mean, the entropy of every
+p that satisfies the constraints is at most log Σ exp(−k·v − (Gᵀm)(v)) + h·m (weak duality). This bound is computed in
+40 decimals from the multipliers that were found.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -250,7 +251,7 @@ def _softmax(exponents: NDArray[np.float64]) -> NDArray[np.float64]:
 def _chains(changes: list[int]) -> list[tuple[int, int]]:
     """Neighboring changes of one side, the nearer to 0 first; 0 is on both sides."""
     positive, negative = [each for each in changes if each >= 0], [each for each in reversed(changes) if each <= 0]
-    return [*zip(positive, positive[1:], strict=False), *zip(negative, negative[1:], strict=False)]
+    return [*pairwise(positive), *pairwise(negative)]
 
 
 def _interior(parameters: Parameters, changes: list[int]) -> list[Fraction]:

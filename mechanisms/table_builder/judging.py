@@ -5,9 +5,9 @@ one cell to another, so that one count falls by 1 and another rises by 1. For tw
 divergence H(P, Q, t) = Σ_b max(0, P(b) − t·Q(b)) is the greatest value of P(S) − t·Q(S) over all events S. So (ε, δ)
 holds exactly if δ >= H(P, Q, e^ε) for all neighbors, in both directions.
 
-Everything is exact for a rational t = e^ε. If ε is rational, t is rounded down to a rational number, and since H falls in
-t, δ is rounded up. ε is infinite as soon as a result is possible for a count and impossible for its neighbor: if zeros
-stay zero, if results are blocked, or if the change has a greatest size.
+Everything is exact for a rational t = e^ε. If ε is rational, t is rounded down to a rational number, and since H falls
+in t, δ is rounded up. ε is infinite as soon as a result is possible for a count and impossible for its neighbor: if
+zeros stay zero, if results are blocked, or if the change has a greatest size.
 
 Neighbors in all pairs of rows are visited, the pairs (last row, first row of the cycle) included.
 """
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,7 +166,7 @@ def _neighbors(table: PTable) -> tuple[frozenset[_Pair], frozenset[_Pair]]:
     """
     chances = [table.row(count).probabilities for count in range(table.last + 2)]
     falling, rising = set(), set()
-    for less, more in zip(chances, chances[1:], strict=False):
+    for less, more in pairwise(chances):
         # A change v of the greater count is the result of a change v + 1 of the smaller one.
         falling.add(_Pair(tuple((more[change], less.get(change + 1, Fraction(0))) for change in more)))
         rising.add(_Pair(tuple((less[change], more.get(change - 1, Fraction(0))) for change in less)))
@@ -182,12 +182,15 @@ def _product(first: _Pair, second: _Pair, ratio: Fraction) -> Fraction:
 
 
 def _products_nearly(first: _Pair, second: Sequence[_Pair], ratio: float) -> NDArray[np.float64]:
-    """The products' H in floats. Sums of at most 10^6 terms, which add up to at most 1 + t, err by far less than `_NEAR`."""
+    """The products' H in floats. Sums of a million terms, which add up to at most 1, err by far less than `_NEAR`."""
     most = max(len(pair.points) for pair in second)
     here, there = np.zeros((2, len(second), most))
     for number, pair in enumerate(second):
         here[number, : len(pair.points)], there[number, : len(pair.points)] = np.array(pair.points, dtype=float).T
-    return sum((np.maximum(0, float(p) * here - ratio * float(q) * there).sum(axis=1) for p, q in first.points), 0.0)
+    total = np.zeros(len(second))
+    for p, q in first.points:
+        total += np.maximum(0, float(p) * here - ratio * float(q) * there).sum(axis=1)
+    return total
 
 
 def _rate_below(variance: Fraction) -> Fraction:
