@@ -75,7 +75,7 @@ def test_every_half_of_a_cell_key_counts(changed: int, query: str | None) -> Non
 
 
 def test_record_keys_have_128_bits() -> None:
-    """Each bit is set in nearly half of 4,096 keys: fewer than 1,700 or more than 2,400 with probability below 1e-20."""
+    """Each bit is set in nearly half of 4,096 keys: below 1,700 or above 2,400 with probability under 1e-20."""
     keys = record_keys(KEY, halves(list(range(4096))))
     bits = np.unpackbits(np.ascontiguousarray(keys).view(np.uint8).reshape(4096, 16), axis=1).sum(axis=0)
     assert bits.min() > 1700

@@ -20,7 +20,7 @@ i;j;p;v;p_int_ub
 2;1;0.17654321;-1;0.50000000
 2;2;0.50000000; 0;1.00000000
 """
-"""As `pt_export` of ptable 1.0.0 writes it, with columns padded by blanks; the last row as `modify_cnt_ptable` shuffles."""
+"""As `pt_export` of ptable 1.0.0 writes it, padded by blanks; the last row as `modify_cnt_ptable` shuffles it."""
 
 WITH_LOWER = "i;j;p;v;p_int_lb;p_int_ub\n0;0;1;0;0;1\n1;0;2.5e-01;-1;0;0.25\n1;2;0;1;0.25;0.25\n1;1;0.75;0;0.25;1\n"
 """In the form that `pt_export` writes for SAS."""

@@ -1,0 +1,194 @@
+"""Claims about p-tables of greatest entropy: constraints hold exactly, and no general solver finds more entropy."""
+
+from fractions import Fraction
+from itertools import pairwise
+from math import fsum, log
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from mechanisms.table_builder import entropy
+from mechanisms.table_builder.entropy import ImpossibleTableError, Made, Parameters, make
+from mechanisms.table_builder.p_table import Row
+from tests.depth import deep_but, examples
+
+EXAMPLES = {
+    "sdcTools' first example": Parameters(2, Fraction(1)),
+    "its second": Parameters(2, Fraction(9, 10)),
+    "with a threshold": Parameters(5, Fraction(3), 2),
+    "with a probability to stay": Parameters(4, Fraction(1), 0, Fraction(1, 2)),
+    "with both": Parameters(5, Fraction(3), 2, Fraction(2, 5)),
+    "not monotone": Parameters(5, Fraction(2), 1, monotone=False),
+    "the greatest variance is not reached": Parameters(3, Fraction(100)),
+    "a count that can only stay": Parameters(3, Fraction(4), 3),
+    "wide": Parameters(12, Fraction(30), 4),
+    "nearly always staying": Parameters(5, Fraction(3), 2, Fraction(999, 1000)),
+}
+QUICK = [
+    EXAMPLES[name] for name in ("sdcTools' first example", "with both", "not monotone", "a count that can only stay")
+]
+
+
+def allowed(parameters: Parameters, count: int) -> list[int]:
+    """The changes of a count that lead neither below 0 nor to a blocked result."""
+    changes = range(-parameters.largest_change, parameters.largest_change + 1)
+    return [v for v in changes if count + v == 0 or count + v > parameters.threshold]
+
+
+def violations(parameters: Parameters, count: int, row: Row) -> list[str]:
+    """Every constraint that a row does not satisfy, exactly."""
+    chances = row.probabilities
+    every = [chances.get(v, Fraction(0)) for v in allowed(parameters, count)]
+    nearer = [*pairwise([v for v in allowed(parameters, count) if v >= 0])]
+    nearer += [(v, w) for w, v in pairwise([v for v in allowed(parameters, count) if v <= 0])]
+    rules = {
+        "sum": sum(every) == 1,
+        "support": set(chances) <= set(allowed(parameters, count)),
+        "mean": sum(v * p for v, p in chances.items()) == 0,
+        "variance": sum(v * v * p for v, p in chances.items()) <= parameters.variance,
+        "stay": count <= parameters.threshold or chances.get(0, 0) >= parameters.probability_to_stay,
+        "monotone": not parameters.monotone or all(chances.get(v, 0) >= chances.get(w, 0) for v, w in nearer),
+    }
+    return [name for name, kept in rules.items() if not kept]
+
+
+def slsqp(parameters: Parameters, count: int) -> tuple[float, float]:
+    """The greatest entropy that a general solver finds, and by how much its point violates a constraint."""
+    changes = np.array(allowed(parameters, count), dtype=float)
+    order = np.argsort(np.abs(changes), kind="stable")
+    conditions = [
+        {"type": "eq", "fun": lambda p: p.sum() - 1},
+        {"type": "eq", "fun": lambda p: p @ changes},
+        {"type": "ineq", "fun": lambda p: float(parameters.variance) - p @ changes**2},
+    ]
+    bounds = [(1e-12, 1.0)] * len(changes)
+    if count > parameters.threshold:
+        bounds[int(order[0])] = (max(1e-12, float(parameters.probability_to_stay)), 1.0)
+    if parameters.monotone:
+        for side in (changes >= 0, changes <= 0):
+            for one, other in pairwise([place for place in order if side[place]]):
+                conditions.append({"type": "ineq", "fun": lambda p, one=one, other=other: p[one] - p[other]})
+    found = minimize(
+        lambda p: float(np.sum(p * np.log(p))),
+        np.full(len(changes), 1 / len(changes)),
+        jac=lambda p: np.log(p) + 1,
+        bounds=bounds,
+        constraints=conditions,
+        method="SLSQP",
+        options={"ftol": 1e-15, "maxiter": 2000},
+    )
+    off = max(abs(c["fun"](found.x)) if c["type"] == "eq" else max(0.0, -c["fun"](found.x)) for c in conditions)
+    return -found.fun, float(off)
+
+
+def entropies(made: Made) -> list[float]:
+    return [-fsum(float(p) * log(p) for p in row.probabilities.values()) for row in made.table.rows]
+
+
+@pytest.mark.parametrize("parameters", deep_but(QUICK, EXAMPLES.values()))
+def test_every_row_satisfies_every_constraint_exactly(parameters: Parameters) -> None:
+    made = make(parameters)
+    assert made.table.last == parameters.largest_change + parameters.threshold + 1
+    assert made.table.cycle == 1
+    assert made.table.rows[0] == Row((0,), (1,))
+    for count, row in enumerate(made.table.rows[1:], 1):
+        assert violations(parameters, count, row) == [], count
+        assert 2**entropy.PLACES % row.whole == 0 or count <= parameters.threshold
+    assert made.entropies == pytest.approx(entropies(made), abs=1e-12)
+
+
+@pytest.mark.parametrize("parameters", deep_but(QUICK[:3], EXAMPLES.values()))
+def test_no_general_solver_finds_more_entropy(parameters: Parameters) -> None:
+    """SLSQP may violate constraints by up to 10^-9 and gain from that: then it is compared with as much allowance."""
+    made = make(parameters)
+    assert max(made.gaps) <= 1e-9
+    for count in range(1, made.table.last + 1):
+        if len(made.table.rows[count].changes) > 1:
+            found, off = slsqp(parameters, count)
+            assert off < 1e-7
+            assert made.entropies[count] >= found - 1e-9 - 100 * off, count
+
+
+@pytest.mark.parametrize("parameters", deep_but(QUICK, EXAMPLES.values()))
+def test_the_certificate_bounds_every_row_that_satisfies_the_constraints(parameters: Parameters) -> None:
+    """Rows that satisfy them, mixed from the optimum and the interior point, never have more than entropy and gap."""
+    made = make(parameters)
+    for count, row in enumerate(made.table.rows[1:], 1):
+        if len(row.changes) < 3:
+            assert made.gaps[count] == 0
+            continue
+        inside = entropy._interior(parameters, allowed(parameters, count))
+        for share in (0.0, 1e-3, 0.1, 1.0):
+            mixed = [
+                (1 - share) * float(row.probabilities.get(v, 0)) + share * float(q)
+                for v, q in zip(allowed(parameters, count), inside, strict=True)
+            ]
+            value = -fsum(p * log(p) for p in mixed if p)
+            assert value <= made.entropies[count] + made.gaps[count] + 1e-12
+
+
+@settings(max_examples=examples(60))
+@given(
+    largest=st.integers(1, 8),
+    threshold=st.integers(0, 3),
+    over=st.fractions(Fraction(1, 20), 20, max_denominator=20),
+    stay=st.fractions(0, 1, max_denominator=20),
+    monotone=st.booleans(),
+)
+def test_any_parameters_give_a_table_that_satisfies_them(
+    largest: int, threshold: int, over: Fraction, stay: Fraction, monotone: bool
+) -> None:
+    threshold = min(threshold, largest)
+    least = max((count * (threshold + 1 - count) for count in range(1, threshold + 1)), default=0)
+    parameters = Parameters(largest, least + over, threshold, stay, monotone)
+    made = make(parameters)
+    for count, row in enumerate(made.table.rows[1:], 1):
+        assert violations(parameters, count, row) == []
+    assert max(made.gaps) <= 1e-9
+
+
+def test_without_other_constraints_it_is_the_known_distribution() -> None:
+    """On −D … D with a variance, the greatest entropy has p(v) ∝ exp(−λv²)."""
+    chances = make(Parameters(3, Fraction(1), monotone=False)).table.rows[-1].probabilities
+    rates = [-log(chances[v] / chances[0]) / v**2 for v in (-3, -2, -1, 1, 2, 3)]
+    assert rates == pytest.approx([rates[0]] * 6, rel=1e-6)
+    assert float(sum(v * v * p for v, p in chances.items())) == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ((0, Fraction(1)), "largest_change: D is from 1 to 50, not 0"),
+        ((51, Fraction(1)), "largest_change: D is from 1 to 50, not 51"),
+        ((3, Fraction(0)), "variance: V is greater than 0"),
+        ((3, Fraction(1), 0, Fraction(3, 2)), "probability_to_stay: a probability is from 0 to 1"),
+        ((3, Fraction(9), 4), "threshold: js is from 0 to D = 3, not 4"),
+        (
+            (5, Fraction(19, 10), 2),
+            "variance: count 1 must become 0 or at least 3 .* a variance of 2 or more; V is 19/10",
+        ),
+        (
+            (5, Fraction(3), 3),
+            "variance: count 1 must|variance: count 2 must become 0 or at least 4 .* of 4 or more; V is 3",
+        ),
+    ],
+)
+def test_what_no_table_satisfies_is_refused_with_the_rule_and_the_count(arguments: tuple, rule: str) -> None:
+    with pytest.raises(ImpossibleTableError, match=rule):
+        Parameters(*arguments)
+
+
+@pytest.mark.parametrize("threshold", [1, 2, 3])
+def test_the_least_variance_that_a_threshold_allows_gives_the_only_row_there_is(threshold: int) -> None:
+    least = max(count * (threshold + 1 - count) for count in range(1, threshold + 1))
+    table = make(Parameters(5, Fraction(least), threshold)).table
+    for count in range(1, threshold + 1):
+        if count * (threshold + 1 - count) == least:
+            up = threshold + 1 - count
+            assert table.rows[count].probabilities == {
+                -count: Fraction(up, threshold + 1),
+                up: Fraction(count, threshold + 1),
+            }
