@@ -40,7 +40,7 @@ MOST = 50
 _DRAWN_BACK = Fraction(1, 10**10)
 _CERTAIN = 40
 _SHARPEST, _SHARPER = 1e12, 10.0
-_STEPS, _SETTLED = 100, 1e-3
+_STEPS, _SETTLED, _VISIBLE = 100, 0.1, 1e-12
 _MOST_OF_THE_WAY = 0.95
 
 
@@ -234,9 +234,14 @@ def _centered(
         falling = step[1:] < 0
         length = min(1.0, _MOST_OF_THE_WAY * np.min(multipliers[1:][falling] / -step[1:][falling], initial=np.inf))
         expected, before = float(gradient / scale @ step), value(multipliers)
-        if -expected < _SETTLED / sharpness:
+        if np.abs(gradient).max() < _SETTLED / sharpness:
             break
-        while value(multipliers + length * step) > before + 0.1 * length * expected and length > 1e-9:
+        # Steps that the rounding errors of the value would hide are taken whole: Newton's method is at its end there.
+        while (
+            -expected > _VISIBLE
+            and value(multipliers + length * step) > before + 0.1 * length * expected
+            and length > 1e-9
+        ):
             length *= 0.5
         multipliers = multipliers + length * step
     return multipliers

@@ -10,7 +10,10 @@ SELECT {{ record | ids }}, ('0x' || digest[1:16])::UBIGINT AS identifier_upper,
 FROM (
     SELECT {{ record | ids }}, sha256(concat(
         {% for column in record %}
-        strlen({{ column | id }}::VARCHAR), ':', {{ column | id }}::VARCHAR{{ "," if not loop.last }}
+        strlen({{ column | id }}::VARCHAR), ':', {{ column | id }}::VARCHAR
+        {% if not loop.last %}
+        ,
+        {% endif %}
         {% endfor %}
     )) AS digest
     FROM {{ records }}
