@@ -102,8 +102,8 @@ class Question:
         values = np.asarray(published[self.source])
         if self.possible is not None:
             values = np.where(self.hypercube.margin(self.possible, self.source), values, 0)
-        values, counts = self._added_up(self.source, values), self.cells
-        variance, least, greatest = self._errors(counts)
+        values = self._added_up(self.source, values)
+        variance, least, greatest = self._errors
         lower, upper = values - greatest, values - least
         if self.hypercube.least >= 0:
             lower, upper = np.maximum(lower, 0), np.maximum(upper, 0)
@@ -133,8 +133,10 @@ class Question:
             return None
         return tuple(self.fit.error([1 if name in self.by else len(places) for name, places in self.chosen.items()]))
 
-    def _errors(self, counts: NDArray[np.int64]) -> tuple[Floats, NDArray[Any], NDArray[Any]]:
+    @cached_property
+    def _errors(self) -> tuple[Floats, NDArray[Any], NDArray[Any]]:
         """The variance of every cell, and the least and the greatest error of its set."""
+        counts = self.cells
         if self.hypercube.margins is Margins.FITTED:
             variance = np.where(counts > 0, self._fitted_variance, 0.0)
             error = self.error(int(counts.max(initial=0)))

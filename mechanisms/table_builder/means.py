@@ -15,6 +15,7 @@ set is empty, the interval consists of the estimate.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import sqrt
 
 import numpy as np
@@ -102,6 +103,7 @@ def _factors(numerator: Answer, denominator: Answer) -> Floats:
     return np.array(found)[which.reshape(-1)].reshape(numerator.values.shape)
 
 
+@lru_cache(maxsize=1024)
 def _factor(above: tuple[Term, ...] | None, below: tuple[Term, ...] | None) -> float:
     """The greatest bound of the combined noise, in standard deviations, for all ratios of the two noises."""
     if above is None or below is None:

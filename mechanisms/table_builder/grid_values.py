@@ -1,0 +1,103 @@
+"""Weights and magnitudes as whole numbers: rounded to multiples of a declared grid, and capped at declared bounds.
+
+Noise that is a multiple of a cell's average weight never hides a record's weight: a change by a weight that is no such
+multiple leads to other results, so no ε holds. Therefore every number is rounded to steps of a public grid before it
+is added up, and noise is added in steps. The bounds limit what one record adds, hence the sensitivity (`hypercube`).
+Grid and bounds are declared before anyone looks at the data; how many numbers a bound changes is confidential.
+
+All arithmetic is in whole numbers. `sql/table_builder/steps.sql` computes the same in the warehouse.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+PLACES = 4
+"""Decimals of the numbers that are rounded: those of a decimal column of the CEF."""
+
+LARGEST_FACTOR = 10**15
+"""The largest numerator or denominator of a ten-thousandth in steps: 128-bit integers then hold every product."""
+
+LARGEST_STEPS = 2**31
+"""The most steps that a record adds; sums over four billion records then fit into 64 bits."""
+
+
+class GridError(ValueError):
+    """A grid or bounds that do not fit the numbers. The message names the field and the rule."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A grid with bounds.
+
+    Attributes:
+        step: g, exact and greater than 0.
+        lower, upper: the bounds of a record's number, each a multiple of g. Numbers beyond are moved to the nearer one.
+
+    Raises:
+        GridError: if the step is not positive or too fine, a bound is no multiple of it, or bounds are not in order.
+    """
+
+    step: Fraction
+    lower: Fraction
+    upper: Fraction
+
+    def __post_init__(self) -> None:
+        if self.step <= 0:
+            raise GridError(f"grid: a step is greater than 0, and this one is {self.step}")
+        if max(self.multiplier, self.divisor) > LARGEST_FACTOR:
+            raise GridError(f"grid: a step of {float(self.step):g} is too fine, too coarse, or has too many digits")
+        for name, bound in (("least", self.lower), ("most", self.upper)):
+            if (bound / self.step).denominator != 1:
+                raise GridError(f"{name}: {float(bound):g} is not a multiple of the grid's {float(self.step):g}")
+            if abs(bound / self.step) > LARGEST_STEPS:
+                raise GridError(
+                    f"{name}: {float(bound):g} is more than {LARGEST_STEPS:,} steps of {float(self.step):g}"
+                )
+        if self.lower > self.upper:
+            raise GridError(f"most: {float(self.upper):g} is below the least, {float(self.lower):g}")
+
+    @property
+    def least(self) -> int:
+        """The lower bound in steps."""
+        return int(self.lower / self.step)
+
+    @property
+    def most(self) -> int:
+        """The upper bound in steps."""
+        return int(self.upper / self.step)
+
+    @property
+    def multiplier(self) -> int:
+        """The numerator of a ten-thousandth in steps."""
+        return self._ten_thousandth.numerator
+
+    @property
+    def divisor(self) -> int:
+        """Its denominator."""
+        return self._ten_thousandth.denominator
+
+    @property
+    def _ten_thousandth(self) -> Fraction:
+        return 1 / (10**PLACES * self.step)
+
+    def steps(self, numbers: Iterable[Decimal | int]) -> NDArray[np.int64]:
+        """The nearest number of steps to each number, halves away from 0, moved into the bounds; shape (numbers,).
+
+        Args:
+            numbers: with at most four decimals.
+
+        Raises:
+            GridError: if a number has more decimals.
+        """
+        return np.array([self._steps(Fraction(number) * 10**PLACES) for number in numbers], dtype=np.int64)
+
+    def _steps(self, ten_thousandths: Fraction) -> int:
+        if ten_thousandths.denominator != 1:
+            raise GridError(f"a number has more than {PLACES} decimals")
+        size = (2 * abs(ten_thousandths.numerator) * self.multiplier + self.divisor) // (2 * self.divisor)
+        return max(self.least, min(self.most, -size if ten_thousandths < 0 else size))
