@@ -16,6 +16,7 @@ from benchmarks import (
     phsafe_stages,
     release_job,
     samplers,
+    survey_generation,
     swap_stage,
     topdown_accuracy,
     topdown_estimation,
@@ -34,6 +35,7 @@ MODULES = (
     topdown_estimation,
     release_job,
     cef_validation,
+    survey_generation,
 )
 
 
