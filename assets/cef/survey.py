@@ -268,7 +268,7 @@ def household_columns(parameters: SurveyParameters) -> dict[str, Column]:
     return {
         "household": _column("integer", "The household.", role="key"),
         "state": _column("string", "State (FIPS code).", role="geography", values=states),
-        "stratum": _column(
+        "sampling_stratum": _column(
             "string", "Stratum of the design, to which an area belongs.", values=strata, depends_on_persons=False
         ),
         "tenure": _column(

@@ -5,7 +5,7 @@ FROM (
     SELECT
         household,
         lpad(fips::VARCHAR, 2, '0') AS state,
-        CASE WHEN low_income THEN 'low_income' ELSE 'other' END AS stratum,
+        CASE WHEN low_income THEN 'low_income' ELSE 'other' END AS sampling_stratum,
         CASE WHEN owned THEN 'owned' ELSE 'rented' END AS tenure,
         persons AS household_size,
         design_weight
