@@ -1,5 +1,6 @@
 """Conventions of all assets in Dagster: owners, tags, the pool, and metadata that stages attach in the same form."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
@@ -28,6 +29,15 @@ MOST_ROWS = 40
 """How many rows of a table an asset's page shows."""
 SHORT = 12
 """How many digits of a hash or an identifier are shown in tables; as many name a draw in an authorization."""
+GROUP = 16
+"""How many digits of a hash stand together where it is shown in full."""
+ROOM, WIDE_ROOM = 380, 470
+"""How wide a table may be on an asset's page, in pixels, in a window of 1440: measured in Dagster 1.13. On the page of
+an asset of a component, Dagster's own key `dagster/component_origin` takes the rest; others have the wider room."""
+_TEXT, _HEAD, _PADDING = 8.41, 7.21, 16
+"""The width of a letter of a cell and of a header, and the space beside both, in the same pixels."""
+_BREAKS = re.compile("[ \u2003]|(?<=[-–])(?!\\d)")
+"""Where a cell is broken into lines. A header is not broken."""
 DRAW_ID = "draw id"
 """The metadata of a draw and of a publication that says which draw it is."""
 
@@ -90,21 +100,52 @@ def lineage(sources: Mapping[str, Iterable[tuple[dg.AssetKey, str]]]) -> dg.Tabl
     )
 
 
-def preview(columns: Sequence[str] | Mapping[str, str], rows: Iterable[Sequence[object]]) -> dg.MetadataValue:
+def preview(
+    columns: Sequence[str] | Mapping[str, str], rows: Iterable[Sequence[object]], room: int = ROOM
+) -> dg.MetadataValue:
     """A small table of public or descriptive facts, on the asset's page itself or, if it is long, one click away.
+
+    A table that the page would cut, because of a long name for example, becomes a list.
 
     Args:
         columns: names of the columns, or their descriptions by name. A page has room for four narrow ones.
         rows: their values.
+        room: how wide the table may be.
     """
     described = columns if isinstance(columns, Mapping) else dict.fromkeys(columns)
     texts = [[str(cell) for cell in row] for row in rows]
     if len(texts) > MOST_ROWS:
         return dg.MetadataValue.md(markdown_table(list(described), texts))
+    if _width(list(described), texts) > room:
+        _, *names = described
+        return dg.MetadataValue.md("\n".join(_as_item(names, row) for row in texts))
     return dg.MetadataValue.table(
         [dg.TableRecord(dict(zip(described, row, strict=True))) for row in texts],
         dg.TableSchema([dg.TableColumn(name, description=words) for name, words in described.items()]),
     )
+
+
+def _width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> float:
+    """The least width of a table, in pixels: its longest words decide."""
+    return 1 + sum(
+        _PADDING
+        + max(_HEAD * len(name), *(_TEXT * len(piece) for row in rows for piece in _BREAKS.split(row[number])), 0)
+        for number, name in enumerate(header)
+    )
+
+
+def _as_item(names: Sequence[str], row: Sequence[str]) -> str:
+    first, *others = (plainly(cell.strip()) for cell in row)
+    values = ", ".join(f"{plainly(name)} {cell}" for name, cell in zip(names, others, strict=True))
+    return f"- **{first}**: {values}"
+
+
+def plainly(text: str) -> str:
+    """A text that Markdown shows as it is."""
+    return text.translate(_NOT_IN_MARKDOWN)
+
+
+_NOT_IN_MARKDOWN = str.maketrans({letter: f"\\{letter}" for letter in "\\[]_*`<>"})
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -118,9 +159,29 @@ def shortened(digest: str) -> str:
     return f"{digest[:SHORT]}…"
 
 
+def in_groups(digest: str) -> str:
+    """A hash or an identifier in full, in groups of 16 digits, so that a page can break it; the spaces are not part."""
+    return " ".join(digest[start : start + GROUP] for start in range(0, len(digest), GROUP))
+
+
+def in_one_piece(groups: str) -> str:
+    """The hash or identifier that `in_groups` shows."""
+    return groups.replace(" ", "")
+
+
+def named(table: Table) -> str:
+    """A table in words, which a page can break."""
+    return f"{table.name} in {table.zone.value}.{table.schema}"
+
+
+def table_name(table: Table) -> dict[str, str]:
+    """The name of the one table that an asset stores, in the form in which Dagster knows it."""
+    return {"dagster/table_name": str(table)}
+
+
 def public_table_metadata(session: Session, table: Table) -> dict[str, Any]:
     """The name and the number of rows of a table that anyone may see."""
-    return {"table": str(table), "dagster/row_count": session.count(table)}
+    return {**table_name(table), "dagster/row_count": session.count(table)}
 
 
 def check_result(problems: Sequence[str]) -> dg.AssetCheckResult:

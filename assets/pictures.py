@@ -17,6 +17,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from assets.conventions import plainly
+
 DOTS_PER_INCH = 150
 WIDTH = 7.2
 TITLE_LETTERS = 58
@@ -97,8 +99,5 @@ def picture(content: bytes, words: str) -> dg.MarkdownMetadataValue:
         content: the PNG.
         words: what the picture shows, with its main figures, for those who do not see it.
     """
-    alternative = " ".join(words.translate(_NOT_IN_MARKDOWN).split())
+    alternative = " ".join(plainly(words).split())
     return dg.MetadataValue.md(f"![{alternative}](data:image/png;base64,{b64encode(content).decode()})")
-
-
-_NOT_IN_MARKDOWN = str.maketrans({letter: f"\\{letter}" for letter in "\\[]_*`<>"})

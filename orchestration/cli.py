@@ -30,7 +30,7 @@ from assets.cef.profile import profile
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND
 from assets.charge.preflight import PREFLIGHT
 from assets.confidentiality import nodes_of
-from assets.conventions import ZONE
+from assets.conventions import DRAW_ID, ZONE, in_one_piece
 from assets.gates.shared import all_gates
 from assets.ledger.population import populations
 from assets.publication.audit import Verdict, audit, write_report
@@ -548,7 +548,7 @@ def _preflight(deployed: Deployed, component: ReleaseComponent, *, quiet: bool) 
     if not ended.success or found is None:
         said = next((step.words for step in told if step.kind in ("refused", "failed")), _without_words(ended))
         raise click.ClickException(f"{said}\nThe log is {ended.log}")
-    return dict(found)
+    return {**found, DRAW_ID: in_one_piece(str(found[DRAW_ID]))}
 
 
 def _without_words(ended: Ended) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NOBODY, Assessment, assess
-from assets.conventions import KEYED, StageKind, attributes, preview, shortened, table_schema
+from assets.conventions import KEYED, StageKind, attributes, in_groups, preview, shortened, table_schema
 from assets.failures import stated_plainly
 from assets.ledger.page import AUTOMATIC
 from assets.release.draw import Draw, Inputs
@@ -35,6 +35,9 @@ _COLUMNS = {
     "ledger_entry": "Number of the reservation in the ledger",
     "ledger_hash": "Hash of the reservation",
 }
+
+
+_IDENTIFIERS = frozenset({"draw_id", "commitment", "ledger_hash"})
 
 
 class Authorization(dg.Config):
@@ -95,7 +98,10 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
                 "authorized by": entry.known().authorization.get("by", "not recorded"),
                 "draw": shortened(draw.draw_id),
                 "population": entry.known().population,
-                **{name.replace("_", " "): value for name, value in facts.items()},
+                **{
+                    name.replace("_", " "): in_groups(str(value)) if name in _IDENTIFIERS else value
+                    for name, value in facts.items()
+                },
                 "dagster/column_schema": schema,
             }
             | ({"lines": preview(["line", "loss"], parts)} if parts else {}),

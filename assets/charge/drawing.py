@@ -7,7 +7,16 @@ from typing import Any
 
 import dagster as dg
 
-from assets.conventions import DRAW, DRAW_ID, StageKind, attributes, public_table_metadata, shortened, table_schema
+from assets.conventions import (
+    DRAW,
+    DRAW_ID,
+    StageKind,
+    attributes,
+    in_groups,
+    public_table_metadata,
+    shortened,
+    table_schema,
+)
 from assets.failures import stated_plainly
 from assets.release.draw import Draw, Inputs, label_drawn
 from assets.release.method import CHARGE, Method
@@ -55,8 +64,8 @@ def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
                 "draw": shortened(draw.draw_id),
                 "dagster/column_schema": table_schema(session.columns(table), method.drawn_columns),
                 **method.draw_metadata(session),
-                DRAW_ID: draw.draw_id,
-                "randomness commitment": entry.commitment,
+                DRAW_ID: in_groups(draw.draw_id),
+                "randomness commitment": in_groups(entry.commitment),
                 **public_table_metadata(session, table),
             }
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)

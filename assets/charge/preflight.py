@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND, Assessment, assess
-from assets.conventions import DRAW_ID, KEYED, StageKind, attributes
+from assets.conventions import DRAW_ID, KEYED, StageKind, attributes, in_groups
 from assets.failures import stated_plainly
 from assets.release.method import Method
 from resources.custody import Custody
@@ -46,7 +46,7 @@ def build_preflight(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
 
 def preflight_metadata(assessment: Assessment) -> dict[str, Any]:
     """The assessment for the asset's page."""
-    facts: dict[str, Any] = {"budget": assessment.budget, DRAW_ID: assessment.draw.draw_id}
+    facts: dict[str, Any] = {"budget": assessment.budget, DRAW_ID: in_groups(assessment.draw.draw_id)}
     entry = assessment.entry
     if entry is not None and not assessment.refusal:
         return {"decision": f"Already charged in ledger entry {entry.sequence}; running it charges nothing.", **facts}

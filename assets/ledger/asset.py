@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import BLOCKING, StageKind, attributes, check_result, table_schema
+from assets.conventions import BLOCKING, StageKind, attributes, check_result, named, table_schema
 from assets.failures import stated_plainly
 from assets.ledger.charts import side_by_side
 from assets.ledger.comparison import Comparison, compare
@@ -22,9 +22,9 @@ from assets.ledger.words import (
     in_one_sentence,
     invariants_in_markdown,
     listed,
-    releases_in_markdown,
+    releases_shown,
     remarks,
-    totals_in_markdown,
+    totals_shown,
 )
 from assets.pictures import picture
 from mechanisms.accounting.composition import DoesNotCompose, Loss, beside_finite, fits, stated, symbol
@@ -125,7 +125,7 @@ def build_composition(population: Population) -> dg.AssetsDefinition:
         automation_condition=WHEN_CHARGED,
         description=f"""All releases from {names} side by side, and their composition.
 
-The first table has a row for each release, with all five building blocks of its DP specification. The second has a
+The releases are shown with all five building blocks of their DP specifications. There is a
 total for each unit and output premetric, within the universes that share all invariants involved: pure ε adds up; zCDP
 adds up in ρ, where a pure ε counts as ε²/2; both count in (ε, δ). Each total says what it leaves out and why; totals
 that do not compose stand side by side. A guarantee for one {units} extends to one person by group privacy,
@@ -159,13 +159,13 @@ cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
             metadata = {
                 "releases side by side": picture(shown, in_one_sentence(comparison, population.cap)),
                 **metadata,
-                "releases": releases_in_markdown(comparison),
-                "totals": totals_in_markdown(comparison),
+                **totals_shown(comparison),
+                **releases_shown(comparison),
                 "what adds up": dg.MetadataValue.md("\n".join(f"- {remark}" for remark in remarks(comparison))),
                 "invariants": invariants_in_markdown(comparison),
             }
         metadata |= {
-            "tables": f"{totals}, {releases}",
+            "tables": f"{named(totals)}, {named(releases)}",
             # Under Dagster's own name, the columns would stand above everything else.
             "columns": table_schema(columns, COLUMNS),
         }

@@ -82,7 +82,7 @@ class _Row:
     """The position of a bar in its panel.
 
     Attributes:
-        bar: the bar; None for the row of the sum.
+        bar: the bar; None for the row of the sum, which there is if several releases count.
         name: the lines of its label.
         own: the lines that describe its losses.
         down: the distance of its upper edge from the panel's upper edge, in inches.
@@ -146,6 +146,11 @@ class _Panel:
             tuple(loss for latest, loss in losses if latest),
             all(takes_part(loss, self.conversion) for _, loss in losses),
         )
+
+    @property
+    def single(self) -> bool:
+        """Whether one bar is the total, so that a row for the sum would only repeat it."""
+        return len(self.bars) == 1
 
     @property
     def remark(self) -> str:
@@ -261,19 +266,24 @@ def _draw_bars(sheet: Sheet, panel: _Panel, colors: dict[str, str]) -> None:
         sheet.write(left + width + 0.08, sheet.down + middle, words, _SMALL, va="center", **look)
 
     start = 0.0
+    whole_total = f"{symbol(panel.total)} = {panel.total.rounded_up()}"
+    if panel.cap:
+        last = rows[-1].middle
+        axes.hlines(last, float(panel.total), float(panel.cap), VERMILION, "dotted", linewidth=1.8)
     for row in rows:
         _write_label(sheet, row, left - 0.08)
         if row.bar is None:
             _bar(axes, row, 0.0, float(panel.total), INK)
-            if panel.cap:
-                axes.hlines(row.middle, float(panel.total), float(panel.cap), VERMILION, "dotted", linewidth=1.8)
-            beside(row.middle, f"{symbol(panel.total)} = {panel.total.rounded_up()}", weight="bold")
+            beside(row.middle, whole_total, weight="bold")
         elif not row.bar.joint:
             for losses, earlier in ((row.bar.earlier, True), (row.bar.latest, False)):
                 for loss in losses:
                     _bar(axes, row, start, float(loss), colors[row.bar.release], earlier)
                     start += float(loss)
-            beside(row.middle, f"+ {_sum((*row.bar.earlier, *row.bar.latest)).rounded_up()}")
+            if panel.single:
+                beside(row.middle, whole_total, weight="bold")
+            else:
+                beside(row.middle, f"+ {_sum((*row.bar.earlier, *row.bar.latest)).rounded_up()}")
     block = [row for row in rows if row.bar is not None and row.bar.joint]
     if block and panel.conversion:
         epsilon, whole = float(panel.conversion.epsilon), float(panel.conversion.loss)
@@ -283,7 +293,8 @@ def _draw_bars(sheet: Sheet, panel: _Panel, colors: dict[str, str]) -> None:
             _bar(axes, row, start, part, colors[row.bar.release])
             start += part
         together = " together" if len(block) > 1 else ""
-        words = f"+ {panel.conversion.epsilon.rounded_up()}\nfor {stated(panel.conversion.loss)}{together}"
+        added = whole_total if panel.single else f"+ {panel.conversion.epsilon.rounded_up()}"
+        words = f"{added}\nfor {stated(panel.conversion.loss)}{together}"
         beside((block[0].down + block[-1].down + block[-1].height) / 2, words)
     if panel.cap:
         axes.axvline(float(panel.cap), color=VERMILION, linestyle=(0, (4, 3)), linewidth=1.4, zorder=4)
@@ -301,14 +312,14 @@ def _draw_bars(sheet: Sheet, panel: _Panel, colors: dict[str, str]) -> None:
 def _rows(sheet: Sheet, panel: _Panel) -> list[_Row]:
     rows: list[_Row] = []
     down = 0.0
+    left = (f"{remaining(panel.total, panel.cap)} is left",) if panel.cap else ()
     for bar in panel.bars:
         name, own = (
             sheet.wrapped(text, size, _LABELS - _GAP) for text, size in ((bar.release, TEXT), (bar.own, _SMALL))
         )
-        rows.append(_Row(bar, tuple(name), tuple(own), down))
+        rows.append(_Row(bar, tuple(name), (*own, *(left if panel.single else ())), down))
         down += rows[-1].height
-    left = (f"{remaining(panel.total, panel.cap)} is left",) if panel.cap else ()
-    return [*rows, _Row(None, ("Together",), left, down)]
+    return rows if panel.single else [*rows, _Row(None, ("Together",), left, down)]
 
 
 def _write_label(sheet: Sheet, row: _Row, right: float) -> None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from assets.conventions import DRAW_ID, preview, shortened
+from assets.conventions import DRAW_ID, WIDE_ROOM, in_groups, in_one_piece, preview, shortened
 from assets.ledger.population import Population
 from mechanisms.accounting.composition import (
     DoesNotCompose,
@@ -92,6 +92,7 @@ def page(
                 "of the cap": "What was spent as a share of the cap",
             },
             [row for population in _named(entries, declared) for row in _budget(entries, population, declared)],
+            room=WIDE_ROOM,
         ),
         **({"without a finite loss": "\n".join(beside)} if (beside := list(_beside(charges))) else {}),
         f"charges{latest}": preview(
@@ -110,6 +111,7 @@ def page(
                 )
                 for each in shown
             ],
+            room=WIDE_ROOM,
         ),
         f"randomness{latest}": preview(
             {
@@ -122,6 +124,7 @@ def page(
                 (each.entry.sequence, shortened(each.entry.draw_id), shortened(each.entry.commitment), each.custody)
                 for each in shown
             ],
+            room=WIDE_ROOM,
         ),
         f"decisions{latest}": preview(
             {
@@ -141,6 +144,7 @@ def page(
                 )
                 for each in shown
             ],
+            room=WIDE_ROOM,
         ),
         f"in full{latest}": dg.MetadataValue.md("\n\n".join(map(_in_full, shown)) or "There is no entry."),
     }
@@ -256,10 +260,10 @@ def _in_full(charge: _Charge) -> str:
         "charged": f"{stated(entry.declared().charge)}, exactly {entry.declared().charge}, to {known.population}",
         "recorded at": f"{entry.recorded_at} by run {known.authorization.get('run', 'not recorded')}",
         "authorized by": charge.authorized_by,
-        "draw": f"`{entry.draw_id}`",
-        "commitment": f"`{entry.commitment}`",
-        "hash of the entry": f"`{entry.hash}`",
-        "output": f"`{settled.output_version}` (entry {settled.sequence})" if settled else "none",
+        "draw": in_groups(entry.draw_id),
+        "commitment": in_groups(entry.commitment),
+        "hash of the entry": in_groups(entry.hash),
+        "output": f"{in_groups(str(settled.output_version))} (entry {settled.sequence})" if settled else "none",
     }
     return "\n".join([f"**Entry {entry.sequence}: {charge.release}**\n", *(f"- {k}: {v}" for k, v in facts.items())])
 
@@ -285,7 +289,7 @@ def last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]) -> 
         materialization = events[0].asset_materialization if events else None
         at = datetime.fromtimestamp(event.timestamp, UTC)
         if materialization and DRAW_ID in materialization.metadata:
-            found[str(materialization.metadata[DRAW_ID].value)] = (
+            found[in_one_piece(str(materialization.metadata[DRAW_ID].value))] = (
                 f"{_time(at.isoformat())}, {'same output' if evaluation.passed else 'not the same output'}"
             )
     return found

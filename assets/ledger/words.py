@@ -1,4 +1,4 @@
-"""The comparison of a dataset's releases in words: its tables in Markdown, and remarks on what adds up and what not.
+"""The comparison of a dataset's releases in words: tables for its page, and remarks on what adds up and what not.
 
 All sentences follow from specifications and totals, whatever the releases are. The figures come from `comparison`.
 """
@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import dagster as dg
 
-from assets.conventions import markdown_table
+from assets.conventions import WIDE_ROOM, plainly, preview
 from assets.ledger.comparison import Charge, Comparison, Share, converted
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import Loss, concentrated_total, stated
@@ -22,26 +22,53 @@ from mechanisms.accounting.zcdp import ConcentratedLoss
 _OF_PERSONS = (PERSON, PERSON_RECORD)
 
 
-def releases_in_markdown(comparison: Comparison, delta: Fraction = DELTA) -> dg.MarkdownMetadataValue:
-    """One row for each release, with its latest charge; below the table, the domains."""
-    at = f"at δ = {decimal_text(delta)}"
-    header = ["release", "unit", "output premetric", "loss", "exactly", f"ε {at}", f"ε {at} by Bun and Steinke"]
-    header += ["invariants", "charges"]
-    rows = [
-        (
-            charge.release if charge.settled else f"{charge.release} (charged, not drawn yet)",
-            _unit(charge),
-            charge.specification.loss.output_premetric,
-            stated(charge.specification.loss),
-            charge.specification.loss,
-            *_conversions(charge, delta),
-            len(charge.specification.flavor.multiverse),
-            len(comparison.of(charge.release)),
-        )
-        for charge in comparison.latest
+def releases_shown(comparison: Comparison, delta: Fraction = DELTA) -> dict[str, dg.MetadataValue]:
+    """One row for each release in each table, with its latest charge; then the domains."""
+    latest = [(_named(charge), charge, charge.specification) for charge in comparison.latest]
+    tables: dict[str, dg.MetadataValue] = {
+        "releases": preview(
+            {
+                "release": "Release, with its latest charge",
+                "unit": "What is protected, and which data sets are neighbors",
+                "loss": "The loss that was charged, rounded up",
+                "charges": "How often the release was charged; every charge counts",
+            },
+            [
+                (name, _unit(charge), stated(specification.loss), len(comparison.of(charge.release)))
+                for name, charge, specification in latest
+            ],
+            room=WIDE_ROOM,
+        ),
+        "guarantees": preview(
+            {
+                "release": "Release, with its latest charge",
+                "output premetric": "How the loss is measured",
+                "exactly": "The loss, exactly",
+                "invariants": "How many statistics are published exactly; they are listed below",
+            },
+            [
+                (name, specification.loss.output_premetric, specification.loss, len(specification.flavor.multiverse))
+                for name, _, specification in latest
+            ],
+            room=WIDE_ROOM,
+        ),
+    }
+    converted_losses = [
+        (name, canonne_kamath_steinke(loss, delta, DECIMALS), bun_steinke(loss, delta, DECIMALS))
+        for name, _, specification in latest
+        if isinstance(loss := specification.loss, ConcentratedLoss)
     ]
-    table = markdown_table(header, rows)
-    return dg.MetadataValue.md(f"{table}\n\n{domains_in_words(comparison)}")
+    if converted_losses:
+        tables[f"ε at δ = {decimal_text(delta)}"] = preview(
+            {
+                "release": "Release whose loss is a ρ",
+                "ε": "Its ρ, converted as Canonne, Kamath and Steinke do",
+                "by Bun and Steinke": "The same with their looser bound",
+            },
+            converted_losses,
+            room=WIDE_ROOM,
+        )
+    return tables | {"domains": dg.MetadataValue.md(domains_in_words(comparison))}
 
 
 def domains_in_words(comparison: Comparison) -> str:
@@ -52,25 +79,29 @@ def domains_in_words(comparison: Comparison) -> str:
     return "\n".join(f"- Domain of {listed(releases)}: {domain}." for domain, releases in domains.items())
 
 
-def totals_in_markdown(comparison: Comparison) -> dg.MarkdownMetadataValue:
-    """One row for each total, with the releases it counts, and those it does not count, with the reason."""
-    rows = []
+def totals_shown(comparison: Comparison) -> dict[str, dg.MetadataValue]:
+    """One row for each total; then which releases it counts, and which it does not count, with the reason."""
+    rows, counts = [], []
     for total in comparison.totals:
         shares = comparison.shares(total)
+        unit = f"{total.unit} (no moves)" if on_moves(shares, total.unit) else total.unit
         left_out = [f"{listed(releases)}: {reason}" for reason, releases in reasons(shares).items()]
-        rows.append(
-            (
-                f"{total.unit} (no moves)" if on_moves(shares, total.unit) else total.unit,
-                total.output_premetric,
-                stated(total.loss),
-                listed(counted_releases(shares)),
-                total.releases,
-                len(total.multiverse),
-                "; ".join(left_out) or "–",
-            )
+        rows.append((unit, total.output_premetric, stated(total.loss), total.releases))
+        counts.append(
+            f"- **{stated(total.loss)} for one {unit}** counts {listed(counted_releases(shares))}, with "
+            f"{len(total.multiverse)} invariants; leaves out "
+            + ("nothing" if not left_out else f"{plainly('; '.join(left_out))}")
         )
-    header = ["unit", "output premetric", "loss", "counts", "charges", "invariants", "leaves out, and why"]
-    return dg.MetadataValue.md(markdown_table(header, rows))
+    header = {
+        "unit": "Whose change the total bounds",
+        "output premetric": "How the loss is measured",
+        "loss": "The total, rounded up",
+        "charges": "How many charges it counts",
+    }
+    return {
+        "totals": preview(header, rows, room=WIDE_ROOM),
+        "what they count": dg.MetadataValue.md("\n".join(counts)),
+    }
 
 
 def invariants_in_markdown(comparison: Comparison) -> dg.MarkdownMetadataValue:
@@ -133,11 +164,8 @@ def _unit(charge: Charge) -> str:
     return f"{flavor.unit} ({flavor.neighbors})"
 
 
-def _conversions(charge: Charge, delta: Fraction) -> tuple[str, str]:
-    loss = charge.specification.loss
-    if not isinstance(loss, ConcentratedLoss):
-        return "–", "–"
-    return str(canonne_kamath_steinke(loss, delta, DECIMALS)), str(bun_steinke(loss, delta, DECIMALS))
+def _named(charge: Charge) -> str:
+    return charge.release if charge.settled else f"{charge.release} (charged, not drawn yet)"
 
 
 def _on_infinite_losses(comparison: Comparison) -> Iterator[str]:

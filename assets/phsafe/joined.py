@@ -79,7 +79,13 @@ def _shown_if_synthetic(session: Session, release: PHSafeRelease, table: Table) 
         [f"{row[name]:,}" if isinstance(row[name], int) else row[name] for name in names]
         for row in session.arrow("warehouse/all", source=table).to_pylist()
     ]
-    return {"truncation report (synthetic data)": preview([name.replace("_", " ") for name in names], rows)}
+    header = {
+        "run": "Run",
+        "truncation": "The most persons of a unit that count",
+        "truncated": "Persons of the run's universe who do not count",
+        "kept": "Persons who count",
+    }
+    return {"truncation report (synthetic data)": preview(header, rows)}
 
 
 def _join_description(release: PHSafeRelease) -> str:

@@ -5,7 +5,7 @@
 
 import dagster as dg
 
-from assets.conventions import StageKind, attributes, preview, public_table_metadata, table_schema
+from assets.conventions import StageKind, attributes, named, preview, public_table_metadata, table_schema
 from assets.failures import stated_plainly
 from assets.measurement.grid import GridCounts
 from assets.measurement.method import COUNTS, MEASUREMENTS
@@ -100,7 +100,7 @@ def build_exact_measurements(release: PHSafeRelease) -> dg.AssetsDefinition:
                     session.create(table, name, values, **names)
             version = session.content_version(written, custody.version_key())
         return dg.MaterializeResult(
-            data_version=dg.DataVersion(version), metadata={"tables": ", ".join(str(table) for table in written)}
+            data_version=dg.DataVersion(version), metadata={"tables": ", ".join(named(table) for table in written)}
         )
 
     return exact_measurements

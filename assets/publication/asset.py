@@ -24,6 +24,8 @@ from assets.conventions import (
     StageKind,
     attributes,
     check_result,
+    in_groups,
+    in_one_piece,
     markdown_table,
     preview,
 )
@@ -100,10 +102,10 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
                 "edition": certificate.edition,
                 "loss": f"{symbol(certificate.specification.loss)} = {number(certificate.specification.loss)}",
                 "ledger entry": certificate.ledger.sequence,
-                "files": preview(["file", "rows"], [(file.path, f"{file.rows:,}") for file in certificate.products]),
-                DRAW_ID: certificate.randomness.draw_id,
-                "randomness commitment": certificate.randomness.commitment,
-                CHECKSUMS: sums,
+                "files": _files_shown(certificate),
+                DRAW_ID: in_groups(certificate.randomness.draw_id),
+                "randomness commitment": in_groups(certificate.randomness.commitment),
+                CHECKSUMS: in_groups(sums),
                 "checks passed": dg.MetadataValue.md(
                     markdown_table(["check", "rule"], [(check.name, check.description) for check in certificate.checks])
                 ),
@@ -111,6 +113,16 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
         )
 
     return publication, _files_as_published(release)
+
+
+def _files_shown(certificate: Certificate) -> dg.MetadataValue:
+    """The data files with their numbers of rows; a table that there is in both formats is shown once."""
+    paths = {file.path for file in certificate.products}
+    rows = {}
+    for file in certificate.products:
+        stem = file.path.rpartition(".")[0]
+        rows[stem if {f"{stem}.csv", f"{stem}.parquet"} <= paths else file.path] = f"{file.rows:,}"
+    return preview({".csv and .parquet": "A file of each, unless the name says which", "rows": "Rows"}, rows.items())
 
 
 def _sources(method: Method[Any, Any, Any]) -> list[str]:
@@ -136,7 +148,7 @@ def _files_as_published(release: Release) -> dg.AssetChecksDefinition:
     ) -> dg.AssetCheckResult:
         event = context.instance.get_latest_materialization_event(key)
         materialization = event.asset_materialization if event else None
-        recorded = str(materialization.metadata[CHECKSUMS].value) if materialization else None
+        recorded = in_one_piece(str(materialization.metadata[CHECKSUMS].value)) if materialization else None
         names = release.dataset.name, release.name
         return check_result(publication_problems(release.published, *names, custody, ledger, recorded))
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import dagster as dg
 
+from assets.conventions import plainly
 from assets.publication.placement import place_file, publications
 from assets.release.release import Release
 
@@ -20,10 +21,14 @@ _OURS = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
 
 
 def link(release: Release, name: str = "") -> dg.MetadataValue:
-    """A published file, or the folder: a link if publications are served, otherwise a path."""
+    """A published file, or the folder: a link if publications are served, otherwise a path.
+
+    The link is shown as the name of the file: an address is too long for the page, and would be cut.
+    """
     if release.address:
         path = "/".join((release.dataset.name, release.name, name))
-        return dg.MetadataValue.url(f"{release.address.rstrip('/')}/{quote(path)}")
+        address = f"{release.address.rstrip('/')}/{quote(path)}"
+        return dg.MetadataValue.md(f"[{plainly(name or release.name)}](<{address}>)")
     return dg.MetadataValue.path(str(release.folder / name))
 
 

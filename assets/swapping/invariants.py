@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.conventions import INVARIANT, StageKind, attributes, table_schema
+from assets.conventions import INVARIANT, StageKind, attributes, named, table_schema
 from assets.failures import stated_plainly
 from assets.release.columns import described
 from assets.release.contents import counted_from
@@ -64,9 +64,9 @@ def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
             return dg.MaterializeResult(
                 data_version=dg.DataVersion(version),
                 metadata={
-                    "holding margin": str(release.public(HOLDING)),
+                    "holding margin": named(release.public(HOLDING)),
                     "holding combinations": session.count(release.public(HOLDING)),
-                    "swap margin": str(release.public(SWAPPING)),
+                    "swap margin": named(release.public(SWAPPING)),
                     "swap combinations": session.count(release.public(SWAPPING)),
                     "dagster/column_schema": table_schema(
                         session.columns(release.public(HOLDING)) | session.columns(release.public(SWAPPING)),

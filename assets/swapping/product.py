@@ -1,5 +1,7 @@
 """A product of a swapping release: a table of counts, tabulated from the swapped data."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Self
 
 from pydantic import Field, field_validator, model_validator
@@ -55,3 +57,9 @@ class SwappedProduct(Product):
     def flags(self) -> dict[str, str]:
         """By column with totals, the name of the column that marks them."""
         return {name: f"{name}_total" for name in self.totals}
+
+
+def titles_of(products: Sequence[SwappedProduct]) -> dict[str, str]:
+    """By name, what a product is called on a page: its title, or its name if it has none of its own."""
+    alike = Counter(product.title for product in products)
+    return {each.name: each.title if each.title and alike[each.title] == 1 else each.name for each in products}

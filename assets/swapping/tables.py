@@ -8,7 +8,7 @@ import dagster as dg
 
 from assets.conventions import preview
 from assets.swapping.cells import SWAPPED
-from assets.swapping.product import SwappedProduct
+from assets.swapping.product import SwappedProduct, titles_of
 from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING
 from assets.swapping.release import SwappingRelease
 from mechanisms.refusal import RefusedError
@@ -112,6 +112,7 @@ def require_readable(session: Session, release: SwappingRelease) -> None:
 def first_rows(session: Session, release: SwappingRelease) -> dict[str, dg.MetadataValue]:
     """The first rows of every product, for the asset's page. Geography and dimensions have a column each."""
     shown: dict[str, dg.MetadataValue] = {}
+    titles = titles_of(release.products)
     for product in release.products:
         table = release.public(product.table)
         rows = session.rows(
@@ -124,7 +125,7 @@ def first_rows(session: Session, release: SwappingRelease) -> dict[str, dg.Metad
             "count": f"number of {product.of}",
         }
         first = f"first {len(rows)} of {session.count(table):,} rows"
-        shown[f"{product.name} ({first})"] = preview(
+        shown[f"{titles[product.name]} ({first})"] = preview(
             header,
             [(_joined(row[:border]), _joined(row[border:-1]), f"{row[-1]:,}") for row in rows],
         )

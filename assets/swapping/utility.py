@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import StageKind, attributes, preview
+from assets.conventions import StageKind, attributes, preview, table_name
 from assets.failures import stated_plainly
 from assets.pictures import picture
 from assets.release.method import Method
@@ -22,6 +22,7 @@ from assets.swapping.cells import SWAPPED
 from assets.swapping.charts import epsilon_against_swap_rate, mape_boxplots
 from assets.swapping.draw import SwappingInputs, strata
 from assets.swapping.errors import experiment_errors, product_errors
+from assets.swapping.product import titles_of
 from assets.swapping.release import Experiment, SwappingRelease
 from resources.custody import Custody
 from resources.statements import Zone
@@ -78,10 +79,12 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
                 + (f"This release: p = {release.design.swap_rate}, b = {b:,}." if b else "This release swaps nothing."),
             ),
         }
-        metadata["table"] = str(table)
+        metadata |= table_name(table)
         if release.dataset.synthetic:
+            titles = titles_of(release.products)
             shown = [
-                (error.product, "none" if error.mape is None else f"{error.mape:.4%}", error.cells) for error in errors
+                (titles[error.product], "none" if error.mape is None else f"{error.mape:.4%}", f"{error.cells:,}")
+                for error in errors
             ]
             metadata["MAPE (synthetic data)"] = preview(["product", "MAPE", "cells"], shown)
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
@@ -126,7 +129,7 @@ def _experiment(method: Method[SwappingRelease, SwappingInputs, Any], experiment
             metadata={
                 "MAPE against swap rate": picture(mape_boxplots(errors, title), _medians(errors, title)),
                 "draws": len(rows),
-                "table": str(table),
+                **table_name(table),
             },
         )
 

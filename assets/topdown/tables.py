@@ -218,8 +218,7 @@ def _of_highest(session: Session, release: TopDownRelease, table: RedistrictingT
     for level, most in zip(release.levels, (1, PLACES_SHOWN), strict=False):
         rows = session.rows("topdown/of_level", {"level": level}, table=redistricting_table(release, table.name))
         for _, _, geoid, *more in sorted(rows, key=lambda row: str(row[2]))[:most]:
-            name = f"{words(level)} {geoid}".strip()
-            columns[name] = f"The count in the place {geoid or words(level)}"
+            columns[geoid or words(level)] = f"The count in the place {words(level)} {geoid}".rstrip()
             counts.append([f"{cell:,}" for cell in more[-len(table.cells) :]])
     labels = ["\u2003" * (len(cell.path) - 1) + cell.path[-1] for cell in table.cells]
     return preview(columns, zip(labels, *counts, strict=True))

@@ -24,7 +24,7 @@ from assets.ledger.charts import side_by_side
 from assets.ledger.comparison import Comparison, Share, compare, converted, takes_part
 from assets.ledger.sheet import Sheet
 from assets.ledger.tables import releases_table, totals_table
-from assets.ledger.words import invariants_in_markdown, releases_in_markdown, remarks, totals_in_markdown
+from assets.ledger.words import invariants_in_markdown, releases_shown, remarks, totals_shown
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
@@ -107,8 +107,8 @@ def test_only_the_last_charge_of_each_release_is_the_latest() -> None:
 def test_a_charge_without_a_draw_is_marked() -> None:
     open_charge = compare(charged(("s_dhc", S_DHC), settled=False))
     assert [charge.settled for charge in (*open_charge.charges, *THREE.charges)] == [False, True, True, True]
-    assert "s_dhc (charged, not drawn yet)" in text_of(releases_in_markdown(open_charge))
-    assert "not drawn" not in text_of(releases_in_markdown(THREE))
+    assert "s_dhc (charged, not drawn yet)" in str(rows_of(releases_shown(open_charge)["releases"]))
+    assert "not drawn" not in str(rows_of(releases_shown(THREE)["releases"]))
 
 
 def test_without_charges_there_is_nothing_to_compare() -> None:
@@ -260,36 +260,48 @@ def test_the_table_converts_only_zcdp_by_both_bounds() -> None:
     assert rows["s_dhc"]["conversion_delta"] == "1/10000000000"
 
 
-def text_of(markdown: dg.MarkdownMetadataValue) -> str:
+def text_of(markdown: dg.MetadataValue) -> str:
+    assert isinstance(markdown, dg.MarkdownMetadataValue)
     assert markdown.md_str
     return markdown.md_str
 
 
-def cells(markdown: dg.MarkdownMetadataValue) -> list[list[str]]:
-    lines = [line for line in text_of(markdown).splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if not line.startswith("| ---")]
+def rows_of(table: dg.MetadataValue) -> list[dict[str, str]]:
+    """The rows of a table that fits on the page; one that does not is a list in Markdown."""
+    assert isinstance(table, dg.TableMetadataValue)
+    assert len(table.schema.columns) <= 4
+    return [{name: str(cell) for name, cell in record.data.items()} for record in table.records]
 
 
 def test_the_shown_table_has_one_row_per_release_for_its_latest_charge() -> None:
-    header, *rows = cells(releases_in_markdown(AGAIN))
-    shown = [dict(zip(header, row, strict=True)) for row in rows]
-    assert [(row["release"], row["loss"], row["exactly"], row["charges"]) for row in shown] == [
-        ("swapped", "ε = 11.0678", "ln(64071)", "1"),
-        ("redistricting", "ρ = 2.7000", "27/10", "1"),
-        ("s_dhc", "ρ = 3.0000", "3", "2"),
+    shown = releases_shown(AGAIN)
+    releases, guarantees = rows_of(shown["releases"]), rows_of(shown["guarantees"])
+    assert [(row["release"], row["loss"], row["charges"]) for row in releases] == [
+        ("swapped", "ε = 11.0678", "1"),
+        ("redistricting", "ρ = 2.7000", "1"),
+        ("s_dhc", "ρ = 3.0000", "2"),
     ]
-    assert shown[0]["ε at δ = 1e-10"] == "–"
-    assert "- Domain of redistricting and s_dhc: all files of persons." in text_of(releases_in_markdown(AGAIN))
+    assert [(row["release"], row["exactly"]) for row in guarantees] == [
+        ("swapped", "ln(64071)"),
+        ("redistricting", "27/10"),
+        ("s_dhc", "3"),
+    ]
+    assert [row["release"] for row in rows_of(shown["ε at δ = 1e-10"])] == ["redistricting", "s_dhc"]
+    assert "- Domain of redistricting and s_dhc: all files of persons." in text_of(shown["domains"])
 
 
 def test_the_shown_totals_name_what_they_count_and_what_they_leave_out() -> None:
-    header, *rows = cells(totals_in_markdown(THREE))
-    shown = {(row[0], row[1]): dict(zip(header, row, strict=True)) for row in rows}
-    assert shown["person (no moves)", CONCENTRATED]["counts"] == "s_dhc, swapped and redistricting"
-    assert shown["person (no moves)", CONCENTRATED]["invariants"] == "6"
-    assert shown["person (no moves)", CONCENTRATED]["leaves out, and why"] == "–"
-    assert shown["unit", PURE]["counts"] == "swapped"
-    assert shown["unit", PURE]["leaves out, and why"].startswith("s_dhc and redistricting: a guarantee for one person")
+    shown = totals_shown(THREE)
+    totals = {(row["unit"], row["output premetric"]): row["loss"] for row in rows_of(shown["totals"])}
+    counts = text_of(shown["what they count"]).replace("\\", "").splitlines()
+    together, alone = totals["person (no moves)", CONCENTRATED], totals["unit", PURE]
+    assert (
+        f"- **{together} for one person (no moves)** counts s_dhc, swapped and redistricting, with 6 invariants; leaves "
+        "out nothing"
+    ) in counts
+    (of_units,) = [line for line in counts if line.startswith(f"- **{alone} for one unit**")]
+    assert " counts swapped, with 2 invariants; " in of_units
+    assert "leaves out s_dhc and redistricting: a guarantee for one person" in of_units
     assert f"- {UNITS} (redistricting)" in text_of(invariants_in_markdown(THREE)).splitlines()
 
 
@@ -385,19 +397,21 @@ def test_no_label_overlaps_a_bar(drawn: tuple[str, Figure]) -> None:
         assert not any(overlap(text.get_window_extent(), bar) for bar in bars), text.get_text()
 
 
-def test_the_bars_of_a_panel_add_up_to_its_last(drawn: tuple[str, Figure]) -> None:
+def test_the_bars_of_a_panel_add_up_to_its_total(drawn: tuple[str, Figure]) -> None:
     name, figure = drawn
     comparison, cap = CASES[name]
     panels = [axes for axes in figure.axes if axes.axison]
     lengths = []
     for axes in panels:
         bars = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
-        (whole,) = [bar for bar in bars if bar.get_facecolor() == to_rgba(charts.INK)]
-        others = [bar for bar in bars if bar is not whole]
-        assert whole.get_x() == 0
-        assert max(bar.get_x() + bar.get_width() for bar in others) == pytest.approx(whole.get_width())
-        assert sum(bar.get_width() for bar in others) == pytest.approx(whole.get_width()), "no bar shows a sum"
-        lengths.append(whole.get_width())
+        whole = [bar for bar in bars if bar.get_facecolor() == to_rgba(charts.INK)]
+        others = [bar for bar in bars if bar not in whole]
+        end = max(bar.get_x() + bar.get_width() for bar in others)
+        rows = {bar.get_y() for bar in others}
+        assert len(whole) == (len(rows) > 1), "a panel with one release shows its loss once"
+        assert [(bar.get_x(), bar.get_width()) for bar in whole] == [(0, pytest.approx(end))] * len(whole)
+        assert sum(bar.get_width() for bar in others) == pytest.approx(end), "no bar shows a sum"
+        lengths.append(end)
     expected = [float(total.loss) for total in comparison.totals if total.loss != InfiniteLoss()]
     if len(panels) > len(expected):
         expected.append(float(comparison.counted(cap)))

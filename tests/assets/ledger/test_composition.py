@@ -126,10 +126,8 @@ def test_a_release_charged_twice_has_a_row_for_each_charge_and_the_last_is_the_l
     assert both.first.loss != both.second.loss
     assert both.after.shown["charges"] == "3"
     assert "s_dhc was charged 2 times (ledger entries 1 and 5)" in both.after.shown["what adds up"]
-    lines = both.after.shown["releases"].splitlines()
-    (row,) = [line for line in lines if line.startswith("| s_dhc")]
-    assert stated(both.second.loss, 4) in row
-    assert stated(both.first.loss, 4) not in row
+    assert f"'loss': '{stated(both.second.loss, 4)}'" in both.after.shown["releases"]
+    assert stated(both.first.loss, 4) not in both.after.shown["releases"]
 
 
 def test_every_charge_is_in_exactly_the_totals_with_which_it_composes(both: Town) -> None:
@@ -149,8 +147,9 @@ def test_every_charge_is_in_exactly_the_totals_with_which_it_composes(both: Town
 
 
 def test_what_is_left_out_is_shown_with_its_name_and_the_reason(both: Town) -> None:
-    totals = [line for line in both.before.shown["totals"].splitlines() if "pure DP" in line]
-    assert [line.split(" | ")[-1].rstrip(" |") for line in totals] == [
+    said = both.before.shown["what they count"].replace("\\", "").splitlines()
+    pure = [line for line in said if line.startswith(f"- **{stated(epsilon(both), 4)} for one ")]
+    assert [line.partition("; leaves out ")[2] for line in pure] == [
         "s_dhc: ρ-zCDP lets probabilities differ by any factor, if rarely: no ε holds without a δ",
         "s_dhc: a guarantee for one person bounds no change of a unit",
     ]

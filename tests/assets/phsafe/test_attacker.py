@@ -246,7 +246,7 @@ def test_the_truncation_report_is_shown_of_synthetic_records_only(deployment: PH
     assert event.asset_materialization
     shown = event.asset_materialization.metadata["truncation report (synthetic data)"]
     assert isinstance(shown, dg.TableMetadataValue)
-    names = ("run", "truncation", "persons truncated", "persons kept")
+    names = ("run", "truncation", "truncated", "kept")
     rows = [[record.data[name] for name in names] for record in shown.records]
     assert rows == [[f"{value:,}" if isinstance(value, int) else value for value in row] for row in report]
 

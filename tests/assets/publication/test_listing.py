@@ -45,8 +45,9 @@ def test_a_file_is_a_link_where_publications_are_served_and_a_path_elsewhere(tmp
     assert file == dg.MetadataValue.path(str(release.folder / "certificate.html"))
     served = replace(release, address="http://localhost:3001/")
     name = f"{release.dataset.name}/{release.name}"
-    assert link(served, "certificate.html") == dg.MetadataValue.url(f"http://localhost:3001/{name}/certificate.html")
-    assert link(served) == dg.MetadataValue.url(f"http://localhost:3001/{name}/")
+    address = f"http://localhost:3001/{name}"
+    assert link(served, "certificate.html") == dg.MetadataValue.md(f"[certificate.html](<{address}/certificate.html>)")
+    assert link(served) == dg.MetadataValue.md(f"[{release.name}](<{address}/>)")
 
 
 def test_an_address_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,12 +12,13 @@ from itertools import chain, combinations, product
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 from pydantic import ValidationError
 
 from assets.cef.census import UNIT_COLUMNS, census_persons, census_units
 from assets.ledger.comparison import Charge, Comparison
-from assets.ledger.words import remarks, totals_in_markdown
+from assets.ledger.words import remarks, totals_shown
 from assets.publication.certificate import _building_blocks
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.draw import Draw
@@ -158,9 +159,11 @@ def test_a_swap_of_households_counts_once_for_a_persons_characteristics_and_boun
     assert (stated.flavor.unit, stated.flavor.changes_per_person) == ("household", 1)
     assert farthest(households_file, columns, moves=False) == 1
     assert farthest(households_file, columns, moves=True) == HOUSEHOLDS
-    shown = totals_in_markdown(compared(households=stated)).value or ""
-    assert "person (no moves)" in shown
-    assert "| person |" not in shown
+    shown = totals_shown(compared(households=stated))["totals"]
+    assert isinstance(shown, dg.TableMetadataValue)
+    units = [record.data["unit"] for record in shown.records]
+    assert "person (no moves)" in units
+    assert "person" not in units
 
 
 def compared(**specifications: Specification) -> Comparison:
