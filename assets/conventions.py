@@ -31,7 +31,7 @@ SHORT = 12
 """How many digits of a hash or an identifier are shown in tables; as many name a draw in an authorization."""
 GROUP = 16
 """How many digits of a hash stand together where it is shown in full."""
-ROOM, WIDE_ROOM = 380, 470
+ROOM, WIDE_ROOM = 380, 490
 """How wide a table may be on an asset's page, in pixels, in a window of 1440: measured in Dagster 1.13. On the page of
 an asset of a component, Dagster's own key `dagster/component_origin` takes the rest; others have the wider room."""
 _TEXT, _HEAD, _PADDING = 8.41, 7.21, 16
@@ -174,14 +174,9 @@ def named(table: Table) -> str:
     return f"{table.name} in {table.zone.value}.{table.schema}"
 
 
-def table_name(table: Table) -> dict[str, str]:
-    """The name of the one table that an asset stores, in the form in which Dagster knows it."""
-    return {"dagster/table_name": str(table)}
-
-
 def public_table_metadata(session: Session, table: Table) -> dict[str, Any]:
     """The name and the number of rows of a table that anyone may see."""
-    return {**table_name(table), "dagster/row_count": session.count(table)}
+    return {"table": named(table), "dagster/row_count": session.count(table)}
 
 
 def check_result(problems: Sequence[str]) -> dg.AssetCheckResult:

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import StageKind, attributes, named, preview, table_name, table_schema
+from assets.conventions import StageKind, attributes, named, preview, table_schema
 from assets.failures import stated_plainly
 from assets.phsafe.charts import margin_against_budget
 from assets.phsafe.planning import Plan, answers, grid, margin_of, parameters, planned_design, rounded_up, totals
@@ -114,7 +114,7 @@ def build_parameters(release: PHSafeRelease) -> dg.AssetsDefinition:
             "parameters": _parameters_preview(release.design, rows),
             **totals(release.design, release.delta),
             "budget for a margin": _grid_preview(release.design, budgets),
-            **table_name(release.public(PARAMETERS)),
+            "table": named(release.public(PARAMETERS)),
             "planning table": named(release.public(PLANNING)),
             "dagster/row_count": len(rows),
             "dagster/column_schema": schema,

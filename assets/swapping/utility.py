@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import StageKind, attributes, preview, table_name
+from assets.conventions import StageKind, attributes, named, preview
 from assets.failures import stated_plainly
 from assets.pictures import picture
 from assets.release.method import Method
@@ -79,7 +79,7 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
                 + (f"This release: p = {release.design.swap_rate}, b = {b:,}." if b else "This release swaps nothing."),
             ),
         }
-        metadata |= table_name(table)
+        metadata["table"] = named(table)
         if release.dataset.synthetic:
             titles = titles_of(release.products)
             shown = [
@@ -129,7 +129,7 @@ def _experiment(method: Method[SwappingRelease, SwappingInputs, Any], experiment
             metadata={
                 "MAPE against swap rate": picture(mape_boxplots(errors, title), _medians(errors, title)),
                 "draws": len(rows),
-                **table_name(table),
+                "table": named(table),
             },
         )
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.conventions import StageKind, attributes, preview, table_name
+from assets.conventions import StageKind, attributes, named, preview
 from assets.failures import stated_plainly
 from assets.pictures import picture
 from assets.topdown.charts import accuracy_by_level
@@ -125,7 +125,7 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
             version = session.content_version([table], custody.version_key())
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
-            metadata={**_shown_if_synthetic(release, figures), **table_name(table)},
+            metadata={**_shown_if_synthetic(release, figures), "table": named(table)},
         )
 
     return accuracy
