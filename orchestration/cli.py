@@ -16,6 +16,7 @@ from typing import Any
 import click
 import dagster as dg
 import pyarrow as pa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.markdown import Markdown
@@ -34,7 +35,15 @@ from assets.conventions import DRAW_ID, ZONE, in_one_piece
 from assets.gates.shared import all_gates
 from assets.ledger.population import populations
 from assets.publication.audit import Verdict, audit, write_report
-from assets.publication.signature import PUBLIC_KEY, VerificationError, altered_files, fingerprint, read_public_key
+from assets.publication.signature import (
+    CERTIFICATE,
+    VerificationError,
+    altered_files,
+    fingerprint,
+    public_key,
+    read_public_key,
+    signed_identity,
+)
 from assets.publication.signature import verify as verified
 from assets.publication.withdrawal import WithdrawalError
 from assets.publication.withdrawal import withdraw as withdrawn
@@ -56,7 +65,7 @@ from orchestration.environment import PROJECT, deployment_folders, deployment_re
 from orchestration.jobs import now
 from orchestration.launch import Ended, Step, launch, with_instance
 from orchestration.proposal import Proposal, propose_dataset, propose_swapping, proposed_name
-from resources.chain import RESERVE, SETTLE
+from resources.chain import RESERVE, SETTLE, Entry
 from resources.custody import CustodyError
 from resources.ledger import Ledger, LedgerError, remaining
 from resources.warehouse import Warehouse, WarehouseError
@@ -150,12 +159,32 @@ class Deployed:
                     "title": component.declaration.title,
                     "editions": sum(each.kind == SETTLE for each in own),
                     "charges": [stated(each.declared().charge) for each in own if each.kind == RESERVE],
-                    "published": (self.published / dataset / release / "certificate.json").exists(),
+                    "published": self._is_published(dataset, release, own),
                     "last_run": runs[0].dagster_run.status.value.lower() if runs else None,
                     "last_run_at": runs[0].create_timestamp.isoformat(timespec="seconds") if runs else None,
                 }
             )
         return found
+
+    def _is_published(self, dataset: str, release: str, own: list[Entry]) -> bool | None:
+        """Whether there is a certificate that this deployment signed, of a draw that its ledger holds; None if its keys
+        cannot be read, so that nothing can be said.
+        """
+        folder = self.published / dataset / release
+        if not own or not (folder / CERTIFICATE).exists():
+            return False
+        try:
+            stated = signed_identity(folder, self.public_key)
+        except CustodyError:
+            return None
+        return stated is not None and (stated.dataset, stated.release, stated.ledger_hash) in {
+            (each.dataset, each.release, each.hash) for each in own
+        }
+
+    @cached_property
+    def public_key(self) -> Ed25519PublicKey:
+        """The key that publications of this deployment are verified with."""
+        return public_key(self.ledger.custody)
 
 
 def _names(releases: Sequence[ReleaseComponent]) -> str:
@@ -229,7 +258,7 @@ def status(as_json: bool) -> None:
             [
                 each["release"],
                 str(each["editions"]),
-                "yes" if each["published"] else "no",
+                {True: "yes", False: "no", None: "unknown"}[each["published"]],
                 ", ".join(each["charges"]) or "nothing",
                 f"{each['last_run']}, {each['last_run_at'][:16].replace('T', ' ')}" if each["last_run"] else "never",
             ]
@@ -616,7 +645,6 @@ def _asked(
     deployed: Deployed, releases: Sequence[str], by: Sequence[str], where: Mapping[str, Sequence[str | None]]
 ) -> tuple[list[str], pa.Table]:
     """The names of the hypercubes that answer, and their answer: means if there are two releases."""
-    key = read_public_key(deployed.published / PUBLIC_KEY)
     answering = []
     for release in releases:
         folders = {each.named: deployed.published / each.named for each in deployed.releases(release)}
@@ -624,7 +652,7 @@ def _asked(
         if missing:
             raise click.UsageError(f"{missing[0]} is not published; launch it first")
         for name, folder in folders.items():
-            if problems := altered_files(folder, key):
+            if problems := altered_files(folder, deployed.public_key):
                 raise click.ClickException(f"{name}: the publication is not intact: {problems[0]}")
         published = {name: read_publication(folder) for name, folder in folders.items()}
         name = least_variance(published, by, where)

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from assets.cef.profile import ColumnProfile, Profile
 from assets.release.columns import Column, ColumnType, Role
 from assets.release.dataset import DatasetDeclaration, Reader
+from assets.release.names import COLUMNS_OF_COUNTS, COLUMNS_OF_SWAPPED
 from assets.release.release import DeclarationError
 
 MANY = 100
@@ -162,6 +163,8 @@ def _table(
         if column.present < column.records and role not in (Role.KEY, Role.UNIT):
             fields["nullable"] = "true"
         name = renamed.get(column.name, column.name)
+        if role not in (Role.KEY, Role.UNIT) and name.casefold() in COLUMNS_OF_SWAPPED | COLUMNS_OF_COUNTS:
+            concern = "; ".join(filter(None, [concern, _RESERVED.format(name)]))
         if name != column.name:
             fields["source"] = _word(column.name)
         written = ", ".join(f"{each}: {value}" for each, value in fields.items())
@@ -174,6 +177,11 @@ def _table(
     for name, stored in found.unfit.items():
         yield f"      # {_word(name)} is left out: it is stored as {stored}, whose text is not exact"
         proposal.warnings.append(f"{table}: column {name} is left out: it is stored as {stored}, which is not exact.")
+
+
+_RESERVED = (
+    "named like a column of Stirred's own tables, and releases may refuse it: give it another name, with source: {}"
+)
 
 
 def _left_out(column: ColumnProfile) -> str:
@@ -219,8 +227,9 @@ def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
         DeclarationError: if the dataset declares no geography, or no variable with few values.
     """
     columns = dataset.units.variables
-    places = [each for each, column in columns.items() if column.role is Role.GEOGRAPHY]
-    few = [each for each, column in columns.items() if column.role is not Role.GEOGRAPHY and _has_few(column)]
+    usable = {each: column for each, column in columns.items() if each.casefold() not in COLUMNS_OF_SWAPPED}
+    places = [each for each, column in usable.items() if column.role is Role.GEOGRAPHY]
+    few = [each for each, column in usable.items() if column.role is not Role.GEOGRAPHY and _has_few(column)]
     if not places or not few:
         missing = "geography" if not places else f"variable with at most {MOST_PROPOSED} values"
         raise DeclarationError(f"release {dataset.name}/{name}: units: swapping needs a column that is a {missing}")

@@ -16,16 +16,13 @@ import pyarrow as pa
 
 from assets.measurement.grid import GridCounts
 from assets.release.columns import ARROW, Column
+from assets.release.names import COLUMNS_OF_COUNTS
 from assets.release.release import Release
 from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 
 MOST_CELLS = 20_000_000
 """The maximal number of cells of one table; nobody reads a larger one."""
-
-
-RESERVED = frozenset({"draw_order", "table_name", "cell", "count"})
-"""Column names of the tables of counts, in lower case: DuckDB ignores the case of names."""
 
 R = TypeVar("R", bound=Release)
 T = TypeVar("T")
@@ -51,7 +48,7 @@ class DeclaredTable:
 
     def __post_init__(self) -> None:
         for name in self.columns:
-            if name.casefold() in RESERVED:
+            if name.casefold() in COLUMNS_OF_COUNTS:
                 raise ValueError(f"{self.name}: column {name} has a name that the tables of counts use themselves")
         if self.size > MOST_CELLS:
             raise ValueError(f"{self.name}: {self.size:,} cells; at most {MOST_CELLS:,} are allowed")

@@ -166,6 +166,20 @@ def altered_files(folder: Path, key: Ed25519PublicKey) -> list[str]:
     ]
 
 
+def signed_identity(folder: Path, key: Ed25519PublicKey) -> Identity | None:
+    """What a folder's signed certificate says that it is; None without a signed certificate.
+
+    The other files are not read: `altered_files` says whether they are as they were signed.
+    """
+    sums, signature = folder / CHECKSUMS, folder / SIGNATURE
+    try:
+        key.verify(signature.read_bytes(), text := sums.read_bytes())
+        signed = f"{_digest(folder / CERTIFICATE)}  {CERTIFICATE}" in text.decode().splitlines()
+        return identity(folder) if signed else None
+    except (OSError, InvalidSignature, VerificationError):
+        return None
+
+
 def identity(folder: Path) -> Identity:
     """What the folder's certificate says that it is; believe it only of a folder without problems.
 

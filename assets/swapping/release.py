@@ -10,21 +10,10 @@ from fractions import Fraction
 from functools import cached_property
 
 from assets.release.columns import Column
+from assets.release.names import COLUMNS_OF_SWAPPED
 from assets.release.release import Release
 from assets.swapping.product import SwappedProduct
 from mechanisms.swapping.design import SwappingDesign
-
-RESERVED = {
-    "count",
-    "stratum",
-    "holding_code",
-    "swap_code",
-    "composition",
-    "persons",
-    "unit_key",
-    "household_type",
-}
-"""The names of Stirred's own columns in the tables of a release, in lowercase, because DuckDB ignores case."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +60,7 @@ class SwappingRelease(Release):
         for name in self.design.match:
             if self.variables[name].nullable:
                 self.refuse(f"match: {name} may be null, and a null matches nothing; declare it not nullable")
-        taken = [name for name in (*self.variables, *self.person_variables) if name.casefold() in RESERVED]
+        taken = [name for name in (*self.variables, *self.person_variables) if name.casefold() in COLUMNS_OF_SWAPPED]
         if taken:
             self.refuse(f"column {taken[0]} of the dataset has a name that is reserved for the release's own tables")
         self._check_products()

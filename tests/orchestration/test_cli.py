@@ -9,6 +9,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
+from assets.publication.signature import sign
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.cli import main
@@ -34,6 +35,37 @@ def test_an_empty_deployment_has_a_status_and_a_budget(stirred: Callable[..., Re
     assert shown.exit_code == 0
     assert "Ledger, intact" in shown.stdout
     assert not (tmp_path / "stirred_home" / "custody" / "master.key").exists(), "looking makes no key"
+
+
+def test_a_folder_with_a_certificate_that_was_not_signed_here_is_no_publication(
+    stirred: Callable[..., Result], tmp_path: Path
+) -> None:
+    ledger = deployment_resources(tmp_path / "stirred_home")["ledger"]
+    assert isinstance(ledger, Ledger)
+    charged = Specification(Flavor("all households", (), "household", 1), PureLoss(Fraction(1)))
+    entry = ledger.reserve("ma1940", "tenure_by_county", "00" * 32, charged, "11" * 32, PureLoss(Fraction(2)))
+    folder = tmp_path / "stirred_published" / "ma1940" / "tenure_by_county"
+    folder.mkdir(parents=True)
+    certificate = {
+        "dataset": {"name": "ma1940"},
+        "release": {"name": "tenure_by_county"},
+        "edition": {"number": 1},
+        "randomness": {"draw_id": entry.draw_id},
+        "ledger": {"sequence": entry.sequence, "entry_hash": entry.hash},
+    }
+    (folder / "certificate.json").write_text(json.dumps(certificate))
+
+    def published() -> bool:
+        found = json.loads(stirred("status", "--json").stdout)["releases"]
+        return [bool(each["published"]) for each in found if each["release"] == "ma1940/tenure_by_county"] == [True]
+
+    assert not published()
+    sign(folder, ledger.custody)
+    assert published()
+    other = certificate | {"ledger": {"sequence": 1, "entry_hash": "e" * 64}}
+    (folder / "certificate.json").write_text(json.dumps(other))
+    sign(folder, ledger.custody)
+    assert not published(), "signed, but of no draw in the ledger"
 
 
 def test_a_budget_is_shown_with_what_is_wrong_and_names_as_they_are(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assets.swapping.release import RESERVED
+from assets.release.names import COLUMNS_OF_SWAPPED
 from resources.statements import SQL_FOLDER
 from tests.deployments import (
     PERSONS,
@@ -85,7 +85,7 @@ def every_kind_of_column(root: Path) -> Deployment[Any]:
 def named_like_our_sql(root: Path) -> Deployment[Any]:
     """Columns with every word that occurs in our statements."""
     text = "\n".join(path.read_text() for path in SQL_FOLDER.rglob("*.sql") if path.parent.name in OF_SWAPPING)
-    words = sorted({word.lower() for word in re.findall("[A-Za-z_]+", text)} - RESERVED - {*UNITS, *PERSONS})
+    words = sorted({word.lower() for word in re.findall("[A-Za-z_]+", text)} - COLUMNS_OF_SWAPPED - {*UNITS, *PERSONS})
     column = {"type": "integer", "minimum": 0, "maximum": 9}
     ours, theirs = words[::2], words[1::2]
     units = [row | dict.fromkeys(ours, number % 2) for number, row in enumerate(households(12))]

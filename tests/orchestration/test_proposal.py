@@ -104,6 +104,20 @@ def test_a_proposal_is_read_as_it_is_and_names_what_to_look_at(warehouse: Wareho
     assert "Left out: income, built, rent" in release.text
 
 
+def test_a_column_named_like_one_of_our_own_is_marked_and_no_release_is_proposed_with_it(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    rows = [{"county": str(number % 2), "Persons": str(number % 4), "tenure": "ab"[number % 2]} for number in range(20)]
+    proposal = proposed(warehouse, written(tmp_path / "units.csv", rows))
+    (line,) = [line for line in proposal.text.splitlines() if line.strip().startswith("Persons:")]
+    assert line.endswith("give it another name, with source: Persons")
+    assert any("column Persons is named like a column of Stirred's own" in warning for warning in proposal.warnings)
+    declaration = declared(proposal)
+    release = yaml.safe_load(propose_swapping(declaration, "swapped").text)["attributes"]
+    assert "Persons" not in [*release["match"], *release["variables"]]
+    build_release(SwappingDeclaration.model_validate(release), declaration, tmp_path)
+
+
 ODD = ["", "0", "007", "-0", "1.50", "true", "no", "~", "2020-02-30", "2020-02-29", "' # {", '"', "é"]
 UNWRITABLE = "\x7f\x85\ufeff\u2028\u2029"
 """Letters that a declaration may refuse, in one sentence."""

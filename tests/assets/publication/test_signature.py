@@ -23,6 +23,7 @@ from assets.publication.signature import (
     public_key,
     read_public_key,
     sign,
+    signed_identity,
 )
 from orchestration.cli import main
 from resources.custody import Custody
@@ -71,6 +72,18 @@ def test_a_signed_folder_verifies_and_says_what_it_is(folder: Path, key_file: Pa
     said = found.stdout
     assert "village/counties, edition 2, ledger entry 3" in said
     assert fingerprint(public_key(custody)) in said
+
+
+def test_a_certificate_counts_only_as_it_was_signed_with_this_key(folder: Path, custody: Custody) -> None:
+    key = public_key(custody)
+    assert signed_identity(folder, key) == identity(folder)
+    assert signed_identity(folder, Ed25519PrivateKey.generate().public_key()) is None
+    (folder / "table.csv").unlink()
+    assert signed_identity(folder, key), "other files are not looked at"
+    (folder / "certificate.json").write_text(json.dumps(CERTIFICATE | {"release": {"name": "other"}}))
+    assert signed_identity(folder, key) is None
+    (folder / "SHA256SUMS").unlink()
+    assert signed_identity(folder, key) is None
 
 
 def test_signing_again_gives_the_same_bytes(folder: Path, custody: Custody) -> None:
