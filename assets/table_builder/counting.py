@@ -71,7 +71,11 @@ def exact_cells(session: Session, release: HypercubeRelease) -> NDArray[np.int64
         GridError: if a record has a value outside its domain.
     """
     shape = release.design.shape(release.design.inner)
-    found = session.arrow("table_builder/inner", **_names(session, release))
+    grid = release.amount.grid if release.amount else None
+    bounds = (
+        {"least": grid.least, "most": grid.most, "multiplier": grid.multiplier, "divisor": grid.divisor} if grid else {}
+    )
+    found = session.arrow("table_builder/inner", bounds, **_names(session, release))
     if found["cell"].null_count:
         raise GridError(
             f"{release.schema}: {found['cell'].null_count:,} combinations of values are outside the domains"
@@ -101,5 +105,5 @@ def _names(session: Session, release: HypercubeRelease) -> dict[str, Any]:
         "from_unit": list(release.from_unit),
         "unit": counted.unit if release.from_unit else None,
         "key": dataset.units.key,
-        "amount": None,
+        "number": release.amount.column if release.amount else None,
     }

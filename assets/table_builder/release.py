@@ -5,7 +5,7 @@ defines what the budget means.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from assets.release.columns import Column, ColumnType, Value
 from assets.release.release import Release
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
+from mechanisms.table_builder.grid_values import Grid
 from mechanisms.table_builder.hypercube import Hypercube, Table
 from resources.canonical import canonical
 
@@ -48,20 +49,12 @@ class Amount:
     """A weight or a magnitude, of which a hypercube has sums instead of counts.
 
     Attributes:
-        column: the column of the records.
-        grid: the step to whose multiples an amount is rounded; exact.
-        least, most: the bounds that a smaller or greater amount is taken as; multiples of the grid.
+        column: the column of the records. No value counts as 0.
+        grid: the grid to which an amount is rounded, with the bounds that a smaller or greater one is taken as.
     """
 
     column: str
-    grid: Fraction
-    least: Fraction
-    most: Fraction
-
-    @property
-    def steps(self) -> tuple[int, int]:
-        """The bounds in steps of the grid."""
-        return int(self.least / self.grid), int(self.most / self.grid)
+    grid: Grid
 
 
 @dataclass(frozen=True)
@@ -173,7 +166,7 @@ class HypercubeRelease(Release):
     @property
     def grid_step(self) -> Fraction:
         """What one in a cell stands for: one record, or a step of the grid."""
-        return self.amount.grid if self.amount else Fraction(1)
+        return self.amount.grid.step if self.amount else Fraction(1)
 
     @property
     def unit_of_cells(self) -> float:
@@ -190,7 +183,7 @@ class HypercubeRelease(Release):
                 canonical({name: list(map(repr, each)) for name, each in self.domains.items()})
             ).hexdigest(),
             "tables": [list(table) for table in self.design.tables],
-            "amount": [amount.column, *map(str, (amount.grid, amount.least, amount.most))] if amount else None,
+            "amount": [amount.column, *map(str, astuple(amount.grid))] if amount else None,
             "impossible": sha256(np.packbits(self.possible).tobytes()).hexdigest() if self.impossible else None,
         }
 

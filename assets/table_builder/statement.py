@@ -115,8 +115,8 @@ def _parameters(release: HypercubeRelease) -> tuple[Parameter, ...]:
         found.append(
             Parameter(
                 "Added up",
-                f"{amount.column}, from {float(amount.least):g} to {float(amount.most):g} in steps of "
-                f"{float(amount.grid):g}",
+                f"{amount.column}, from {float(amount.grid.lower):g} to {float(amount.grid.upper):g} in steps of "
+                f"{float(amount.grid.step):g}",
                 "Every amount is rounded to a multiple of the step and taken as the bound that it exceeds. Grid and "
                 "bounds were declared without looking at the records.",
             )

@@ -73,7 +73,7 @@ def _in_units(release: HypercubeRelease, steps: NDArray[np.int64]) -> pa.Array:
     if release.amount is None:
         return pa.array(steps)
     # A step is a whole number of ten-thousandths.
-    tenths = steps * int(release.amount.grid * 10_000)
+    tenths = steps * int(release.amount.grid.step * 10_000)
     whole = pa.array(tenths).cast(pa.decimal128(24, 0))
     return pa.Array.from_buffers(ESTIMATED, len(whole), whole.buffers())
 

@@ -18,6 +18,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.release import PERSONS, Amount, HypercubeRelease, SubTable, is_number
+from mechanisms.table_builder.grid_values import PLACES, Grid
 from mechanisms.table_builder.hypercube import Hypercube, HypercubeError, NoiseFamily, Table
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, declared
 from orchestration.components.scaffolding import ExampleScaffolder
@@ -108,7 +109,6 @@ def build_release(declaration: HypercubeDeclaration, dataset: DatasetDeclaration
             sizes[variable] = columns[variable].domain_size
         except ValueError as error:
             raise DeclarationError(f"{name}: variables: {variable}: {error}") from None
-    least, most = amount.steps if amount else (0, 1)
     try:
         design = Hypercube(
             sizes,
@@ -117,8 +117,7 @@ def build_release(declaration: HypercubeDeclaration, dataset: DatasetDeclaration
             cube.margins,
             _shares(cube),
             cube.cap,
-            least,
-            most,
+            *((amount.grid.least, amount.grid.most) if amount else (0, 1)),
         )
     except HypercubeError as error:
         raise DeclarationError(f"{name}: {error}") from None
@@ -159,13 +158,7 @@ def _amount(given: AmountDeclaration, columns: dict[str, Column]) -> Amount:
         raise ValueError(f"column: there is no column {given.column}; there are {', '.join(columns)}")
     if not is_number(columns[given.column]):
         raise ValueError(f"column: {given.column} is no number")
-    if given.grid <= 0 or (given.grid * STEPS_OF_DECIMALS).denominator != 1:
-        raise ValueError(f"grid: {given.grid} is not a positive number with at most four decimals")
-    for field, bound in (("least", given.least), ("most", given.most)):
-        if (bound / given.grid).denominator != 1:
-            raise ValueError(f"{field}: {bound} is not a multiple of the grid, {given.grid}")
-    return Amount(given.column, given.grid, given.least, given.most)
-
-
-STEPS_OF_DECIMALS = 10_000
-"""The steps of the smallest grid in 1: a decimal column of the CEF has four decimals."""
+    grid = Grid(given.grid, given.least, given.most)
+    if (given.grid * 10**PLACES).denominator != 1:
+        raise ValueError(f"grid: {given.grid} is not a number with at most {PLACES} decimals")
+    return Amount(given.column, grid)

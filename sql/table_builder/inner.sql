@@ -8,7 +8,12 @@ SELECT (
     {% endfor %}
 )::BIGINT AS cell, counted.count
 FROM (
-    SELECT {{ columns | ids }}, {% if amount %}sum({{ amount }}){% else %}count(*){% endif %} AS count
+    SELECT {{ columns | ids }}, 
+        {% if number %}
+        coalesce(sum({% include "table_builder/steps.sql" %}), 0)::BIGINT AS count
+        {% else %}
+        count(*) AS count
+        {% endif %}
     FROM (
         {% if unit %}
         SELECT {{ own | ids("persons") }}{% if own %}, {% endif %}{{ from_unit | ids("units") }}
