@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -637,7 +638,10 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_jso
     if as_json:
         _show({"from": names, "rows": found.to_pylist()})
         return
-    rows = [["" if cell is None else str(cell) for cell in row.values()] for row in found.to_pylist()]
+    rows = [
+        ["" if cell is None else f"{cell:,.2f}" if isinstance(cell, Decimal) else str(cell) for cell in row.values()]
+        for row in found.to_pylist()
+    ]
     _table(f"From {' per '.join(names)}", [name.replace("_", " ") for name in found.column_names], rows)
 
 

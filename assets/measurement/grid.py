@@ -23,7 +23,7 @@ from assets.release.release import Release
 from mechanisms.sampling.capped_laplace import CappedLaplace
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
-from mechanisms.sampling.noise import Distribution
+from mechanisms.sampling.noise import Distribution, Perturbation
 from resources.statements import Table, Zone
 from resources.warehouse import Session
 
@@ -56,8 +56,17 @@ class Query:
     """
 
     name: str
-    distribution: Distribution
+    distribution: Distribution | Perturbation
     cells: int
+
+    @property
+    def noise(self) -> str:
+        """The name of the noise in stored and published measurements."""
+        return (
+            self.distribution.name
+            if isinstance(self.distribution, Perturbation)
+            else DISTRIBUTIONS[type(self.distribution)]
+        )
 
     @property
     def variance(self) -> Decimal:
@@ -154,8 +163,15 @@ class GridCounts(NoisyCounts[R, Batch]):
         """The public table of the noisy measurements."""
         return self.release.public(MEASUREMENTS)
 
+    def query_names(self) -> Sequence[str]:
+        return [query.name for query in self.measured]
+
     def distributions(self) -> Mapping[str, Distribution]:
-        return {query.name: query.distribution for query in self.measured}
+        return {
+            query.name: query.distribution
+            for query in self.measured
+            if not isinstance(query.distribution, Perturbation)
+        }
 
     def exact(self, session: Session) -> Iterator[Batch]:
         yield from self._batches(self._read(session, self.counts_table, self.grid))
@@ -200,7 +216,7 @@ class GridCounts(NoisyCounts[R, Batch]):
             yield Batch(query.name, part[_COUNT].to_numpy())
 
     def _with_noise(self, cells: pa.Table) -> pa.Table:
-        names = [pa.repeat(DISTRIBUTIONS[type(query.distribution)], query.cells) for query in self.measured]
+        names = [pa.repeat(query.noise, query.cells) for query in self.measured]
         variances = [pa.repeat(pa.scalar(query.variance, VARIANCE), query.cells) for query in self.measured]
         return cells.append_column("noise_distribution", pa.concat_arrays(names)).append_column(
             "variance", pa.concat_arrays(variances)

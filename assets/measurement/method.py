@@ -82,7 +82,15 @@ class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
 
     @abstractmethod
     def distributions(self) -> Mapping[str, Distribution]:
-        """The distribution of the noise of each query, by the query's name, in the order of the draw."""
+        """The distribution of the noise of each query, by the query's name, in the order of the draw.
+
+        Queries whose noise is no sum are left out; a method that has such queries also defines `query_names`,
+        `perturbed` and `unlikely`.
+        """
+
+    def query_names(self) -> Sequence[str]:
+        """The names of all queries, in the order of the draw."""
+        return list(self.distributions())
 
     @abstractmethod
     def exact(self, session: Session) -> Iterator[B]:
@@ -165,14 +173,14 @@ class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
 
     @final
     def version_of(self, draw: Draw[Inputs], output: Iterable[B]) -> str:
-        hashed = _Hashed(output, self.distributions())
+        hashed = _Hashed(output, self.query_names())
         for _ in hashed:
             pass
         return hashed.version()
 
     @final
     def write(self, session: Session, draw: Draw[Inputs], output: Iterable[B]) -> str:
-        hashed = _Hashed(output, self.distributions())
+        hashed = _Hashed(output, self.query_names())
         self.store(session, iter(hashed))
         return hashed.version()
 

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from mechanisms.refusal import RefusedError
 from mechanisms.table_builder.asking import Answer, CannotAnswerError, Question
 from mechanisms.table_builder.fitting import Fit
-from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
+from mechanisms.table_builder.hypercube import Consistency, Hypercube, Margins, NoiseFamily, Table
 from mechanisms.table_builder.means import means
+from mechanisms.table_builder.p_table import PTable
 
-HYPERCUBE, TABLES, CATEGORIES = "hypercube", "measured_tables", "categories"
+HYPERCUBE, TABLES, CATEGORIES, P_TABLE = "hypercube", "measured_tables", "categories", "p_table"
 """The published tables that questions are answered from."""
 
 PLACES = 4
@@ -47,6 +48,7 @@ class Published:
         design: the measured tables with their noise.
         categories: by variable of the inner table, its categories in order.
         grid: what one step stands for.
+        quantity: what the cells contain, in words.
         numbers: by table, what sub-tables are added up from, in steps: the noisy cells; if the tables are fitted, only
             the fitted inner table.
         possible: the cells of the inner table that are no structural zeros.
@@ -56,6 +58,7 @@ class Published:
     design: Hypercube
     categories: Mapping[str, pa.Array]
     grid: Fraction
+    quantity: str
     numbers: Mapping[Table, NDArray[Any]]
     possible: NDArray[np.bool_] | None
     missing: Mapping[Table, NDArray[np.bool_]]
@@ -198,8 +201,9 @@ def read_publication(folder: Path) -> Published:
         tables = pq.read_table(folder / f"{TABLES}.parquet").to_pylist()
         named = pq.read_table(folder / f"{CATEGORIES}.parquet").to_pandas()
         rows = pq.read_table(folder / f"{HYPERCUBE}.parquet")
-        design = _design(tables, named)
-        return _read(design, Fraction(tables[0]["grid"]), rows)
+        changes = folder / f"{P_TABLE}.parquet"
+        design = _design(tables, named, _p_table(pq.read_table(changes)) if changes.exists() else None)
+        return _read(design, Fraction(tables[0]["grid"]), tables[0]["counted"], rows)
     except (OSError, KeyError, IndexError, pa.ArrowException):
         raise QuestionError(f"{folder}: this is no publication of a hypercube") from None
 
@@ -218,7 +222,14 @@ def sub_table(folder: Path | str, by: Sequence[str] = (), where: Where | None = 
     return read_publication(Path(folder)).ask(by, where or {}).to_pandas()
 
 
-def _design(tables: list[dict[str, Any]], named: pd.DataFrame) -> Hypercube:
+def _p_table(changes: pa.Table) -> PTable:
+    rows: dict[int, dict[int, Fraction]] = {}
+    for row in changes.to_pylist():
+        rows.setdefault(row["count"], {})[row["count"] + row["change"]] = Fraction(row["probability"])
+    return PTable.of([rows[count] for count in sorted(rows)])
+
+
+def _design(tables: list[dict[str, Any]], named: pd.DataFrame, p_table: PTable | None) -> Hypercube:
     """The hypercube that published tables describe."""
     sizes = {str(name): len(rows) for name, rows in named.groupby("variable", sort=True)}
     first, budgets = tables[0], {row["table_name"]: Fraction(row["budget"]) for row in tables}
@@ -226,18 +237,24 @@ def _design(tables: list[dict[str, Any]], named: pd.DataFrame) -> Hypercube:
     return Hypercube(
         sizes,
         total,
-        NoiseFamily.GAUSSIAN if "Gaussian" in first["noise"] else NoiseFamily.LAPLACE,
+        NoiseFamily.P_TABLE
+        if p_table
+        else NoiseFamily.GAUSSIAN
+        if "Gaussian" in first["noise"]
+        else NoiseFamily.LAPLACE,
         margins,
         {}
-        if margins is Margins.SUMMED
+        if margins is Margins.SUMMED or not total
         else {tuple(name.split(" × ")): budget / total for name, budget in budgets.items()},
         first["cap"],
         first["least"],
         first["most"],
+        p_table,
+        Consistency.QUERY if total else Consistency.CELL,
     )
 
 
-def _read(design: Hypercube, grid: Fraction, rows: pa.Table) -> Published:
+def _read(design: Hypercube, grid: Fraction, quantity: str, rows: pa.Table) -> Published:
     fitted = design.margins is Margins.FITTED
     numbers: dict[Table, NDArray[Any]] = {}
     missing: dict[Table, NDArray[np.bool_]] = {}
@@ -263,9 +280,8 @@ def _read(design: Hypercube, grid: Fraction, rows: pa.Table) -> Published:
                 found = own[name].combine_chunks().take(pa.array(first[1]))
                 categories[name] = _spread(found, first[0], design.sizes[name])
     whole = bool(possible.all())
-    return Published(
-        design, categories, grid, numbers, None if whole else possible.reshape(design.shape(design.inner)), missing
-    )
+    shaped = None if whole else possible.reshape(design.shape(design.inner))
+    return Published(design, categories, grid, quantity, numbers, shaped, missing)
 
 
 def _spread(found: pa.Array, places: NDArray[np.int64], size: int) -> pa.Array:
@@ -279,7 +295,8 @@ def least_variance(published: Mapping[str, Published], by: Sequence[str], where:
     """The name of the hypercube that answers with the least variance; of equal ones, the first by name.
 
     Raises:
-        QuestionError: as `Published.ask` for the last hypercube, if none can answer.
+        QuestionError: as `Published.ask` for the last hypercube, if none can answer; if several can that contain
+            different quantities.
     """
     able: dict[str, float] = {}
     refusal = QuestionError("there is no hypercube")
@@ -290,4 +307,7 @@ def least_variance(published: Mapping[str, Published], by: Sequence[str], where:
             refusal = error
     if not able:
         raise refusal
+    if len(quantities := {published[name].quantity for name in able}) > 1:
+        several = "; ".join(f"{name}: {published[name].quantity}" for name in able)
+        raise QuestionError(f"name the hypercube: {len(quantities)} different quantities are published ({several})")
     return min(able, key=lambda name: able[name])

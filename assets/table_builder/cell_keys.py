@@ -1,34 +1,24 @@
-"""Counts and cell keys from the records of a dataset, in one aggregation.
+"""The keys of records and of cells, for noise that is a function of the set of records in a cell.
 
-`mechanisms.table_builder.keys` says what the keys are; the SQL adds up the keys of the records in each cell.
+`mechanisms.table_builder.keys` says what the keys are. The aggregation of the records adds them up in every cell.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from mechanisms.sampling.types import Words
+from mechanisms.table_builder.hypercube import Hypercube
+from mechanisms.table_builder.hypercube import Table as Variables
 from mechanisms.table_builder.keys import record_keys
 from resources.statements import Fragment, Table
 from resources.warehouse import Session
 
+_PART = np.uint64(2**32 - 1)
+
 _WHOLE = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT"})
-
-
-@dataclass(frozen=True)
-class KeyedCounts:
-    """The cells of a table, in the order of their numbers.
-
-    Attributes:
-        counts: shape (cells,), int64.
-        keys: shape (cells, 2), uint64: the cell keys, upper half first; 0 for an empty cell.
-    """
-
-    counts: NDArray[np.int64]
-    keys: Words
 
 
 def register_record_keys(session: Session, records: Table, record: Sequence[str], key: bytes) -> Fragment:
@@ -57,26 +47,30 @@ def register_record_keys(session: Session, records: Table, record: Sequence[str]
     )
 
 
-def keyed_counts(
-    session: Session, cells: Fragment, columns: Sequence[str], records: Table, record: Sequence[str], keys: Fragment
-) -> KeyedCounts:
-    """The count and the key of every cell.
+def cell_keys(found: pa.Table, cells: int) -> Words:
+    """The keys of the inner cells, shape (cells, 2), uint64, upper half first; 0 for an empty cell.
 
     Args:
-        session: has `cells` and `keys`, and reads the records.
-        cells: every cell once, with its number `cell` and its value in each column.
-        columns: the variables of the table, at least one.
-        records: a table of the CEF.
-        record: the columns of the record's key.
-        keys: from `register_record_keys`.
+        found: the cells that occur, with `cell`, `key_upper` and `key_lower`.
+        cells: how many there are.
     """
-    found = session.arrow(
-        "table_builder/counts_and_keys",
-        cells=cells,
-        columns=list(columns),
-        records=records,
-        record=list(record),
-        keys=keys,
-    )
-    halves = [found[f"key_{half}"].to_numpy() for half in ("upper", "lower")]
-    return KeyedCounts(found["count"].to_numpy(), np.stack(halves, axis=1))
+    keys = np.zeros((cells, 2), dtype=np.uint64)
+    keys[found["cell"].to_numpy()] = np.stack([found["key_upper"].to_numpy(), found["key_lower"].to_numpy()], axis=1)
+    return keys
+
+
+def margins_of_keys(design: Hypercube, inner: Words) -> Mapping[Variables, Words]:
+    """By measured table, the keys of its cells: sums modulo 2^128 of the keys of inner cells, shape (cells, 2)."""
+    # Sums of 32-bit parts do not overflow; what each carries is added to the next.
+    parts = [(inner[:, half] >> np.uint64(shift)) & _PART for half in (1, 0) for shift in (0, 32)]
+    shape = design.shape(design.inner)
+    found: dict[Variables, Any] = {}
+    for table in design.tables:
+        summed = [design.margin(part.reshape(shape), table).ravel() for part in parts]
+        carried = np.zeros_like(summed[0])
+        for place, part in enumerate(summed):
+            whole = part + carried
+            summed[place], carried = whole & _PART, whole >> np.uint64(32)
+        lower, upper = (summed[at] | summed[at + 1] << np.uint64(32) for at in (0, 2))
+        found[table] = np.stack([upper, lower], axis=1)
+    return found

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from assets.measurement.method import GridError
 from assets.release.columns import ARROW
-from assets.table_builder.release import UNITS, HypercubeRelease
+from assets.table_builder.release import Amount, HypercubeRelease
 from mechanisms.refusal import RefusedError
 from mechanisms.table_builder.hypercube import Table
+from resources.statements import Fragment
 from resources.warehouse import Recipe, Session
 
 
@@ -70,22 +71,39 @@ def exact_cells(session: Session, release: HypercubeRelease) -> NDArray[np.int64
     Raises:
         GridError: if a record has a value outside its domain.
     """
-    shape = release.design.shape(release.design.inner)
-    grid = release.amount.grid if release.amount else None
+    found = cells_found(session, release, release.amount)
+    exact = np.zeros(release.design.cells(release.design.inner), dtype=np.int64)
+    exact[found["cell"].to_numpy()] = found["count"].to_numpy()
+    return exact.reshape(release.design.shape(release.design.inner))
+
+
+def cells_found(
+    session: Session, release: HypercubeRelease, amount: Amount | None, keys: Fragment | None = None
+) -> pa.Table:
+    """The inner cells that occur: their numbers `cell`, and `count`, what their records add up to.
+
+    Args:
+        session: a session that reads the confidential zone.
+        release: the hypercube.
+        amount: what is added up; None for counts.
+        keys: the keys of records (`cell_keys`), of which each cell then has the sum: `key_upper` and `key_lower`.
+
+    Raises:
+        GridError: if a record has a value outside its domain.
+    """
+    grid = amount.grid if amount else None
     bounds = (
         {"least": grid.least, "most": grid.most, "multiplier": grid.multiplier, "divisor": grid.divisor} if grid else {}
     )
-    found = session.arrow("table_builder/inner", bounds, **_names(session, release))
+    found = session.arrow("table_builder/inner", bounds, keys=keys, **_names(session, release, amount))
     if found["cell"].null_count:
         raise GridError(
             f"{release.schema}: {found['cell'].null_count:,} combinations of values are outside the domains"
         )
-    exact = np.zeros(int(np.prod(shape)), dtype=np.int64)
-    exact[found["cell"].to_numpy()] = found["count"].to_numpy()
-    return exact.reshape(shape)
+    return found
 
 
-def _names(session: Session, release: HypercubeRelease) -> dict[str, Any]:
+def _names(session: Session, release: HypercubeRelease, amount: Amount | None) -> dict[str, Any]:
     """What the statement `table_builder/inner` takes: the records, their columns and the variables' domains."""
     dataset, step, domains = release.dataset, 1, []
     for place, (name, values) in reversed(list(enumerate(categories(release)))):
@@ -93,17 +111,18 @@ def _names(session: Session, release: HypercubeRelease) -> dict[str, Any]:
         domains.append({"column": name, "table": session.register(f"domain_{place}", steps)})
         step *= len(values)
     tables = dataset.cef_tables()
-    counted = dataset.units if release.of == UNITS else dataset.persons
-    assert counted is not None
+    counted = release.counted
+    read = dict.fromkeys([*release.variables, *([amount.column] if amount else [])])
     return {
         "columns": list(release.design.inner),
         "domains": domains,
         "records": tables[list(dataset.tables).index(release.of)],
         "persons": tables[-1],
         "units": tables[0],
-        "own": [name for name in release.columns_read if name not in release.from_unit],
+        "own": [*([counted.key] if counted.key else []), *(name for name in read if name not in release.from_unit)],
+        "record": counted.key,
         "from_unit": list(release.from_unit),
         "unit": counted.unit if release.from_unit else None,
         "key": dataset.units.key,
-        "number": release.amount.column if release.amount else None,
+        "number": amount.column if amount else None,
     }

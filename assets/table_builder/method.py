@@ -1,6 +1,6 @@
 """A hypercube as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import dagster as dg
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from assets.measurement.counts import build_counts
 from assets.measurement.grid import GridCounts, Query
-from assets.measurement.method import COUNTS, MEASUREMENTS
+from assets.measurement.method import COUNTS, MEASUREMENTS, Batch
 from assets.release.columns import described
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
@@ -17,6 +17,7 @@ from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.table_builder.counting import categories, counts_recipe, grid, table_name
 from assets.table_builder.gates import hypercube_gates
+from assets.table_builder.perturbation import noise_of, perturbed_cells, unlikely_results
 from assets.table_builder.plan import PLAN, build_plan
 from assets.table_builder.published import published_tables
 from assets.table_builder.release import HypercubeRelease
@@ -81,9 +82,18 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     def queries(self) -> Sequence[Query]:
         design = self.release.design
         return [
-            Query(table_name(table), design.distribution(table), self.release.cells_of(table))
-            for table in design.tables
+            Query(table_name(table), noise_of(design, table), self.release.cells_of(table)) for table in design.tables
         ]
+
+    def perturbed(self, session: Session, key: bytes) -> Iterator[Batch]:
+        if self.release.design.p_table is None:
+            yield from super().perturbed(session, key)
+        else:
+            yield from perturbed_cells(session, self.release, self.exact(session), key)
+
+    def unlikely(self, pairs: Iterable[tuple[Batch, Batch]]) -> list[str]:
+        p_table = self.release.design.p_table
+        return super().unlikely(pairs) if p_table is None else unlikely_results(p_table, pairs)
 
     def build_grid(self) -> pa.Table:
         return grid(self.release)

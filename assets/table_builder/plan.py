@@ -13,11 +13,16 @@ import pyarrow as pa
 from assets.conventions import StageKind, attributes, preview, table_schema
 from assets.failures import stated_plainly
 from assets.measurement.grid import DISTRIBUTIONS
+from assets.table_builder.asking import CATEGORIES, P_TABLE, TABLES
 from assets.table_builder.counting import categories, table_name
+from assets.table_builder.perturbation import noise_of
 from assets.table_builder.release import HypercubeRelease
 from mechanisms.accounting.composition import stated
+from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.noise import Distribution, Perturbation
+from mechanisms.table_builder.asking import margin_of_one
+from mechanisms.table_builder.hypercube import Hypercube
 from mechanisms.table_builder.hypercube import Table as Variables
-from mechanisms.table_builder.intervals import shortest_set
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
@@ -25,19 +30,18 @@ CODE_VERSION = "1"
 PLAN = "plan"
 """The name of the stage."""
 
-TABLES, CATEGORIES = "measured_tables", "categories"
-"""Its tables: the measured tables with their noise, and the categories by which cells are numbered."""
 
 PLANNED = pa.decimal128(24, 4)
 TABLE_COLUMNS = {
     "table_name": ("string", "The measured table: its variables", pa.string()),
+    "counted": ("string", "What is counted or added up", pa.string()),
     "cells": ("integer", "Number of measured cells", pa.int64()),
     "budget": ("string", "ε or ρ of the table for one record added or removed, exact", pa.string()),
     "charged": ("string", "Loss of the table for one record changed, exact", pa.string()),
     "noise": ("string", "Distribution of the noise", pa.string()),
     "parameter": (
         "string",
-        "Scale of the discrete Laplace or σ² of the discrete Gaussian, exact, in steps",
+        "Scale of the discrete Laplace or σ² of the discrete Gaussian, exact, in steps; SHA-256 of a p-table",
         pa.string(),
     ),
     "cap": ("integer", "The greatest noise, in steps; empty without a cap", pa.int64()),
@@ -48,7 +52,7 @@ TABLE_COLUMNS = {
     "standard_error": ("decimal", "Standard deviation of the noise of a cell", PLANNED),
     "margin": ("decimal", "Noise is within this margin with a probability of at least 90%", PLANNED),
 }
-"""The columns of `measured_tables`: their types and descriptions, and their types in Arrow."""
+"""The columns of the measured tables: their types and descriptions, and their types in Arrow."""
 
 CATEGORY_COLUMNS = {
     "variable": ("string", "The variable", pa.string()),
@@ -57,6 +61,13 @@ CATEGORY_COLUMNS = {
     "label": ("string", "The category in words; empty if it has no label", pa.string()),
 }
 """The columns of `categories`."""
+
+P_TABLE_COLUMNS = {
+    "count": ("integer", "The exact count", pa.int64()),
+    "change": ("integer", "What is added to it", pa.int64()),
+    "probability": ("string", "Probability of the change, exact", pa.string()),
+}
+"""The columns of `p_table`, which there is if counts are perturbed by one."""
 
 OPTIONAL = frozenset({"cap", "category", "label"})
 """The columns of both tables that may be empty."""
@@ -68,7 +79,7 @@ def rounded(number: float) -> Decimal:
 
 
 def planned_tables(release: HypercubeRelease) -> dict[Table, pa.Table]:
-    """The content of both tables, from the declaration."""
+    """The content of the stage's tables, from the declaration."""
     rows = [_planned(release, table) for table in release.design.tables]
     named = [
         {
@@ -80,10 +91,18 @@ def planned_tables(release: HypercubeRelease) -> dict[Table, pa.Table]:
         for name, values in categories(release)
         for number, value in enumerate(values.to_pylist())
     ]
-    return {
+    planned = {
         release.public(TABLES): _as_table(rows, TABLE_COLUMNS),
         release.public(CATEGORIES): _as_table(named, CATEGORY_COLUMNS),
     }
+    if release.design.p_table is None:
+        return planned
+    changes = [
+        {"count": count, "change": change, "probability": str(probability)}
+        for count, row in enumerate(release.design.p_table.rows)
+        for change, probability in row.probabilities.items()
+    ]
+    return planned | {release.public(P_TABLE): _as_table(changes, P_TABLE_COLUMNS)}
 
 
 def _as_table(rows: list[dict[str, Any]], columns: dict[str, tuple[str, str, pa.DataType]]) -> pa.Table:
@@ -91,23 +110,30 @@ def _as_table(rows: list[dict[str, Any]], columns: dict[str, tuple[str, str, pa.
 
 
 def _planned(release: HypercubeRelease, table: Variables) -> dict[str, Any]:
-    design, noise, name = release.design, release.design.distribution(table), table_name(table)
-    (line,) = [line for line in design.lines if line.label == name]
+    design, noise, name = release.design, noise_of(release.design, table), table_name(table)
+    charged = next((str(line.loss) for line in design.lines if line.label == name), str(design.bounded))
     return {
         "table_name": name,
+        "counted": release.quantity,
         "cells": release.cells_of(table),
         "budget": str(design.budget_of(table)),
-        "charged": str(line.loss),
-        "noise": DISTRIBUTIONS[type(noise)],
-        "parameter": str(getattr(noise, "scale", None) or getattr(noise, "variance", None)),
+        "charged": charged,
+        "noise": noise.name if isinstance(noise, Perturbation) else DISTRIBUTIONS[type(noise)],
+        "parameter": _parameter(design, noise),
         "cap": design.cap,
         "margins": design.margins.value,
         "grid": rounded(release.unit_of_cells),
         "least": design.least,
         "most": design.most,
-        "standard_error": rounded(sqrt(noise.exact_variance) * release.unit_of_cells),
-        "margin": rounded(-shortest_set(noise, 1)[0] * release.unit_of_cells),
+        "standard_error": rounded(sqrt(design.variance(table)) * release.unit_of_cells),
+        "margin": rounded(margin_of_one(design, table) * release.unit_of_cells),
     }
+
+
+def _parameter(design: Hypercube, noise: Distribution | Perturbation) -> str:
+    if isinstance(noise, Perturbation):
+        return design.p_table.version if design.p_table else ""
+    return str(noise.variance if isinstance(noise, DiscreteGaussian) else noise.scale)
 
 
 def build_plan(release: HypercubeRelease) -> dg.AssetsDefinition:

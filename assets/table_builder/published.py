@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from assets.release.published import PublishedColumn, PublishedTable
-from assets.table_builder.asking import CATEGORIES, HYPERCUBE, TABLES
-from assets.table_builder.plan import CATEGORY_COLUMNS, OPTIONAL, TABLE_COLUMNS
+from assets.table_builder.asking import CATEGORIES, HYPERCUBE, P_TABLE, TABLES
+from assets.table_builder.plan import CATEGORY_COLUMNS, OPTIONAL, P_TABLE_COLUMNS, TABLE_COLUMNS
 from assets.table_builder.release import HypercubeRelease, SubTable
 from assets.tabulation.dictionary import published_column
 from mechanisms.table_builder.hypercube import Margins
@@ -45,6 +45,20 @@ def published_tables(release: HypercubeRelease) -> tuple[PublishedTable, ...]:
             ),
             ("variable", "number"),
         ),
+        *(() if release.design.p_table is None else (_p_table(release),)),
+    )
+
+
+def _p_table(release: HypercubeRelease) -> PublishedTable:
+    cycle = release.design.p_table.cycle if release.design.p_table else 1
+    rest = "the last one" if cycle == 1 else f"the last {cycle} in turn"
+    return PublishedTable(
+        P_TABLE,
+        "The p-table",
+        f"With which probability each count was changed by how much. Greater counts use {rest}.",
+        release.public(P_TABLE),
+        tuple(PublishedColumn(name, kind, words) for name, (kind, words, _) in P_TABLE_COLUMNS.items()),
+        ("count", "change"),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from assets.release.columns import Column, ColumnType, Value
+from assets.release.columns import Column, ColumnType, RecordTable, Value
 from assets.release.release import Release
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from mechanisms.table_builder.grid_values import Grid
@@ -84,6 +84,8 @@ class HypercubeRelease(Release):
         of: what is counted.
         variables: the variables, in declared order, which is that of the published columns.
         amount: what is added up instead of counting records; None for counts.
+        record_keys: the column with keys of records that the data bring along, under cell consistency; None if keys
+            follow from the draw's key.
         impossible: the declared structural zeros: each gives the categories of some variables that occur together in
             no record.
         delta: the δ at which ρ is stated as (ε, δ) in the certificate.
@@ -98,6 +100,7 @@ class HypercubeRelease(Release):
     of: Counted
     variables: tuple[str, ...]
     amount: Amount | None
+    record_keys: str | None
     impossible: tuple[Mapping[str, tuple[Value | None, ...]], ...]
     delta: Fraction
     suppressed_below: Fraction
@@ -110,14 +113,27 @@ class HypercubeRelease(Release):
             self.refuse("structural_zeros: no cell is left")
         if (cells := sum(self.cells_of(table) for table in self.design.tables)) > MOST_CELLS:
             self.refuse(f"variables: {cells:,} cells in all tables; at most {MOST_CELLS:,} are allowed")
+        self._check_keys()
         names = [product.name for product in self.products]
         for product in self.products:
-            if names.count(product.name) > 1 or product.name in ("hypercube", "measured_tables"):
+            if names.count(product.name) > 1 or product.name in (
+                "hypercube",
+                "measured_tables",
+                "categories",
+                "p_table",
+            ):
                 self.refuse(f"products: {product.name} is the name of another table")
             for name in product.by:
                 if name not in self.variables:
                     self.refuse(f"products: {product.name}: by: {name} is not among the variables")
             self._require_categories(f"products: {product.name}: where", product.where)
+
+    def _check_keys(self) -> None:
+        if self.design.is_bounded:
+            if self.record_keys is not None:
+                self.refuse("record_keys: keys of records are used with consistency: cell only")
+        elif self.record_keys is None and self.counted.key is None:
+            self.refuse(f"consistency: {self.of} have no column of role key, from which the keys of records follow")
 
     def _require_categories(self, field: str, categories: Mapping[str, Sequence[Value | None]]) -> None:
         for name, values in categories.items():
@@ -126,6 +142,17 @@ class HypercubeRelease(Release):
             for value in values:
                 if value not in self.domains[name]:
                     self.refuse(f"{field}: {name} has no category {value!r}")
+
+    @property
+    def counted(self) -> RecordTable:
+        """The declaration of the records that are counted."""
+        found = self.dataset.units if self.of == UNITS else self.dataset.persons
+        assert found is not None
+        return found
+
+    @property
+    def has_finite_loss(self) -> bool:
+        return self.design.is_bounded
 
     @cached_property
     def columns(self) -> Mapping[str, Column]:
@@ -164,6 +191,11 @@ class HypercubeRelease(Release):
         return len(self.possible_in(table)) if self.impossible else self.design.cells(table)
 
     @property
+    def quantity(self) -> str:
+        """What the cells contain, in words."""
+        return f"sum of {self.amount.column} of {self.of}" if self.amount else f"number of {self.of}"
+
+    @property
     def grid_step(self) -> Fraction:
         """What one in a cell stands for: one record, or a step of the grid."""
         return self.amount.grid.step if self.amount else Fraction(1)
@@ -184,13 +216,18 @@ class HypercubeRelease(Release):
             ).hexdigest(),
             "tables": [list(table) for table in self.design.tables],
             "amount": [amount.column, *map(str, astuple(amount.grid))] if amount else None,
+            "record_keys": self.record_keys,
             "impossible": sha256(np.packbits(self.possible).tobytes()).hexdigest() if self.impossible else None,
         }
 
     @property
     def columns_read(self) -> tuple[str, ...]:
         """The columns of the CEF that the hypercube follows from."""
-        return (*self.variables, *([self.amount.column] if self.amount else []))
+        return (
+            *self.variables,
+            *([self.amount.column] if self.amount else []),
+            *([self.record_keys] if self.record_keys else []),
+        )
 
     @cached_property
     def from_unit(self) -> tuple[str, ...]:

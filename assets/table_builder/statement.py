@@ -11,10 +11,12 @@ from assets.release.columns import titles
 from assets.release.draw import Inputs
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from assets.table_builder.counting import table_name
+from assets.table_builder.perturbation import noise_of
 from assets.table_builder.release import HypercubeRelease
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS
-from mechanisms.table_builder.hypercube import VERSION, Margins, NoiseFamily
-from mechanisms.table_builder.intervals import shortest_set
+from mechanisms.sampling.noise import Perturbation
+from mechanisms.table_builder.asking import margin_of_one
+from mechanisms.table_builder.hypercube import VERSION, Consistency, Margins, NoiseFamily
 
 MECHANISM = "Table builder: a hypercube with noise in every cell"
 
@@ -32,6 +34,12 @@ MARGINS = {
     Margins.INDEPENDENT: "Every margin was measured with noise of its own, so margins are not the sums of inner cells.",
     Margins.FITTED: "Every margin was measured with noise of its own. Published are the tables that agree with each "
     "other and fit all measurements best (weighted least squares).",
+}
+
+
+NOISE = {
+    Consistency.QUERY: "Sampled exactly and independently for every cell.",
+    Consistency.CELL: "A function of the set of the cell's records: the same set has the same noise in every table.",
 }
 
 
@@ -82,9 +90,16 @@ def _method(release: HypercubeRelease) -> str:
 
 def _loss_source(release: HypercubeRelease) -> str:
     design = release.design
+    if not design.is_bounded:
+        return (
+            "None: under cell consistency, equal noise in two tables says that they have the same records, which tells "
+            "neighbors apart with certainty (Bailie and Chien, 2019)"
+        )
     tables = f"the {len(design.tables)} measured tables" if len(design.tables) > 1 else "the measured table"
     if design.noise is NoiseFamily.GAUSSIAN:
         noise = "Gaussian mechanism on integers (Canonne, Kamath and Steinke, 2020, Theorem 4)"
+    elif design.p_table is not None:
+        noise = "the greatest hockey-stick divergence of the p-table between counts that differ by one"
     elif design.cap is not None:
         noise = (
             "exponential mechanism with u(a, b) = −|a − b|, capped; δ is the probability of sums that only one of two "
@@ -98,12 +113,13 @@ def _loss_source(release: HypercubeRelease) -> str:
 
 def _parameters(release: HypercubeRelease) -> tuple[Parameter, ...]:
     design, amount = release.design, release.amount
-    noise = DISTRIBUTIONS[type(design.distribution(design.inner))]
+    noise = noise_of(design, design.inner)
+    named = noise.name if isinstance(noise, Perturbation) else DISTRIBUTIONS[type(noise)]
     capped = f", at most ±{design.cap:,}" if design.cap is not None else ""
     found = [
         Parameter("Counted", f"{release.unit}s"),
         Parameter("Variables", release.variables, "Cells are the combinations of their categories."),
-        Parameter("Noise", f"{noise}{capped}", "Sampled exactly and independently for every cell."),
+        Parameter("Noise", f"{named}{capped}", NOISE[design.consistency]),
         Parameter("Margins", design.margins.value, MARGINS[design.margins]),
         Parameter(
             "Budget of each measured table",
@@ -145,9 +161,8 @@ def accuracy(release: HypercubeRelease) -> Accuracy:
     """The standard error and the 90% margin of a measured cell, by table."""
     unit, rows = release.unit_of_cells, []
     for table in release.design.tables:
-        noise = release.design.distribution(table)
-        margin = -shortest_set(noise, 1)[0] * unit
-        error = ceil(sqrt(noise.exact_variance) * unit * 100) / 100
+        margin = margin_of_one(release.design, table) * unit
+        error = ceil(sqrt(release.design.variance(table)) * unit * 100) / 100
         rows.append((table_name(table), release.cells_of(table), error, ceil(margin * 100) / 100))
     margins = [row[-1] for row in rows]
     fitted = release.design.margins is Margins.FITTED

@@ -27,7 +27,7 @@ def table_recipes(session: Session, method: GridCounts[HypercubeRelease]) -> Map
     measured = _measured(session, method)
     grid, possible = release.grid_step, release.possible if release.impossible else None
     numbers = fitted_numbers(release.design, measured, possible, grid)
-    published = Published(release.design, dict(categories(release)), grid, numbers, possible, {})
+    published = Published(release.design, dict(categories(release)), grid, release.quantity, numbers, possible, {})
     made = {HYPERCUBE: _hypercube(release, published, measured)}
     for product in release.products:
         made[f"product_{product.name}"] = _without_suppressed(release, published.ask(product.by, product.where))

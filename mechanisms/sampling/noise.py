@@ -4,6 +4,8 @@ The mechanism chooses the distribution of each query; the modules of the distrib
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,19 @@ from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.stream import RandomStream
 
 Distribution = DiscreteGaussian | DiscreteLaplace | CappedLaplace
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """Noise that is no sum: its distribution depends on the count.
+
+    Attributes:
+        name: the name of the noise.
+        exact_variance: its greatest variance.
+    """
+
+    name: str
+    exact_variance: Decimal
 
 
 class Noise:

@@ -14,6 +14,7 @@ Every cell of the sub-table is a sum of published cells.
 The intervals contain the true number in at least 90% of draws (`intervals`). For sums of independent noises they are
 the shortest sets. For fitted cells they are symmetric, and exact up to 2% of a standard deviation; if there are
 structural zeros, they follow from Chebyshev's inequality and from an upper bound of the variance, so they cover more.
+So do those of p-tables, with the variance and the bias of their widest rows.
 If no record can add less than 0, negative numbers are left out of an interval; it is 0 alone if nothing else is left.
 """
 
@@ -34,6 +35,13 @@ from mechanisms.table_builder.intervals import COVERAGE, bound, shortest_set
 
 class CannotAnswerError(ValueError):
     """A question that a hypercube does not answer. The message names the variable and the rule."""
+
+
+def margin_of_one(hypercube: Hypercube, table: Table) -> float:
+    """A number that the noise of one cell of a measured table exceeds in at most 10% of draws, in steps."""
+    if hypercube.p_table is not None:
+        return float(hypercube.p_table.greatest_bias) + sqrt(float(hypercube.p_table.exact_variance) / (1 - COVERAGE))
+    return -shortest_set(hypercube.distribution(table), 1)[0]
 
 
 @dataclass(frozen=True)
@@ -127,6 +135,8 @@ class Question:
         """
         if not cells:
             return ()
+        if self.hypercube.p_table is not None:
+            return None
         if self.hypercube.margins is not Margins.FITTED:
             return (Term(self.hypercube.distribution(self.source), 1.0, cells),)
         if self.possible is not None:
@@ -143,6 +153,10 @@ class Question:
             most = bound(error) if error is not None else sqrt(self._fitted_variance / (1 - COVERAGE))
             greatest = np.where(counts > 0, most, 0.0)
             return variance, -greatest, greatest
+        if self.hypercube.p_table is not None:
+            variance = counts * float(self.hypercube.p_table.exact_variance)
+            most = counts * float(self.hypercube.p_table.greatest_bias) + np.sqrt(variance / (1 - COVERAGE))
+            return np.asarray(variance), np.asarray(-most), np.asarray(most)
         noise = self.hypercube.distribution(self.source)
         different, which = np.unique(counts, return_inverse=True)
         sets = np.array([shortest_set(noise, count) if count else (0, 0) for count in different.tolist()])
@@ -157,7 +171,7 @@ class Question:
         return self.fit.variance(weights)
 
     def _variance_from(self, table: Table) -> Fraction:
-        return int(self._cells_of(table).sum()) * Fraction(self.hypercube.distribution(table).exact_variance)
+        return int(self._cells_of(table).sum()) * Fraction(self.hypercube.variance(table))
 
     def _cells_of(self, table: Table) -> NDArray[np.int64]:
         possible = np.ones(self.hypercube.shape(table), dtype=np.int64)

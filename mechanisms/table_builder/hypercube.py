@@ -15,7 +15,11 @@ with least <= x <= most to one cell of every table: 1 to a count, its weight or 
   suffices.
 - Discrete Gaussian noise of variance L²/2ρ loses ρ (Canonne, Kamath and Steinke, 2020, Theorem 4).
 
-The tables' noises are independent, so their losses add up; a share of the budget is that of a table.
+- A p-table loses (ε, δ) with the least δ that its probabilities give at a declared ε (`judging`).
+
+The tables' noises are independent, so their losses add up; a share of the budget is that of a table. Under cell
+consistency they are not: a set of records has the same noise in every table, which tells neighbors apart with certainty
+(papers/002). No finite loss holds then.
 
 Changing one record (bounded neighbors) changes at most two cells of a table, by at most L each, or one cell by at most
 most − least. The L1 distance is at most 2L, so ε becomes 2ε. The squared L2 distance is at most
@@ -27,9 +31,10 @@ noises if that is more. Both are stated as bounded losses, because group privacy
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from itertools import combinations
 from math import prod
 from operator import add
@@ -40,6 +45,7 @@ from numpy.typing import NDArray
 
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Line
 from mechanisms.accounting.zcdp import ConcentratedLoss
@@ -47,6 +53,8 @@ from mechanisms.sampling.capped_laplace import CappedLaplace
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.noise import Distribution
+from mechanisms.table_builder.judging import Judgment, judge
+from mechanisms.table_builder.p_table import PTable
 
 MECHANISM = "table builder"
 """The name of the mechanism, in draw ids and in the names of random streams."""
@@ -83,6 +91,17 @@ class NoiseFamily(StrEnum):
     """Discrete Laplace; the budget is ε in pure DP, or in approximate DP with a cap."""
     GAUSSIAN = "gaussian"
     """Discrete Gaussian; the budget is ρ in zCDP."""
+    P_TABLE = "p_table"
+    """The probabilities of a p-table; the budget is the ε at which its δ is charged."""
+
+
+class Consistency(StrEnum):
+    """What the noise of a cell is a function of."""
+
+    QUERY = "query"
+    """Of the cell and the table: the noises of different cells and tables are independent."""
+    CELL = "cell"
+    """Of the set of its records alone: the same set has the same noise in every table of the hypercube."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +117,8 @@ class Hypercube:
             default, all tables have equal shares. If margins are summed, the inner table has the whole budget.
         cap: D, the greatest noise in steps of the grid, for discrete Laplace noise; None for no cap.
         least, most: the least and the greatest number of steps of the grid that a record can add to its cell.
+        p_table: the p-table, if the noise is that of one.
+        consistency: what the noise is a function of. With cell consistency the budget is 0, because no loss is finite.
 
     Raises:
         HypercubeError: if a field is out of range, or fields do not go together.
@@ -111,6 +132,8 @@ class Hypercube:
     cap: int | None = None
     least: int = 0
     most: int = 1
+    p_table: PTable | None = None
+    consistency: Consistency = Consistency.QUERY
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.sizes) <= MOST_VARIABLES:
@@ -118,12 +141,13 @@ class Hypercube:
         for name, size in self.sizes.items():
             if size < 1:
                 raise HypercubeError(f"variables: {name} has no category")
-        if self.budget <= 0:
+        if self.is_bounded and self.budget <= 0:
             raise HypercubeError(f"budget: must be greater than 0, and is {self.budget}")
         if self.least > self.most or self.least == self.most == 0:
             raise HypercubeError("bounds: a record adds from a least to a greatest number of steps, not always 0")
         self._check_shares()
         self._check_cap()
+        self._check_p_table()
 
     def _check_shares(self) -> None:
         if not self.shares:
@@ -149,6 +173,38 @@ class Hypercube:
             self.bounded  # noqa: B018 - computed here, because it may be impossible
         except ValueError as error:
             raise HypercubeError(f"cap: {self.cap} is too small, or out of range: {error}") from None
+
+    def _check_p_table(self) -> None:
+        if (self.noise is NoiseFamily.P_TABLE) != (self.p_table is not None):
+            raise HypercubeError("p_table: the noise is that of a p-table if one is given, and only then")
+        if self.p_table is None:
+            if not self.is_bounded:
+                raise HypercubeError("consistency: cell consistency is for p-tables")
+            return
+        if (self.least, self.most) != (0, 1):
+            raise HypercubeError("p_table: p-tables are for counts, not for sums of weights or magnitudes")
+        if self.margins is Margins.FITTED:
+            raise HypercubeError("p_table: its variance depends on the count, so its tables are not fitted")
+        if not self.is_bounded:
+            if self.budget:
+                raise HypercubeError("budget: with cell consistency no finite loss holds; declare none")
+            if not self.p_table.zero_stays_zero:
+                raise HypercubeError(
+                    "p_table: zero stays zero under cell consistency, where all empty cells have the same key"
+                )
+            return
+        try:
+            self.bounded  # noqa: B018 - computed here, because it may be impossible
+        except ValueError:
+            raise HypercubeError(
+                f"p_table: at ε = {self.budget} its δ over all tables is 1 or more, which guarantees nothing; "
+                "declare a greater ε or another p-table"
+            ) from None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a finite loss holds."""
+        return self.consistency is Consistency.QUERY
 
     @cached_property
     def inner(self) -> Table:
@@ -214,19 +270,25 @@ class Hypercube:
             KeyError: if the table is not measured.
         """
         budget = self.budget_of(table)
+        if self.p_table is not None:
+            raise TypeError("the noise of a p-table depends on the count")
         if self.noise is NoiseFamily.GAUSSIAN:
             return DiscreteGaussian(self.sensitivity**2 / (2 * budget))
         scale = self.sensitivity / budget
         return DiscreteLaplace(scale) if self.cap is None else CappedLaplace(scale, self.cap)
 
+    def variance(self, table: Table) -> Decimal:
+        """The variance of the noise of a cell of a measured table, in squared steps; that of a p-table's widest row."""
+        return self.p_table.exact_variance if self.p_table else self.distribution(table).exact_variance
+
     @cached_property
     def unbounded_lines(self) -> tuple[Line, ...]:
-        """By measured table, the loss for one record added or removed."""
+        """By measured table, the loss for one record added or removed; empty if it is infinite."""
         return self._lines(self._unbounded_of)
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
-        """By measured table, the loss for one record changed. This loss is charged."""
+        """By measured table, the loss for one record changed; empty if it is infinite. This loss is charged."""
         return self._lines(self._bounded_of)
 
     @cached_property
@@ -261,19 +323,27 @@ class Hypercube:
             "cap": self.cap,
             "budgets": {" × ".join(table): str(self.budget_of(table)) for table in self.tables},
             "bounds": [self.least, self.most],
+            **({"p_table": self.p_table.version, "consistency": self.consistency.value} if self.p_table else {}),
         }
 
     def _lines(self, loss: Callable[[Table], Loss]) -> tuple[Line, ...]:
-        return tuple(Line(" × ".join(table), loss(table)) for table in self.tables)
+        return tuple(Line(" × ".join(table), loss(table)) for table in self.tables if self.is_bounded)
 
     def _unbounded_of(self, table: Table) -> Loss:
-        budget, noise = self.budget_of(table), self.distribution(table)
+        budget = self.budget_of(table)
+        if self.p_table is not None:
+            judged = _judged(self.p_table, budget)
+            return _with_delta(judged.epsilon, judged.delta)
+        noise = self.distribution(table)
         if isinstance(noise, CappedLaplace):
             return ApproximateLoss(PureLoss(budget), noise.greatest(self.sensitivity))
         return PureLoss(budget) if self.noise is NoiseFamily.LAPLACE else ConcentratedLoss(budget)
 
     def _bounded_of(self, table: Table) -> Loss:
         budget = self.budget_of(table)
+        if self.p_table is not None:
+            judged = _judged(self.p_table, budget)
+            return _with_delta(judged.changed_epsilon, judged.changed_delta)
         if self.cap is not None:
             return ApproximateLoss(PureLoss(2 * budget), self._far(table, lambda one: 2 * one))
         if self.noise is NoiseFamily.LAPLACE:
@@ -290,4 +360,19 @@ class Hypercube:
 
 
 def _total(lines: tuple[Line, ...]) -> Loss:
-    return reduce(add, (line.loss for line in lines))
+    losses = [line.loss for line in lines]
+    pure = [loss for loss in losses if isinstance(loss, PureLoss)]
+    approximate = [loss for loss in losses if isinstance(loss, ApproximateLoss)]
+    if approximate:
+        together = reduce(add, approximate)
+        return ApproximateLoss(reduce(add, pure, together.epsilon), together.delta)
+    return reduce(add, losses) if losses else InfiniteLoss()
+
+
+@lru_cache(maxsize=64)
+def _judged(table: PTable, epsilon: Fraction) -> Judgment:
+    return judge(table, PureLoss(epsilon))
+
+
+def _with_delta(epsilon: PureLoss, delta: Fraction) -> Loss:
+    return ApproximateLoss(epsilon, delta) if delta else epsilon

@@ -11,10 +11,13 @@ digits of a number U, uniform on [0, 1), and the interval that contains U is dra
 words are read only while U may still lie on either side of a boundary, so every result has exactly its probability.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
+from hashlib import sha256
 from itertools import accumulate, count
 from math import lcm
 from typing import Any, Protocol
@@ -23,6 +26,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mechanisms.accounting.rounding import ceiling
 from mechanisms.sampling.goodness import BINS, Binned
 from mechanisms.sampling.inversion import WORD_BITS
 from mechanisms.sampling.reader import WordReader, WordSource
@@ -163,6 +167,21 @@ class PTable:
     def probability(self, before: int, after: int) -> Fraction:
         """P(before → after)."""
         return self.row(before).probabilities.get(after - before, Fraction(0))
+
+    @cached_property
+    def exact_variance(self) -> Decimal:
+        """The greatest variance of a row, rounded up to 18 decimals."""
+        return ceiling(max(row.variance for row in self.rows), 18)
+
+    @cached_property
+    def greatest_bias(self) -> Fraction:
+        """The greatest mean of a change, in size; 0 if no row changes the mean."""
+        return max(abs(row.mean) for row in self.rows)
+
+    @cached_property
+    def version(self) -> str:
+        """The SHA-256 of all intervals, 64 hexadecimal digits."""
+        return sha256(json.dumps(self.as_record()).encode()).hexdigest()
 
     def as_record(self) -> dict[str, Any]:
         """The p-table as text and numbers: each interval's change and weight, in order."""

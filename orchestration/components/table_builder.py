@@ -17,17 +17,23 @@ from assets.release.columns import Column
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
 from assets.table_builder.method import TableBuilderMethod
+from assets.table_builder.p_tables import PTableFileError, load_p_table
 from assets.table_builder.release import PERSONS, Amount, HypercubeRelease, SubTable, is_number
+from mechanisms.table_builder.entropy import ImpossibleTableError, Parameters, make
 from mechanisms.table_builder.grid_values import PLACES, Grid
 from mechanisms.table_builder.hypercube import Hypercube, HypercubeError, NoiseFamily, Table
+from mechanisms.table_builder.p_table import PTable
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, declared
 from orchestration.components.scaffolding import ExampleScaffolder
 from orchestration.components.table_builder_declaration import (
     AmountDeclaration,
+    GivenPTable,
     HypercubeAttributes,
     HypercubeDeclaration,
+    MadePTable,
     TableBuilderDeclaration,
 )
+from orchestration.environment import PROJECT
 
 
 class SingleHypercube(ReleaseComponent):
@@ -113,20 +119,27 @@ def build_release(declaration: HypercubeDeclaration, dataset: DatasetDeclaration
         design = Hypercube(
             sizes,
             cube.epsilon or cube.rho or Fraction(0),
-            NoiseFamily.LAPLACE if cube.epsilon else NoiseFamily.GAUSSIAN,
+            NoiseFamily.P_TABLE if cube.p_table else NoiseFamily.GAUSSIAN if cube.rho else NoiseFamily.LAPLACE,
             cube.margins,
             _shares(cube),
             cube.cap,
             *((amount.grid.least, amount.grid.most) if amount else (0, 1)),
+            _p_table(cube.p_table) if cube.p_table else None,
+            cube.consistency,
         )
-    except HypercubeError as error:
+    except (HypercubeError, PTableFileError) as error:
         raise DeclarationError(f"{name}: {error}") from None
+    except ImpossibleTableError as error:
+        raise DeclarationError(f"{name}: p_table: {error}") from None
+    if cube.record_keys is not None and cube.record_keys not in columns:
+        raise DeclarationError(f"{name}: record_keys: there is no column {cube.record_keys} of {cube.of}")
     return HypercubeRelease(
         **declared(declaration, dataset, published),
         design=design,
         of=cube.of,
         variables=tuple(cube.variables),
         amount=amount,
+        record_keys=cube.record_keys,
         impossible=tuple({each: tuple(values) for each, values in zeros.items()} for zeros in cube.structural_zeros),
         delta=cube.delta,
         suppressed_below=cube.suppress_below,
@@ -150,6 +163,21 @@ def _shares(cube: HypercubeAttributes) -> dict[Table, Fraction]:
             raise HypercubeError(f"shares: the table by {', '.join(table)} has two shares")
         shares[table] = each.share
     return shares
+
+
+def _p_table(given: MadePTable | GivenPTable) -> PTable:
+    """The declared p-table.
+
+    Raises:
+        ImpossibleTableError: if no p-table satisfies the constraints.
+        PTableFileError: if the file holds none.
+    """
+    if isinstance(given, GivenPTable):
+        return load_p_table(PROJECT / given.path, given.form)
+    wanted = Parameters(
+        given.largest_change, given.variance, given.threshold, given.probability_to_stay, given.monotone
+    )
+    return make(wanted).table
 
 
 def _amount(given: AmountDeclaration, columns: dict[str, Column]) -> Amount:

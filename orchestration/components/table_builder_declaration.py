@@ -5,18 +5,29 @@ This module defines the fields, their domains and their JSON schema. What a hype
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import dagster as dg
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.release.names import ProductName, ReleaseName
+from assets.release.names import ProductName, ReleaseName, SourcePath
 from assets.release.numbers import FRACTION, LARGEST_NUMBER, Delta, Epsilon, Rho, Share, exact_fraction
 from assets.table_builder.release import Counted
 from mechanisms.accounting.specification import DELTA
-from mechanisms.table_builder.hypercube import Margins
+from mechanisms.table_builder.entropy import MOST
+from mechanisms.table_builder.hypercube import Consistency, Margins
 from orchestration.components.release import ReleaseDeclaration
 
 Number = Annotated[
@@ -73,6 +84,41 @@ class SubTableDeclaration(dg.Model):
     where: Categories = Field(default_factory=dict, description="By further variable, the categories that are counted.")
 
 
+class MadePTable(dg.Model):
+    """A p-table of greatest entropy."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    largest_change: int = Field(ge=1, le=MOST, strict=True, description="The greatest change of a count, D.")
+    variance: Number = Field(description="The greatest variance of a count's change, V.")
+    threshold: int = Field(0, ge=0, strict=True, description="Results from 1 to this number do not occur, js.")
+    probability_to_stay: Share = Field(
+        Fraction(0), description="The least probability that a count stays as it is, if the threshold allows it."
+    )
+    monotone: bool = Field(True, description="Whether a greater change to one side is never more probable.")
+
+
+class GivenPTable(dg.Model):
+    """The file of a p-table that another tool has written."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: SourcePath = Field(description="The file: absolute, or relative to the project's root.")
+    form: Literal["ons", "sdctools"] = Field(
+        description="ons: CSV with pcv, ckey, pvalue of the Office for National Statistics; sdctools: the export of "
+        "ptable."
+    )
+
+
+def _form(value: object) -> str:
+    return "given" if isinstance(value, GivenPTable) or (isinstance(value, Mapping) and "path" in value) else "made"
+
+
+PTableDeclaration = Annotated[
+    Annotated[MadePTable, Tag("made")] | Annotated[GivenPTable, Tag("given")], Discriminator(_form)
+]
+
+
 class HypercubeAttributes(dg.Model):
     """One hypercube: a draw, a charge and a publication of its own."""
 
@@ -87,7 +133,8 @@ class HypercubeAttributes(dg.Model):
     variables: list[str] = Field(min_length=1, description="The variables, each with a domain that lists its values.")
     epsilon: Epsilon | SkipJsonSchema[None] = Field(
         None,
-        description="ε for one record added or removed, with discrete Laplace noise. A change of one costs twice it.",
+        description="ε for one record added or removed, with discrete Laplace noise or a p-table. A change of one "
+        "record costs twice it.",
     )
     rho: Rho | SkipJsonSchema[None] = Field(
         None, description="ρ for one record added or removed, with discrete Gaussian noise; instead of epsilon."
@@ -95,6 +142,21 @@ class HypercubeAttributes(dg.Model):
     delta: Delta = Field(DELTA, description="δ at which a loss in ρ is stated as (ε, δ).")
     cap: Annotated[int, Field(gt=0, strict=True)] | SkipJsonSchema[None] = Field(
         None, description="The greatest discrete Laplace noise, in records or in steps of the grid. It costs a δ."
+    )
+    p_table: PTableDeclaration | SkipJsonSchema[None] = Field(
+        None,
+        description="Counts are perturbed by a p-table instead, made or from a file. It costs the δ that it has at "
+        "epsilon.",
+    )
+    consistency: Consistency = Field(
+        Consistency.QUERY,
+        description="query: the noises of different cells are independent; cell, for p-tables only: the same set of "
+        "records has the same noise in every table of the hypercube, and no finite ε holds, so none is declared.",
+    )
+    record_keys: str | SkipJsonSchema[None] = Field(
+        None,
+        description="With consistency cell: the column with keys of records that the data bring along; by default keys "
+        "follow from the draw's key.",
     )
     margins: Margins = Field(
         Margins.SUMMED,
@@ -131,8 +193,13 @@ class HypercubeAttributes(dg.Model):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (self.epsilon is None) == (self.rho is None):
+        budgets = (self.epsilon is not None) + (self.rho is not None)
+        if self.consistency is Consistency.CELL and budgets:
+            raise ValueError("epsilon: no finite loss holds with consistency: cell; declare neither epsilon nor rho")
+        if self.consistency is Consistency.QUERY and budgets != 1:
             raise ValueError("epsilon: declare either epsilon or rho")
+        if self.p_table and self.rho is not None:
+            raise ValueError("rho: the loss of a p-table is an ε with a δ; declare epsilon")
         if self.weight and self.value:
             raise ValueError("value: a hypercube adds up weights or a magnitude, not both; declare two hypercubes")
         return self

@@ -1,0 +1,90 @@
+"""Cells that are perturbed by a p-table, and the test of whether they look as if they were.
+
+Under query consistency every table is drawn from its own stream. Under cell consistency the result follows from the
+keys of the cell's records: from those that the draw's key gives them, or from those that the data bring along.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from assets.measurement.method import Batch
+from assets.table_builder.cell_keys import cell_keys, margins_of_keys, register_record_keys
+from assets.table_builder.counting import cells_found
+from assets.table_builder.release import Amount, HypercubeRelease
+from mechanisms.sampling.goodness import Binned, misfits
+from mechanisms.sampling.noise import Distribution, Perturbation
+from mechanisms.sampling.stream import RandomStream
+from mechanisms.table_builder.grid_values import LARGEST_STEPS, Grid
+from mechanisms.table_builder.hypercube import MECHANISM, Consistency, Hypercube, Table
+from mechanisms.table_builder.keys import KeyedWords
+from mechanisms.table_builder.p_table import PTable, binned, impossible
+from resources.warehouse import Session
+
+P_TABLE = "p-table"
+"""The name of the noise in stored and published measurements."""
+
+
+def noise_of(design: Hypercube, table: Table) -> Distribution | Perturbation:
+    """The noise of a measured table."""
+    return Perturbation(P_TABLE, design.variance(table)) if design.p_table else design.distribution(table)
+
+
+def perturbed_cells(session: Session, release: HypercubeRelease, exact: Iterator[Batch], key: bytes) -> Iterator[Batch]:
+    """The results of all measured tables, in the order of the draw.
+
+    Args:
+        session: a session that reads the confidential zone.
+        release: the hypercube.
+        exact: the exact cells, in the order of the draw.
+        key: the draw's key.
+    """
+    design = release.design
+    p_table = design.p_table
+    assert p_table is not None
+    if design.consistency is Consistency.QUERY:
+        for batch in exact:
+            yield replace(batch, values=p_table.draw(batch.values, RandomStream(key, f"{MECHANISM} {batch.query}")))
+    elif release.record_keys is not None:
+        sums = _key_sums(session, release, release.record_keys)
+        for table, batch in zip(design.tables, exact, strict=True):
+            of_cells = design.margin(sums, table).ravel()[release.possible_in(table)]
+            yield replace(batch, values=p_table.look_up(batch.values, of_cells))
+    else:
+        assert release.counted.key is not None
+        records = release.dataset.cef_tables()[list(release.dataset.tables).index(release.of)]
+        keys = register_record_keys(session, records, [release.counted.key], key)
+        inner = cell_keys(cells_found(session, release, None, keys), design.cells(design.inner))
+        by_table = margins_of_keys(design, inner)
+        for table, batch in zip(design.tables, exact, strict=True):
+            words = KeyedWords(key, by_table[table][release.possible_in(table)])
+            yield replace(batch, values=p_table.draw_by_cell(batch.values, words))
+
+
+def _key_sums(session: Session, release: HypercubeRelease, column: str) -> np.ndarray:
+    """The sums of the keys that the data bring along, in the inner table's shape."""
+    keys = Amount(column, Grid(Fraction(1), Fraction(0), Fraction(LARGEST_STEPS)))
+    found = cells_found(session, release, keys)
+    sums = np.zeros(release.design.cells(release.design.inner), dtype=np.int64)
+    sums[found["cell"].to_numpy()] = found["count"].to_numpy()
+    return sums.reshape(release.design.shape(release.design.inner))
+
+
+def unlikely_results(p_table: PTable, pairs: Iterable[tuple[Batch, Batch]]) -> list[str]:
+    """What about the results does not fit the p-table: impossible ones, and rows that fail a chi-square test.
+
+    Args:
+        p_table: the p-table.
+        pairs: exact cells with their results.
+    """
+    found: list[str] = []
+    counted: dict[str, Binned] = {}
+    for exact, noisy in pairs:
+        counts, results = exact.values.ravel(), noisy.values.ravel()
+        if wrong := impossible(counts, results, p_table):
+            found.append(f"{exact.query}: {wrong:,} results that the p-table does not allow")
+        for row, part in binned(counts, results, p_table).items():
+            counted[row] = counted[row] + part if row in counted else part
+    return found + misfits(counted)

@@ -1,0 +1,375 @@
+"""Claims about releases of hypercubes: what is counted, published, charged and answered."""
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from assets.table_builder.asking import QuestionError, least_variance, read_publication, sub_table
+from assets.table_builder.counting import ImpossibleCellError, counts_recipe, exact_cells
+from assets.table_builder.release import HypercubeRelease
+from mechanisms.accounting.infinite import InfiniteLoss
+from resources.statements import Zone
+from tests.contract.kinds import to_publication
+from tests.deployments import COUNTIES, Deployment, households, members
+from tests.table_builder_deployments import TENURE, hypercube_deployment, hypercubes
+
+Deployed = Deployment[HypercubeRelease]
+PEOPLE = {"name": "people", "of": "persons", "variables": ["sex", "county", "age"], "epsilon": 1}
+AGES = {
+    "name": "ages",
+    "of": "persons",
+    "variables": ["county", "sex"],
+    "value": {"column": "age", "grid": 10, "least": -20, "most": 50},
+    "epsilon": 1,
+}
+ROOMS = {"name": "rooms", "variables": ["county"], "weight": {"column": "size", "grid": "0.5", "most": 3}, "rho": "1/2"}
+MADE = {"largest_change": 3, "variance": 2, "threshold": 1}
+KEYED = {"name": "keyed", "of": "units", "variables": ["county", "tenure"], "p_table": MADE, "consistency": "cell"}
+JUDGED = {"name": "judged", "variables": ["county", "tenure"], "p_table": MADE, "epsilon": 2, "margins": "independent"}
+ZEROS = {
+    "name": "zeros",
+    "variables": ["county", "tenure", "size"],
+    "epsilon": 1,
+    "margins": "independent",
+    "structural_zeros": [{"size": [5, 6, 7, 8, 9]}, {"county": ["Avon"], "size": [1, 2, 3, 4, 5, 6, 7, 8, 9]}],
+}
+
+
+def without_avon() -> list[dict[str, Any]]:
+    return [row for row in households() if row["county"] != "Avon"]
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
+    """A CEF, from which hypercubes are counted without a run."""
+    made = hypercube_deployment(tmp_path_factory.mktemp("counted") / "release")
+    made.run("cef")
+    return made
+
+
+def release_of(deployment: Deployed, cube: Mapping[str, Any], **changes: Any) -> HypercubeRelease:
+    (component,) = hypercubes("village", cube, **changes)
+    release = component.release(deployment.release.dataset, deployment.root / "published")
+    assert isinstance(release, HypercubeRelease)
+    return release
+
+
+def of(rows: Iterable[Mapping[str, Any]], *names: str) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(row[name] for name in names) for row in rows)
+
+
+def as_dict(release: HypercubeRelease, cells: np.ndarray) -> dict[tuple[Any, ...], int]:
+    """Cells by their categories, those of variables in alphabetical order; without zeros."""
+    places = product(*release.domains.values())
+    return {place: int(value) for place, value in zip(places, cells.ravel(), strict=True) if value}
+
+
+def test_cells_are_those_of_plain_counting(counted: Deployed) -> None:
+    units = {row["serial"]: row for row in households()}
+    persons = [{**units[row["household"]], **row} for row in members(households())]
+    expected = {
+        "tenure": (TENURE, of(units.values(), "county", "size", "tenure")),
+        "people": (PEOPLE, of(persons, "age", "county", "sex")),
+    }
+    with counted.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        for cube, cells in expected.values():
+            release = release_of(counted, cube)
+            assert as_dict(release, exact_cells(session, release)) == cells
+
+
+def test_amounts_are_rounded_to_the_grid_within_their_bounds(counted: Deployed) -> None:
+    units = {row["serial"]: row for row in households()}
+    ages: Counter[tuple[str, str]] = Counter()
+    for row in members(households()):
+        ages[units[row["household"]]["county"], row["sex"]] += min(5, (row["age"] + 5) // 10)
+    rooms: Counter[tuple[str]] = Counter()
+    for row in units.values():
+        rooms[(row["county"],)] += 2 * min(3, row["size"])
+    with counted.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        for cube, expected in ((AGES, ages), (ROOMS, rooms)):
+            release = release_of(counted, cube)
+            assert as_dict(release, exact_cells(session, release)) == expected
+    assert (release_of(counted, AGES).design.least, release_of(counted, AGES).design.most) == (-2, 5)
+
+
+def test_records_in_structural_zeros_are_refused_with_their_number_alone(counted: Deployed) -> None:
+    release = release_of(counted, ZEROS)
+    avon = {(row["tenure"], row["size"]) for row in households() if row["county"] == "Avon"}
+    with (
+        counted.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session,
+        pytest.raises(ImpossibleCellError) as refused,
+    ):
+        counts_recipe(session, release)
+    assert str(refused.value) == (
+        f"village__tables_zeros: structural_zeros: {len(avon)} cells that are declared impossible have records; nothing "
+        "was charged"
+    )
+
+
+def test_structural_zeros_are_not_measured(counted: Deployed) -> None:
+    release = release_of(counted, ZEROS)
+    cells = {table: len(release.possible_in(table)) for table in release.design.tables}
+    assert cells[("county", "size", "tenure")] == 2 * 4 * 2
+    assert cells[("county",)] == 2
+    assert cells[("size",)] == 4
+    assert cells[("tenure",)] == 2
+
+
+UNITS_OF = {"tenure": "household", "people": "person record", "ages": "person record"}
+
+
+@pytest.mark.parametrize(("cube", "unit"), [(TENURE, "household"), (PEOPLE, "person"), (AGES, "person")])
+def test_the_loss_is_stated_for_the_unit_that_it_protects(counted: Deployed, cube: Any, unit: str) -> None:
+    """A county is geography, which no person's change alters; a household's tenure may follow from its persons."""
+    release = release_of(counted, cube)
+    assert release.specification.flavor.unit == unit
+    assert release.specification.flavor.changes_per_person == (1 if unit == "household" else None)
+    with_tenure = release_of(counted, PEOPLE | {"variables": ["sex", "tenure"]})
+    assert with_tenure.specification.flavor.unit == "person record"
+    assert release.specification.loss == release.design.bounded
+
+
+REFUSED = {
+    "an unknown variable": ({"variables": ["district"]}, "variables: there is no column district of units"),
+    "a variable without a list of values": ({"of": "persons", "variables": ["household"]}, "no column household"),
+    "a variable twice": ({"variables": ["size", "size"]}, "size is named twice"),
+    "two budgets": ({"rho": 1}, "declare either epsilon or rho"),
+    "no budget": ({"epsilon": None}, "declare either epsilon or rho"),
+    "shares without margins": ({"margins": "summed", "shares": [{"by": ["county"], "share": 1}]}, "shares: summed"),
+    "shares below 1": ({"shares": [{"by": ["county", "tenure", "size"], "share": "1/2"}]}, "they add up to 1/2"),
+    "a grid too fine": (ROOMS | {"weight": ROOMS["weight"] | {"grid": "1/3"}}, "weight: "),
+    "a bound off the grid": (ROOMS | {"weight": ROOMS["weight"] | {"most": "0.7"}}, "not a multiple of the grid"),
+    "a text as weight": (ROOMS | {"weight": ROOMS["weight"] | {"column": "tenure"}}, "tenure is no number"),
+    "weight and value": (ROOMS | {"value": ROOMS["weight"]}, "not both"),
+    "an unknown category": ({"structural_zeros": [{"tenure": ["lent"]}]}, "tenure has no category 'lent'"),
+    "no cell left": ({"structural_zeros": [{"tenure": ["own", "rent"]}]}, "no cell is left"),
+    "a product of others": ({"products": [{"name": "p", "by": ["region"]}]}, "region is not among the variables"),
+    "a product named like ours": ({"products": [{"name": "categories", "by": ["size"]}]}, "name of another table"),
+    "cell consistency without a p-table": ({"epsilon": None, "consistency": "cell"}, "is for p-tables"),
+    "cell consistency with a budget": (KEYED | {"epsilon": 1}, "no finite loss holds"),
+    "a fitted p-table": (JUDGED | {"margins": "fitted"}, "not fitted"),
+    "a p-table of weights": (ROOMS | {"rho": None, "epsilon": 1, "p_table": MADE}, "p-tables are for counts"),
+    "an impossible p-table": (JUDGED | {"p_table": MADE | {"threshold": 3}}, "p_table: variance"),
+    "a p-table that guarantees nothing": (JUDGED | {"epsilon": "1/100"}, "guarantees nothing"),
+    "the file of no p-table": (JUDGED | {"p_table": {"path": "none.csv", "form": "ons"}}, "cannot be read"),
+    "keys for query consistency": (JUDGED | {"record_keys": "size"}, "record_keys: keys of records"),
+}
+
+
+@pytest.mark.parametrize(("changes", "says"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_released_is_refused_when_it_is_loaded(
+    counted: Deployed, changes: Mapping[str, Any], says: str
+) -> None:
+    with pytest.raises(ValueError, match="release village/tables") as refused:
+        release_of(counted, TENURE | changes if "name" not in changes else changes)
+    assert says in str(refused.value)
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
+    made = hypercube_deployment(tmp_path_factory.mktemp("published") / "release")
+    made.run(*to_publication(made.context.method))
+    return made
+
+
+def test_the_publication_answers_what_its_own_products_say(published: Deployed) -> None:
+    folder = published.release.folder
+    product_rows = pq.read_table(folder / "owners.parquet").to_pylist()
+    answer = sub_table(folder, ["county"], {"tenure": ["own"]}).to_dict("records")
+    assert answer == product_rows
+    assert [row["county"] for row in product_rows] == list(COUNTIES)
+
+
+def test_fitted_margins_are_the_sums_of_their_cells_whatever_is_asked(published: Deployed) -> None:
+    folder = published.release.folder
+    (whole,) = sub_table(folder)["estimate"]
+    for by in (["county"], ["size", "tenure"], ["tenure", "county", "size"]):
+        assert sub_table(folder, by)["estimate"].sum() == whole
+    rows = pq.read_table(folder / "hypercube.parquet").to_pylist()
+    margin = [row for row in rows if row["table_name"] == "county × size"]
+    asked = sub_table(folder, ["county", "size"])
+    assert asked["estimate"].tolist() == [row["estimate"] for row in margin]
+    assert asked["standard_error"].tolist() == [row["standard_error"] for row in margin]
+
+
+@pytest.mark.parametrize(
+    ("by", "where", "says"),
+    [
+        (["age"], {}, "age: the hypercube is by county, size, tenure"),
+        (["county"], {"tenure": ["lent"]}, "tenure: there is no category lent; there are own, rent"),
+        (["county", "county"], {}, "names each variable once"),
+        ([], {"tenure": []}, "at least one category counts"),
+    ],
+)
+def test_what_the_hypercube_cannot_answer_is_refused(
+    published: Deployed, by: Sequence[str], where: Mapping[str, Sequence[str]], says: str
+) -> None:
+    with pytest.raises(QuestionError, match=says):
+        sub_table(published.release.folder, by, where)
+
+
+def test_a_folder_without_a_hypercube_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(QuestionError, match="no publication of a hypercube"):
+        read_publication(tmp_path)
+
+
+def another(root: Path, *cubes: Mapping[str, Any], **changes: Any) -> Deployed:
+    return hypercube_deployment(root, *cubes, **changes)
+
+
+def made(deployment: Deployed) -> Deployed:
+    deployment.run(*to_publication(deployment.context.method))
+    return deployment
+
+
+@pytest.mark.deep
+def test_another_hypercube_is_charged_alone_and_one_that_is_removed_costs_nothing(
+    published: Deployed, tmp_path: Path
+) -> None:
+    root = tmp_path / "release"
+    shutil.copytree(published.root, root)
+    before, files = published.ledger, published.published()
+    both = made(another(root, ROOMS, TENURE))
+    assert [(entry.kind, entry.release) for entry in both.ledger[len(before) :]] == [
+        ("reserve", "tables_rooms"),
+        ("settle", "tables_rooms"),
+    ]
+    first = made(another(root, TENURE, ROOMS))
+    assert first.published() == files
+    alone = made(another(root, TENURE))
+    assert alone.ledger == both.ledger
+
+
+def alters(statement: str) -> Callable[[Deployed], None]:
+    def alter(deployment: Deployed) -> None:
+        with deployment.opened() as connection:
+            connection.execute(statement)
+
+    return alter
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("cube", "statement", "failing"),
+    [
+        (TENURE, "UPDATE hypercube SET estimate = estimate + 1 WHERE cell = 0", {"tables_as_made", "margins_agree"}),
+        (TENURE, "DELETE FROM hypercube WHERE cell = 3", {"tables_as_made", "cells_complete"}),
+        (TENURE, "UPDATE product_owners SET lower = lower - 1", {"tables_as_made"}),
+        (TENURE, "UPDATE measured_tables SET budget = '9'", {"plan_as_declared"}),
+        (TENURE, "UPDATE categories SET label = 'x'", {"plan_as_declared"}),
+        (TENURE | {"suppress_below": 3}, "UPDATE hypercube SET measured = 1 WHERE suppressed",
+         {"tables_as_made", "small_estimates_absent"}),
+        (JUDGED, "UPDATE p_table SET change = change + 1 WHERE count > 3", {"plan_as_declared"}),
+        (JUDGED, "UPDATE noisy_measurements SET count = count + 1",
+         {"settled", "replay", "tables_as_made", "noise_as_declared"}),
+    ],
+)  # fmt: skip
+def test_altered_tables_fail_their_gates(tmp_path: Path, cube: Any, statement: str, failing: set[str]) -> None:
+    deployment = made(another(tmp_path / "release", cube))
+    assert deployment.failed_checks() == set()
+    alters(statement)(deployment)
+    assert deployment.failed_checks() - {"files_intact"} >= failing
+
+
+@pytest.mark.deep
+def test_small_estimates_are_neither_published_nor_added_up(tmp_path: Path) -> None:
+    deployment = made(another(tmp_path / "release", TENURE | {"suppress_below": 5, "margins": "independent"}))
+    rows = pq.read_table(deployment.release.folder / "hypercube.parquet").to_pylist()
+    small = [row for row in rows if row["suppressed"]]
+    assert small
+    assert all(row[name] is None for row in small for name in ("measured", "estimate", "lower", "upper"))
+    assert all(row["estimate"] >= 5 for row in rows if not row["suppressed"])
+    with pytest.raises(QuestionError, match="not published"):
+        sub_table(deployment.release.folder, ["county", "size", "tenure"])
+    assert len(sub_table(deployment.release.folder, ["county"])) == len(COUNTIES)
+
+
+@pytest.mark.deep
+def test_a_release_with_cell_keys_has_no_finite_loss_and_gives_equal_sets_of_records_equal_noise(
+    tmp_path: Path,
+) -> None:
+    """Where all households of a county own their homes, the county and its owners have the same records."""
+    units = [row | {"tenure": "own"} if row["county"] == "Avon" else row for row in households()]
+    keyed = KEYED | {"margins": "independent"}
+    deployment = made(another(tmp_path / "release", keyed, units=units, dataset={"unbounded_releases": "allowed"}))
+    assert deployment.ledger[0].declared().charge == InfiniteLoss()
+    rows = pq.read_table(deployment.release.folder / "hypercube.parquet").to_pylist()
+    county = {row["county"]: row["measured"] for row in rows if row["table_name"] == "county"}
+    owners = {row["county"]: row["measured"] for row in rows if row["tenure"] == "own" and row["county"]}
+    assert county["Avon"] == owners["Avon"]
+    rented = [row["measured"] for row in rows if (row["county"], row["tenure"]) == ("Avon", "rent")]
+    assert rented == [0], "an empty cell stays empty"
+    assert deployment.failed_checks() == set()
+
+
+@pytest.mark.deep
+def test_records_bring_their_keys_along(tmp_path: Path) -> None:
+    """The published result of a cell is that of its p-table's row at the sum of its records' keys."""
+    keyed = KEYED | {"record_keys": "size"}
+    deployment = made(another(tmp_path / "release", keyed, dataset={"unbounded_releases": "allowed"}))
+    table = deployment.release.design.p_table
+    assert table is not None
+    rows = pq.read_table(deployment.release.folder / "hypercube.parquet").to_pylist()
+    found = {(row["county"], row["tenure"]): row["measured"] for row in rows}
+    counts, keys = of(households(), "county", "tenure"), Counter[tuple[str, str]]()
+    for row in households():
+        keys[row["county"], row["tenure"]] += row["size"]
+    expected = table.look_up(np.array([counts[cell] for cell in found]), np.array([keys[cell] for cell in found]))
+    assert list(found.values()) == expected.tolist()
+
+
+@pytest.mark.deep
+def test_cell_keys_are_refused_where_no_release_without_a_finite_loss_is_allowed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no finite loss bounds it"):
+        another(tmp_path / "release", KEYED)
+
+
+@pytest.mark.deep
+def test_of_several_hypercubes_the_one_with_the_least_variance_answers(tmp_path: Path) -> None:
+    precise = TENURE | {"name": "precise", "epsilon": 8, "products": [], "variables": ["county", "tenure"]}
+    deployment = another(tmp_path / "release", TENURE, precise, ROOMS)
+    deployment.run_assets(*_everything(deployment))
+    folders = {
+        name: deployment.root / "published/village" / f"tables_{name}" for name in ("tenure", "precise", "rooms")
+    }
+    published = {name: read_publication(folder) for name, folder in folders.items()}
+    counts = {name: each for name, each in published.items() if name != "rooms"}
+    assert least_variance(counts, ["county"], {}) == "precise"
+    assert least_variance(counts, ["county", "size"], {}) == "tenure"
+    with pytest.raises(QuestionError, match="2 different quantities are published"):
+        least_variance(published, ["county"], {})
+    means = published["rooms"].means(published["precise"], ["county"], {}).to_pylist()
+    exact = Counter[str]()
+    for row in households():
+        exact[row["county"]] += min(3, row["size"])
+    number = of(households(), "county")
+    assert all(
+        row["lower"] <= row["estimate"] <= row["upper"]
+        and abs(row["estimate"] - Decimal(exact[row["county"]]) / number[(row["county"],)]) < Decimal("0.5")
+        for row in means
+    )
+
+
+def _everything(deployment: Deployed) -> list[Any]:
+    return [
+        key
+        for key in deployment.definitions.resolve_asset_graph().get_all_asset_keys()
+        if key.path[-1] not in ("preflight",)
+    ]
+
+
+def test_a_charge_is_twice_the_declared_budget(counted: Deployed) -> None:
+    release = release_of(counted, TENURE)
+    assert str(release.specification.charge) == "4"
+    assert [line.label for line in release.specification.lines][0] == "county × size × tenure"
+    assert len(release.specification.lines) == 2**3 - 1
+    assert Fraction(str(release.specification.lines[0].loss)) == Fraction(4, 7)
