@@ -1,5 +1,6 @@
 """A synthetic survey in YAML: what `dg check yaml` refuses, what it means, and the survey of this project."""
 
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,15 @@ def test_columns_are_recoded_beside_those_of_the_survey() -> None:
     ):
         with pytest.raises(ValidationError, match=f"dataset panel: .*{complaint}"):
             declared(**{field: recodes})
+
+
+def test_the_page_names_every_column_and_code() -> None:
+    page = (PROJECT / "docs" / "reference" / "synthetic-survey.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([^`\n]+)`", page))
+    for records in declared(waves=2).tables.values():
+        for name, column in records.stored.items():
+            assert name.replace("_2", "_1") in named
+            assert name == "state" or {str(code) for code in column.codes} <= named, name
 
 
 def test_a_release_by_swapping_can_be_proposed_for_a_survey() -> None:
