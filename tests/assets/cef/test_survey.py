@@ -3,6 +3,7 @@
 Seeds are fixed, so no test here can fail by chance. Tolerances of shares are stated where they are used.
 """
 
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
@@ -30,7 +31,7 @@ from assets.cef.survey import (
 from assets.cef.validation import cef_problems
 from assets.release.dataset import DatasetDeclaration
 from mechanisms.states import STATES
-from resources.statements import Zone
+from resources.statements import SQL_FOLDER, Zone
 from resources.warehouse import Warehouse
 
 VERSION_KEY = bytes(range(32))
@@ -106,6 +107,13 @@ def test_another_seed_gives_other_persons_under_the_same_design(
     both = persons.merge(of_others, on="person", suffixes=("", "_other"))
     for column in ("age", "income_1", "race_hispanic", "sex"):
         assert (both[column] != both[f"{column}_other"]).mean() > 0.4, column
+
+
+def test_every_digest_depends_on_the_seed_and_has_a_purpose_of_its_own() -> None:
+    """Draws of two purposes would otherwise be the same numbers, and those without the seed the same in every survey."""
+    text = "".join(path.read_text("utf-8") for path in sorted((SQL_FOLDER / "cef").glob("survey_*.sql")))
+    purposes = re.findall(r"md5_number\(\$seed::VARCHAR \|\| ':(\w+):'", text)
+    assert len(purposes) == text.count("md5") == len(set(purposes)) == 3
 
 
 def test_one_person_is_one_record_whatever_the_number_of_waves(
