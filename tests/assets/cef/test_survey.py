@@ -110,7 +110,7 @@ def test_another_seed_gives_other_persons_under_the_same_design(
 
 
 def test_every_digest_depends_on_the_seed_and_has_a_purpose_of_its_own() -> None:
-    """Draws of two purposes would otherwise be the same numbers, and those without the seed the same in every survey."""
+    """Draws of two purposes would else be the same numbers, and those without the seed the same in every survey."""
     text = "".join(path.read_text("utf-8") for path in sorted((SQL_FOLDER / "cef").glob("survey_*.sql")))
     purposes = re.findall(r"md5_number\(\$seed::VARCHAR \|\| ':(\w+):'", text)
     assert len(purposes) == text.count("md5") == len(set(purposes)) == 3
