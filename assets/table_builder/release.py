@@ -18,7 +18,7 @@ from assets.release.columns import Column, ColumnType, RecordTable, Value
 from assets.release.release import Release
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from mechanisms.table_builder.grid_values import Grid
-from mechanisms.table_builder.hypercube import Hypercube, Table
+from mechanisms.table_builder.hypercube import Consistency, Hypercube, Table
 from resources.canonical import canonical
 
 MOST_CELLS = 20_000_000
@@ -39,6 +39,9 @@ RESERVED = frozenset(
     }
 )
 """The names of Stirred's own columns in the tables of a hypercube, in lowercase, because DuckDB ignores case."""
+
+TABLES_OF_ALL = frozenset({"hypercube", "measured_tables", "categories", "p_table"})
+"""The names of the tables that hypercubes publish besides their products."""
 
 UNITS, PERSONS = "units", "persons"
 Counted = Literal["units", "persons"]
@@ -116,12 +119,7 @@ class HypercubeRelease(Release):
         self._check_keys()
         names = [product.name for product in self.products]
         for product in self.products:
-            if names.count(product.name) > 1 or product.name in (
-                "hypercube",
-                "measured_tables",
-                "categories",
-                "p_table",
-            ):
+            if names.count(product.name) > 1 or product.name in TABLES_OF_ALL:
                 self.refuse(f"products: {product.name} is the name of another table")
             for name in product.by:
                 if name not in self.variables:
@@ -129,7 +127,7 @@ class HypercubeRelease(Release):
             self._require_categories(f"products: {product.name}: where", product.where)
 
     def _check_keys(self) -> None:
-        if self.design.is_bounded:
+        if self.design.consistency is Consistency.QUERY:
             if self.record_keys is not None:
                 self.refuse("record_keys: keys of records are used with consistency: cell only")
         elif self.record_keys is None and self.counted.key is None:
@@ -170,11 +168,10 @@ class HypercubeRelease(Release):
         """Which cells of the inner table are no structural zeros; the inner table's shape."""
         possible = np.ones(self.design.shape(self.design.inner), dtype=np.bool_)
         for zeros in self.impossible:
-            chosen = [
-                np.isin(np.arange(len(domain)), [domain.index(value) for value in zeros.get(name, domain)])
-                for name, domain in self.domains.items()
+            places = [
+                [domain.index(value) for value in zeros.get(name, domain)] for name, domain in self.domains.items()
             ]
-            possible &= ~np.logical_and.reduce(np.ix_(*chosen))
+            possible[np.ix_(*places)] = False
         return possible
 
     def possible_in(self, table: Table) -> NDArray[np.int64]:

@@ -90,11 +90,13 @@ def _method(release: HypercubeRelease) -> str:
 
 def _loss_source(release: HypercubeRelease) -> str:
     design = release.design
-    if not design.is_bounded:
+    if design.consistency is Consistency.CELL:
         return (
             "None: under cell consistency, equal noise in two tables says that they have the same records, which tells "
             "neighbors apart with certainty (Bailie and Chien, 2019)"
         )
+    if not design.is_bounded:
+        return "None is claimed: a p-table that keeps zero at zero tells an empty cell from any other"
     tables = f"the {len(design.tables)} measured tables" if len(design.tables) > 1 else "the measured table"
     if design.noise is NoiseFamily.GAUSSIAN:
         noise = "Gaussian mechanism on integers (Canonne, Kamath and Steinke, 2020, Theorem 4)"

@@ -118,7 +118,8 @@ class Hypercube:
         cap: D, the greatest noise in steps of the grid, for discrete Laplace noise; None for no cap.
         least, most: the least and the greatest number of steps of the grid that a record can add to its cell.
         p_table: the p-table, if the noise is that of one.
-        consistency: what the noise is a function of. With cell consistency the budget is 0, because no loss is finite.
+        consistency: what the noise is a function of. With cell consistency no loss is finite, and the budget is 0. It
+            may be 0 for any p-table, of which then no finite loss is claimed.
 
     Raises:
         HypercubeError: if a field is out of range, or fields do not go together.
@@ -141,7 +142,9 @@ class Hypercube:
         for name, size in self.sizes.items():
             if size < 1:
                 raise HypercubeError(f"variables: {name} has no category")
-        if self.is_bounded and self.budget <= 0:
+        if self.consistency is Consistency.CELL and self.p_table is None:
+            raise HypercubeError("consistency: cell consistency is for p-tables")
+        if self.budget < 0 or (not self.budget and self.p_table is None):
             raise HypercubeError(f"budget: must be greater than 0, and is {self.budget}")
         if self.least > self.most or self.least == self.most == 0:
             raise HypercubeError("bounds: a record adds from a least to a greatest number of steps, not always 0")
@@ -178,14 +181,12 @@ class Hypercube:
         if (self.noise is NoiseFamily.P_TABLE) != (self.p_table is not None):
             raise HypercubeError("p_table: the noise is that of a p-table if one is given, and only then")
         if self.p_table is None:
-            if not self.is_bounded:
-                raise HypercubeError("consistency: cell consistency is for p-tables")
             return
         if (self.least, self.most) != (0, 1):
             raise HypercubeError("p_table: p-tables are for counts, not for sums of weights or magnitudes")
         if self.margins is Margins.FITTED:
             raise HypercubeError("p_table: its variance depends on the count, so its tables are not fitted")
-        if not self.is_bounded:
+        if self.consistency is Consistency.CELL:
             if self.budget:
                 raise HypercubeError("budget: with cell consistency no finite loss holds; declare none")
             if not self.p_table.zero_stays_zero:
@@ -198,13 +199,13 @@ class Hypercube:
         except ValueError:
             raise HypercubeError(
                 f"p_table: at ε = {self.budget} its δ over all tables is 1 or more, which guarantees nothing; "
-                "declare a greater ε or another p-table"
+                "declare a greater ε, another p-table, or no ε, if a release without a finite loss is allowed"
             ) from None
 
     @property
     def is_bounded(self) -> bool:
         """Whether a finite loss holds."""
-        return self.consistency is Consistency.QUERY
+        return self.budget > 0
 
     @cached_property
     def inner(self) -> Table:

@@ -134,7 +134,7 @@ class HypercubeAttributes(dg.Model):
     epsilon: Epsilon | SkipJsonSchema[None] = Field(
         None,
         description="ε for one record added or removed, with discrete Laplace noise or a p-table. A change of one "
-        "record costs twice it.",
+        "record costs twice it. A p-table without it has no finite loss.",
     )
     rho: Rho | SkipJsonSchema[None] = Field(
         None, description="ρ for one record added or removed, with discrete Gaussian noise; instead of epsilon."
@@ -196,7 +196,7 @@ class HypercubeAttributes(dg.Model):
         budgets = (self.epsilon is not None) + (self.rho is not None)
         if self.consistency is Consistency.CELL and budgets:
             raise ValueError("epsilon: no finite loss holds with consistency: cell; declare neither epsilon nor rho")
-        if self.consistency is Consistency.QUERY and budgets != 1:
+        if self.consistency is Consistency.QUERY and budgets != 1 and not (self.p_table and not budgets):
             raise ValueError("epsilon: declare either epsilon or rho")
         if self.p_table and self.rho is not None:
             raise ValueError("rho: the loss of a p-table is an ε with a δ; declare epsilon")
