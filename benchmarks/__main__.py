@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import (
     cef_validation,
+    cell_keys,
     phsafe_stages,
     release_job,
     samplers,
@@ -36,6 +37,7 @@ MODULES = (
     release_job,
     cef_validation,
     survey_generation,
+    cell_keys,
 )
 
 

@@ -17,6 +17,7 @@ from mechanisms.phsafe.averages import estimate_averages
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, permute
+from mechanisms.table_builder.p_table import PTable, Row
 from mechanisms.topdown.least_squares import Constraints, Query, solve
 
 
@@ -31,6 +32,9 @@ def compile_kernels() -> None:
         Constraints(ones, np.array([0, 2]), np.zeros((1, 1)), np.full((1, 1), 2.0), np.array([2.0])),
     )
     estimate_averages(2, 1, 1, 1, least=1)
+    table = PTable((Row((0,), (1,)), Row((0, 1), (1, 1))))
+    table.draw(ones, stream)
+    table.look_up(ones, ones)
     delimited.form([np.frombuffer(b"0", dtype=np.uint8)], 1, 1)
 
 

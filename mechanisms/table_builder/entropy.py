@@ -230,7 +230,7 @@ def _centered(
         gradient = scale * (right - means - inverse)
         curvature = (scale[:, None] * ((lines * chances) @ lines.T - np.outer(means, means))) * scale
         curvature += np.diag(scale * inverse)
-        step = np.linalg.lstsq(curvature, -gradient, rcond=1e-18)[0] * scale
+        step = np.linalg.solve(curvature, -gradient) * scale
         falling = step[1:] < 0
         length = min(1.0, _MOST_OF_THE_WAY * np.min(multipliers[1:][falling] / -step[1:][falling], initial=np.inf))
         expected, before = float(gradient / scale @ step), value(multipliers)

@@ -128,7 +128,7 @@ def divergence_of_two_cells(table: PTable, ratio: Fraction) -> Fraction:
     """
     _checked(ratio)
     falling, rising = map(list, _neighbors(table))
-    nearly = np.stack([_products_nearly(first, rising, float(ratio)) for first in falling])
+    nearly = _products_nearly(falling, rising, float(ratio))
     candidates = np.argwhere(nearly >= nearly.max() - _NEAR)
     return max(_product(falling[one], rising[other], ratio) for one, other in candidates)
 
@@ -181,16 +181,25 @@ def _product(first: _Pair, second: _Pair, ratio: Fraction) -> Fraction:
     return total
 
 
-def _products_nearly(first: _Pair, second: Sequence[_Pair], ratio: float) -> NDArray[np.float64]:
-    """The products' H in floats. Sums of a million terms, which add up to at most 1, err by far less than `_NEAR`."""
-    most = max(len(pair.points) for pair in second)
-    here, there = np.zeros((2, len(second), most))
-    for number, pair in enumerate(second):
-        here[number, : len(pair.points)], there[number, : len(pair.points)] = np.array(pair.points, dtype=float).T
-    total = np.zeros(len(second))
-    for p, q in first.points:
-        total += np.maximum(0, float(p) * here - ratio * float(q) * there).sum(axis=1)
-    return total
+def _products_nearly(first: Sequence[_Pair], second: Sequence[_Pair], ratio: float) -> NDArray[np.float64]:
+    """The products' H in floats, shape (first, second).
+
+    Sums of a million terms, which add up to at most 1, err by far less than `_NEAR`.
+    """
+    here, there = _in_floats(second)
+    found = np.zeros((len(first), len(second)))
+    for number, (ours, others) in enumerate(zip(*_in_floats(first), strict=True)):
+        for p, q in zip(ours[ours > 0], others[ours > 0], strict=True):
+            found[number] += np.maximum(0, p * here - ratio * q * there).sum(axis=1)
+    return found
+
+
+def _in_floats(pairs: Sequence[_Pair]) -> NDArray[np.float64]:
+    """P and Q of all pairs, shape (2, pairs, points), filled up with zeros."""
+    filled = np.zeros((2, len(pairs), max(len(pair.points) for pair in pairs)))
+    for number, pair in enumerate(pairs):
+        filled[:, number, : len(pair.points)] = np.array(pair.points, dtype=float).T
+    return filled
 
 
 def _rate_below(variance: Fraction) -> Fraction:

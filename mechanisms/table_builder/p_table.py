@@ -32,6 +32,8 @@ from mechanisms.sampling.inversion import WORD_BITS
 from mechanisms.sampling.reader import WordReader, WordSource
 from mechanisms.sampling.types import Words
 
+_MOST_KEYS = 1 << 32
+
 
 class CellWords(Protocol):
     """Words that belong to cells: those of one cell do not depend on how many words another cell uses."""
@@ -244,24 +246,25 @@ class PTable:
                 which is the sum of each row's weights.
 
         Raises:
-            ValueError: if the rows that are used do not all have the same sum of weights, other than a row with one
-                change only.
+            ValueError: if the sums of the rows' weights differ or exceed 2^32, but for rows with one interval.
         """
-        numbers = self.row_numbers(counts)
-        wholes = {row.whole for row in self.rows if len(row.weights) > 1} or {1}
-        if len(wholes) != 1:
-            raise ValueError("only a p-table with the same number of keys in every row can be looked up by keys")
-        (keys,) = wholes
-        ends = [list(accumulate(row.weights)) for row in self.rows]
-        if max(end[-1] for end in ends) > 2**62:
-            raise ValueError("only a p-table with fewer than 2^62 keys can be looked up by keys")
-        starts = self._tabulated.starts
-        flat = np.concatenate([np.array(end, dtype=np.int64) for end in ends])
-        return counts + _by_key(numbers, key_sums % keys, starts, flat, self._tabulated.changes)
+        keys, ends = self._keyed
+        arrays = self._tabulated
+        return counts + _by_key(self.row_numbers(counts), key_sums % keys, arrays.starts, ends, arrays.changes)
 
     def _look_up(self, words: Words, numbers: NDArray[np.int64], changes: NDArray[np.int64], word_bits: int) -> int:
         arrays = self._tabulated if word_bits == WORD_BITS else _Arrays.of(self.rows, word_bits)
         return int(_decided(words, numbers, *arrays.all, changes))
+
+    @cached_property
+    def _keyed(self) -> tuple[int, NDArray[np.int64]]:
+        """The number of keys, and the upper end of every interval in keys."""
+        wholes = {row.whole for row in self.rows if len(row.weights) > 1} or {1}
+        if len(wholes) != 1 or max(wholes) > _MOST_KEYS:
+            raise ValueError("only a p-table with the same number of keys in every row can be looked up by keys")
+        # The end of a row's last interval is never compared with a key.
+        ends = [min(end, _MOST_KEYS) for row in self.rows for end in accumulate(row.weights)]
+        return wholes.pop(), np.array(ends, dtype=np.int64)
 
     @cached_property
     def _tabulated(self) -> "_Arrays":

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from functools import lru_cache
 from itertools import groupby
 from math import lcm
 
@@ -110,24 +111,32 @@ def _fields(text: str, separator: str, required: Sequence[str]) -> Iterator[Line
             )
     if len(lines) == 1:
         raise PTableError("line 2: a p-table has at least one line after the header; there is none")
+    places = [(name, header.index(name)) for name in required]
     for number, line in enumerate(lines[1:], 2):
         values = line.split(separator)
         if len(values) != len(header):
             raise PTableError(
                 f"line {number}: {len(header)} fields are needed, as in the header; there are {len(values)}"
             )
-        yield number, {name: value.strip() for name, value in zip(header, values, strict=True)}
+        yield number, {name: values[place].strip() for name, place in places}
 
 
 def _whole(line: Line, field: str) -> int:
-    if _PLAIN.fullmatch(line[1][field]):
-        return int(line[1][field])
+    known = _plain(line[1][field])
+    if known is not None:
+        return known
     number = _decimal(line, field)
     if number.denominator != 1:
         raise _error(
             line, field, f"a whole number is needed, not {line[1][field]}; p-tables of magnitudes are not read"
         )
     return int(number)
+
+
+@lru_cache(maxsize=1 << 12)
+def _plain(text: str) -> int | None:
+    """A whole number written with digits only; None for anything else. A file repeats few of them very often."""
+    return int(text) if _PLAIN.fullmatch(text) else None
 
 
 def _decimal(line: Line, field: str) -> Fraction:
