@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from docs.pictures.differencing import differencing_drawing
 from docs.pictures.layers import layers_drawing
 from docs.pictures.lineage import definitions, lineage_drawing, stages
 from docs.pictures.shapes import Drawing, save, saved
@@ -19,7 +20,7 @@ RELEASES = {
 def drawings() -> dict[str, Drawing]:
     """Every picture by the name of its file."""
     defined = definitions()
-    found = {"layers.png": layers_drawing()}
+    found = {"layers.png": layers_drawing(), "differencing.png": differencing_drawing()}
     for mechanism, (dataset, release) in RELEASES.items():
         title = f"How a release flows: {dataset}/{release}"
         found[f"{mechanism}-lineage.png"] = lineage_drawing(title, stages(defined, dataset, release))

@@ -230,7 +230,7 @@ def _centered(
         gradient = scale * (right - means - inverse)
         curvature = (scale[:, None] * ((lines * chances) @ lines.T - np.outer(means, means))) * scale
         curvature += np.diag(scale * inverse)
-        step = np.linalg.solve(curvature, -gradient) * scale
+        step = _newton(curvature, gradient) * scale
         falling = step[1:] < 0
         length = min(1.0, _MOST_OF_THE_WAY * np.min(multipliers[1:][falling] / -step[1:][falling], initial=np.inf))
         expected, before = float(gradient / scale @ step), value(multipliers)
@@ -245,6 +245,17 @@ def _centered(
             length *= 0.5
         multipliers = multipliers + length * step
     return multipliers
+
+
+def _newton(curvature: NDArray[np.float64], gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Newton's step; where rounding errors leave no descent, the least-squares solution, which takes far longer."""
+    try:
+        step = np.linalg.solve(curvature, -gradient)
+        if not np.all(np.isfinite(step)) or step @ gradient >= 0:
+            raise np.linalg.LinAlgError
+    except np.linalg.LinAlgError:
+        step = np.linalg.lstsq(curvature, -gradient, rcond=1e-18)[0]
+    return step.astype(np.float64)
 
 
 def _softmax(exponents: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -130,7 +130,7 @@ def test_the_certificate_bounds_every_row_that_satisfies_the_constraints(paramet
             assert value <= made.entropies[count] + made.gaps[count] + 1e-12
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(40))
 @given(
     largest=st.integers(1, 8),
     threshold=st.integers(0, 3),

@@ -3,6 +3,7 @@
 from fractions import Fraction
 from itertools import chain, combinations, product
 from math import exp, inf
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.rounding import ceiling
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.table_builder import judging
+from mechanisms.table_builder.entropy import Parameters, make
 from mechanisms.table_builder.judging import (
     curve,
     discrete_laplace_delta,
@@ -24,6 +27,7 @@ from mechanisms.table_builder.judging import (
 from mechanisms.table_builder.p_table import PTable, Row
 from tests.depth import examples
 
+PAGE = Path(__file__).parents[3] / "docs" / "mechanisms" / "table-builder.md"
 RATIOS = st.fractions(1, 6, max_denominator=12)
 FAR = 12
 """Counts up to here meet every pair of rows of the tables below."""
@@ -176,3 +180,22 @@ def test_of_many_different_pairs_of_cells_the_greatest_is_found_among_those_that
     found = divergence_of_two_cells(table, ratio)
     some = [judging._product(one, other, ratio) for one in list(falling)[:9] for other in list(rising)[:9]]
     assert max(some) <= found <= 2 * curve(table, [ratio])[0]
+
+
+def test_the_figures_of_the_page_are_those_of_a_run() -> None:
+    """docs/mechanisms/table-builder.md, for D = 5, V = 3, js = 2 and the rounding of ONS."""
+    table = make(Parameters(5, Fraction(3), 2)).table
+    figures = {}
+    for epsilon in (Fraction(0), Fraction(1, 2), Fraction(1), Fraction(5)):
+        judgment = judge(table, PureLoss(epsilon))
+        laplace = discrete_laplace_delta(Fraction(3), ratio_below(PureLoss(epsilon)))
+        figures[epsilon] = [ceiling(delta, 4) for delta in (judgment.delta, laplace)]
+    page = PAGE.read_text("utf-8")
+    for epsilon, (ours, theirs) in figures.items():
+        assert f"| {float(epsilon):g} | {ours} | {theirs if theirs else 0} |" in page
+    judgment = judge(table, PureLoss(Fraction(1)))
+    assert f"(2, {ceiling(judgment.changed_delta, 4)})" in page
+    assert f"{ceiling(judgment.changed_exactly, 4)}." in page
+    assert f"ε = {discrete_laplace_epsilon(Fraction(3)).rounded_up(4)} on" in page
+    rounding = PTable(tuple(Row((5 * ((n + 2) // 5) - n if n >= 10 else -n,), (1,)) for n in range(15)), 5)
+    assert curve(rounding, [Fraction(1), Fraction(10**6)]) == [1, 1]
