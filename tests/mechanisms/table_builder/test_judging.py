@@ -27,7 +27,7 @@ from mechanisms.table_builder.judging import (
 from mechanisms.table_builder.p_table import PTable, Row
 from tests.depth import examples
 
-PAGE = Path(__file__).parents[3] / "docs" / "mechanisms" / "table-builder.md"
+PAGE = Path(__file__).parents[3] / "docs" / "mechanisms" / "table_builder.md"
 RATIOS = st.fractions(1, 6, max_denominator=12)
 FAR = 12
 """Counts up to here meet every pair of rows of the tables below."""
@@ -183,7 +183,7 @@ def test_of_many_different_pairs_of_cells_the_greatest_is_found_among_those_that
 
 
 def test_the_figures_of_the_page_are_those_of_a_run() -> None:
-    """docs/mechanisms/table-builder.md, for D = 5, V = 3, js = 2 and the rounding of ONS."""
+    """docs/mechanisms/table_builder.md, for D = 5, V = 3, js = 2 and the rounding of ONS."""
     table = make(Parameters(5, Fraction(3), 2)).table
     figures = {}
     for epsilon in (Fraction(0), Fraction(1, 2), Fraction(1), Fraction(5)):
