@@ -12,9 +12,9 @@ inequality holds, all exactly. Only the entropy is approximate: `Made.gaps` boun
 the program may exceed that of a row.
 
 **How.** Newton's method with a logarithmic barrier minimizes the dual; its probabilities satisfy the constraints up to
-rounding errors. They are drawn back by a 10^-10 part to a rational point that satisfies every inequality strictly, and
-rounded; what is left of the sum and the mean is moved between 0 and the changes next to it. The room that the first
-step leaves is greater than what the second one needs, and all of it is checked.
+rounding errors. They are drawn back a little to a rational point that satisfies every inequality strictly, and rounded;
+what is left of the sum and the mean is moved between 0 and the changes next to it. Then every constraint is checked
+exactly. If one does not hold, they are drawn back further, by a 10^-10 part at most.
 
 **The certificate.** For any multipliers m >= 0 of the inequalities Gp <= h and any k of the mean, the entropy of every
 p that satisfies the constraints is at most log Σ exp(−k·v − (Gᵀm)(v)) + h·m (weak duality). This bound is computed in
@@ -34,12 +34,12 @@ from mechanisms.table_builder.p_table import PTable, Row
 
 PLACES = 64
 """The binary places of the probabilities."""
-MOST = 50
+MOST = 25
 """The greatest D."""
 
-_DRAWN_BACK = Fraction(1, 10**10)
+_DRAWN_BACK = [Fraction(1, 10**places) for places in (14, 13, 12, 11, 10)]
 _CERTAIN = 40
-_SHARPEST, _SHARPER = 1e12, 10.0
+_SHARPEST, _SHARPER = 1e13, 10.0
 _STEPS, _SETTLED, _VISIBLE = 100, 0.1, 1e-12
 _MOST_OF_THE_WAY = 0.95
 
@@ -53,7 +53,7 @@ class Parameters:
     """What a p-table is to satisfy.
 
     Attributes:
-        largest_change: D, from 1 to 50.
+        largest_change: D, from 1 to 25.
         variance: V, the greatest variance of every row, greater than 0.
         threshold: js: results from 1 to js do not occur. From 0 to D.
         probability_to_stay: the least probability that a count is published as it is, from 0 to 1. It does not concern
@@ -139,7 +139,8 @@ def _row(parameters: Parameters, count: int) -> tuple[Row, float]:
     program = _Program.of(parameters, changes)
     start = _interior(parameters, changes)
     found, multipliers, of_mean = program.solve()
-    exact = _rounded(program, found, start)
+    tries = (_rounded(program, found, start, part) for part in _DRAWN_BACK)
+    exact = next((each for each in tries if each is not None), None)
     if exact is None:
         raise ImpossibleTableError(
             f"variance: V = {parameters.variance} is too small for D = {largest}: in multiples of 2^-{PLACES}, no "
@@ -207,7 +208,9 @@ class _Program:
             weights.append(-Fraction(of_mean) * change - pull)
         paid = sum((each * right for each, right in zip(exact, self.right, strict=True)), Fraction(0))
         with localcontext(Context(prec=_CERTAIN)):
-            return sum((_decimal(weight).exp() for weight in weights), Decimal(0)).ln() + _decimal(paid)
+            greatest = max(weights)
+            total = sum((_decimal(weight - greatest).exp() for weight in weights), Decimal(0))
+            return total.ln() + _decimal(greatest + paid)
 
 
 def _centered(
@@ -294,10 +297,19 @@ def _interior(parameters: Parameters, changes: list[int]) -> list[Fraction]:
     return [share * spread.get(change, 0) + (1 - share) * base.get(change, 0) for change in changes]
 
 
-def _rounded(program: _Program, found: NDArray[np.float64], start: Sequence[Fraction]) -> list[Fraction] | None:
-    """Multiples of 2^-64 near the optimum that satisfy every constraint exactly; None if these do not."""
+def _rounded(
+    program: _Program, found: NDArray[np.float64], start: Sequence[Fraction], part: Fraction
+) -> list[Fraction] | None:
+    """Multiples of 2^-64 near the optimum that satisfy every constraint exactly; None if these do not.
+
+    Args:
+        program: the constraints.
+        found: nearly the optimum.
+        start: a point that satisfies every inequality strictly.
+        part: how far the optimum is drawn back to this point.
+    """
     changes, whole = program.changes, 2**PLACES
-    mixed = [(1 - _DRAWN_BACK) * Fraction(float(p)) + _DRAWN_BACK * q for p, q in zip(found, start, strict=True)]
+    mixed = [(1 - part) * Fraction(float(p)) + part * q for p, q in zip(found, start, strict=True)]
     units = {change: int(chance * whole) for change, chance in zip(changes, mixed, strict=True)}
     down = max(change for change in changes if change < 0)
     up = min(change for change in changes if change > 0)

@@ -24,7 +24,7 @@ EXAMPLES = {
     "not monotone": Parameters(5, Fraction(2), 1, monotone=False),
     "the greatest variance is not reached": Parameters(3, Fraction(100)),
     "a count that can only stay": Parameters(3, Fraction(4), 3),
-    "wide": Parameters(12, Fraction(30), 4),
+    "wide": Parameters(8, Fraction(16), 3),
     "nearly always staying": Parameters(5, Fraction(3), 2, Fraction(999, 1000)),
 }
 QUICK = [
@@ -102,14 +102,14 @@ def test_every_row_satisfies_every_constraint_exactly(parameters: Parameters) ->
 
 @pytest.mark.parametrize("parameters", deep_but(QUICK[:3], EXAMPLES.values()))
 def test_no_general_solver_finds_more_entropy(parameters: Parameters) -> None:
-    """SLSQP may violate constraints by up to 10^-9 and gain from that: then it is compared with as much allowance."""
+    """SLSQP may gain from violating constraints, here by less than 10^-8: hence an allowance of 10^-10."""
     made = make(parameters)
-    assert max(made.gaps) <= 1e-9
+    assert max(made.gaps) <= 1e-11
     for count in range(1, made.table.last + 1):
         if len(made.table.rows[count].changes) > 1:
             found, off = slsqp(parameters, count)
-            assert off < 1e-7
-            assert made.entropies[count] >= found - 1e-9 - 100 * off, count
+            assert off < 1e-8
+            assert made.entropies[count] >= found - 1e-10, count
 
 
 @pytest.mark.parametrize("parameters", deep_but(QUICK, EXAMPLES.values()))
@@ -161,8 +161,8 @@ def test_without_other_constraints_it_is_the_known_distribution() -> None:
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
-        ((0, Fraction(1)), "largest_change: D is from 1 to 50, not 0"),
-        ((51, Fraction(1)), "largest_change: D is from 1 to 50, not 51"),
+        ((0, Fraction(1)), "largest_change: D is from 1 to 25, not 0"),
+        ((26, Fraction(1)), "largest_change: D is from 1 to 25, not 26"),
         ((3, Fraction(0)), "variance: V is greater than 0"),
         ((3, Fraction(1), 0, Fraction(3, 2)), "probability_to_stay: a probability is from 0 to 1"),
         ((3, Fraction(9), 4), "threshold: js is from 0 to D = 3, not 4"),
