@@ -65,7 +65,7 @@ def _ours(session: Session, records: Table, table: PTable) -> NDArray[np.int64]:
     places = np.unravel_index(np.arange(size), list(DOMAINS.values()))
     cells = session.register("cells", pa.table({"cell": np.arange(size), **dict(zip(DOMAINS, places, strict=True))}))
     counted = session.arrow(
-        "table_builder/counts_and_key_sums",
+        "benchmarks/counts_and_record_keys",
         cells=cells,
         columns=list(DOMAINS),
         records=records,
