@@ -52,6 +52,18 @@ def record_keys(key: bytes, identifiers: Words) -> Words:
     return _encrypted(_derived(key, "record keys"), identifiers)
 
 
+def distinct_cells(keys: Words) -> NDArray[np.int64]:
+    """One of all cells with the same key, in ascending order: what a statistical test of results may count.
+
+    Under cell consistency, cells with the same records have the same result in every table, and so have all empty
+    cells. A test that counts them all takes equal results for independent ones, and raises false alarms.
+
+    Args:
+        keys: shape (cells, 2), uint64, upper half first; or shape (cells,).
+    """
+    return np.sort(np.unique(keys, axis=0, return_index=True)[1])
+
+
 class KeyedWords:
     """The words of cells, for `PTable.draw_by_cell`.
 

@@ -150,6 +150,38 @@ def test_any_parameters_give_a_table_that_satisfies_them(
     assert max(made.gaps) <= 1e-9
 
 
+PUBLISHED = {
+    Parameters(2, Fraction(1)): """
+        1 0.36648551 0.3664855 0.1675725 0.09945652
+        2 0.06382714 0.2446915 0.3829628 0.24469145 0.06382714""",
+    Parameters(2, Fraction(9, 10)): """
+        1 0.3625 0.3625 0.1875 0.0875
+        2 0.05154609 0.24381564 0.40927654 0.24381564 0.05154609""",
+    Parameters(5, Fraction(3), 2): """
+        1 0.73446954 0.136720190 0.07279631 0.03742956 0.018584399
+        2 0.40880704 0.406643537 0.14762401 0.03231882 0.004266868 0.0003397188
+        3 0.20398618 0.393662525 0.24749239 0.11056847 0.035102043 0.0079189055 0.001269491
+        4 0.08485487 0.277921233 0.27792123 0.18939369 0.105125448 0.0454553570 0.015310774 0.004017391
+        5 0.02014749 0.173347467 0.22063302 0.22131828 0.174967643 0.1090164652 0.053532830 0.020717693 0.006319113
+        6 0.072029825 0.13671708 0.19735138 0.216652933 0.1808822561 0.114850887 0.055459983 0.020367237 0.005688418
+        7 0.018439196 0.05548389 0.12162104 0.194208159 0.2259140226 0.191441399 0.118180404 0.053146176 0.017410672
+          0.004155049
+        8 0.003791861 0.01659093 0.05229263 0.118730368 0.1941934608 0.228801496 0.194193460 0.118730371 0.052292634
+          0.016590928 0.00379186""",
+}
+"""What the introduction of sdcTools' `ptable` 1.0.0 prints: a count, and the probabilities of its results in order."""
+
+
+@pytest.mark.parametrize("parameters", PUBLISHED)
+def test_the_tables_are_those_that_sdctools_prints(parameters: Parameters) -> None:
+    """To 10^-6: its solver is stopped at seven digits, and its probabilities are at least 10^-8."""
+    table = make(parameters).table
+    lines = PUBLISHED[parameters].replace("\n          ", " ").strip().splitlines()
+    for count, *chances in map(str.split, lines):
+        printed = [float(chance) for chance in table.row(int(count)).probabilities.values()]
+        assert printed == pytest.approx(list(map(float, chances)), abs=1e-6), count
+
+
 def test_without_other_constraints_it_is_the_known_distribution() -> None:
     """On −D … D with a variance, the greatest entropy has p(v) ∝ exp(−λv²)."""
     chances = make(Parameters(3, Fraction(1), monotone=False)).table.rows[-1].probabilities
