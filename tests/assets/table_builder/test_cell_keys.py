@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.table_builder.cell_keys import KeyedCounts, keyed_counts, register_record_keys
+from assets.table_builder.cell_keys import cell_keys, register_record_keys
 from mechanisms.table_builder.keys import record_keys
-from resources.statements import Table, Zone
+from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, Warehouse
 
 KEY = bytes(range(32))
 RECORDS = Table(Zone.CONFIDENTIAL, "village", "persons")
-CELLS = pa.table({"cell": np.arange(6), "sex": ["f", "f", "f", "m", "m", "m"], "age": [0, 1, None, 0, 1, None]})
+SEXES, AGES = ["f", "m"], [0, 1, None]
 
 
 @pytest.fixture(scope="module")
@@ -37,17 +37,29 @@ def store(session: Session, columns: dict[str, object]) -> None:
     session.create(RECORDS, "warehouse/all", source=source)
 
 
-def counted(session: Session, record: list[str], keys: object = None) -> KeyedCounts:
-    cells = session.register("cells", CELLS)
-    given_keys = keys or register_record_keys(session, RECORDS, record, KEY)
-    return keyed_counts(session, cells, ["sex", "age"], RECORDS, record, given_keys)
+def counted(session: Session, keys: Fragment) -> tuple[list[int], list[int]]:
+    """The counts and the keys of all cells, as the statement of the hypercubes gives them."""
+    sexes = session.register("sexes", pa.table({"category": SEXES, "step": [0, 3]}))
+    ages = session.register("ages", pa.table({"category": pa.array(AGES, pa.int64()), "step": [0, 1, 2]}))
+    found = session.arrow(
+        "table_builder/inner",
+        columns=["sex", "age"],
+        domains=[{"column": "sex", "table": sexes}, {"column": "age", "table": ages}],
+        records=RECORDS,
+        unit=None,
+        number=None,
+        keys=keys,
+        record="serial",
+    )
+    counts = dict(zip(found["cell"].to_pylist(), found["count"].to_pylist(), strict=True))
+    return [counts.get(cell, 0) for cell in range(6)], whole(cell_keys(found, 6))
 
 
 def whole(keys: np.ndarray) -> list[int]:
     return [(upper << 64) + lower for upper, lower in keys.tolist()]
 
 
-PLACES = [("f", 0), ("f", 1), ("f", None), ("m", 0), ("m", 1), ("m", None)]
+PLACES = [(sex, age) for sex in SEXES for age in AGES]
 EXTREME = st.sampled_from([0, 1, 2**63, 2**64 - 1, 2**64, 2**127, 2**128 - 1])
 
 
@@ -59,11 +71,10 @@ def test_cell_keys_are_sums_modulo_2_to_the_128(session: Session, people: list[t
     store(session, {"serial": serial, "sex": pa.array([place[0] for place, _ in people], pa.string()), "age": ages})
     halves = np.array([[key >> 64, key % 2**64] for _, key in people], dtype=np.uint64).reshape(-1, 2)
     table = pa.table({"serial": serial, "key_upper": halves[:, 0].copy(), "key_lower": halves[:, 1].copy()})
-    found = counted(session, ["serial"], session.register("keys_given", table))
-    assert found.counts.tolist() == [sum(place == cell for place, _ in people) for cell in PLACES]
-    assert whole(found.keys) == [sum(key for place, key in people if place == cell) % 2**128 for cell in PLACES]
-    assert found.counts[5] == 0
-    assert whole(found.keys)[5] == 0
+    counts, keys = counted(session, session.register("keys_given", table))
+    assert counts == [sum(place == cell for place, _ in people) for cell in PLACES]
+    assert keys == [sum(key for place, key in people if place == cell) % 2**128 for cell in PLACES]
+    assert (counts[5], keys[5]) == (0, 0)
 
 
 def test_a_million_greatest_keys_do_not_overflow(session: Session) -> None:
@@ -72,32 +83,33 @@ def test_a_million_greatest_keys_do_not_overflow(session: Session) -> None:
     store(session, {"serial": serial, "sex": pa.array(["f"] * many), "age": pa.array([1] * many)})
     greatest = np.full(many, 2**64 - 1, dtype=np.uint64)
     table = pa.table({"serial": serial, "key_upper": greatest, "key_lower": greatest})
-    found = counted(session, ["serial"], session.register("keys_given", table))
-    assert whole(found.keys)[1] == many * (2**128 - 1) % 2**128
+    _, keys = counted(session, session.register("keys_given", table))
+    assert keys[1] == many * (2**128 - 1) % 2**128
 
 
 def test_record_keys_of_whole_numbers_are_those_of_their_distance_from_the_least(session: Session) -> None:
     numbers = [0, 7, -1, 2**63 - 1, -(2**63)]
     store(session, {"serial": numbers, "sex": ["f", "f", "m", "m", "m"], "age": [0, 1, 0, 1, None]})
     expected = whole(record_keys(KEY, np.array([[0, number + 2**63] for number in numbers], dtype=np.uint64)))
-    assert whole(counted(session, ["serial"]).keys) == [*expected[:2], 0, *expected[2:]]
+    _, keys = counted(session, register_record_keys(session, RECORDS, ["serial"], KEY))
+    assert keys == [*expected[:2], 0, *expected[2:]]
 
 
 def test_record_keys_of_texts_and_of_several_columns_are_all_different(session: Session) -> None:
     """Not even where the texts of the columns, written one after the other, are equal."""
     pairs = [("1", "12"), ("11", "2"), ("112", ""), ("", "112"), ("1:1", "2")]
-    sexes, ages = ["f", "f", "f", "m", "m"], [0, 1, None, 0, 1]
-    store(session, {"unit": [a for a, _ in pairs], "person": [b for _, b in pairs], "sex": sexes, "age": ages})
-    keys = whole(counted(session, ["unit", "person"]).keys)
-    assert len({*keys}) == 6
-    assert keys[5] == 0
-    store(session, {"unit": [a for a, _ in pairs], "person": [b for _, b in pairs], "sex": sexes, "age": ages})
-    assert whole(counted(session, ["unit", "person"]).keys) == keys, "the same again"
+    store(session, {"unit": [unit for unit, _ in pairs], "person": [person for _, person in pairs]})
+    keys = session.arrow("warehouse/all", source=register_record_keys(session, RECORDS, ["unit", "person"], KEY))
+    assert list(zip(keys["unit"].to_pylist(), keys["person"].to_pylist(), strict=True)) == pairs
+    halves = list(zip(keys["key_upper"].to_pylist(), keys["key_lower"].to_pylist(), strict=True))
+    assert len(set(halves)) == 5
+    again = session.arrow("warehouse/all", source=register_record_keys(session, RECORDS, ["unit", "person"], KEY))
+    assert again == keys
 
 
 def test_the_order_of_records_does_not_matter(session: Session) -> None:
     columns = {"serial": [1, 2, 3, 4], "sex": ["f", "f", "m", "m"], "age": [0, 0, 1, 1]}
     store(session, columns)
-    once = counted(session, ["serial"])
+    once = counted(session, register_record_keys(session, RECORDS, ["serial"], KEY))
     store(session, {name: values[::-1] for name, values in columns.items()})
-    assert np.array_equal(counted(session, ["serial"]).keys, once.keys)
+    assert counted(session, register_record_keys(session, RECORDS, ["serial"], KEY)) == once
