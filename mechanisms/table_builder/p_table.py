@@ -11,18 +11,17 @@ digits of a number U, uniform on [0, 1), and the interval that contains U is dra
 words are read only while U may still lie on either side of a boundary, so every result has exactly its probability.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from hashlib import sha256
 from itertools import accumulate, count
 from math import lcm
 from typing import Any, Protocol
 
 import numpy as np
+from cryptography.hazmat.primitives.hashes import SHA256, Hash
 from numba import njit
 from numpy.typing import NDArray
 
@@ -183,7 +182,10 @@ class PTable:
     @cached_property
     def version(self) -> str:
         """The SHA-256 of all intervals, 64 hexadecimal digits."""
-        return sha256(json.dumps(self.as_record()).encode()).hexdigest()
+        record = self.as_record()
+        digest = Hash(SHA256())
+        digest.update("\n".join([f"cycle {record['cycle']}", *record["rows"]]).encode())
+        return digest.finalize().hex()
 
     def as_record(self) -> dict[str, Any]:
         """The p-table as text and numbers: each interval's change and weight, in order."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mechanisms.accounting.rounding import ceiling
 from mechanisms.sampling import reader
 from mechanisms.sampling.goodness import misfits
 from mechanisms.sampling.stream import RandomStream
@@ -234,9 +235,17 @@ def test_impossible_results_are_counted_wherever_they_are() -> None:
     assert impossible(COUNTS, results, TABLE) == expected > 2000
 
 
+def test_the_greatest_variance_and_bias_are_those_of_a_row() -> None:
+    assert TABLE.greatest_bias == max(abs(row.mean) for row in TABLE.rows) == Fraction(1, 3)
+    assert TABLE.exact_variance == ceiling(max(row.variance for row in TABLE.rows), 18)
+
+
 def test_the_record_of_a_table_tells_it_apart() -> None:
     assert TABLE.as_record() == PTable(TABLE.rows, 2).as_record()
     assert TABLE.as_record() != PTable(TABLE.rows, 3).as_record()
     assert TABLE.as_record()["rows"][2] == "+1:3 -1:2 +1:5 +0:7 -1:6"
+    others = [PTable(TABLE.rows, 3), PTable((*TABLE.rows[:3], Row((0, 1, -1), (5, 1, 2))), 2)]
+    assert len({TABLE.version, *(other.version for other in others)}) == 3
+    assert TABLE.version == PTable(TABLE.rows, 2).version
     assert Row((1, -1, 1), (1, 2, 1)).mean == 0
     assert Row((1, -1, 1), (1, 2, 1)).variance == 1
