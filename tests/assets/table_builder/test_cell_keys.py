@@ -77,8 +77,8 @@ def test_cell_keys_are_sums_modulo_2_to_the_128(session: Session, people: list[t
     assert (counts[5], keys[5]) == (0, 0)
 
 
-def test_a_million_greatest_keys_do_not_overflow(session: Session) -> None:
-    many = 1_000_000
+def test_very_many_of_the_greatest_keys_do_not_overflow(session: Session) -> None:
+    many = 100_000
     serial = np.arange(many)
     store(session, {"serial": serial, "sex": pa.array(["f"] * many), "age": pa.array([1] * many)})
     greatest = np.full(many, 2**64 - 1, dtype=np.uint64)
