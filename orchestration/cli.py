@@ -3,9 +3,7 @@
 Exit codes: 0 done; 1 refused, failed, or something does not hold; 2 wrong usage; 3 a charge needs an authorization.
 """
 
-import csv
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -16,7 +14,6 @@ from typing import Any
 
 import click
 import dagster as dg
-import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
@@ -52,7 +49,6 @@ from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.method import CHARGE
 from assets.release.names import Name
 from assets.release.release import DeclarationError
-from assets.table_builder.asking import QuestionError, least_variance, read_publication
 from mechanisms.accounting.composition import DoesNotCompose, beside_finite, stated, symbol
 from orchestration import components
 from orchestration.backup import BackupError, back_up
@@ -61,6 +57,7 @@ from orchestration.checking import cause_of, declaration_problems
 from orchestration.components import PHSafe, TopDown
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of
 from orchestration.components.scaffolding import filled_example
+from orchestration.components.table_builder_questions import QuestionError, answered, condition
 from orchestration.definitions import declarations, declared_methods, deployment
 from orchestration.environment import PROJECT, deployment_folders, deployment_resources
 from orchestration.jobs import now
@@ -633,8 +630,9 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_jso
     """
     deployed = Deployed()
     variables = [each.strip() for each in by.split(",") if each.strip()]
-    chosen = dict(_categories(each) for each in where)
-    names, found = _asked(deployed, [release, *([per] if per else [])], variables, chosen)
+    chosen = dict(condition(each) for each in where)
+    folders = [_hypercubes(deployed, each) for each in (release, *([per] if per else []))]
+    names, found = answered(folders, variables, chosen)
     if as_json:
         _show({"from": names, "rows": found.to_pylist()})
         return
@@ -645,34 +643,15 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_jso
     _table(f"From {' per '.join(names)}", [name.replace("_", " ") for name in found.column_names], rows)
 
 
-def _asked(
-    deployed: Deployed, releases: Sequence[str], by: Sequence[str], where: Mapping[str, Sequence[str | None]]
-) -> tuple[list[str], pa.Table]:
-    """The names of the hypercubes that answer, and their answer: means if there are two releases."""
-    answering = []
-    for release in releases:
-        folders = {each.named: deployed.published / each.named for each in deployed.releases(release)}
-        missing = [name for name, folder in folders.items() if not folder.exists()]
-        if missing:
-            raise click.UsageError(f"{missing[0]} is not published; launch it first")
-        for name, folder in folders.items():
-            if problems := altered_files(folder, deployed.public_key):
-                raise click.ClickException(f"{name}: the publication is not intact: {problems[0]}")
-        published = {name: read_publication(folder) for name, folder in folders.items()}
-        name = least_variance(published, by, where)
-        answering.append((name, published[name]))
-    (_, first), *rest = answering
-    found = first.means(rest[0][1], by, where) if rest else first.ask(by, where)
-    return [name for name, _ in answering], found
-
-
-def _categories(condition: str) -> tuple[str, list[str | None]]:
-    """A variable and its categories, from `age in (a, b)`, `age in a, b` or `age=a`. A category may be in quotes."""
-    parts = re.fullmatch(r"\s*(\S+?)\s*(?:=|\s+in\b)\s*\(?(.*?)\)?\s*", condition)
-    if not parts:
-        raise click.UsageError(f"--where: {condition} is not of the form 'age in (a, b)' or age=a")
-    found = next(csv.reader([parts[2]], skipinitialspace=True, quotechar="'" if "'" in parts[2] else '"'))
-    return parts[1], [None if each.strip() == "null" else each.strip() for each in found]
+def _hypercubes(deployed: Deployed, release: str) -> dict[str, Path]:
+    """By name, the folders of the published hypercubes of a release, none of which was altered."""
+    folders = {each.named: deployed.published / each.named for each in deployed.releases(release)}
+    for name, folder in folders.items():
+        if not folder.exists():
+            raise click.UsageError(f"{name} is not published; launch it first")
+        if problems := altered_files(folder, deployed.public_key):
+            raise click.ClickException(f"{name}: the publication is not intact: {problems[0]}")
+    return folders
 
 
 @main.command()

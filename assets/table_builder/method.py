@@ -92,8 +92,8 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
             yield from perturbed_cells(session, self.release, self.exact(session), key)
 
     def unlikely(self, pairs: Iterable[tuple[Batch, Batch]]) -> list[str]:
-        p_table = self.release.design.p_table
-        return super().unlikely(pairs) if p_table is None else unlikely_results(p_table, pairs)
+        design = self.release.design
+        return super().unlikely(pairs) if design.p_table is None else unlikely_results(design, pairs)
 
     def build_grid(self) -> pa.Table:
         return grid(self.release)

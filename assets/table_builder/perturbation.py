@@ -20,7 +20,7 @@ from mechanisms.sampling.stream import RandomStream
 from mechanisms.table_builder.grid_values import LARGEST_STEPS, Grid
 from mechanisms.table_builder.hypercube import MECHANISM, Consistency, Hypercube, Table
 from mechanisms.table_builder.keys import KeyedWords
-from mechanisms.table_builder.p_table import PTable, binned, impossible
+from mechanisms.table_builder.p_table import binned, impossible
 from resources.warehouse import Session
 
 P_TABLE = "p-table"
@@ -72,19 +72,27 @@ def _key_sums(session: Session, release: HypercubeRelease, column: str) -> np.nd
     return sums.reshape(release.design.shape(release.design.inner))
 
 
-def unlikely_results(p_table: PTable, pairs: Iterable[tuple[Batch, Batch]]) -> list[str]:
+def unlikely_results(design: Hypercube, pairs: Iterable[tuple[Batch, Batch]]) -> list[str]:
     """What about the results does not fit the p-table: impossible ones, and rows that fail a chi-square test.
 
+    Under cell consistency, cells with the same records have the same result. Only the inner cells with records are
+    independent of each other, so only they are in the test.
+
     Args:
-        p_table: the p-table.
-        pairs: exact cells with their results.
+        design: the hypercube.
+        pairs: exact cells with their results, the inner table first.
     """
+    p_table = design.p_table
+    assert p_table is not None
     found: list[str] = []
     counted: dict[str, Binned] = {}
-    for exact, noisy in pairs:
+    for place, (exact, noisy) in enumerate(pairs):
         counts, results = exact.values.ravel(), noisy.values.ravel()
         if wrong := impossible(counts, results, p_table):
             found.append(f"{exact.query}: {wrong:,} results that the p-table does not allow")
+        if design.consistency is Consistency.CELL:
+            tested = counts > 0 if place == 0 else np.zeros(len(counts), dtype=np.bool_)
+            counts, results = counts[tested], results[tested]
         for row, part in binned(counts, results, p_table).items():
             counted[row] = counted[row] + part if row in counted else part
     return found + misfits(counted)

@@ -119,4 +119,4 @@ def _standardized(terms: tuple[Term, ...]) -> tuple[Term, ...]:
 
 
 def _times(terms: tuple[Term, ...], factor: float) -> tuple[Term, ...]:
-    return tuple(term._replace(coefficient=factor * term.coefficient) for term in terms)
+    return tuple(Term(term.noise, factor * term.coefficient, term.times) for term in terms)
