@@ -55,9 +55,9 @@ from orchestration.backup import BackupError, back_up
 from orchestration.backup import restore as restored
 from orchestration.checking import cause_of, declaration_problems
 from orchestration.components import PHSafe, TopDown
+from orchestration.components.questions import QuestionError, answered, condition
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of
 from orchestration.components.scaffolding import filled_example
-from orchestration.components.table_builder_questions import QuestionError, answered, condition
 from orchestration.definitions import declarations, declared_methods, deployment
 from orchestration.environment import PROJECT, deployment_folders, deployment_resources
 from orchestration.jobs import now
