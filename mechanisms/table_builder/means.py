@@ -76,20 +76,21 @@ def means(numerator: Answer, denominator: Answer, least: float, most: float) -> 
     best = np.argmin(np.stack([contradiction(each) for each in candidates]), axis=0)
     estimate = np.take_along_axis(candidates, best[None], axis=0)[0]
 
-    # The ends of a set of ratios are the plausible limits, or roots of a·r² − 2·b·r + c = 0.
+    # The ends of the set are plausible limits, or roots of a·r² − 2b·r + c = 0. The discriminant b² − a·c is written
+    # without the terms that cancel.
     a, b, c = below**2 - squared * below_variance, above * below, above**2 - squared * above_variance
-    root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
+    discriminant = squared * (
+        above_variance * below**2 + below_variance * above**2 - squared * above_variance * below_variance
+    )
+    larger = b + np.copysign(np.sqrt(np.maximum(discriminant, 0.0)), b)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # The stable forms: the one with the greater numerator, and the other from the product of the roots.
-        larger = b + np.copysign(root, b)
         roots = [larger / a, c / larger]
+    ends = [(limit, contradiction(limit) <= squared) for limit in candidates[1:]]
+    ends += [(root, (discriminant >= 0) & (root >= least) & (root <= most)) for root in roots]
     lower, upper = estimate, estimate
-    inside = 1 + 1e-9
-    for each in (candidates[1], candidates[2], *roots):
-        near = np.where(np.isfinite(each), np.clip(each, least, most), estimate)
-        belongs = contradiction(near) <= squared * inside
-        lower = np.where(belongs, np.minimum(lower, near), lower)
-        upper = np.where(belongs, np.maximum(upper, near), upper)
+    for end, belongs in ends:
+        lower = np.where(belongs, np.minimum(lower, end), lower)
+        upper = np.where(belongs, np.maximum(upper, end), upper)
     return Means(estimate, lower, upper)
 
 
