@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
+from mechanisms.sampling.capped_laplace import CappedLaplace
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.types import Words
 from tests.mechanisms.sampling.chi_square import FALSE_ALARM, Probabilities, alarm
 
-Noise = DiscreteGaussian | DiscreteLaplace
+Noise = DiscreteGaussian | DiscreteLaplace | CappedLaplace
 
 DIGITS = 200
 NEGLIGIBLE = 100
@@ -50,7 +51,7 @@ class ToyStream:
 
 @dataclass(frozen=True)
 class Reference:
-    """P and F of −reach … reach, to about 100 decimal places."""
+    """P and F of −reach … reach, to about 100 decimal places. With a cap, the reach is one beyond it."""
 
     reach: int
     probabilities: tuple[Decimal, ...]
@@ -64,6 +65,12 @@ class Reference:
         """floor(2^bits · F(x)) for |x| < reach; the decimals must determine it."""
         with localcontext(Context(prec=DIGITS)):
             scaled = self.cumulative[value + self.reach] * (1 << bits)
+            if not self.probabilities[-1]:
+                # F is 0 or 1 exactly beyond a cap, and the table has the floor of a number just below 1.
+                if value + 1 >= self.reach:
+                    return (1 << bits) - 1
+                if value <= -self.reach:
+                    return 0
             floor = int(scaled)
             doubt = Decimal(10) ** (bits // 3 + 2 - NEGLIGIBLE)
             assert floor == 0 or doubt < scaled - floor
@@ -97,7 +104,7 @@ def reference(noise: Noise) -> Reference:
             ratio, fall = (-1 / twice).exp(), (-2 / twice).exp()
         else:
             scale = Decimal(noise.scale.numerator) / noise.scale.denominator
-            reach = int(scale * NEGLIGIBLE * 3) + 1
+            reach = noise.cap if isinstance(noise, CappedLaplace) else int(scale * NEGLIGIBLE * 3) + 1
             last = (-reach / scale).exp()
             ratio, fall = (-1 / scale).exp(), Decimal(1)
         positive, weight = [], Decimal(1)
@@ -106,6 +113,8 @@ def reference(noise: Noise) -> Reference:
             ratio *= fall
             positive.append(weight)
         assert abs(weight / last - 1) < Decimal("1e-180")
+        if isinstance(noise, CappedLaplace):
+            positive, reach = [*positive, Decimal(0)], reach + 1
         weights = [*reversed(positive), Decimal(1), *positive]
         total = sum(weights)
         probabilities = [weight / total for weight in weights]
