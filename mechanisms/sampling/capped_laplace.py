@@ -25,6 +25,11 @@ LARGEST_CAP = 2**21 - 2
 DIGITS = 6
 """Significant digits to which a probability is rounded up: as many as a δ is written with."""
 
+LEAST_PROBABILITY = Fraction(1, 10**300)
+"""Smaller probabilities are rounded up to this one."""
+
+_NEGLIGIBLE = 700
+
 
 @dataclass(frozen=True)
 class CappedLaplace:
@@ -94,7 +99,7 @@ class CappedLaplace:
         return np.where(sizes <= self.cap, np.exp(-rate * np.minimum(sizes, self.cap)) / total, 0.0)
 
     def greatest(self, values: int) -> Fraction:
-        """P(x > D − m), the probability of the m greatest values, rounded up to six significant digits.
+        """P(x > D − m), the probability of the m greatest values, rounded up to six significant digits or 10^−300.
 
         If noise is added to counts that differ by m, these are the noises whose sums are possible for the greater
         count alone. For m = 1 it is q^D / Z.
@@ -106,6 +111,8 @@ class CappedLaplace:
             return Fraction(1)
         if values == 0:
             return Fraction(0)
+        if self.cap + 1 - values > _NEGLIGIBLE * self.scale:
+            return LEAST_PROBABILITY
         above = rounded_up(lambda precision: self._greatest_bounds(values, precision), DIGITS)
         return min(Fraction(1), Fraction(above))
 

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mechanisms.accounting.rounding import decimal_text
 from mechanisms.sampling import inversion
-from mechanisms.sampling.capped_laplace import LARGEST_CAP, CappedLaplace
+from mechanisms.sampling.capped_laplace import LARGEST_CAP, LEAST_PROBABILITY, CappedLaplace
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.goodness import binned, misfits
 from mechanisms.sampling.inversion import tabulate
@@ -137,9 +138,9 @@ def test_the_probability_of_the_greatest_values_is_rounded_up_by_little(scale: F
     )
     above, tiny = noise.greatest(values), Fraction(1, 10**90)
     assert exact - tiny <= above <= exact * (1 + Fraction(3, 10**5)) + tiny
+    assert above >= LEAST_PROBABILITY or not values
     assert above <= 1
-    if values == 1:
-        assert above.denominator <= 10**120
+    assert "/" not in decimal_text(above), "a δ is written with six digits"
 
 
 def test_the_scale_of_the_largest_cap_does_not_matter_to_the_bounds() -> None:
@@ -147,6 +148,12 @@ def test_the_scale_of_the_largest_cap_does_not_matter_to_the_bounds() -> None:
     wide = CappedLaplace(Fraction(10**12), LARGEST_CAP)
     assert float(wide.exact_variance) == pytest.approx(LARGEST_CAP * (LARGEST_CAP + 1) / 3, rel=1e-5)
     assert float(wide.greatest(1)) == pytest.approx(1 / (2 * LARGEST_CAP + 1), rel=1e-4)
+    assert CappedLaplace(Fraction(1), LARGEST_CAP).greatest(3) == LEAST_PROBABILITY
+    assert (
+        CappedLaplace(Fraction(1), 691).greatest(1)
+        < LEAST_PROBABILITY * 10
+        < CappedLaplace(Fraction(1), 685).greatest(1)
+    )
     assert CappedLaplace(Fraction(1), LARGEST_CAP).exact_variance == DiscreteLaplace(Fraction(1)).exact_variance
 
 
