@@ -75,17 +75,24 @@ def changed(cube: Hypercube, tables: tuple[Table, ...] | None = None) -> set[Dif
 
 
 @cache
+def chances(noise: DiscreteLaplace | CappedLaplace) -> dict[int, Decimal]:
+    """The probability of every value, or of all that have more than 10^−60 of the likeliest one's."""
+    rate = Decimal(noise.scale.denominator) / noise.scale.numerator
+    reach = noise.cap if isinstance(noise, CappedLaplace) else int(Decimal(140) / rate) + 1
+    weights = {value: (-rate * abs(value)).exp() for value in range(-reach, reach + 1)}
+    total = sum(weights.values())
+    return {value: weight / total for value, weight in weights.items()}
+
+
+@cache
 def losses_of_cell(noise: DiscreteLaplace | CappedLaplace, by: int) -> Losses:
     """The distribution of ln P(x) / P(x − by) under P, for one cell."""
     with localcontext(Context(prec=60)):
-        rate = Decimal(noise.scale.denominator) / noise.scale.numerator
-        reach = noise.cap if isinstance(noise, CappedLaplace) else int(Decimal(140) / rate) + 1
-        weights = {value: (-rate * abs(value)).exp() for value in range(-reach, reach + 1)}
-        total, found = sum(weights.values()), defaultdict(Decimal)
-        for value, weight in weights.items():
-            possible = value - by in weights or not isinstance(noise, CappedLaplace)
-            loss = Fraction(abs(value - by) - abs(value)) / noise.scale if possible else INFINITE
-            found[loss] += weight / total
+        found: dict[Fraction | None, Decimal] = defaultdict(Decimal)
+        for value, chance in chances(noise).items():
+            possible = value - by in chances(noise) or not isinstance(noise, CappedLaplace)
+            loss = (abs(value - by) - abs(value)) / noise.scale if possible else INFINITE
+            found[loss] += chance
     return found
 
 
