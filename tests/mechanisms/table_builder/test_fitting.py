@@ -86,12 +86,14 @@ def close(found: Floats, expected: Floats) -> bool:
     return bool(np.allclose(found, expected, rtol=1e-8, atol=1e-7))
 
 
+@settings(max_examples=examples(50))
 @given(hypercubes(), st.integers(0, 2**32 - 1))
 def test_the_fit_is_the_dense_solution(cube: Hypercube, seed: int) -> None:
     measured = measurements(cube, seed)
     assert close(Fit(cube).inner(measured), dense(cube, measured).inner)
 
 
+@settings(max_examples=examples(50))
 @given(hypercubes(), st.integers(0, 2**32 - 1), st.floats(0.2, 0.95))
 def test_the_fit_under_structural_zeros_is_the_dense_solution(cube: Hypercube, seed: int, share: float) -> None:
     measured = measurements(cube, seed)
@@ -103,6 +105,7 @@ def test_the_fit_under_structural_zeros_is_the_dense_solution(cube: Hypercube, s
     assert not found[~possible].any()
 
 
+@settings(max_examples=examples(50))
 @given(hypercubes(), st.integers(0, 2**32 - 1))
 def test_the_variance_of_every_product_query_is_that_of_the_dense_covariance(cube: Hypercube, seed: int) -> None:
     random, covariance = np.random.default_rng(seed), dense(cube, measurements(cube, seed)).covariance
@@ -113,6 +116,7 @@ def test_the_variance_of_every_product_query_is_that_of_the_dense_covariance(cub
     assert Fit(cube).variance(weights) == pytest.approx(query.ravel() @ covariance @ query.ravel(), rel=1e-8)
 
 
+@settings(max_examples=examples(50))
 @given(hypercubes(), st.integers(0, 2**32 - 1), st.floats(0.2, 0.95))
 def test_structural_zeros_never_raise_a_variance(cube: Hypercube, seed: int, share: float) -> None:
     random = np.random.default_rng(seed)
@@ -125,6 +129,7 @@ def test_structural_zeros_never_raise_a_variance(cube: Hypercube, seed: int, sha
     assert query.ravel() @ covariance @ query.ravel() <= Fit(cube, possible).variance(weights) * (1 + 1e-8) + 1e-12
 
 
+@settings(max_examples=examples(50))
 @given(hypercubes(), st.data())
 def test_the_error_of_a_sum_has_the_coefficients_of_the_dense_solution(cube: Hypercube, data: st.DataObject) -> None:
     chosen = {
