@@ -71,6 +71,7 @@ def random_counts(question: Question, seed: int = 3) -> Counts:
     return counts if question.possible is None else np.where(question.possible, counts, 0)
 
 
+@settings(max_examples=examples(50))
 @given(questions())
 def test_without_noise_the_answer_is_the_exact_sub_table_from_any_source(question: Question) -> None:
     counts = random_counts(question)
@@ -81,6 +82,7 @@ def test_without_noise_the_answer_is_the_exact_sub_table_from_any_source(questio
     assert np.array_equal(answer.standard_error, np.sqrt(answer.variance))
 
 
+@settings(max_examples=examples(50))
 @given(questions())
 def test_the_variance_is_that_of_the_cells_that_are_added_up(question: Question) -> None:
     cube, counts = question.hypercube, random_counts(question)
@@ -141,7 +143,7 @@ KINDS = {"Laplace": {}, "Gaussian": {"noise": NoiseFamily.GAUSSIAN}, "capped": {
 
 @pytest.mark.parametrize("margins", Margins)
 @pytest.mark.parametrize("kind", deep_but({"Laplace"}, KINDS))
-@pytest.mark.parametrize("case", deep_but({"six cells, little noise", "six cells, much noise"}, CASES))
+@pytest.mark.parametrize("case", deep_but({"six cells, little noise"}, CASES))
 def test_intervals_cover_nine_tenths_of_true_counts(case: str, kind: str, margins: Margins) -> None:
     """For small and large hypercubes, much and little noise, and true counts of 0 to 2.
 

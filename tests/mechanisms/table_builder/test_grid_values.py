@@ -67,7 +67,7 @@ def in_duckdb(numbers: list[Decimal | int | None], grid: Grid, kind: str) -> lis
     return [steps for steps, _ in rows]
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(25))
 @given(st.lists(NUMBERS, min_size=1, max_size=12), grids())
 @example([LARGEST, -LARGEST], Grid(Fraction(1, 10**9), Fraction(-2), Fraction(2)))
 @example([LARGEST, -LARGEST], Grid(Fraction(10**11 - 1, 7), Fraction(0), Fraction(10**11 - 1, 7)))

@@ -95,7 +95,7 @@ def two_noises(first: Term, second: Term) -> tuple[Floats, Floats]:
     return np.add.outer(*values).ravel(), np.multiply.outer(one, other).ravel()
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(40))
 @given(
     st.sampled_from([noise for noise in NOISES if noise.exact_variance < 30]),
     st.sampled_from([noise for noise in NOISES if noise.exact_variance < 30]),
