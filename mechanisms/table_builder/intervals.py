@@ -37,11 +37,15 @@ WIDEST_TABULATED = 2**15
 REACH = 25
 """How many standard deviations are considered: a discrete Laplace is beyond them with a probability of 10^−15."""
 
+RARE_REACH = 60
+"""The same if a noise that is rarely different from 0 then is 2 standard deviations of the sum or more. Noises that are
+more than `REACH` of them count as a risk of their own, as they are 0 with a probability of 1 − 1/`REACH`² or more."""
+
 _SPARE = 1e-7
 _ROUND = 100
 _UNIFORMS = 8
 _FALLEN = 1e-16
-_FREQUENCIES = 80_000
+_FREQUENCIES = 3_200
 _LARGE_VARIANCE = 1
 
 
@@ -81,8 +85,13 @@ def bound(terms: Iterable[Term]) -> float:
     sigma = sqrt(sum(size**2 for size, _ in parts))
     if not sigma:
         return 0.0
-    period, spread = 2 * REACH * sigma, sigma / _ROUND
-    multiples = np.arange(1, _FREQUENCIES + 1)
+    steepest = max(abs(term.coefficient) for _, term in parts)
+    reach = REACH if steepest <= 2 * sigma else RARE_REACH
+    risk = sum(
+        term.times * float(term.noise.exact_variance) for _, term in parts if abs(term.coefficient) > REACH * sigma
+    )
+    period, spread = 2 * reach * sigma, sigma / _ROUND
+    multiples = np.arange(1, _FREQUENCIES * reach + 1)
     angles = 2 * np.pi / period * multiples
     values = np.sinc(spread / _UNIFORMS * angles / np.pi) ** _UNIFORMS
     for _, term in parts:
@@ -94,7 +103,7 @@ def bound(terms: Iterable[Term]) -> float:
 
     def covered(most: float) -> bool:
         # The Fourier series of the probability that E + G, on a circle of one period, is within ±most.
-        return 2 * most / period + float((shares * np.sin(angles * most)).sum()) >= COVERAGE + _SPARE
+        return 2 * most / period + float((shares * np.sin(angles * most)).sum()) >= COVERAGE + risk + _SPARE
 
     low, high = 0.0, 4 * sigma
     while high - low > spread / _ROUND:
