@@ -57,6 +57,13 @@ class Site:
         expect(confirmation).to_have_count(0)
 
 
+def cut(page: Page) -> int:
+    """By how many pixels the widest table of an asset's page is wider than its place; 0 if everything is seen."""
+    boxes = page.locator("[class*=assetEventMetadataScrollContainer]")
+    expect(boxes.first).to_be_visible()
+    return max(boxes.evaluate_all("boxes => boxes.map(box => box.scrollWidth - box.clientWidth)"))
+
+
 def group(release: str) -> str:
     """The name of a release's job and group of assets."""
     return release.replace("/", "__")

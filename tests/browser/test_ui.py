@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import expect
 
 from assets.conventions import in_groups
-from tests.browser.deployment import IN_A_BROWSER, PATIENCE, ROOT, Site, deployed, group
+from tests.browser.deployment import IN_A_BROWSER, PATIENCE, ROOT, Site, cut, deployed, group
 
 SWAPPING, S_DHC, TOPDOWN = "ma1940/tenure_by_county", "two_states/s_dhc", "two_states/redistricting"
 deep = pytest.mark.deep
@@ -118,6 +118,27 @@ def test_charts_are_shown_as_pictures(site: Site, asset: str, chart: str) -> Non
     expect(picture).to_be_visible()
     assert re.search(r"\w+ .*\d", picture.get_attribute("alt") or ""), "who does not see it reads its main figures"
     assert picture.evaluate("image => image.naturalWidth") >= 1000
+
+
+@deep
+@pytest.mark.parametrize(
+    "asset",
+    [
+        "ledger",
+        "ma1940/composition",
+        "two_states/composition",
+        *(f"{SWAPPING}/{stage}" for stage in ("invariants", "charge", "swapped", "tables", "utility", "publication")),
+        *(f"{S_DHC}/{stage}" for stage in ("parameters", "truncated_join", "charge", "tables", "publication")),
+        *(f"{TOPDOWN}/{stage}" for stage in ("charge", "noisy_measurements", "tables", "accuracy", "publication")),
+    ],
+)
+def test_nothing_on_a_page_is_cut(site: Site, asset: str) -> None:
+    page, before = site.page, site.page.viewport_size
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(f"{site.address}/assets/{asset}")
+    assert cut(page) <= 0
+    assert before
+    page.set_viewport_size(before)
 
 
 @pytest.mark.parametrize(
