@@ -24,6 +24,9 @@ R = TypeVar("R", bound=Release)
 HEX = re.compile(r"(?<![0-9a-f])[0-9a-f]{12,128}(?![0-9a-f])")
 """Hexadecimal hashes and prefixes of them: a shortened id is just as useful to an attacker who tries candidates."""
 
+GROUPED = re.compile(r"(?<=[0-9a-f]{16}) (?=[0-9a-f]{16})")
+"""The blanks between the groups of a hash that is shown in full."""
+
 GUESSED_KEYS = (b"", b"\0" * 32, b"stirred", b"0" * 64)
 
 
@@ -68,7 +71,9 @@ def hashes_shown(deployment: Deployment[Any]) -> set[str]:
     """
     runs = deployment.instance.get_runs()
     of_the_code = {snapshot for run in runs for snapshot in (run.job_snapshot_id, run.execution_plan_snapshot_id)}
-    return set(HEX.findall(in_the_open(deployment))) - of_the_code
+    shown = in_the_open(deployment)
+    # Pages show hashes in groups of digits.
+    return {*HEX.findall(shown), *HEX.findall(GROUPED.sub("", shown))} - of_the_code
 
 
 def shows(shown: set[str], computed: set[str]) -> bool:
