@@ -127,7 +127,7 @@ def build_parameters(release: PHSafeRelease) -> dg.AssetsDefinition:
 
 
 def _parameters_preview(design: PHSafeDesign, rows: list[dict[str, Any]]) -> dg.MetadataValue:
-    header = ["run and level", design.noise.symbol, "σ", "90% margin"]
+    header = ["run, level", design.noise.symbol, "σ", "90% margin"]
     return preview(
         header,
         [
@@ -163,7 +163,7 @@ def _grid_preview(design: PHSafeDesign, planning: list[dict[str, Any]]) -> dg.Me
 def _plan_metadata(release: PHSafeRelease, plan: Plan, planned: PHSafeDesign) -> dict[str, Any]:
     """For every level of the planned runs, budget and margin as planned and as declared; and the totals."""
     symbol = planned.noise.symbol
-    header = ["run and level", "of", symbol, "90% margin"]
+    header = ["run, level", "of", symbol, "90% margin"]
     rows = [
         row
         for declared, each in answers(release.design, plan, planned)
@@ -173,8 +173,12 @@ def _plan_metadata(release: PHSafeRelease, plan: Plan, planned: PHSafeDesign) ->
     return {
         "plan": preview(header, rows),
         "plan: totals": preview(
-            ["quantity", "planned", "declared"],
-            [(name, value, now[name]) for name, value in totals(planned, release.delta).items()],
+            ["quantity", "of", "total"],
+            [
+                (name, of, value)
+                for name, planned_total in totals(planned, release.delta).items()
+                for of, value in (("plan", planned_total), ("declared", now[name]))
+            ],
         ),
     }
 
@@ -189,8 +193,8 @@ def _planned_and_declared(
     margin = f"{margin_of(planned, each):,.2f}" + ("" if exact is None else f", exactly {exact:,}")
     rows = [(name, f"plan: τ = {truncation}, Δ = {stability}", str(rounded_up(each.budget)), margin)]
     if declared is None:
-        return [*rows, (name, "declaration", "not released", "–")]
-    return [*rows, (name, "declaration", str(rounded_up(declared.budget)), f"{margin_of(design, declared):,.2f}")]
+        return [*rows, (name, "declared", "not released", "–")]
+    return [*rows, (name, "declared", str(rounded_up(declared.budget)), f"{margin_of(design, declared):,.2f}")]
 
 
 def _or_dash(value: int | Decimal | None, form: str = ",") -> str:

@@ -1,7 +1,7 @@
 """The list of all publications as a page, and the addresses of published files.
 
 A deployment may serve the folder of publications, with any web server that serves files. If it says under which
-address (`STIRRED_PUBLISHED_URL`), the UI links to the files there; otherwise it shows their paths.
+address (`STIRRED_PUBLISHED_URL`), the UI links to the files there; otherwise it shows their paths below that folder.
 """
 
 import re
@@ -21,15 +21,15 @@ _OURS = re.compile(r"[a-z0-9_]+/[a-z0-9_]+")
 
 
 def link(release: Release, name: str = "") -> dg.MetadataValue:
-    """A published file, or the folder: a link if publications are served, otherwise a path.
+    """A published file, or the folder: a link if publications are served, otherwise its path below their folder.
 
-    The link is shown as the name of the file: an address is too long for the page, and would be cut.
+    The link is shown as the name of the file: an address or a whole path is too long for the page, and would be cut.
     """
+    path = "/".join((release.dataset.name, release.name, name))
     if release.address:
-        path = "/".join((release.dataset.name, release.name, name))
         address = f"{release.address.rstrip('/')}/{quote(path)}"
         return dg.MetadataValue.md(f"[{plainly(name or release.name)}](<{address}>)")
-    return dg.MetadataValue.path(str(release.folder / name))
+    return dg.MetadataValue.path(path)
 
 
 def write_listing(published: Path) -> None:

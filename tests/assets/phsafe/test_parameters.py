@@ -208,13 +208,14 @@ def test_a_plan_is_answered_both_ways_and_changes_nothing_that_is_stored(
     answer = {(row[0], row[1].partition(":")[0]): row[1:] for row in _rows(metadata["plan"])}
     assert {name.split()[0] for name, _ in answer} == {"PH2", "PH3"}
     assert answer["PH3 state_A-G", "plan"] == ["plan: τ = 6, Δ = 14", "0.165744", "40.00, exactly 40"]
-    assert answer["PH3 state_A-G", "declaration"] == ["declaration", "0.662976", "20.00"]
+    assert answer["PH3 state_A-G", "declared"] == ["declared", "0.662976", "20.00"]
     assert answer["PH2 state_*", "plan"][:2] == ["plan: τ = 4, Δ = 10", "0.010000"]
     assert answer["PH2 state_*", "plan"][2].startswith("116.32")
     assert ("PH2 nation_*", "plan") not in answer
     total = Fraction(1_257_281 - 662_976 + 165_744 - 16_371 - 2_619 + 10_000, 10**6)
-    totals = {row[0]: row[1:] for row in _rows(metadata["plan: totals"])}
-    assert totals["bounded ρ"] == [f"{ceiling(2 * total, 4)} (exactly {2 * total})", metadata["bounded ρ"]]
+    totals = {(name, of): value for name, of, value in _rows(metadata["plan: totals"])}
+    assert totals["bounded ρ", "plan"] == f"{ceiling(2 * total, 4)} (exactly {2 * total})"
+    assert totals["bounded ρ", "declared"] == metadata["bounded ρ"]
     assert _png(metadata) != _png(answered)
 
 
@@ -229,7 +230,7 @@ def test_a_plan_may_ask_about_a_run_that_is_not_released(tmp_path: Path) -> None
         metadata = ready.answered({"PH8_denom": {"moe": {"state_A-G": 68}}})
     assert _rows(metadata["plan"]) == [
         ["PH8_denom state_A-G", "plan: τ = –, Δ = 2", "0.001170", "68.01, exactly 68"],
-        ["PH8_denom state_A-G", "declaration", "not released", "–"],
+        ["PH8_denom state_A-G", "declared", "not released", "–"],
     ]
 
 

@@ -41,10 +41,9 @@ def test_every_publication_is_listed_with_a_link_that_leads_to_its_certificate(t
 
 def test_a_file_is_a_link_where_publications_are_served_and_a_path_elsewhere(tmp_path: Path) -> None:
     release = small_deployment(tmp_path).release
-    file = link(release, "certificate.html")
-    assert file == dg.MetadataValue.path(str(release.folder / "certificate.html"))
-    served = replace(release, address="http://localhost:3001/")
     name = f"{release.dataset.name}/{release.name}"
+    assert link(release, "certificate.html") == dg.MetadataValue.path(f"{name}/certificate.html")
+    served = replace(release, address="http://localhost:3001/")
     address = f"http://localhost:3001/{name}"
     assert link(served, "certificate.html") == dg.MetadataValue.md(f"[certificate.html](<{address}/certificate.html>)")
     assert link(served) == dg.MetadataValue.md(f"[{release.name}](<{address}/>)")
