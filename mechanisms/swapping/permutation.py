@@ -1,9 +1,13 @@
 """The Permutation Swapping Algorithm on a contingency table.
 
 Algorithm 1 of Bailie, Gong and Meng. It reads and returns counts of records by (stratum, holding value, swap value), as
-codes, so the result cannot depend on a record's identity or position.
+codes, so the result cannot depend on a record's identity or position. `permute` has one swap rate for all records.
+`stir` has rates by group of records, several rounds, and noise before the first, as derived in
+`docs/mechanisms/swapping-extensions.md`.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
@@ -15,6 +19,8 @@ from numpy.typing import NDArray
 from mechanisms.sampling.derangements import FINISHED, derange
 from mechanisms.sampling.integers import TOP_WORD, Coin
 from mechanisms.sampling.stream import RandomStream
+from mechanisms.swapping.rates import EXEMPT, Stir
+from mechanisms.swapping.response import Response, respond
 
 VERSION = 2
 """The mechanism's version. Increase it only when the same stream would give another result.
@@ -88,7 +94,46 @@ def permute(table: Contingency, swap_rate: Fraction, stream: RandomStream) -> Co
     starts = np.concatenate([[0], np.flatnonzero(np.diff(stratum_of_record)) + 1, [len(stratum_of_record)]])
     swap = np.repeat(table.swap, table.count)
     permute_strata(starts.astype(np.int64), swap, swap_rate, stream)
-    return _contingency(stratum_of_record, np.repeat(table.holding, table.count), swap)
+    holding = np.repeat(table.holding, table.count)
+    held, swapped, counts = _count(holding, swap)
+    return Contingency(stratum_of_record[np.searchsorted(holding, held)], held, swapped, counts)
+
+
+def stir(
+    table: Contingency,
+    stirs: Sequence[Stir],
+    streams: Sequence[RandomStream],
+    responses: Sequence[Response] = (),
+    noise: RandomStream | None = None,
+) -> Contingency:
+    """Several stirs, one after the other, with swap rates that differ between records, after noise on holding values.
+
+    Args:
+        table: the confidential records.
+        stirs: for each stir, the stratum and the rate of every cell of the table. Its strata consist of strata of the
+            stir before, and the strata of the table of those of the last one.
+        streams: the randomness of each stir.
+        responses: randomized response on the holding variables, before the first stir. With it, the strata of all stirs
+            are those of the table, rates do not differ within a stratum, and a holding code is that of its stratum
+            times the number of combinations of holding values in it, plus that of the combination.
+        noise: the randomness of the noise; None without it.
+
+    Returns:
+        The saturated contingency table of the result.
+    """
+    holding = np.repeat(table.holding, table.count)
+    stratum, swap = np.repeat(table.stratum, table.count), np.repeat(table.swap, table.count)
+    if noise is not None:
+        respond(holding, responses, noise)
+    for each, stream in zip(stirs, streams, strict=True):
+        of_record = np.repeat(each.stratum, table.count)
+        starts = np.concatenate([[0], np.flatnonzero(np.diff(of_record)) + 1, [len(of_record)]]).astype(np.int64)
+        _permute_strata(starts, swap, np.repeat(each.rate_class, table.count), each.rates, stream)
+    held, swapped, counts = _count(holding, swap)
+    if noise is None:
+        return Contingency(stratum[np.searchsorted(holding, held)], held, swapped, counts)
+    combinations = math.prod(response.size for response in responses)
+    return Contingency(held // np.int32(combinations), held, swapped, counts)
 
 
 def permute_strata(starts: Counts, values: Codes, swap_rate: Fraction, stream: RandomStream) -> None:
@@ -100,20 +145,29 @@ def permute_strata(starts: Counts, values: Codes, swap_rate: Fraction, stream: R
         swap_rate: p, strictly between 0 and 1.
         stream: the draw's randomness.
     """
-    coin = Coin.of(swap_rate)
+    _permute_strata(starts, values, np.zeros(len(values), dtype=np.int32), (swap_rate,), stream)
+
+
+def _permute_strata(
+    starts: Counts, values: Codes, rate_class: Codes, rates: Sequence[Fraction], stream: RandomStream
+) -> None:
+    """Permute values within strata, in place, where each record has the rate of its class."""
+    coins = [Coin(np.uint64(0), TOP_WORD) if rate == EXEMPT and len(rates) > 1 else Coin.of(rate) for rate in rates]
+    heads, last_fair = (np.array([getattr(coin, name) for coin in coins]) for name in ("heads", "last_fair"))
     largest = int(np.diff(starts).max(initial=0))
     workspace = np.empty((3, largest), dtype=np.int32)
     state = (0, _SELECTING, 0, 0)
     while state[0] < len(starts) - 1:
         words = stream.words(_WORDS_AT_A_TIME)
-        state = _go_on(starts, values, workspace, words, TOP_WORD, coin.heads, coin.last_fair, state)
+        state = _go_on(starts, values, rate_class, workspace, words, TOP_WORD, heads, last_fair, state)
 
 
 @njit(cache=True, nogil=True)
-def _go_on(starts, values, workspace, words, top, heads, last_fair, state):  # type: ignore[no-untyped-def]
+def _go_on(starts, values, rate_class, workspace, words, top, heads, last_fair, state):  # type: ignore[no-untyped-def]
     """Continue through the strata from `state` until they are finished or the words are used up.
 
-    The state is (stratum, phase, position in the phase, records selected). At the end, stratum = strata.
+    The state is (stratum, phase, position in the phase, records selected). At the end, stratum = strata. A stratum of
+    exempt records, whose coin never shows heads, is left alone and uses no words.
     """
     stratum, phase, position, chosen = state
     selected, permutation, kept = workspace[0], workspace[1], workspace[2]
@@ -121,7 +175,7 @@ def _go_on(starts, values, workspace, words, top, heads, last_fair, state):  # t
     while stratum < starts.size - 1:
         first = starts[stratum]
         size = starts[stratum + 1] - first
-        if size < 2:
+        if size < 2 or heads[rate_class[first]] == 0:
             stratum += 1
             continue
         if phase == _SELECTING:
@@ -130,9 +184,10 @@ def _go_on(starts, values, workspace, words, top, heads, last_fair, state):  # t
                     return stratum, phase, position, chosen
                 word = words[cursor]
                 cursor += 1
-                if word <= last_fair:
+                coin = rate_class[first + position]
+                if word <= last_fair[coin]:
                     selected[chosen] = position
-                    chosen += word < heads
+                    chosen += word < heads[coin]
                     position += 1
             if chosen == 1:
                 position, chosen = 0, 0
@@ -151,8 +206,8 @@ def _go_on(starts, values, workspace, words, top, heads, last_fair, state):  # t
     return stratum, phase, position, chosen
 
 
-def _contingency(stratum: Codes, holding: Codes, swap: Codes) -> Contingency:
-    """Count records, which are in ascending order of stratum and holding value and in any order of swap value."""
+def _count(holding: Codes, swap: Codes) -> tuple[Codes, Codes, Counts]:
+    """Count records: the holding value, the swap value and the number of records of each cell, in ascending order."""
     width = int(swap.max(initial=0)) + 1
     cells = holding * np.int64(width) + swap
     if (int(holding.max(initial=0)) + 1) * width <= 4 * len(cells):
@@ -164,6 +219,4 @@ def _contingency(stratum: Codes, holding: Codes, swap: Codes) -> Contingency:
         firsts = np.flatnonzero(np.concatenate([[len(cells) > 0], cells[1:] != cells[:-1]]))
         counts = np.diff(np.append(firsts, len(cells)))
         cells = cells[firsts]
-    holding_of_cell = (cells // width).astype(np.int32)
-    stratum_of_cell = stratum[np.searchsorted(holding, holding_of_cell)]
-    return Contingency(stratum_of_cell, holding_of_cell, (cells % width).astype(np.int32), counts)
+    return (cells // width).astype(np.int32), (cells % width).astype(np.int32), counts

@@ -187,11 +187,12 @@ def one_word_on(sizes: tuple[int, ...], rate: Fraction, top: int):  # type: igno
         place = permutation._go_on(
             starts,
             permuted,
+            np.zeros(len(values), dtype=np.int32),
             workspace,
             np.array([word], dtype=np.uint64),
             np.uint64(top),
-            coin.heads,
-            coin.last_fair,
+            np.array([coin.heads]),
+            np.array([coin.last_fair]),
             place,
         )
         stratum, phase, _, chosen = place
