@@ -125,7 +125,12 @@ def _margin(value: object) -> Fraction:
     return margin
 
 
-def _rate(value: object) -> Fraction:
+def exact_swap_rate(value: object) -> Fraction:
+    """Convert a swap rate from YAML to the fraction that was written.
+
+    Raises:
+        ValueError: as `exact_fraction`, and if it is not strictly between 0 and 1, or finer than a billionth.
+    """
     rate = exact_fraction(value)
     if not 0 < rate < 1:
         raise ValueError(f"the swap rate must be strictly between 0 and 1 (at 0 and 1, ε is infinite), not {rate}")
@@ -198,7 +203,7 @@ Delta = Annotated[
 
 SwapRate = Annotated[
     Fraction,
-    BeforeValidator(_rate),
+    BeforeValidator(exact_swap_rate),
     _schema(
         _BETWEEN_0_AND_1,
         _RATE_TEXT,

@@ -9,22 +9,31 @@ from assets.release.draw import Draw, StaleInputError
 from assets.swapping.draw import SwappingInputs, strata_of_records
 from assets.swapping.records import (
     HOLDING,
+    SWAPPING,
     as_contingency,
     cells_version,
     codebooks,
+    holding_table,
+    margin_statements,
     read_contingency,
     stage_records,
     version_key,
 )
 from assets.swapping.release import SwappingRelease
+from assets.swapping.stirs import Stirring, stirring
 from mechanisms.sampling.stream import RandomStream
-from mechanisms.swapping.permutation import Contingency, permute
+from mechanisms.swapping.permutation import Contingency, permute, stir
 from resources.custody import Custody
-from resources.statements import Fragment
+from resources.statements import Fragment, Table
 from resources.warehouse import Session
 
 SWAPPED, CELLS = "swapped", "swapped_cells"
 MECHANISM = "permutation swapping"
+
+_OTHER_STRATA = (
+    "{release}: the charge was computed for other strata than those of the records; materialize invariants and charge "
+    "again"
+)
 
 
 def write_cells(session: Session, release: SwappingRelease, cells: Contingency) -> None:
@@ -50,12 +59,44 @@ def drawn_cells(
         raise StaleInputError(
             f"{release.schema}: the CEF has changed since the invariants were computed; materialize them again"
         )
+    swap_rate = release.design.plain_rate
+    if swap_rate is None:
+        return _stirred(session, release, draw, key, staged, records)
     if strata_of_records(session, release, staged) != (draw.inputs.strata, draw.inputs.largest_stratum):
-        raise StaleInputError(
-            f"{release.schema}: the charge was computed for other strata than those of the records; materialize "
-            "invariants and charge again"
-        )
-    return permute(records, release.design.swap_rate, RandomStream(key, MECHANISM))
+        raise StaleInputError(_OTHER_STRATA.format(release=release.schema))
+    return permute(records, swap_rate, RandomStream(key, MECHANISM))
+
+
+def _stirred(
+    session: Session,
+    release: SwappingRelease,
+    draw: Draw[SwappingInputs],
+    key: bytes,
+    staged: Fragment | Table,
+    records: Contingency,
+) -> Contingency:
+    """The output of a swap that is not plain, once its losses were computed again from the records."""
+    found = stirring_of_records(session, release, staged)
+    if found.losses != draw.inputs.losses:
+        raise StaleInputError(_OTHER_STRATA.format(release=release.schema))
+    design = release.design
+    return stir(
+        records,
+        found.of_cells(records, release),
+        [RandomStream(key, f"{MECHANISM} {number}") for number, _ in enumerate(found.stirs, start=1)],
+        design.noise,
+        RandomStream(key, f"{MECHANISM} noise before") if design.noise else None,
+    )
+
+
+def stirring_of_records(session: Session, release: SwappingRelease, records: Fragment | Table) -> Stirring:
+    """The stirs that follow from the confidential records alone."""
+    margins = {
+        table: session.stage(f"margin_of_{table}", "swapping/margin", **names)
+        for table, names in margin_statements(release, records).items()
+    }
+    # Noise leaves the holding margin out, and nothing of it is read.
+    return stirring(session, release, margins.get(HOLDING, margins[SWAPPING]), margins[SWAPPING])
 
 
 def swapped_version(inputs: SwappingInputs, cells: Contingency) -> str:
@@ -68,7 +109,7 @@ def read_version(session: Session, release: SwappingRelease, inputs: SwappingInp
     """The content hash of the stored swapped data; None if they are missing or not a valid contingency table."""
     if not session.columns(release.public(CELLS)):
         return None
-    cells = session.arrow("swapping/stored_cells", cells=release.public(CELLS), holding=release.public(HOLDING))
+    cells = session.arrow("swapping/stored_cells", cells=release.public(CELLS), holding=holding_table(release))
     try:
         return swapped_version(inputs, as_contingency(cells))
     except ValueError:

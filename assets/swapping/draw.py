@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 
 from assets.release.draw import Inputs, published_version
-from assets.swapping.records import HOLDING, RECORDS, SWAPPING, holding_variables
+from assets.swapping.records import HOLDING, RECORDS, SWAPPING, holding_table, holding_variables
 from assets.swapping.release import SwappingRelease
+from assets.swapping.stirs import stored_stirring
 from assets.swapping.unique import UniqueRecords, stored_unique
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.swapping.design import SwapLosses
 from mechanisms.swapping.moved import Moved, moved
 from resources.statements import Fragment, Table
 from resources.warehouse import Session
@@ -24,28 +27,47 @@ class SwappingInputs(Inputs):
             there is none.
         unique: how many records the margins publish exactly.
         moved: the shares of records that the swap is expected to move.
+        losses: the losses, if they do not follow from b and one rate alone; None for a plain swap.
     """
 
     strata: int
     largest_stratum: int
     unique: UniqueRecords
     moved: Moved
+    losses: SwapLosses | None = None
+
+    @property
+    def loss(self) -> int | PureLoss:
+        """What the specification's loss follows from: b of a plain swap, or the loss that is charged."""
+        return self.largest_stratum if self.losses is None else self.losses.charged
 
 
 def read_inputs(session: Session, release: SwappingRelease, version_key: bytes) -> SwappingInputs:
     """The inputs from the stored tables. All versions are keyed."""
     versions = {
         "records": published_version(session, release.public(RECORDS)),
-        "holding": session.content_version([release.public(HOLDING)], version_key),
+        "holding": session.content_version([holding_table(release)], version_key),
         "swap": session.content_version([release.public(SWAPPING)], version_key),
     }
+    swap_rate = release.design.plain_rate
+    if swap_rate is None:
+        found = stored_stirring(session, release)
+        first = found.losses.first
+        return SwappingInputs(
+            versions,
+            first.strata,
+            first.largest_stratum,
+            stored_unique(session, release),
+            Moved(found.selected[0], None, *found.selected[1:]),
+            found.losses,
+        )
     sizes = session.arrow("swapping/stratum_sizes", swapping=release.public(SWAPPING))
     records, squares, number = (sizes[name].to_numpy() for name in ("records", "squares", "strata"))
     return SwappingInputs(
         versions,
         *strata(session, release),
         stored_unique(session, release),
-        moved(records, squares, number, release.design.swap_rate),
+        moved(records, squares, number, swap_rate),
     )
 
 

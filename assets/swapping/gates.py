@@ -7,23 +7,28 @@ from assets.gates.shared import count_problem, differing, differing_table, unequ
 from assets.release.columns import RecordTable
 from assets.release.draw import published_version
 from assets.release.gate import Gate, ReleaseContext
-from assets.swapping.cells import SWAPPED, stage_stored
-from assets.swapping.invariants import composition_statement, margin_statements
+from assets.swapping.cells import CELLS, SWAPPED, stage_stored, stirring_of_records
+from assets.swapping.invariants import composition_statement, holding_values
 from assets.swapping.records import (
     COMPOSITIONS,
     HOLDING,
+    HOLDING_VALUES,
     RECORDS,
     SWAPPING,
     cells_version,
+    holding_table,
+    margin_statements,
     read_contingency,
     stage_records,
     swap_variables,
     version_key,
 )
 from assets.swapping.release import SwappingRelease
+from assets.swapping.stirs import cases_bound, stored_stirring
 from assets.swapping.tables import counted, table_recipes
 from assets.swapping.unique import UniqueRecordsError, require_few_stored
 from assets.tabulation.asset import tables_gate
+from mechanisms.swapping.rates import EXEMPT, Case
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Recipe
 
@@ -39,7 +44,7 @@ def swapping_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
             "The invariants publish no more unique records than the release allows.",
             _unique,
         ),
-        Gate("holding_margin_exact", "swapped", "Counts by the holding variables are exact.", _holding),
+        *_extended_gates(release),
         Gate("swap_margin_exact", "swapped", "Counts by match and swap variables are exact.", _swapping),
         Gate(
             "stratum_multisets_equal",
@@ -65,15 +70,47 @@ def swapping_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
     ]
 
 
+def _extended_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
+    """The gates that depend on how a release swaps."""
+    gates: list[Gate[SwappingRelease]] = []
+    if release.design.noise:
+        gates.append(
+            Gate(
+                "noise_in_domain",
+                "swapped",
+                "Every record of the swapped data has a stratum of the CEF and values of the declared domains.",
+                _noise,
+            )
+        )
+    else:
+        gates.append(Gate("holding_margin_exact", "swapped", "Counts by the holding variables are exact.", _holding))
+    if release.design.plain_rate is None:
+        gates.append(
+            Gate(
+                "loss_of_the_rates",
+                "swapped",
+                "The charged loss follows from the declared rates and the strata of the current CEF.",
+                _losses,
+            )
+        )
+    if release.design.exempt:
+        gates.append(Gate("exempt_unchanged", "swapped", "All values of exempt records are those of the CEF.", _exempt))
+    return gates
+
+
 def _margins(context: ReleaseContext[SwappingRelease]) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         records = stage_records(session, release)
-        problems = []
+        problems: list[str] = []
+        made: Recipe
         for table, names in margin_statements(release, records).items():
             problems += differing_table(session, release.public(table), ("swapping/margin", {}, names))
+        if release.design.noise:
+            made = holding_values(session, release, release.public(SWAPPING))
+            problems += differing_table(session, release.public(HOLDING_VALUES), made)
         if release.has_persons_following:
-            made: Recipe = ("swapping/compositions", {}, composition_statement(release, records))
+            made = ("swapping/compositions", {}, composition_statement(release, records))
             problems += differing_table(session, release.public(COMPOSITIONS), made)
         if not problems:
             version = cells_version(read_contingency(session, release, records), version_key(release, context.custody))
@@ -94,7 +131,7 @@ def _unique(context: ReleaseContext[SwappingRelease]) -> list[str]:
 def _domains(context: ReleaseContext[SwappingRelease]) -> list[str]:
     release = context.release
     design, variables = release.design, release.variables
-    tables = {HOLDING: {name: variables[name] for name in design.holding}}
+    tables = {holding_table(release).name: {name: variables[name] for name in design.holding}}
     tables[SWAPPING] = {name: variables[name] for name in swap_variables(release)}
     if release.has_persons_following:
         tables[COMPOSITIONS] = dict(release.person_variables)
@@ -134,8 +171,41 @@ def _multisets(context: ReleaseContext[SwappingRelease]) -> list[str]:
 def _count(context: ReleaseContext[SwappingRelease]) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
-        swapped, holding = (session.row("gates/records", table=release.public(name))[0] for name in (SWAPPED, HOLDING))
-    return [] if swapped == holding else [f"{swapped:,} swapped records, but {holding:,} records"]
+        # The other margin counts the same records, and is not there if noise is added before the swap.
+        swapped, exact = (session.row("gates/records", table=release.public(name))[0] for name in (SWAPPED, SWAPPING))
+    return [] if swapped == exact else [f"{swapped:,} swapped records, but {exact:,} records"]
+
+
+def _noise(context: ReleaseContext[SwappingRelease]) -> list[str]:
+    release = context.release
+    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        (lost,) = session.row(
+            "swapping/unknown_codes", cells=release.public(CELLS), known=holding_table(release), code="holding_code"
+        )
+        return count_problem(lost, "cells of the swapped data with holding values beyond strata and domains")
+
+
+def _losses(context: ReleaseContext[SwappingRelease]) -> list[str]:
+    release = context.release
+    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        records = stage_records(session, release)
+        stored, current = stored_stirring(session, release), stirring_of_records(session, release, records)
+        return [] if stored.losses == current.losses else ["another loss follows from the records of the CEF"]
+
+
+def _exempt(context: ReleaseContext[SwappingRelease]) -> list[str]:
+    release = context.release
+    names, values = cases_bound([Case(release.design.exempt, None, EXEMPT)])
+    columns = [*release.design.holding, *release.design.swap]
+    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        conditions = names[0]["conditions"]
+        records = stage_records(session, release)
+        original = session.stage("original", "gates/counts", records=records, columns=columns)
+        before, after = (
+            session.stage(name, "swapping/fitting", values, table=table, conditions=conditions)
+            for name, table in (("before", original), ("after", release.public(SWAPPED)))
+        )
+        return count_problem(unequal(session, after, before, columns), "cells of exempt records with another count")
 
 
 def _shown(context: ReleaseContext[SwappingRelease]) -> list[str]:
@@ -167,9 +237,10 @@ def _products_and_invariants(context: ReleaseContext[SwappingRelease]) -> list[s
     problems = []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for product in release.products:
-            margins: list[tuple[Table | Fragment, list[str]]] = [
-                (counted(session, release, product, release.public(HOLDING)), [*release.design.holding])
-            ]
+            margins: list[tuple[Table | Fragment, list[str]]] = []
+            if not release.design.noise:
+                held = counted(session, release, product, release.public(HOLDING))
+                margins.append((held, [*release.design.holding]))
             if product.of == "units":
                 margins.append((release.public(SWAPPING), swap_variables(release)))
             for margin, variables in margins:

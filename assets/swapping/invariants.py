@@ -3,33 +3,36 @@
 Swapping preserves these counts (Proposition 4 of Bailie, Gong and Meng), and the release declares them as invariants.
 """
 
+from itertools import product
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 
 from assets.conventions import INVARIANT, StageKind, attributes, named, table_schema
 from assets.failures import stated_plainly
-from assets.release.columns import described
+from assets.release.columns import ARROW, described
 from assets.release.contents import counted_from
 from assets.release.seal import seal_stage
 from assets.swapping.records import (
     COMPOSITIONS,
     HOLDING,
+    HOLDING_VALUES,
     RECORDS,
     SWAPPING,
     cells_version,
     codebooks,
-    holding_variables,
+    holding_table,
+    margin_statements,
     read_contingency,
     stage_records,
-    swap_variables,
     version_key,
 )
 from assets.swapping.release import SwappingRelease
 from assets.swapping.unique import percent, require_few_unique
 from resources.custody import Custody
 from resources.statements import Fragment, Table, Zone
-from resources.warehouse import Session, Warehouse
+from resources.warehouse import Recipe, Session, Warehouse
 
 CODE_VERSION = "1"
 
@@ -64,12 +67,12 @@ def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
             return dg.MaterializeResult(
                 data_version=dg.DataVersion(version),
                 metadata={
-                    "holding margin": named(release.public(HOLDING)),
-                    "holding combinations": session.count(release.public(HOLDING)),
+                    "holding margin": named(holding_table(release)),
+                    "holding combinations": session.count(holding_table(release)),
                     "swap margin": named(release.public(SWAPPING)),
                     "swap combinations": session.count(release.public(SWAPPING)),
                     "dagster/column_schema": table_schema(
-                        session.columns(release.public(HOLDING)) | session.columns(release.public(SWAPPING)),
+                        session.columns(holding_table(release)) | session.columns(release.public(SWAPPING)),
                         described(release.variables) | _OWN_COLUMNS,
                     ),
                 },
@@ -80,27 +83,36 @@ def build_invariants(release: SwappingRelease) -> dg.AssetsDefinition:
 
 def invariant_tables(release: SwappingRelease) -> list[Table]:
     """All tables of the stage, in the order in which they are hashed."""
-    names = [HOLDING, SWAPPING, *([COMPOSITIONS] if release.has_persons_following else []), RECORDS]
-    return [release.public(name) for name in names]
+    names = [SWAPPING, *([COMPOSITIONS] if release.has_persons_following else []), RECORDS]
+    return [holding_table(release), *(release.public(name) for name in names)]
+
+
+def holding_values(session: Session, release: SwappingRelease, swapping: Fragment | Table) -> Recipe:
+    """The recipe of the holding values that records may have after noise.
+
+    Args:
+        session: the session that makes the table.
+        release: a release with noise.
+        swapping: the margin of match and swap variables, which has the strata.
+    """
+    design = release.design
+    domains = [release.variables[response.variable].domain() for response in design.noise]
+    columns: dict[str, Any] = {"holding_code": pa.array(range(design.combinations), pa.int32())}
+    for place, response in enumerate(design.noise):
+        values = [combination[place] for combination in product(*domains)]
+        columns[response.variable] = pa.array(values, ARROW[release.variables[response.variable].type])
+    names = {
+        "swapping": swapping,
+        "domain": session.register("holding_domain", pa.table(columns)),
+        "match": list(design.match),
+        "held": [response.variable for response in design.noise],
+    }
+    return "swapping/holding_values", {"combinations": design.combinations}, names
 
 
 def counted_with(release: SwappingRelease) -> dict[str, Any]:
     """The parameters that the invariants follow from: all but the swap rate."""
     return {name: value for name, value in release.design.as_record().items() if name != "swap_rate"}
-
-
-def margin_statements(release: SwappingRelease, records: Fragment | Table) -> dict[str, dict[str, Any]]:
-    """For each margin, the identifiers of the statement `swapping/margin` that counts it from the records."""
-    match = list(release.design.match)
-    return {
-        HOLDING: {
-            "records": records,
-            "code": "holding_code",
-            "match": match,
-            "variables": holding_variables(release),
-        },
-        SWAPPING: {"records": records, "code": "swap_code", "match": match, "variables": swap_variables(release)},
-    }
 
 
 def composition_statement(release: SwappingRelease, records: Fragment | Table) -> dict[str, Any]:
@@ -127,9 +139,16 @@ def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> 
         table: session.stage(f"margin_of_{table}", "swapping/margin", **names)
         for table, names in margin_statements(release, records).items()
     }
-    require_few_unique(session, release, margins[HOLDING], margins[SWAPPING], release.dataset.cef_tables()[-1])
+    swapping = margins[SWAPPING]
+    require_few_unique(session, release, margins.get(HOLDING), swapping, release.dataset.cef_tables()[-1])
     for table, margin in margins.items():
         session.create(release.public(table), "warehouse/all", source=margin)
+    if release.design.noise:
+        name, values, names = holding_values(session, release, swapping)
+        session.create(release.public(HOLDING_VALUES), name, values, **names)
+    for table in {HOLDING, HOLDING_VALUES} - {holding_table(release).name}:
+        # An earlier declaration may have had it.
+        session.run("warehouse/drop_table", table=release.public(table))
     if release.has_persons_following:
         names = composition_statement(release, records)
         session.create(release.public(COMPOSITIONS), "swapping/compositions", **names)

@@ -1,6 +1,7 @@
 """Permutation swapping as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
 from collections.abc import Collection, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import dagster as dg
@@ -14,6 +15,7 @@ from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.swapping.cells import MECHANISM, SWAPPED, drawn_cells, read_version, swapped_version, write_cells
 from assets.swapping.draw import SwappingInputs, read_inputs
+from assets.swapping.extended_words import charged_for, further_steps, rate_in_words
 from assets.swapping.gates import swapping_gates
 from assets.swapping.invariants import build_invariants, counted_with, invariant_tables
 from assets.swapping.published import published_tables
@@ -25,6 +27,7 @@ from assets.swapping.utility import build_utility
 from assets.tabulation.asset import TABLES, build_tables
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
 from mechanisms.swapping import permutation
+from mechanisms.swapping.design import SwapLosses
 from mechanisms.swapping.loss import evaluated, smallest_attainable, theorem_1
 from mechanisms.swapping.permutation import Contingency
 from resources.custody import Custody
@@ -55,8 +58,11 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         "largest_stratum": "b, the size of the largest stratum with two distinct records; 0 if there is none",
         "unique_on_holding": "Number of records that are the only one with their values of the holding variables",
         "unique_on_swap": "Number of records that are the only one with their values of match and swap variables",
-        "epsilon_exact": "ε by Theorem 1, exact",
-        "epsilon": "ε by Theorem 1, rounded up",
+        "epsilon_exact": "ε that is charged, exact; by Theorem 1 for a plain swap",
+        "epsilon": "ε that is charged, rounded up",
+        "exempt_records": "Number of records that are exempt",
+        "largest_stratum_of_second_stir": "b of the second stir",
+        "epsilon_in_finer_universes": "ε if more counts are held fixed, for information",
         "epsilon_evaluated": "ε from the ratio in the proof of Theorem 1, for information",
         "smallest_epsilon": "Smallest ε attainable for b at any swap rate",
         "smallest_epsilon_at_swap_rate": "Swap rate that attains the smallest ε",
@@ -96,22 +102,28 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         return read_inputs(session, self.release, self.version_key(custody))
 
     def specification(self, inputs: SwappingInputs) -> Specification:
-        return self.release.design.specification(self.release.dataset.name, inputs.largest_stratum)
+        return self.release.design.specification(self.release.dataset.name, inputs.loss)
 
     def require_chargeable(self, session: Session) -> None:
         require_few_stored(session, self.release)
         require_readable(session, self.release)
 
     def charge_facts(self, inputs: SwappingInputs) -> dict[str, str | int | float]:
-        b, swap_rate = inputs.largest_stratum, self.release.design.swap_rate
-        smallest = smallest_attainable(b) if b else (0.0, 0.0)
-        loss = theorem_1(b, swap_rate)
-        return {
-            "swap_rate": str(swap_rate),
+        facts: dict[str, str | int | float] = {
+            "swap_rate": self._rates(inputs),
             "strata": inputs.strata,
-            "largest_stratum": b,
+            "largest_stratum": inputs.largest_stratum,
             "unique_on_holding": inputs.unique.holding,
             "unique_on_swap": inputs.unique.swap,
+        }
+        if inputs.losses is not None:
+            return facts | self._extended_facts(inputs.losses)
+        b, swap_rate = inputs.largest_stratum, self.release.design.plain_rate
+        if swap_rate is None:
+            raise ValueError(f"{self.release.schema}: a swap that is not plain has losses of its own")
+        smallest = smallest_attainable(b) if b else (0.0, 0.0)
+        loss = theorem_1(b, swap_rate)
+        return facts | {
             "epsilon_exact": str(loss),
             "epsilon": float(loss.rounded_up()),
             "epsilon_evaluated": evaluated(b, swap_rate),
@@ -119,12 +131,36 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
             "smallest_epsilon_at_swap_rate": round(smallest[1], 6),
         }
 
+    def _rates(self, inputs: SwappingInputs) -> str:
+        given = self.release.design.swap_rate
+        if isinstance(given, Fraction):
+            return str(given)
+        first = inputs.losses.first if inputs.losses else None
+        if first is None or first.lowest is None:
+            return "none"
+        return str(first.lowest) if first.lowest == first.highest else f"{first.lowest} to {first.highest}"
+
+    def _extended_facts(self, losses: SwapLosses) -> dict[str, str | int | float]:
+        facts: dict[str, str | int | float] = {
+            "epsilon_exact": str(losses.charged),
+            "epsilon": float(losses.charged.rounded_up()),
+        }
+        if losses.first.exempt:
+            facts["exempt_records"] = losses.first.exempt
+        if losses.second is not None:
+            facts["largest_stratum_of_second_stir"] = losses.second.largest_stratum
+        if losses.finer is not None:
+            facts["epsilon_in_finer_universes"] = float(losses.finer.rounded_up())
+        return facts
+
     def charge_description(self) -> str:
+        if self.release.design.plain_rate is None:
+            return f"{charged_for(self.release.design)}{self._protected()}"
         return f"""By Theorem 1 of Bailie, Gong and Meng,
 
     ε = ln(b + 1) − ln o   for 0 < p ≤ √(b+1) / (√(b+1) + 1),   else ln o;   o = p / (1 − p)
 
-Here p = {self.release.design.swap_rate} is the swap rate, and b is the size of the largest stratum with two distinct
+Here p = {self.release.design.plain_rate} is the swap rate, and b is the size of the largest stratum with two distinct
 records, which is an invariant.{self._protected()}"""
 
     def _protected(self) -> str:
@@ -137,9 +173,9 @@ records, which is an invariant.{self._protected()}"""
         return f"""One draw of the Permutation Swapping Algorithm (Bailie, Gong and Meng, Algorithm 1).
 
 A stratum consists of the {design.unit}s that agree on {", ".join(design.match) or "nothing (there is one stratum)"}. In
-every stratum, each record is selected with probability p = {design.swap_rate}; the selection is repeated if exactly one
+every stratum, each record is selected with {rate_in_words(design)}; the selection is repeated if exactly one
 record was selected. A uniformly drawn derangement then permutes the values of {", ".join(design.swap)} among the
-selected records.
+selected records.{further_steps(design)}
 
 The result is stored as the saturated contingency table [n_mhs], which has neither keys nor an order of records."""
 

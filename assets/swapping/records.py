@@ -20,6 +20,8 @@ from resources.statements import Fragment, Table
 from resources.warehouse import Session
 
 HOLDING, SWAPPING, COMPOSITIONS, RECORDS = "invariant_holding", "invariant_swap", "invariant_persons", "records"
+HOLDING_VALUES = "holding_values"
+"""All combinations of holding values that records may have after noise; they follow from the declared domains."""
 
 
 def stage_records(session: Session, release: SwappingRelease) -> Fragment | Table:
@@ -57,14 +59,29 @@ def holding_variables(release: SwappingRelease) -> list[str]:
 
 
 def swap_variables(release: SwappingRelease) -> list[str]:
-    """The variables that a swap code stands for: the match variables, then the swap variables."""
-    return [*release.design.match, *release.design.swap]
+    """The variables that a swap code stands for: match variables (of the last stir), then the swap variables."""
+    return [*release.design.fixed, *release.design.swap]
+
+
+def holding_table(release: SwappingRelease) -> Table:
+    """The table that numbers holding values: their margin, or with noise all that records may get."""
+    return release.public(HOLDING_VALUES if release.design.noise else HOLDING)
+
+
+def margin_statements(release: SwappingRelease, records: Fragment | Table) -> dict[str, dict[str, Any]]:
+    """For each margin, the identifiers of the statement `swapping/margin` that counts it from the records."""
+    match = list(release.design.fixed)
+    swapping = {"records": records, "code": "swap_code", "match": match, "variables": swap_variables(release)}
+    if release.design.noise:
+        return {SWAPPING: swapping}
+    holding = {"records": records, "code": "holding_code", "match": match, "variables": holding_variables(release)}
+    return {HOLDING: holding, SWAPPING: swapping}
 
 
 def codebooks(release: SwappingRelease) -> dict[str, Any]:
     """The identifiers of statements that use the invariant margins as codebooks, with the variables to join on."""
     return {
-        "holding": release.public(HOLDING),
+        "holding": holding_table(release),
         "swapping": release.public(SWAPPING),
         "holding_variables": holding_variables(release),
         "swap_variables": swap_variables(release),

@@ -4,7 +4,7 @@ This module defines the fields that a release by permutation swapping declares b
 their rules before anything runs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -14,6 +14,10 @@ from assets.release.names import COLUMNS_OF_SWAPPED
 from assets.release.release import Release
 from assets.swapping.product import SwappedProduct
 from mechanisms.swapping.design import SwappingDesign
+from mechanisms.swapping.rates import Rates
+
+MOST_COMBINATIONS = 1_000_000
+"""The most combinations of holding values that noise chooses from in a stratum."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class SwappingRelease(Release):
         taken = [name for name in (*self.variables, *self.person_variables) if name.casefold() in COLUMNS_OF_SWAPPED]
         if taken:
             self.refuse(f"column {taken[0]} of the dataset has a name that is reserved for the release's own tables")
+        self._check_values()
         self._check_products()
         if self.experiment:
             self._check_experiment(self.experiment)
@@ -72,6 +77,32 @@ class SwappingRelease(Release):
             if name not in self.variables:
                 known = ", ".join(self.variables)
                 self.refuse(f"{field}: {self._absent(name)}; the {self.design.unit}'s variables are {known}")
+
+    def _check_values(self) -> None:
+        """Values that rates and exempt records are declared by, and the domains of noise."""
+        conditions = [("exempt", self.design.exempt)]
+        if isinstance(self.design.swap_rate, Rates):
+            conditions += [("swap rate", case.when) for case in self.design.swap_rate.cases]
+        for field, when in conditions:
+            for name, values in when:
+                domain = self._domain(field, name)
+                for value in values:
+                    if not any(value == known and type(value) is type(known) for known in domain):
+                        self.refuse(f"{field}: {value!r} is not a value of {name}")
+        for response in self.design.noise:
+            if len(self._domain("noise_before", response.variable)) != response.size:
+                self.refuse(f"noise_before: {response.variable} has another number of values than was declared")
+        if self.design.combinations > MOST_COMBINATIONS:
+            self.refuse(
+                f"noise_before: a record could get {self.design.combinations:,} combinations of holding values; at "
+                f"most {MOST_COMBINATIONS:,} are possible"
+            )
+
+    def _domain(self, field: str, name: str) -> Sequence[object]:
+        try:
+            return self.variables[name].domain()
+        except ValueError as error:
+            self.refuse(f"{field}: {name}: {error}")
 
     def _absent(self, name: str) -> str:
         tables, taking_part = self.dataset.tables.values(), (*self.variables, *self.person_variables)
@@ -98,6 +129,8 @@ class SwappingRelease(Release):
                     )
 
     def _check_experiment(self, experiment: Experiment) -> None:
+        if self.design.plain_rate is None:
+            self.refuse("experiment: it compares single swap rates, and this release is no plain swap")
         if not self.dataset.synthetic:
             self.refuse(
                 "experiment: its draws would spend budget without a charge; only a dataset declared synthetic allows it"

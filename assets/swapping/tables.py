@@ -9,7 +9,7 @@ import dagster as dg
 from assets.conventions import preview
 from assets.swapping.cells import SWAPPED
 from assets.swapping.product import SwappedProduct, titles_of
-from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING
+from assets.swapping.records import COMPOSITIONS, SWAPPING, holding_table
 from assets.swapping.release import SwappingRelease
 from mechanisms.refusal import RefusedError
 from resources.statements import Fragment, Table
@@ -90,7 +90,7 @@ def require_readable(session: Session, release: SwappingRelease) -> None:
         TooManyCellsError: if a product with its empty cells and its totals could have more than 20 million rows.
     """
     sources = {
-        release.public(HOLDING): set(release.design.holding),
+        holding_table(release): set(release.design.holding),
         release.public(SWAPPING): set(release.design.swap),
         release.public(COMPOSITIONS): set(release.person_variables),
     }

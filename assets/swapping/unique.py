@@ -51,25 +51,29 @@ class UniqueRecords:
 
 
 def count_unique(
-    session: Session, release: SwappingRelease, holding: Table | Fragment, swapping: Table | Fragment
+    session: Session, release: SwappingRelease, holding: Table | Fragment | None, swapping: Table | Fragment
 ) -> UniqueRecords:
     """The numbers of unique records, from the two margins alone.
 
     Args:
         session: a session that reads both.
         release: the release.
-        holding: the counts by the holding variables, stored or staged.
+        holding: the counts by the holding variables, stored or staged; None if they are not published, because noise
+            is added before the swap.
         swapping: the counts by match and swap variables, stored or staged.
     """
-    match = list(release.design.match)
+    match = list(release.design.fixed)
+    if holding is None:
+        found = UniqueRecords(*session.row("swapping/unique", holding=swapping, swapping=swapping, match=match))
+        return UniqueRecords(found.records, 0, found.swap, 0)
     return UniqueRecords(*session.row("swapping/unique", holding=holding, swapping=swapping, match=match))
 
 
 def stored_unique(session: Session, release: SwappingRelease) -> UniqueRecords:
     """The numbers of unique records, from the stored invariants, with the persons of unique units."""
-    holding = release.public(HOLDING)
+    holding = None if release.design.noise else release.public(HOLDING)
     found = count_unique(session, release, holding, release.public(SWAPPING))
-    if not release.has_persons_following:
+    if holding is None or not release.has_persons_following:
         return found
     (persons,) = session.row("swapping/unique_persons", persons=release.public(COMPOSITIONS), holding=holding)
     return UniqueRecords(found.records, found.holding, found.swap, found.whole, persons)
@@ -78,7 +82,7 @@ def stored_unique(session: Session, release: SwappingRelease) -> UniqueRecords:
 def require_few_unique(
     session: Session,
     release: SwappingRelease,
-    holding: Table | Fragment,
+    holding: Table | Fragment | None,
     swapping: Table | Fragment,
     persons: Table | Fragment,
 ) -> None:
@@ -87,7 +91,7 @@ def require_few_unique(
     Args:
         session: a session that reads the tables.
         release: the release.
-        holding: the counts by the holding variables, stored or staged.
+        holding: the counts by the holding variables, stored or staged; None if they are not published.
         swapping: the counts by match and swap variables, stored or staged.
         persons: a table with the variables of the persons who follow their unit; not read if they do not.
 
@@ -101,7 +105,7 @@ def require_few_unique(
     found = count_unique(session, release, holding, swapping)
     held = [*design.holding, *([f"its persons ({', '.join(design.persons)})"] if design.persons else [])]
     sentences, continuous = [], []
-    if (share := found.share(found.holding)) > allowed:
+    if holding is not None and (share := found.share(found.holding)) > allowed:
         sentences.append(_sentence(share, allowed, design.unit, held))
         continuous += _continuous(session, holding, release.variables, design.holding, found.records)
         continuous += _continuous(session, persons, release.person_variables, design.persons, found.records)
@@ -128,7 +132,8 @@ def require_few_stored(session: Session, release: SwappingRelease) -> None:
     Raises:
         UniqueRecordsError: as `require_few_unique`.
     """
-    require_few_unique(session, release, *(release.public(name) for name in (HOLDING, SWAPPING, COMPOSITIONS)))
+    swapping, persons = release.public(SWAPPING), release.public(COMPOSITIONS)
+    require_few_unique(session, release, None if release.design.noise else release.public(HOLDING), swapping, persons)
 
 
 def _sentence(share: Fraction, allowed: Fraction, unit: str, columns: Collection[str]) -> str:

@@ -70,13 +70,13 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
             with session.transaction():
                 session.create(table, "warehouse/all", source=session.register("errors", rows))
             version = session.content_version([table], custody.version_key())
-            b = strata(session, release)[1]
+            plain = release.design.plain_rate
+            b = strata(session, release)[1] if plain is not None else 0
         metadata: dict[str, Any] = {
             "ε against swap rate": picture(
-                epsilon_against_swap_rate(STRATA, (b, release.design.swap_rate) if b else None),
+                epsilon_against_swap_rate(STRATA, (b, plain) if b and plain is not None else None),
                 f"Lines of ε against the swap rate for largest strata of {STRATA[0]} to {STRATA[-1]:,} records; ε "
-                "falls up to a rate near 1 and rises with the stratum. "
-                + (f"This release: p = {release.design.swap_rate}, b = {b:,}." if b else "This release swaps nothing."),
+                "falls up to a rate near 1 and rises with the stratum. " + _this_release(b, plain),
             ),
         }
         metadata["table"] = named(table)
@@ -134,6 +134,13 @@ def _experiment(method: Method[SwappingRelease, SwappingInputs, Any], experiment
         )
 
     return experiment_asset
+
+
+def _this_release(b: int, swap_rate: Fraction | None) -> str:
+    """Where the release is in the chart."""
+    if swap_rate is None:
+        return "This release is no plain swap, and has no mark."
+    return f"This release: p = {swap_rate}, b = {b:,}." if b else "This release swaps nothing."
 
 
 def _medians(errors: Mapping[Fraction, Sequence[float]], title: str) -> str:

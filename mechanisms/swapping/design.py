@@ -4,16 +4,57 @@ This module defines the roles of the variables and the wording of the guarantee.
 Proposition 4, Definition 2 and Theorem 1.
 """
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from mechanisms.swapping.loss import odds, theorem_1
+from mechanisms.swapping.rates import EXEMPT, Case, Rates, StirLoss
+from mechanisms.swapping.response import Response, loss_of_responses
 
 
 class DesignError(ValueError):
     """A swapping design that cannot be carried out."""
+
+
+@dataclass(frozen=True)
+class SecondStir:
+    """A second swap, within coarser strata, after the first.
+
+    Attributes:
+        match: the match variables of the coarser strata, some of those of the first swap; in alphabetical order.
+        swap_rate: p₂, the probability with which a record is selected again.
+    """
+
+    match: tuple[str, ...]
+    swap_rate: Fraction
+
+    def as_record(self) -> dict[str, Any]:
+        """The second stir as exact plain values."""
+        return {"match": list(self.match), "swap_rate": str(self.swap_rate)}
+
+
+@dataclass(frozen=True)
+class SwapLosses:
+    """The losses of a swap with varying rates, a second stir or noise before it.
+
+    Attributes:
+        charged: the loss of the specification, in the universes that the invariants induce.
+        first: the first stir alone.
+        second: the second stir alone; None without one.
+        noise: ε_R of the noise before; None without it.
+        finer: the loss in finer universes, which also fix what `SwappingDesign.finer_invariant` says; None if the
+            charge is for the finest.
+    """
+
+    charged: PureLoss
+    first: StirLoss
+    second: StirLoss | None
+    noise: PureLoss | None
+    finer: PureLoss | None
 
 
 @dataclass(frozen=True)
@@ -28,25 +69,33 @@ class SwappingDesign:
         match: the match variables (swap key): records are swapped only with records equal on these.
         swap: the swap variables: moved between the selected records.
         held: the remaining holding variables: kept.
-        swap_rate: p, the probability with which a record is selected.
+        swap_rate: p, the probability with which a record is selected; or rates that vary between strata or records.
         persons: the variables of the unit's persons, who are part of its record and move with it; empty if they are
             not.
+        exempt: by match variable, the values of records that are never selected, such as imputed ones.
+        second_stir: a second swap within coarser strata; or None.
+        noise: randomized response on all holding variables that are not matched on, before the swap; in alphabetical
+            order of the variables.
 
     Raises:
-        DesignError: if no variable is swapped or none is held, a variable has two roles, or p is not strictly
-            between 0 and 1.
+        DesignError: if no variable is swapped or none is held, a variable has two roles, p is not strictly between 0
+            and 1, or no loss is known for what is combined.
     """
 
     unit: str
     match: tuple[str, ...]
     swap: tuple[str, ...]
     held: tuple[str, ...]
-    swap_rate: Fraction
+    swap_rate: Fraction | Rates
     persons: tuple[str, ...]
+    exempt: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    second_stir: SecondStir | None = None
+    noise: tuple[Response, ...] = ()
 
     def __post_init__(self) -> None:
-        for role in ("match", "swap", "held", "persons"):
+        for role in ("match", "swap", "held", "persons", "exempt"):
             object.__setattr__(self, role, tuple(sorted(getattr(self, role))))
+        object.__setattr__(self, "noise", tuple(sorted(self.noise, key=lambda response: response.variable)))
         if not self.swap:
             raise DesignError("swap: at least one variable must be swapped")
         if not self.holding:
@@ -58,53 +107,210 @@ class SwappingDesign:
         twice = sorted({name for name in roles if roles.count(name) > 1})
         if twice:
             raise DesignError(f"{', '.join(twice)}: a variable has one role")
-        try:
-            odds(self.swap_rate)
-        except ValueError as error:
-            raise DesignError(f"swap_rate: {error}") from None
+        for field, rate in self._single_rates():
+            try:
+                odds(rate)
+            except ValueError as error:
+                raise DesignError(f"{field}: {error}") from None
+        self._check_rates()
+        self._check_exempt()
+        self._check_second_stir()
+        self._check_noise()
+
+    def _single_rates(self) -> list[tuple[str, Fraction]]:
+        given: list[tuple[str, Fraction]] = []
+        if isinstance(self.swap_rate, Fraction):
+            given.append(("swap_rate", self.swap_rate))
+        else:
+            given += [("swap_rate", case.rate) for case in self.swap_rate.cases]
+        if self.second_stir:
+            given.append(("second_stir: swap_rate", self.second_stir.swap_rate))
+        return given
+
+    def _check_rates(self) -> None:
+        if isinstance(self.swap_rate, Fraction):
+            return
+        for name in self.swap_rate.variables:
+            if name in self.swap:
+                raise DesignError(
+                    f"a swap rate may not depend on {name}, which is swapped: data sets that agree on the invariants "
+                    "differ in it, so the rates would differ between them, and the loss is not known to be bounded"
+                )
+            if name not in self.holding:
+                raise DesignError(f"a swap rate may depend on match and holding variables only, and {name} is neither")
+
+    def _check_exempt(self) -> None:
+        for name, _ in self.exempt:
+            if name not in self.match:
+                raise DesignError(
+                    f"exempt: {name} is not a match variable, so exempt records would be swapped with others"
+                )
+            if name not in self.fixed:
+                raise DesignError(
+                    f"exempt: {name} is not a match variable of the second stir, which would swap exempt records"
+                )
+
+    def _check_second_stir(self) -> None:
+        if not self.second_stir:
+            return
+        coarse = self.second_stir.match
+        others = [name for name in coarse if name not in self.match]
+        if others:
+            raise DesignError(f"second_stir: match: {', '.join(others)} is not a match variable of the first stir")
+        if set(coarse) == set(self.match):
+            raise DesignError("second_stir: match: it must leave out a match variable of the first stir")
+
+    def _check_noise(self) -> None:
+        if not self.noise:
+            return
+        perturbed = [response.variable for response in self.noise]
+        matched = [name for name in perturbed if name not in self.held]
+        if matched:
+            raise DesignError(
+                f"noise_before: {', '.join(matched)} is no holding variable that may be perturbed: match variables "
+                "stay as they are, and swap variables are swapped"
+            )
+        left = [name for name in (*self.held, *self.persons) if name not in perturbed]
+        if left:
+            raise DesignError(
+                f"noise_before: {', '.join(left)} would stay exact, so that no loss is known without their counts held "
+                "fixed; perturb every holding variable that is not matched on, or leave it out (variables)"
+            )
+        if self.second_stir:
+            raise DesignError("noise_before: no loss is known together with second_stir")
+        if self.exempt:
+            raise DesignError("noise_before: no loss is known together with exempt")
+        if isinstance(self.swap_rate, Rates) and (
+            self.swap_rate.counts_rarity or not set(self.swap_rate.variables) <= set(self.match)
+        ):
+            raise DesignError("noise_before: swap rates may differ between strata only, not by perturbed values")
+
+    @property
+    def plain_rate(self) -> Fraction | None:
+        """p of a plain swap: one rate, one stir, no exempt records and no noise. None for any other."""
+        if self.exempt or self.second_stir or self.noise or isinstance(self.swap_rate, Rates):
+            return None
+        return self.swap_rate
+
+    @property
+    def rates(self) -> Rates:
+        """The rates of the first stir as cases, those of exempt records first; or one ε for all other records."""
+        if isinstance(self.swap_rate, Fraction):
+            return Rates((*self._exempt_case, Case((), None, self.swap_rate)))
+        given = self.swap_rate
+        return Rates((*self._exempt_case, *given.cases), given.rarity_of, given.epsilon)
+
+    @property
+    def _exempt_case(self) -> tuple[Case, ...]:
+        return (Case(self.exempt, None, EXEMPT),) if self.exempt else ()
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """The match variables by which the swap values are counted exactly: those of the last stir."""
+        return self.second_stir.match if self.second_stir else self.match
+
+    @property
+    def ordered_match(self) -> tuple[str, ...]:
+        """All match variables, those of the second stir first, so that its strata consist of consecutive ones."""
+        return (*self.fixed, *(name for name in self.match if name not in self.fixed))
+
+    @property
+    def combinations(self) -> int:
+        """The number of combinations of values that noise may give to a record of a stratum."""
+        return math.prod(response.size for response in self.noise)
 
     @property
     def holding(self) -> tuple[str, ...]:
         """All holding variables: the match variables first."""
-        return (*self.match, *self.held)
+        return (*self.ordered_match, *self.held)
 
     @property
     def invariants(self) -> tuple[str, ...]:
-        """The two margins that swapping preserves, in words (Proposition 4)."""
+        """The margins that swapping preserves, in words (Proposition 4), and the exempt records."""
         persons = [f"the {self.unit}'s persons, each with {_listed(self.persons)}"] if self.persons else []
         held = [*self.holding, *persons]
-        return (
-            f"the number of {self.unit}s by {_listed(held)}",
-            f"the number of {self.unit}s by {_listed((*self.match, *self.swap))}",
-        )
+        margin = f"the number of {self.unit}s by {_listed((*self.fixed, *self.swap))}"
+        exempt = [f"every {self.unit} with {self.exempt_in_words}, with all its values"] if self.exempt else []
+        if self.noise:
+            return (margin,)
+        return (f"the number of {self.unit}s by {_listed(held)}", margin, *exempt)
+
+    @property
+    def finer_invariant(self) -> str:
+        """What is fixed besides, in words, in the universes of `SwapLosses.finer`."""
+        if self.noise:
+            return f"the number of {self.unit}s by {_listed(self.holding)}"
+        return f"the number of {self.unit}s by {_listed((*self.match, *self.swap))}"
+
+    @property
+    def exempt_in_words(self) -> str:
+        """The condition of exempt records, in words."""
+        return " and ".join(f"{name} = {' or '.join(map(str, values))}" for name, values in self.exempt)
 
     def as_record(self) -> dict[str, Any]:
         """The design as exact plain values, equal for designs with the same draws."""
+        extended: dict[str, Any] = {}
+        if self.exempt:
+            extended["exempt"] = {name: sorted(map(str, values)) for name, values in self.exempt}
+        if self.second_stir:
+            extended["second_stir"] = self.second_stir.as_record()
+        if self.noise:
+            extended["noise_before"] = [response.as_record() for response in self.noise]
         return {
             "unit": self.unit,
             "persons": list(self.persons),
             "match": list(self.match),
             "swap": list(self.swap),
             "held": list(self.held),
-            "swap_rate": str(self.swap_rate),
+            "swap_rate": self.swap_rate.as_record() if isinstance(self.swap_rate, Rates) else str(self.swap_rate),
+            **extended,
         }
 
-    def specification(self, dataset: str, largest_stratum: int) -> Specification:
-        """The DP specification of all products tabulated from the swapped data (Theorem 1).
+    def losses(self, first: StirLoss, second: StirLoss | None) -> SwapLosses:
+        """The losses of the whole from those of its stirs (`docs/mechanisms/swapping-extensions.md`).
+
+        Args:
+            first: of the first stir.
+            second: of the second; None without one.
+        """
+        if self.noise:
+            noise = loss_of_responses(self.noise)
+            return SwapLosses(noise, first, None, noise, _smaller(noise, first.loss))
+        if second is not None:
+            return SwapLosses(second.loss, first, second, None, _smaller(second.loss, first.loss))
+        return SwapLosses(first.loss, first, None, None, None)
+
+    def specification(self, dataset: str, loss: int | PureLoss) -> Specification:
+        """The DP specification of all products tabulated from the swapped data.
 
         Args:
             dataset: its name, for the domain.
-            largest_stratum: b, the largest stratum that holds two distinct records; 0 if there is none.
+            loss: of a plain swap, b, the largest stratum that holds two distinct records, 0 if there is none (Theorem
+                1); otherwise the loss that is charged.
         """
         persons = f", each with the persons in it, by {_listed(self.persons)}" if self.persons else ""
+        exempt = (
+            f"; {self.unit}s with {self.exempt_in_words} are not protected, so that data sets which differ in one of "
+            "them are infinitely far apart"
+            if self.exempt
+            else ""
+        )
         flavor = Flavor(
             domain=f"all possible files of {self.unit}s with the variables of {dataset}: "
-            f"{_listed((*self.match, *self.swap, *self.held))}{persons}",
+            f"{_listed((*self.match, *self.swap, *self.held))}{persons}{exempt}",
             multiverse=self.invariants,
             unit=self.unit,
             changes_per_person=None if self.unit in (PERSON, PERSON_RECORD) else 1,
         )
-        return Specification(flavor, theorem_1(largest_stratum, self.swap_rate))
+        if isinstance(loss, int):
+            if self.plain_rate is None:
+                raise ValueError("the loss of an extended swap does not follow from b alone")
+            return Specification(flavor, theorem_1(loss, self.plain_rate))
+        return Specification(flavor, loss)
+
+
+def _smaller(one: PureLoss, other: PureLoss) -> PureLoss:
+    return one if one <= other else other
 
 
 def _listed(names: tuple[str, ...] | list[str]) -> str:

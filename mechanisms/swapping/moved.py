@@ -23,11 +23,13 @@ class Moved:
 
     Attributes:
         selected: the share that takes part in the permutation.
-        changed: the share whose swap values change.
+        changed: the share whose swap values change; None if it does not follow from the invariants.
+        again: the share that takes part in a second stir; None if there is none.
     """
 
     selected: float
-    changed: float
+    changed: float | None
+    again: float | None = None
 
 
 def moved(

@@ -54,12 +54,12 @@ class Rates:
     """Swap rates that vary between strata or records.
 
     Attributes:
-        cases: the cases, of which the first that fits counts; empty if `epsilon` is given.
+        cases: the cases, of which the first that fits counts; if `epsilon` is given, only that of exempt records.
         rarity_of: the holding variables by which rarity is counted; None for the whole combination of holding values.
-        epsilon: the ε that every stratum attains with the smallest rate that gives it; None if there are cases.
+        epsilon: the ε that every stratum attains with the smallest rate that gives it; None if the cases give rates.
 
     Raises:
-        ValueError: if there are neither cases nor an ε, or both.
+        ValueError: if there are neither cases nor an ε, or other cases than that of exempt records beside an ε.
     """
 
     cases: tuple[Case, ...] = ()
@@ -67,8 +67,10 @@ class Rates:
     epsilon: Fraction | None = None
 
     def __post_init__(self) -> None:
-        if bool(self.cases) == (self.epsilon is not None):
+        if self.epsilon is None and not self.cases:
             raise ValueError("rates that vary have cases, or one ε for all strata")
+        if self.epsilon is not None and any(case.rate != EXEMPT for case in self.cases):
+            raise ValueError("rates follow from cases or from one ε for all strata, not from both")
 
     @property
     def variables(self) -> tuple[str, ...]:

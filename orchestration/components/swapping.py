@@ -3,24 +3,37 @@
 What a release must satisfy is in `assets.swapping.release`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import dagster as dg
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticKnownError
 
 from assets.release.columns import Column
 from assets.release.dataset import DatasetDeclaration
-from assets.release.numbers import FRACTION, SwapRate, exact_fraction, shown
+from assets.release.numbers import FRACTION, Epsilon, SwapRate, exact_fraction, exact_swap_rate, shown
 from assets.release.release import DeclarationError
 from assets.swapping.method import Swapping
 from assets.swapping.product import SwappedProduct
 from assets.swapping.release import Experiment, SwappingRelease
 from mechanisms.accounting.specification import PERSON_RECORD
-from mechanisms.swapping.design import DesignError, SwappingDesign
+from mechanisms.swapping.design import SecondStir, SwappingDesign
+from mechanisms.swapping.rates import Case, Rates
+from mechanisms.swapping.response import Response
 from orchestration.components.release import ReleaseComponent, ReleaseDeclaration, declared
 
 
@@ -32,6 +45,13 @@ def _most_unique(value: object) -> Fraction | None:
     if not 0 <= share <= 1:
         raise ValueError(f"{shown(value)} is not a share from 0 to 1, such as 1/100, nor {ACCEPTED}")
     return share
+
+
+def _probability(value: object) -> Fraction:
+    probability = exact_fraction(value)
+    if not 0 < probability < 1:
+        raise ValueError(f"{shown(value)} is not a probability strictly between 0 and 1")
+    return probability
 
 
 ACCEPTED = "accepted"
@@ -69,6 +89,100 @@ class ExperimentDeclaration(dg.Model):
         return swap_rates
 
 
+Given = int | str | bool
+"""A value of a variable, as it is written in YAML."""
+
+Conditions = dict[str, Given | list[Given]]
+"""By variable, the value or values that fit."""
+
+Keep = Annotated[
+    Fraction,
+    BeforeValidator(_probability),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+                {"type": "string", "pattern": FRACTION},
+            ]
+        }
+    ),
+]
+"""The probability that a value stays as it is."""
+
+
+class StratumCase(dg.Model):
+    """The swap rate of some strata."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    when: Conditions = Field(
+        default_factory=dict,
+        description="By match variable, the value or values that fit; a case without conditions fits all.",
+    )
+    rate: SwapRate = Field(description="The swap rate: a fraction such as 1/2.")
+
+
+class RiskCase(StratumCase):
+    """The swap rate of some records."""
+
+    when: Conditions = Field(
+        default_factory=dict,
+        description="By match or holding variable, the value or values that fit; a case without conditions fits all.",
+    )
+    at_most: Annotated[int, Field(ge=1, strict=True)] | SkipJsonSchema[None] = Field(
+        None, description="How many records at most are alike, the record included."
+    )
+
+
+class StratumRates(dg.Model):
+    """Swap rates that differ between strata: cases, or one ε for all strata."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    by: Annotated[list[StratumCase], Field(min_length=1, max_length=1000)] | SkipJsonSchema[None] = Field(
+        None, description="Cases, of which the first that fits gives a stratum its rate; every stratum needs one."
+    )
+    epsilon: Epsilon | SkipJsonSchema[None] = Field(
+        None, description="One ε: each stratum gets the smallest rate that gives it, in millionths."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.by is None) == (self.epsilon is None):
+            raise ValueError("declare either by, or epsilon")
+        return self
+
+
+class Risk(dg.Model):
+    """Swap rates that differ between records, by match and holding values or by how rare these are."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    cases: Annotated[list[RiskCase], Field(min_length=1, max_length=1000)] = Field(
+        description="Cases, of which the first that fits gives a record its rate; every record needs one."
+    )
+    rarity_of: Annotated[list[str], Field(min_length=1)] | SkipJsonSchema[None] = Field(
+        None,
+        description="Match and holding variables on which records that are alike agree; by default all, with persons.",
+    )
+
+
+class SecondStirDeclaration(dg.Model):
+    """A second swap, within coarser strata."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    match: list[str] = Field(
+        description="Some of the match variables: records are swapped again if they agree on these."
+    )
+    swap_rate: SwapRate = Field(description="The probability with which a record is selected again.")
+
+
+def _given_rate(value: object) -> object:
+    """A rate, or rates that differ; each with the errors of its own form alone."""
+    return StratumRates.model_validate(value) if isinstance(value, Mapping) else exact_swap_rate(value)
+
+
 class SwappingDeclaration(ReleaseDeclaration):
     """The YAML declaration of a release by permutation swapping."""
 
@@ -81,7 +195,26 @@ class SwappingDeclaration(ReleaseDeclaration):
         default_factory=list, description="The swap key: records are swapped only if they agree on these variables."
     )
     swap: Annotated[list[str], Field(min_length=1)] = Field(description="The variables that are swapped.")
-    swap_rate: SwapRate = Field(description="The probability with which a record is selected: a fraction such as 1/2.")
+    risk: Risk | SkipJsonSchema[None] = Field(
+        None, description="In place of swap_rate: rates by match and holding values, or by how rare they are."
+    )
+    swap_rate: Annotated[SwapRate | StratumRates, BeforeValidator(_given_rate)] | SkipJsonSchema[None] = Field(
+        None,
+        validate_default=True,
+        description="The probability with which a record is selected: a fraction such as 1/2; or by, with rates of "
+        "strata; or epsilon, one ε for all strata.",
+    )
+    exempt: Conditions = Field(
+        default_factory=dict,
+        description="By match variable, the values of records that are never swapped, such as imputed ones.",
+    )
+    second_stir: SecondStirDeclaration | SkipJsonSchema[None] = Field(
+        None, description="A second swap within coarser strata, after the first."
+    )
+    noise_before: dict[str, Keep] = Field(
+        default_factory=dict,
+        description="Randomized response before the swap: by holding variable, the probability that a value stays.",
+    )
     variables: list[str] | SkipJsonSchema[None] = Field(
         None,
         description="The variables of units and persons that take part besides match and swap; all others appear "
@@ -101,6 +234,19 @@ class SwappingDeclaration(ReleaseDeclaration):
     experiment: ExperimentDeclaration | SkipJsonSchema[None] = Field(
         None, description="Draws that compare swap rates, on a synthetic dataset."
     )
+
+    @field_validator("swap_rate", mode="wrap")
+    @classmethod
+    def _require_one_kind_of_rate(
+        cls, given: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> object:
+        # A wrong risk has an error of its own.
+        risk = info.data.get("risk", Risk)
+        if given is None and risk is None:
+            raise PydanticKnownError("missing")
+        if given is not None and risk is not None and "risk" in info.data:
+            raise ValueError("declare either swap_rate or risk")
+        return None if given is None else validate(given)
 
     @field_validator("match", "swap", "variables")
     @classmethod
@@ -133,6 +279,7 @@ def build_release(declaration: SwappingDeclaration, dataset: DatasetDeclaration,
     if unit not in {dataset.record_name, *(["person"] if dataset.persons else [])}:
         raise DeclarationError(f"{name}: unit: {dataset.name} has no records called {unit}")
     of_units, of_persons = _taking_part(declaration, dataset, name)
+    columns = {**of_units, **of_persons}
     swaps_persons = unit != dataset.record_name
     if swaps_persons and any(column.follows_persons for column in of_units.values()):
         unit = PERSON_RECORD
@@ -143,10 +290,13 @@ def build_release(declaration: SwappingDeclaration, dataset: DatasetDeclaration,
             match=tuple(declaration.match),
             swap=tuple(declaration.swap),
             held=tuple(each for each in (*of_units, *(of_persons if swaps_persons else ())) if each not in roles),
-            swap_rate=declaration.swap_rate,
+            swap_rate=_rates(declaration),
             persons=() if swaps_persons else tuple(of_persons),
+            exempt=_conditions(declaration.exempt),
+            second_stir=_second_stir(declaration),
+            noise=_responses(declaration, columns),
         )
-    except DesignError as error:
+    except ValueError as error:
         raise DeclarationError(f"{name}: {error}") from None
     tried = declaration.experiment
     experiment = Experiment(tried.product, tuple(sorted(tried.swap_rates)), tried.draws) if tried else None
@@ -158,6 +308,46 @@ def build_release(declaration: SwappingDeclaration, dataset: DatasetDeclaration,
         most_unique=declaration.publishes_unique_records,
         experiment=experiment,
     )
+
+
+def _rates(declaration: SwappingDeclaration) -> Fraction | Rates:
+    """The rates of the first stir."""
+    if declaration.risk is not None:
+        rarity = declaration.risk.rarity_of
+        cases = tuple(Case(_conditions(case.when), case.at_most, case.rate) for case in declaration.risk.cases)
+        return Rates(cases, None if rarity is None else tuple(sorted(set(rarity))))
+    given = declaration.swap_rate
+    if isinstance(given, StratumRates):
+        for case in given.by or ():
+            for variable in case.when:
+                if variable not in declaration.match:
+                    raise ValueError(f"swap_rate: by: {variable} is not a match variable; declare risk instead")
+        by = tuple(Case(_conditions(case.when), None, case.rate) for case in given.by or ())
+        return Rates(by, None, given.epsilon)
+    if given is None:
+        raise ValueError("swap_rate: Field required")
+    return given
+
+
+def _conditions(given: Conditions) -> tuple[tuple[str, tuple[Given, ...]], ...]:
+    return tuple((name, tuple(fits) if isinstance(fits, list) else (fits,)) for name, fits in sorted(given.items()))
+
+
+def _second_stir(declaration: SwappingDeclaration) -> SecondStir | None:
+    given = declaration.second_stir
+    return SecondStir(tuple(sorted(set(given.match))), given.swap_rate) if given else None
+
+
+def _responses(declaration: SwappingDeclaration, columns: Mapping[str, Column]) -> tuple[Response, ...]:
+    responses = []
+    for name, keep in declaration.noise_before.items():
+        if name not in columns:
+            raise ValueError(f"noise_before: {name} is no variable of the release")
+        try:
+            responses.append(Response(name, keep, columns[name].domain_size))
+        except ValueError as error:
+            raise ValueError(f"noise_before: {name}: {error}") from None
+    return tuple(responses)
 
 
 def _taking_part(
