@@ -160,21 +160,35 @@ def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> 
 
 
 def _description(release: SwappingRelease) -> str:
-    holding, swapping = release.design.invariants
     unit, allowed = release.design.unit, release.most_unique
     limit = (
         f"The release accepts this for any number of {unit}s."
         if allowed is None
         else f"If that concerns more than {percent(allowed)} of the {unit}s, this asset fails and writes nothing."
     )
+    if release.design.noise:
+        (swapping,) = release.design.invariants
+        return f"""The counts that the release publishes exactly, because neither noise nor swapping changes them:
+
+- n_m·s: {swapping}.
+
+Here m is a combination of values of the match variables, and s of the swap variables. The margin induces the universe:
+protection is relative to all data sets that share it. `{HOLDING_VALUES}` numbers all combinations of holding values
+that records may get; it follows from the strata and the declared domains. `{RECORDS}` contains the version of the
+confidential records, keyed so that it cannot be tested against guessed records.
+
+A {unit} that is alone in a cell is published exactly, with all values that define the cell. {limit}"""
+    holding, swapping, *exempt = release.design.invariants
+    coarse = " (of the second stir, in n_m·s)" if release.design.second_stir else ""
+    also = f"\n\nThe swapped data also contain {exempt[0]}." if exempt else ""
     return f"""The counts that the release publishes exactly, because swapping does not change them (Proposition 4):
 
 - n_mh·: {holding};
 - n_m·s: {swapping}.
 
-Here m is a combination of values of the match variables, h of the other holding variables, and s of the swap variables.
-The two margins induce the universe: protection is relative to all data sets that share them. Their rows also number the
-combinations for the mechanism. `{RECORDS}` contains the version of the confidential records, keyed so that it cannot be
-tested against guessed records.
+Here m is a combination of values of the match variables{coarse}, h of the other holding variables, and s of the swap
+variables. The two margins induce the universe: protection is relative to all data sets that share them. Their rows
+also number the combinations for the mechanism. `{RECORDS}` contains the version of the confidential records, keyed so
+that it cannot be tested against guessed records.{also}
 
 A {unit} that is alone in a cell is published exactly, with all values that define the cell. {limit}"""
