@@ -69,7 +69,7 @@ def drawn_as(root: Path, monkeypatch: pytest.MonkeyPatch, large_from: int, **cha
     monkeypatch.setattr("assets.release.method.cef_version", lambda *given: "the same")
     monkeypatch.setattr(method, "charged_tables", dict)
     # What a draw's description reads of the inputs.
-    inputs = SimpleNamespace(versions={"records": "the same"}, largest_stratum=3)
+    inputs = SimpleNamespace(versions={"records": "the same"}, largest_stratum=3, loss=3)
     monkeypatch.setattr(method, "inputs", lambda *given: inputs)
     return method.describe(cast(Session, None), Custody(folder=str(root / "custody"), databases=str(root)))
 

@@ -62,7 +62,7 @@ def unique_by_statements(records: Sequence[Record]) -> UniqueRecords:
             session.stage(code, "swapping/margin", records=source, code=code, match=["m"], variables=["m", variable])
             for code, variable in (("holding_code", "h"), ("swap_code", "s"))
         ]
-        release = cast(SwappingRelease, SimpleNamespace(design=SimpleNamespace(match=("m",))))
+        release = cast(SwappingRelease, SimpleNamespace(design=SimpleNamespace(fixed=("m",))))
         return count_unique(session, release, *margins)
 
 

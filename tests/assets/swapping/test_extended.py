@@ -1,0 +1,292 @@
+"""Varying rates, exempt records, a second stir and noise before: drawn as declared, charged as derived, gated.
+
+Plain Python computes rates and losses again from the rows of the source file. Wrong programs that these tests tell
+apart: one whose cases are tried in another order, one that counts rarity in another table, one that publishes the swap
+margin of the first stir or the holding margin without noise, and one that charges the smaller of two losses.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from assets.release.draw import Draw, StaleInputError
+from assets.swapping.cells import drawn_cells, stage_decoded
+from assets.swapping.draw import SwappingInputs, read_inputs
+from assets.swapping.records import HOLDING, SWAPPING
+from assets.swapping.release import SwappingRelease
+from assets.swapping.stirs import RatesError
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.swapping.rates import smallest_rate
+from resources.custody import Custody
+from resources.statements import Zone
+from tests.assets.swapping.villages import VERSION_KEY, Village, village
+from tests.deployments import TO_PUBLICATION, UNITS, Deployment, households, small_deployment
+from tests.gates import executes, failing
+
+CUSTODY = cast(Custody, SimpleNamespace(version_key=lambda: VERSION_KEY))
+KEY = bytes(range(32))
+ROLES: dict[str, Any] = {"match": ["region", "size"], "swap": ["county"], "publishes_unique_records": "accepted"}
+ROWS = households(90)
+
+BY = {
+    "swap_rate": {
+        "by": [{"when": {"size": [1, 2]}, "rate": "1/2"}, {"when": {"region": "S"}, "rate": "1/5"}, {"rate": "9/10"}]
+    }
+}
+EPSILON = {"swap_rate": {"epsilon": "5/2"}}
+RISK: dict[str, Any] = {
+    "swap_rate": None,
+    "risk": {"cases": [{"when": {"tenure": "rent", "size": 3}, "rate": "2/3"}, {"rate": "1/10"}]},
+}
+RARITY: dict[str, Any] = {
+    "swap_rate": None,
+    "risk": {"rarity_of": ["tenure", "size"], "cases": [{"at_most": 11, "rate": "1/2"}, {"rate": "1/10"}]},
+}
+ALIKE: dict[str, Any] = {"swap_rate": None, "risk": {"cases": [{"at_most": 6, "rate": "1/2"}, {"rate": "1/10"}]}}
+EXEMPT = {"exempt": {"size": [1, 4]}}
+SECOND = {"second_stir": {"match": ["region"], "swap_rate": "1/3"}}
+NOISE = {"noise_before": {"tenure": "9/10"}}
+EVERY = {
+    "by": BY,
+    "epsilon": EPSILON,
+    "risk": RISK,
+    "rarity": RARITY,
+    "alike": ALIKE,
+    "exempt": EXEMPT,
+    "second": SECOND,
+    "noise": NOISE,
+}
+ONE_RATE = Fraction(1, 2)
+
+Row = Mapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Village:
+    return village(tmp_path_factory.mktemp("town"), UNITS, ROWS)
+
+
+def stratum(row: Row) -> tuple[Any, ...]:
+    return row["region"], row["size"]
+
+
+def tenure_and_size(row: Row) -> tuple[Any, ...]:
+    return row["tenure"], row["size"]
+
+
+def held(row: Row) -> tuple[Any, ...]:
+    return row["region"], row["size"], row["tenure"]
+
+
+SIZES = Counter(map(stratum, ROWS))
+ALIKE_BY_PAIR, ALIKE_BY_ALL = Counter(map(tenure_and_size, ROWS)), Counter(map(held, ROWS))
+
+RATE_OF: dict[str, Callable[[Row], Fraction]] = {
+    "by": lambda row: (
+        Fraction(1, 2) if row["size"] <= 2 else Fraction(1, 5) if row["region"] == "S" else Fraction(9, 10)
+    ),
+    "epsilon": lambda row: smallest_rate(SIZES[stratum(row)], Fraction(5, 2)),
+    "risk": lambda row: Fraction(2, 3) if (row["tenure"], row["size"]) == ("rent", 3) else Fraction(1, 10),
+    "rarity": lambda row: ONE_RATE if ALIKE_BY_PAIR[tenure_and_size(row)] <= 11 else Fraction(1, 10),
+    "alike": lambda row: ONE_RATE if ALIKE_BY_ALL[held(row)] <= 6 else Fraction(1, 10),
+    "exempt": lambda row: Fraction(0) if row["size"] in (1, 4) else ONE_RATE,
+    "second": lambda row: ONE_RATE,
+    "noise": lambda row: ONE_RATE,
+}
+
+
+def loss_of_rows(rate_of: Callable[[Row], Fraction], by: Callable[[Row], Any]) -> PureLoss:
+    """The greatest over strata of ln((n + 1) / o_min) and ln o_max."""
+    strata = defaultdict(list)
+    for row in ROWS:
+        strata[by(row)].append(rate_of(row))
+    arguments = []
+    for rates in strata.values():
+        every = [rate / (1 - rate) for rate in rates if rate]
+        if every:
+            arguments.append(max((len(rates) + 1) / min(every), max(every)))
+    return PureLoss.logarithm(max(arguments))
+
+
+def drawn(town: Village, release: SwappingRelease) -> tuple[SwappingInputs, list[tuple[Any, ...]]]:
+    """The inputs of a draw, and its records: their values and number."""
+    town.write_invariants(release)
+    with town.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        inputs = read_inputs(session, release, VERSION_KEY)
+        draw = cast(Draw[SwappingInputs], SimpleNamespace(inputs=inputs))
+        cells = drawn_cells(session, release, draw, KEY, CUSTODY)
+        decoded = stage_decoded(session, release, cells, "decoded")
+        names = ["region", "size", "tenure", "county"]
+        return inputs, session.rows("warehouse/first_rows", {"rows": 10**6}, source=decoded, columns=[*names, "count"])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_losses_and_margins_are_those_that_follow_from_the_rows(town: Village, name: str) -> None:
+    release = town.release(**ROLES, **EVERY[name])
+    inputs, records = drawn(town, release)
+    assert inputs.losses is not None
+    first = loss_of_rows(RATE_OF[name], stratum)
+    assert inputs.losses.first.loss == first
+    charged = {
+        "second": loss_of_rows(lambda row: Fraction(1, 3), lambda row: row["region"]),
+        "noise": PureLoss.logarithm(9),
+    }.get(name, first)
+    assert inputs.losses.charged == charged
+    assert release.design.specification("village", inputs.loss).loss == charged
+    finer = {"second": min(charged, first, key=float), "noise": min(charged, first, key=float)}.get(name)
+    assert inputs.losses.finer == finer
+
+    def counted(*places: int) -> Counter[tuple[Any, ...]]:
+        totals: Counter[tuple[Any, ...]] = Counter()
+        for record in records:
+            totals[tuple(record[place] for place in places)] += record[-1]
+        return totals
+
+    assert counted() == {(): len(ROWS)}
+    fine = Counter((row["region"], row["size"], row["county"]) for row in ROWS)
+    coarse = Counter((row["region"], row["county"]) for row in ROWS)
+    assert counted(0, 3) == coarse
+    assert (counted(0, 1, 3) == fine) == (name != "second")
+    assert (counted(0, 1, 2) == Counter(map(held, ROWS))) == (name != "noise")
+    assert counted(0, 1, 2, 3) != Counter((*held(row), row["county"]) for row in ROWS), "something was swapped"
+
+
+def test_exempt_records_stay_as_they_are(town: Village) -> None:
+    _, records = drawn(town, town.release(**ROLES, **EXEMPT))
+    swapped = {record[:4]: record[4] for record in records if record[1] in (1, 4)}
+    assert swapped == Counter((*held(row), row["county"]) for row in ROWS if row["size"] in (1, 4))
+
+
+@pytest.mark.parametrize(
+    ("extension", "left_out", "kept"),
+    [(SECOND, "size", SWAPPING), (NOISE, "tenure", SWAPPING)],
+    ids=["the second stir's swap margin", "the swap margin beside noise"],
+)
+def test_no_invariant_is_published_that_the_release_does_not_fix(
+    town: Village, extension: dict[str, Any], left_out: str, kept: str
+) -> None:
+    release = town.release(**ROLES)
+    town.write_invariants(release)
+    release = town.release(**ROLES, **extension)
+    town.write_invariants(release)
+    with town.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert left_out not in session.columns(release.public(kept))
+        if extension is NOISE:
+            assert not session.columns(release.public(HOLDING)), "left from an earlier declaration"
+            assert session.rows("warehouse/count", table=release.public("holding_values")) == [(4 * 2,)]
+
+
+def test_a_stratum_without_a_rate_is_refused_with_their_number(town: Village) -> None:
+    release = town.release(**ROLES, swap_rate={"by": [{"when": {"size": [1, 2, 3]}, "rate": "1/2"}]})
+    town.write_invariants(release)
+    without = len({held(row) for row in ROWS if row["size"] == 4})
+    with town.public(release) as (session, method), pytest.raises(RatesError) as refused:
+        method.inputs(session, CUSTODY)
+    assert f"{without} combinations of holding values fit no case of the swap rate" in str(refused.value)
+
+
+def test_an_epsilon_that_no_rate_gives_is_refused(town: Village) -> None:
+    release = town.release(**ROLES, swap_rate={"epsilon": 1})
+    town.write_invariants(release)
+    with town.public(release) as (session, method), pytest.raises(RatesError, match="no swap rate gives ε = 1 in a"):
+        method.inputs(session, CUSTODY)
+
+
+def test_a_loss_that_does_not_follow_from_the_records_is_not_drawn(town: Village) -> None:
+    release = town.release(**ROLES, **RISK)
+    town.write_invariants(release)
+    with town.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        inputs = read_inputs(session, release, VERSION_KEY)
+        assert inputs.losses is not None
+        smaller = replace(inputs, losses=replace(inputs.losses, charged=PureLoss.logarithm(2)))
+        draw = cast(Draw[SwappingInputs], SimpleNamespace(inputs=smaller))
+        with pytest.raises(StaleInputError, match="other strata than those of the records"):
+            drawn_cells(session, release, draw, KEY, CUSTODY)
+
+
+@pytest.mark.parametrize(
+    ("declared", "complaint"),
+    [
+        ({"exempt": {"size": 12}}, "exempt: 12 is not a value of size"),
+        ({"exempt": {"size": "1"}}, "exempt: '1' is not a value of size"),
+        ({"exempt": {"size": True}}, "exempt: True is not a value of size"),
+        ({"swap_rate": {"by": [{"when": {"tenure": "own"}, "rate": "1/2"}]}}, "by: tenure is not a match variable"),
+        ({"noise_before": {"tenure": "9/10", "rooms": "1/2"}}, "noise_before: rooms is no variable of the release"),
+        (
+            {"swap_rate": None, "risk": {"cases": [{"when": {"tenure": "lease"}, "rate": "1/2"}]}},
+            "swap rate: 'lease' is not a value of tenure",
+        ),
+        (
+            {"swap_rate": None, "risk": {"cases": [{"when": {"county": "Avon"}, "rate": "1/2"}]}},
+            "a swap rate may not depend on county, which is swapped",
+        ),
+        (
+            EXEMPT | {"products": [], "experiment": {"product": "x", "swap_rates": ["1/2"]}},
+            "experiment: ",
+        ),
+        ({"swap_rate": "1/2", "risk": {"cases": [{"rate": "1/2"}]}}, "declare either swap_rate or risk"),
+        ({"swap_rate": {}}, "declare either by, or epsilon"),
+        ({"swap_rate": {"by": [{"rate": "1/2"}], "epsilon": 3}}, "declare either by, or epsilon"),
+        ({"swap_rate": {"by": []}}, "swap_rate.by: "),
+        ({"swap_rate": {"by": [{"rate": 2}]}}, r"swap_rate.by.0.rate: "),
+        ({"swap_rate": {"epsilon": 0}}, r"swap_rate.epsilon: 0 is not greater than 0"),
+        ({"swap_rate": None}, "swap_rate: Field required"),
+        ({"noise_before": {"tenure": 1}}, r"noise_before.tenure: 1 is not a probability strictly between 0 and 1"),
+    ],
+)
+def test_a_wrong_declaration_is_refused(town: Village, declared: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        town.release(**ROLES, **declared)
+
+
+@pytest.fixture(scope="module", params=["risk", "exempt", "second", "noise"])
+def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Deployment]:
+    deployment = small_deployment(tmp_path_factory.mktemp(request.param) / "d", **EVERY[request.param])
+    deployment.run(*TO_PUBLICATION)
+    return request.param, deployment
+
+
+@pytest.mark.deep
+def test_a_whole_release_passes_its_gates_and_its_certificate_says_what_is_charged(
+    published: tuple[str, Deployment],
+) -> None:
+    name, deployment = published
+    assert failing(deployment) == set()
+    (path,) = (deployment.root / "published").rglob("certificate.json")
+    certificate = json.loads(path.read_text())
+    said = json.dumps(certificate, ensure_ascii=False)
+    words = {
+        "risk": ["the probability with which a household is selected, by the first case", "tenure rent, size 3: 2/3"],
+        "exempt": ["Exempt households", "households with size = 1 or 4 are not protected", "infinitely far apart"],
+        "second": [
+            "Swap rate of the second stir",
+            "if the number of households by region × size × county is held fixed",
+        ],
+        "noise": ["Noise on tenure", "if the number of households by region × size × tenure is held fixed too"],
+    }
+    for sentence in words[name]:
+        assert sentence.casefold() in said.casefold(), sentence
+
+
+@pytest.mark.deep
+def test_the_gates_of_an_extension_find_what_was_altered(published: tuple[str, Deployment]) -> None:
+    name, deployment = published
+    kept = deployment.context.warehouse.path(Zone.PUBLIC).read_bytes()
+    try:
+        with deployment.opened() as connection:
+            tables = {table for (table,) in connection.execute("SELECT name FROM (SHOW ALL TABLES)").fetchall()}
+        margin = "holding_values" if name == "noise" else "invariant_holding"
+        assert margin in tables
+        executes("UPDATE swapped_cells SET holding_code = holding_code + 100000 WHERE holding_code = 0")(deployment)
+        found = failing(deployment)
+        assert "replay" in found
+        assert {"noise": "noise_in_domain", "exempt": "exempt_unchanged"}.get(name, "holding_margin_exact") in found
+    finally:
+        deployment.context.warehouse.path(Zone.PUBLIC).write_bytes(kept)
