@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -263,7 +262,7 @@ def test_a_whole_release_passes_its_gates_and_its_certificate_says_what_is_charg
     certificate = json.loads(path.read_text())
     said = json.dumps(certificate, ensure_ascii=False)
     words = {
-        "risk": ["the probability with which a household is selected, by the first case", "tenure rent, size 3: 2/3"],
+        "risk": ["the probability with which a household is selected, by the first case", "size 3, tenure rent: 2/3"],
         "exempt": ["Exempt households", "households with size = 1 or 4 are not protected", "infinitely far apart"],
         "second": [
             "Swap rate of the second stir",
