@@ -18,6 +18,7 @@ from benchmarks import (
     release_job,
     samplers,
     survey_generation,
+    swap_extensions,
     swap_stage,
     topdown_accuracy,
     topdown_estimation,
@@ -30,6 +31,7 @@ RESULTS = Path(__file__).with_name("results.json")
 MODULES = (
     samplers,
     swap_stage,
+    swap_extensions,
     phsafe_stages,
     topdown_steps,
     topdown_accuracy,

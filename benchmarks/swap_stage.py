@@ -7,12 +7,15 @@ including randomness and ledger.
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
+from assets.release.contents import content_of_cef, counted_from, publish_contents
 from assets.release.dataset import DatasetDeclaration
+from assets.release.seal import seal_stage
 from assets.swapping.cells import SWAPPED
-from assets.swapping.invariants import write_invariants
+from assets.swapping.invariants import counted_with, invariant_tables, write_invariants
 from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
 from benchmarks.processes import measured
@@ -49,28 +52,50 @@ def measure() -> list[Result]:
 
 def prepare(home: str) -> None:
     """Generate the CEF and charge three draws, each of a release of its own."""
-    warehouse, custody, ledger = opened(home)
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
-        session.create(_release(home, 0).dataset.cef_tables()[0], "benchmarks/households", {"households": HOUSEHOLDS})
+    generate(home, HOUSEHOLDS)
     for run in range(RUNS):
-        release = _release(home, run)
-        with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-            with session.transaction():
-                write_invariants(session, release, custody.version_key())
-            draw = Swapping(release).describe(session, custody)
-        reserve(release, draw, custody, ledger)
+        charge(home, declared(home, f"run{run}"))
+
+
+def generate(home: str, households: int) -> None:
+    """Generate the CEF."""
+    warehouse, custody, _ = opened(home)
+    dataset, key = declared(home, "run0").dataset, custody.version_key()
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
+        session.create(dataset.cef_tables()[0], "benchmarks/households", {"households": households})
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        version = content_of_cef(session, dataset, key)
+    publish_contents(warehouse, custody, dataset, version, {})
+
+
+def charge(home: str, release: SwappingRelease) -> None:
+    """Write a release's invariants, and charge its draw."""
+    warehouse, custody, ledger = opened(home)
+    method = Swapping(release)
+    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
+        with session.transaction():
+            write_invariants(session, release, method.version_key(custody))
+            counted = counted_from(session, custody, release.dataset, counted_with(release))
+            seal_stage(session, custody, release.schema, "invariants", invariant_tables(release), counted)
+        draw = method.describe(session, custody)
+    reserve(release, draw, custody, ledger)
 
 
 def swap(home: str, run: int) -> None:
     """Run the swap stage."""
+    swap_release(home, declared(home, f"run{run}"))
+
+
+def swap_release(home: str, release: SwappingRelease) -> None:
+    """Run the swap stage of a release."""
     warehouse, custody, ledger = opened(home)
-    make_draw(Swapping(_release(home, run)), warehouse, custody, ledger)
+    make_draw(Swapping(release), warehouse, custody, ledger)
 
 
 def decode(home: str, run: int) -> None:
     """Write the swapped data as a table of values, for comparison: the stage itself stores codes."""
     warehouse, _, _ = opened(home)
-    release = _release(home, run)
+    release = declared(home, f"run{run}")
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         session.create(release.public("values"), "warehouse/all", source=release.public(SWAPPED))
 
@@ -78,7 +103,7 @@ def decode(home: str, run: int) -> None:
 def shuffle(home: str) -> None:
     """Run the peer: write the same table in random order within strata."""
     warehouse, _, _ = opened(home)
-    release = _release(home, 0)
+    release = declared(home, "run0")
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         session.create(
             Table(Zone.CONFIDENTIAL, release.dataset.name, "shuffled"),
@@ -88,8 +113,18 @@ def shuffle(home: str) -> None:
         )
 
 
-def _release(home: str, run: int) -> SwappingRelease:
-    code = {"type": "integer", "minimum": 1, "maximum": 100}
+def declared(home: str, name: str, **changes: Any) -> SwappingRelease:
+    """A release on the generated households.
+
+    Args:
+        home: the folder of the deployment.
+        name: the name of the release.
+        changes: what differs in its declaration.
+    """
+
+    def code(lowest: int, highest: int) -> dict[str, Any]:
+        return {"type": "integer", "minimum": lowest, "maximum": highest}
+
     place = {"type": "string", "role": "geography", "pattern": "S?[0-9]+"}
     dataset = DatasetDeclaration.model_validate(
         {
@@ -104,14 +139,17 @@ def _release(home: str, run: int) -> SwappingRelease:
                 "columns": {
                     "serial": {"type": "integer", "role": "key"},
                     **dict.fromkeys(("state", "county", "block_group"), place),
-                    **dict.fromkeys(("size", "tenure", "race", "age"), code),
+                    "size": code(1, 7),
+                    "tenure": code(1, 4),
+                    "race": code(1, 7),
+                    "age": code(15, 99),
                 },
             },
         }
     )
     declaration = SwappingDeclaration.model_validate(
         {
-            "name": f"run{run}",
+            "name": name,
             "dataset": "bench",
             "title": "Generated households",
             "match": ["state", "size"],
@@ -119,5 +157,6 @@ def _release(home: str, run: int) -> SwappingRelease:
             "swap_rate": "1/2",
             "publishes_unique_records": "accepted",
         }
+        | changes
     )
     return build_release(declaration, dataset, Path(home) / "published")
