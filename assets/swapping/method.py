@@ -24,6 +24,7 @@ from assets.swapping.statement import swapping_statement
 from assets.swapping.tables import describe_tables, first_rows, require_readable, table_recipes
 from assets.swapping.unique import require_few_stored
 from assets.swapping.utility import build_utility
+from assets.swapping.withheld import build_strata, build_withheld, withheld_gates
 from assets.tabulation.asset import TABLES, build_tables
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
 from mechanisms.swapping import permutation
@@ -40,7 +41,6 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
 
     mechanism = MECHANISM
     version = permutation.VERSION
-    stages = ("invariants", CHARGE, "swapped", TABLES)
     charge_follows = ("invariants",)
     draws_from_cef = True
     draw_follows = ("invariants",)
@@ -68,8 +68,18 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         "smallest_epsilon_at_swap_rate": "Swap rate that attains the smallest ε",
     }
 
+    @property
+    def stages(self) -> Sequence[str]:
+        return ("invariants", "swapped") if self.release.withheld else ("invariants", CHARGE, "swapped", TABLES)
+
+    @property
+    def charges(self) -> bool:
+        return not self.release.withheld
+
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
+        if release.withheld:
+            return [build_strata(release), build_withheld(release)]
         return [
             build_invariants(release),
             build_tables(
@@ -84,7 +94,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         ]
 
     def own_gates(self) -> Sequence[Gate[SwappingRelease]]:
-        return swapping_gates(self.release)
+        return withheld_gates(self.release) if self.release.withheld else swapping_gates(self.release)
 
     def parameters(self) -> Mapping[str, Any]:
         return self.release.design.as_record()
@@ -208,7 +218,7 @@ The result is stored as the saturated contingency table [n_mhs], which has neith
         return read_version(session, self.release, draw.inputs)
 
     def tables(self) -> Sequence[PublishedTable]:
-        return published_tables(self.release)
+        return [] if self.release.withheld else published_tables(self.release)
 
     def statement(self, draw: Draw[SwappingInputs], output_version: str) -> Statement:
         return swapping_statement(self.release, draw.inputs, output_version)

@@ -15,6 +15,7 @@ from assets.release.release import Release
 from assets.swapping.product import SwappedProduct
 from mechanisms.swapping.design import SwappingDesign
 from mechanisms.swapping.rates import Rates
+from resources.custody import CustodyMode
 
 MOST_COMBINATIONS = 1_000_000
 """The most combinations of holding values that noise chooses from in a stratum."""
@@ -47,6 +48,8 @@ class SwappingRelease(Release):
         most_unique: the greatest share of records whose values the invariants may publish because no other record has
             the same (`assets.swapping.unique`); None if any share is accepted.
         experiment: draws that compare swap rates, on a synthetic dataset only; or None.
+        withheld: whether the swapped records stay in the confidential zone, for tables with noise to be counted from
+            them (`assets.swapping.withheld`); nothing is then published or charged by this release itself.
 
     Raises:
         DeclarationError: if the declaration contradicts itself or the dataset.
@@ -57,6 +60,7 @@ class SwappingRelease(Release):
     saturated: bool
     most_unique: Fraction | None
     experiment: Experiment | None
+    withheld: bool = False
 
     def __post_init__(self) -> None:
         self._require_known("match", self.design.match)
@@ -68,6 +72,8 @@ class SwappingRelease(Release):
         if taken:
             self.refuse(f"column {taken[0]} of the dataset has a name that is reserved for the release's own tables")
         self._check_values()
+        if self.withheld:
+            self._check_withheld()
         self._check_products()
         if self.experiment:
             self._check_experiment(self.experiment)
@@ -77,6 +83,22 @@ class SwappingRelease(Release):
             if name not in self.variables:
                 known = ", ".join(self.variables)
                 self.refuse(f"{field}: {self._absent(name)}; the {self.design.unit}'s variables are {known}")
+
+    def _check_withheld(self) -> None:
+        """What a withheld swap may declare: the loss of noise after it needs rates that are constant in strata."""
+        design = self.design
+        if self.products or self.experiment:
+            self.refuse("withheld: nothing is published of it, so that it has neither products nor an experiment")
+        if self.custody is not CustodyMode.ESCROWED:
+            self.refuse("withheld: the swapped records are drawn again by gates; declare custody: escrowed")
+        if design.second_stir or design.noise or design.exempt:
+            self.refuse("withheld: no loss is known together with second_stir, noise_before or exempt")
+        if isinstance(design.swap_rate, Rates) and (
+            design.swap_rate.counts_rarity or not set(design.swap_rate.variables) <= set(design.match)
+        ):
+            self.refuse("withheld: swap rates must be constant within strata, not differ between records (risk)")
+        if design.persons:
+            self.refuse(f"withheld: persons cannot follow; leave {', '.join(design.persons)} out (variables)")
 
     def _check_values(self) -> None:
         """Values that rates and exempt records are declared by, and the domains of noise."""

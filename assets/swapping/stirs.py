@@ -15,7 +15,7 @@ from assets.swapping.release import SwappingRelease
 from mechanisms.refusal import RefusedError
 from mechanisms.swapping.design import SwapLosses
 from mechanisms.swapping.permutation import Contingency
-from mechanisms.swapping.rates import EXEMPT, Case, Rates, Stir, expected_selected, loss_of_stir, rates_of_sizes
+from mechanisms.swapping.rates import EXEMPT, Case, Stir, expected_selected, loss_of_stir, rates_of_sizes
 from resources.statements import Fragment, Table
 from resources.warehouse import Session
 
@@ -67,29 +67,17 @@ def stirring(
         of: dict[str, Any] = {"swapping": swapping, "match": list(design.match)}
         groups = session.stage("strata_of_margin", "swapping/strata_of_margin", **of)
         order = "stratum"
-    rates = design.rates
-    names, values = cases_bound(rates.cases)
-    found = session.arrow(
-        "swapping/rate_cases",
-        values,
-        groups=groups,
-        order=order,
-        match=list(design.ordered_match),
-        cases=names,
-        rarity=list(rates.rarity_of) if rates.rarity_of is not None else [],
-    )
-    column = {name: found[name].combine_chunks() for name in found.column_names}
-    last, fine, records = (column[name].to_numpy() for name in ("stratum", "first_stratum", "count"))
-    cases = column["rate_case"].fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+    found = _read(session, release, groups, order)
+    last, records = found.last, found.records
     swap_values = session.arrow("swapping/swap_values", swapping=swapping)["swap_values"].to_numpy()
-    first = _first(release, rates, fine, records, cases)
+    first = _first(release, found)
     can_differ = _distinct(last, swap_values, by_holding=not design.noise)
     if design.second_stir is None:
         loss = loss_of_stir(first, records, can_differ)
         return Stirring((first,), design.losses(loss, None), (expected_selected(first, records),))
     # How swap values lie in the first stir's strata is not published, so every one of two records or more counts.
-    loss = loss_of_stir(first, records, np.ones(int(fine.max(initial=-1)) + 1, dtype=bool))
-    exempt = cases == 0 if design.exempt else np.zeros(len(cases), dtype=bool)
+    loss = loss_of_stir(first, records, np.ones(int(found.first.max(initial=-1)) + 1, dtype=bool))
+    exempt = found.cases == 0 if design.exempt else np.zeros(len(last), dtype=bool)
     given = design.second_stir.swap_rate
     second = Stir(last, np.where(exempt, 1, 0).astype(np.int32), (given, *([EXEMPT] if design.exempt else [])))
     return Stirring(
@@ -97,6 +85,52 @@ def stirring(
         design.losses(loss, loss_of_stir(second, records, can_differ)),
         (expected_selected(first, records), expected_selected(second, records)),
     )
+
+
+def first_stir(
+    session: Session, release: SwappingRelease, groups: Table | Fragment, order: str
+) -> tuple[Stir, NDArray[np.int64]]:
+    """The first stir of groups of records, and their numbers of records.
+
+    Args:
+        session: a session that reads the groups.
+        release: the release.
+        groups: a table with a row for each group: its stratum, the values that rates depend on, and its count.
+        order: the column that numbers the groups.
+
+    Raises:
+        RatesError: if a stratum or record has no rate, or no rate gives the declared ε.
+    """
+    found = _read(session, release, groups, order)
+    return _first(release, found), found.records
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Groups of records, in order: their strata in the last and the first stir, their numbers, and their cases."""
+
+    last: NDArray[np.int32]
+    first: NDArray[np.int32]
+    records: NDArray[np.int64]
+    cases: NDArray[np.int32]
+
+
+def _read(session: Session, release: SwappingRelease, groups: Table | Fragment, order: str) -> _Groups:
+    rates = release.design.rates
+    names, values = cases_bound(rates.cases)
+    found = session.arrow(
+        "swapping/rate_cases",
+        values,
+        groups=groups,
+        order=order,
+        match=list(release.design.ordered_match),
+        cases=names,
+        rarity=list(rates.rarity_of) if rates.rarity_of is not None else [],
+    )
+    column = {name: found[name].combine_chunks() for name in found.column_names}
+    cases = column["rate_case"].fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+    last, first, records = (column[name].to_numpy() for name in ("stratum", "first_stratum", "count"))
+    return _Groups(last, first, records, cases)
 
 
 def _distinct(stratum: NDArray[np.int32], swap_values: NDArray[np.int64], *, by_holding: bool) -> NDArray[np.bool_]:
@@ -122,26 +156,23 @@ def cases_bound(cases: Sequence[Case]) -> tuple[list[dict[str, Any]], dict[str, 
     return names, values
 
 
-def _first(
-    release: SwappingRelease,
-    rates: Rates,
-    fine: NDArray[np.int32],
-    records: NDArray[np.int64],
-    cases: NDArray[np.int32],
-) -> Stir:
+def _first(release: SwappingRelease, groups: _Groups) -> Stir:
     """The first stir, once every group has a rate."""
+    rates, fine, cases = release.design.rates, groups.first, groups.cases
     if rates.epsilon is None:
         without = int((cases < 0).sum())
         if without:
-            what = "strata" if release.design.noise else "combinations of holding values"
+            by_stratum = release.design.noise or release.withheld
+            what = "strata" if by_stratum else "combinations of holding values"
             raise RatesError(
                 f"{release.schema}: {without:,} {what} fit no case of the swap rate; add a case without conditions at "
                 "the end"
             )
         return Stir(fine, cases, tuple(case.rate for case in rates.cases))
     firsts = np.flatnonzero(np.diff(fine, prepend=-1))
+    sizes = np.add.reduceat(groups.records, firsts) if len(firsts) else groups.records
     try:
-        of_stratum, each = rates_of_sizes(np.add.reduceat(records, firsts) if len(firsts) else records, rates.epsilon)
+        of_stratum, each = rates_of_sizes(sizes, rates.epsilon)
     except ValueError as error:
         raise RatesError(f"{release.schema}: swap_rate: {error}") from None
     return Stir(fine, np.where(cases < 0, of_stratum[fine], len(each)).astype(np.int32), (*each, EXEMPT))

@@ -5,10 +5,11 @@ Proposition 4, Definition 2 and Theorem 1.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from mechanisms.swapping.loss import odds, theorem_1
@@ -307,6 +308,22 @@ class SwappingDesign:
                 raise ValueError("the loss of an extended swap does not follow from b alone")
             return Specification(flavor, theorem_1(loss, self.plain_rate))
         return Specification(flavor, loss)
+
+    def specification_of_noise_after(self, dataset: str, tables: Loss) -> Specification:
+        """The DP specification of tables with noise that are counted from withheld swapped data.
+
+        It is for universes that fix the sizes of strata only, and for a change of all of a record's values: two swapped
+        records then differ.
+
+        Args:
+            dataset: its name, for the domain.
+            tables: the loss of the tables for a change of one counted record.
+        """
+        flavor = self.specification(dataset, PureLoss()).flavor
+        sizes = f"the number of {self.unit}s by {_listed(self.match)}"
+        return Specification(
+            replace(flavor, multiverse=(sizes,), output_premetric=tables.output_premetric), tables.of_group(2)
+        )
 
 
 def _smaller(one: PureLoss, other: PureLoss) -> PureLoss:

@@ -231,6 +231,12 @@ class SwappingDeclaration(ReleaseDeclaration):
         strict=True,
         description="Whether the saturated contingency table is published, from which all products follow.",
     )
+    withheld: bool = Field(
+        False,
+        strict=True,
+        description="Whether the swapped records stay in the confidential zone, for a release that counts tables with "
+        "noise from them; nothing is then published or charged by this release itself.",
+    )
     experiment: ExperimentDeclaration | SkipJsonSchema[None] = Field(
         None, description="Draws that compare swap rates, on a synthetic dataset."
     )
@@ -263,6 +269,10 @@ class PermutationSwapping(ReleaseComponent):
 
     declared_by = SwappingDeclaration
     method = Swapping
+
+    @property
+    def charges(self) -> bool:
+        return not self.declaration.withheld
 
     def release(self, dataset: DatasetDeclaration, published: Path) -> SwappingRelease:
         return build_release(self.declaration, dataset, published)
@@ -307,6 +317,7 @@ def build_release(declaration: SwappingDeclaration, dataset: DatasetDeclaration,
         saturated=declaration.saturated,
         most_unique=declaration.publishes_unique_records,
         experiment=experiment,
+        withheld=declaration.withheld,
     )
 
 

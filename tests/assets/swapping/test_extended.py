@@ -10,6 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from hashlib import sha256
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,8 +23,12 @@ from assets.swapping.draw import SwappingInputs, read_inputs
 from assets.swapping.records import HOLDING, SWAPPING
 from assets.swapping.release import SwappingRelease
 from assets.swapping.stirs import RatesError
+from assets.swapping.withheld import STRATA, noise_after, stage_withheld, swap_loss, withheld_version
+from assets.swapping.withheld import WITHHELD as WITHHELD_RECORDS
 from mechanisms.accounting.loss import PureLoss
-from mechanisms.swapping.rates import smallest_rate
+from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.swapping.loss import theorem_1
+from mechanisms.swapping.rates import StirLoss, smallest_rate
 from resources.custody import Custody
 from resources.statements import Zone
 from tests.assets.swapping.villages import VERSION_KEY, Village, village
@@ -279,13 +285,117 @@ def test_the_gates_of_an_extension_find_what_was_altered(published: tuple[str, D
     name, deployment = published
     kept = deployment.context.warehouse.path(Zone.PUBLIC).read_bytes()
     try:
-        with deployment.opened() as connection:
-            tables = {table for (table,) in connection.execute("SELECT name FROM (SHOW ALL TABLES)").fetchall()}
-        margin = "holding_values" if name == "noise" else "invariant_holding"
-        assert margin in tables
+        assert ("holding_values" if name == "noise" else "invariant_holding") in public_tables(deployment)
         executes("UPDATE swapped_cells SET holding_code = holding_code + 100000 WHERE holding_code = 0")(deployment)
         found = failing(deployment)
         assert "replay" in found
         assert {"noise": "noise_in_domain", "exempt": "exempt_unchanged"}.get(name, "holding_margin_exact") in found
     finally:
         deployment.context.warehouse.path(Zone.PUBLIC).write_bytes(kept)
+
+
+WITHHELD: dict[str, Any] = {"products": [], "withheld": True}
+
+
+def public_tables(deployment: Deployment) -> set[str]:
+    """The names of the release's public tables."""
+    with deployment.opened() as connection:
+        return {name for (name,) in connection.execute("SELECT name FROM (SHOW TABLES)").fetchall()}
+
+
+def test_a_withheld_swap_keeps_both_margins_and_is_the_same_again(town: Village) -> None:
+    release = town.release(**ROLES, withheld=True)
+    custody = cast(
+        Custody,
+        SimpleNamespace(
+            version_key=lambda: VERSION_KEY, draw_id=str, derive=lambda purpose: sha256(purpose.encode()).digest()
+        ),
+    )
+    names = ["region", "size", "tenure", "county"]
+
+    def records(of: SwappingRelease) -> Counter[tuple[Any, ...]]:
+        with town.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            staged = stage_withheld(session, of, custody)
+            return Counter(session.rows("warehouse/first_rows", {"rows": 10**6}, source=staged, columns=names))
+
+    found, before = records(release), Counter((*held(row), row["county"]) for row in ROWS)
+    assert found == records(release) != before
+    assert found != records(town.release(**ROLES, withheld=True, name="other")), "a draw of its own"
+    for places in ((0, 1, 2), (0, 1, 3)):
+        assert _margin(found, places) == _margin(before, places)
+
+
+def _margin(table: Counter[tuple[Any, ...]], places: tuple[int, ...]) -> Counter[tuple[Any, ...]]:
+    totals: Counter[tuple[Any, ...]] = Counter()
+    for values, count in table.items():
+        totals[tuple(values[place] for place in places)] += count
+    return totals
+
+
+@pytest.mark.deep
+def test_a_withheld_swap_stays_in_the_confidential_zone_and_is_drawn_again(tmp_path: Path) -> None:
+    deployment = small_deployment(
+        tmp_path, **WITHHELD, swap_rate={"by": [{"when": {"size": 1}, "rate": "1/2"}, {"rate": "1/5"}]}
+    )
+    deployment.run("cef", "invariants", "swapped")
+    release, custody, rows = deployment.release, deployment.context.custody, households()
+    assert deployment.ledger == ()
+    assert failing(deployment) == set()
+    assert public_tables(deployment) == {STRATA, "invariants_seal"}
+    with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        swap = swap_loss(session, release, custody)
+    sizes = Counter(map(stratum, rows))
+    odds = {key: Fraction(1) if key[1] == 1 else Fraction(1, 4) for key in sizes}
+    assert swap.loss == PureLoss.logarithm(max((size + 1) / odds[key] for key, size in sizes.items()))
+    with deployment.context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        names = ["region", "size", "tenure", "county"]
+        stored = session.rows(
+            "warehouse/first_rows", {"rows": 10**6}, source=release.confidential(WITHHELD_RECORDS), columns=names
+        )
+        version = withheld_version(session, release, custody)
+    assert len(stored) == len(rows)
+    assert Counter(row[:3] for row in stored) == Counter(map(held, rows))
+    assert Counter((*row[:2], row[3]) for row in stored) == Counter((*stratum(row), row["county"]) for row in rows)
+    assert Counter(stored) != Counter((*held(row), row["county"]) for row in rows)
+    deployment.run("swapped")
+    with deployment.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert withheld_version(session, release, custody) == version
+    withheld = f"{release.schema}.{WITHHELD_RECORDS}"
+    with deployment.opened("confidential") as connection:
+        connection.execute(
+            f"UPDATE {withheld} SET county = CASE county WHEN 'Avon' THEN 'Brent' ELSE 'Avon' END "
+            f"WHERE rowid IN (SELECT min(rowid) FROM {withheld})"
+        )
+    assert failing(deployment) == {"margins_exact", "drawn_again"}
+
+
+def test_noise_after_a_withheld_swap_has_two_specifications(town: Village) -> None:
+    release = town.release(**ROLES, withheld=True)
+    swap = StirLoss(4, 30, 0, ONE_RATE, ONE_RATE, theorem_1(30, ONE_RATE))
+    of_swap, of_noise = noise_after(release, swap, PureLoss(Fraction(1, 4)))
+    assert of_swap.loss == theorem_1(30, ONE_RATE)
+    assert of_swap.flavor.multiverse == release.design.invariants
+    assert of_noise.loss == PureLoss(Fraction(1, 2)), "two swapped records differ"
+    assert of_noise.flavor.multiverse == ("the number of households by region × size",)
+    concentrated = noise_after(release, swap, ConcentratedLoss(Fraction(1, 4)))[1]
+    assert concentrated.loss == ConcentratedLoss(Fraction(1))
+    assert concentrated.flavor.output_premetric == ConcentratedLoss.output_premetric
+
+
+@pytest.mark.parametrize(
+    ("declared", "complaint"),
+    [
+        ({"products": [{"name": "one", "geography": ["county"]}]}, "neither products nor an experiment"),
+        ({"custody": "ephemeral"}, "declare custody: escrowed"),
+        (SECOND, "no loss is known together with"),
+        (NOISE, "no loss is known together with"),
+        (EXEMPT, "no loss is known together with"),
+        (RISK, "must be constant within strata"),
+        (ALIKE, "must be constant within strata"),
+    ],
+)
+def test_a_withheld_swap_without_a_known_loss_is_refused(
+    town: Village, declared: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=f"withheld: .*{complaint}"):
+        town.release(**{**ROLES, "withheld": True, **declared})

@@ -1,0 +1,232 @@
+"""A withheld swap: swapped records that stay in the confidential zone, for others to count tables with noise from.
+
+Nothing is published of them and nothing is charged for them by themselves. A release that counts from them adds noise,
+and is charged for both: `noise_after` has its two specifications, which are derived in
+`docs/mechanisms/swapping-extensions.md`. It reads the table `WITHHELD`, which has one row for each swapped record with
+the variables that take part and no key, and depends on the asset `swapped`.
+
+The key of the draw is derived from the custody and from what the draw is made of. So the same records and parameters
+give the same swapped records, in whatever release they are used.
+"""
+
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from assets.conventions import INVARIANT, StageKind, attributes, named, table_schema
+from assets.failures import stated_plainly
+from assets.gates.shared import count_problem, differing, differing_table, unequal
+from assets.release.columns import described
+from assets.release.contents import cef_version, counted_from
+from assets.release.gate import Gate, ReleaseContext
+from assets.release.seal import require_sealed, seal_stage
+from assets.swapping.extended_words import further_steps, rate_in_words
+from assets.swapping.records import HOLDING, SWAPPING, as_contingency, margin_statements, stage_records, swap_variables
+from assets.swapping.release import SwappingRelease
+from assets.swapping.stirs import first_stir
+from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.specification import Specification
+from mechanisms.sampling.stream import RandomStream
+from mechanisms.swapping import permutation
+from mechanisms.swapping.permutation import stir
+from mechanisms.swapping.rates import StirLoss, loss_of_stir
+from resources.custody import Custody
+from resources.statements import Fragment, Table, Zone
+from resources.warehouse import Recipe, Session, Warehouse
+
+STRATA, WITHHELD = "invariant_strata", "withheld_records"
+CODE_VERSION = "1"
+_MECHANISM = "withheld permutation swapping"
+
+
+def build_strata(release: SwappingRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "invariants"]` of a withheld swap: the sizes of its strata, and nothing else."""
+
+    @dg.asset(
+        key=release.key("invariants"),
+        deps=[release.dataset_key("cef")],
+        group_name=release.schema,
+        description=(
+            f"The number of {release.design.unit}s in each stratum. It is all that this release makes public: both "
+            "specifications of tables that are counted from the swapped records hold it fixed."
+        ),
+        code_version=CODE_VERSION,
+        **attributes(StageKind.INVARIANTS, Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
+    )
+    @stated_plainly(StageKind.INVARIANTS)
+    def invariants(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        table = release.public(STRATA)
+        with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
+            with session.transaction():
+                session.create(table, "swapping/strata_of_match", **_strata_names(session, release))
+                counted = counted_from(session, custody, release.dataset, release.design.as_record())
+                seal_stage(session, custody, release.schema, "invariants", [table], counted)
+            return dg.MaterializeResult(
+                data_version=dg.DataVersion(session.content_version([table])),
+                metadata={
+                    "table": named(table),
+                    "strata": session.count(table),
+                    "dagster/column_schema": table_schema(session.columns(table), described(release.variables)),
+                },
+            )
+
+    return invariants
+
+
+def build_withheld(release: SwappingRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "swapped"]` of a withheld swap, in the confidential zone."""
+    design = release.design
+
+    @dg.asset(
+        key=release.key("swapped"),
+        deps=[release.dataset_key("cef"), release.key("invariants")],
+        group_name=release.schema,
+        description=f"""One draw of the Permutation Swapping Algorithm, which stays in the confidential zone.
+
+Among the {design.unit}s that agree on {", ".join(design.match) or "nothing"}, each is selected with
+{rate_in_words(design)}, and the selected ones exchange {", ".join(design.swap)}.{further_steps(design)}
+
+Nothing is charged here, because nothing leaves the zone. A release that counts tables from these records adds noise to
+them and is charged.""",
+        code_version=CODE_VERSION,
+        **attributes(StageKind.COUNTS, Zone.CONFIDENTIAL, {"duckdb", "numba"}),
+    )
+    @stated_plainly(StageKind.COUNTS)
+    def swapped(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        table = release.confidential(WITHHELD)
+        with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
+            swap_loss(session, release, custody)
+            with session.transaction():
+                session.create(table, "warehouse/all", source=stage_withheld(session, release, custody))
+            return dg.MaterializeResult(
+                data_version=dg.DataVersion(withheld_version(session, release, custody)),
+                metadata={"table": named(table)},
+            )
+
+    return swapped
+
+
+def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> StirLoss:
+    """The loss of the swap in its own universes, from the public sizes of strata alone.
+
+    Args:
+        session: a session that reads the public zone.
+        release: a withheld release.
+        custody: the custody, for the seal.
+
+    Raises:
+        SealError: if the stored sizes are not as the stage `invariants` wrote them, or follow from another CEF.
+        RatesError: if a stratum has no rate.
+    """
+    strata = release.public(STRATA)
+    counted = {"cef": cef_version(session, custody, release.dataset), "parameters": release.design.as_record()}
+    require_sealed(session, custody, release.schema, "invariants", [strata], counted)
+    return _loss(session, release, strata)
+
+
+def noise_after(release: SwappingRelease, swap: StirLoss, tables: Loss) -> tuple[Specification, Specification]:
+    """Both specifications of tables with noise that are counted from the swapped records. They hold at once.
+
+    Args:
+        release: a withheld release.
+        swap: from `swap_loss`.
+        tables: ε_N, the loss of all such tables together for a change of one counted record.
+
+    Returns:
+        That of the swap, by post-processing, in the universes that its margins induce; and that of the noise, for a
+        change of all of a record's values, in the universes that fix the sizes of strata only. The second is stated
+        with 2ε_N, because two swapped records differ if both holding and swap values of one record change.
+    """
+    design, name = release.design, release.dataset.name
+    return design.specification(name, swap.loss), design.specification_of_noise_after(name, tables)
+
+
+def withheld_version(session: Session, release: SwappingRelease, custody: Custody) -> str:
+    """The keyed version of the stored swapped records, to name draws of tables that are counted from them."""
+    return session.content_version([release.confidential(WITHHELD)], custody.version_key())
+
+
+def stage_withheld(session: Session, release: SwappingRelease, custody: Custody) -> Fragment:
+    """Draw the swapped records again, as a temporary table with one row for each.
+
+    Args:
+        session: a session that reads the confidential zone.
+        release: a withheld release.
+        custody: the custody.
+    """
+    design, records = release.design, stage_records(session, release)
+    margins = {
+        table: session.stage(f"margin_of_{table}", "swapping/margin", **names)
+        for table, names in margin_statements(release, records).items()
+    }
+    books: dict[str, Any] = {"holding": margins[HOLDING], "swapping": margins[SWAPPING]}
+    held, moved = {"holding_variables": list(design.holding)}, {"swap_variables": swap_variables(release)}
+    table = as_contingency(session.arrow("swapping/contingency", records=records, **books, **held, **moved))
+    strata = session.stage("strata_of_match", "swapping/strata_of_match", **_strata_names(session, release))
+    first, _ = first_stir(session, release, strata, "stratum")
+    draw_id = custody.draw_id(
+        {
+            "dataset": release.dataset.name,
+            "release": release.name,
+            "mechanism": _MECHANISM,
+            "version": permutation.VERSION,
+            "parameters": design.as_record(),
+            "recodes": release.dataset.recodes(release.columns_read),
+            "records": session.content_version(list(release.dataset.cef_tables()), custody.version_key()),
+        }
+    )
+    stream = RandomStream(custody.derive(f"withheld swap {draw_id}"), _MECHANISM)
+    cells = stir(table, [first.of_groups(table.stratum)], [stream])
+    codes = {"holding_code": cells.holding, "swap_code": cells.swap, "count": cells.count}
+    values = {"holding_variables": list(design.holding), "swap_variables": list(design.swap)}
+    drawn = session.register("drawn", pa.table(codes))
+    decoded = session.stage("decoded", "swapping/decoded", cells=drawn, **books, **values)
+    return session.stage("expanded", "swapping/expanded", cells=decoded, columns=list(release.variables))
+
+
+def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
+    """The gates of a withheld swap."""
+    return [
+        Gate("strata_of_the_cef", "invariants", "The stored sizes of strata are those of the current CEF.", _sizes),
+        Gate("margins_exact", "swapped", "The swapped records have the margins of the CEF.", _margins),
+        Gate("drawn_again", "swapped", "The swapped records are those that the custody's key gives.", _again),
+    ]
+
+
+def _sizes(context: ReleaseContext[SwappingRelease]) -> list[str]:
+    release = context.release
+    with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        made: Recipe = ("swapping/strata_of_match", {}, _strata_names(session, release))
+        return differing_table(session, release.public(STRATA), made)
+
+
+def _margins(context: ReleaseContext[SwappingRelease]) -> list[str]:
+    release, problems = context.release, []
+    with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        records = stage_records(session, release)
+        for columns in (list(release.design.holding), swap_variables(release)):
+            tables = (("before", records), ("after", release.confidential(WITHHELD)))
+            before, after = (
+                session.stage(name, "gates/counts", records=table, columns=columns) for name, table in tables
+            )
+            problems += count_problem(unequal(session, after, before, columns), "cells of a margin that differ")
+    return problems
+
+
+def _again(context: ReleaseContext[SwappingRelease]) -> list[str]:
+    release = context.release
+    with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        again = stage_withheld(session, release, context.custody)
+        rows = differing(session, release.confidential(WITHHELD), again, list(release.variables))
+        return count_problem(rows, "records that are not as drawn")
+
+
+def _loss(session: Session, release: SwappingRelease, strata: Table | Fragment) -> StirLoss:
+    # Which strata hold distinct records is not public, so that all of two records or more count.
+    first, records = first_stir(session, release, strata, "stratum")
+    return loss_of_stir(first, records, records > 0)
+
+
+def _strata_names(session: Session, release: SwappingRelease) -> dict[str, Any]:
+    return {"records": stage_records(session, release), "match": list(release.design.match)}
