@@ -11,7 +11,7 @@ from benchmarks.processes import measured
 from benchmarks.result import Result
 from benchmarks.swap_stage import charge, declared, generate, swap_release
 
-HOUSEHOLDS = 5_000_000
+HOUSEHOLDS = 2_000_000
 RUNS = 3
 LIMIT = 1.5
 
