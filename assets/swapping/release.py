@@ -104,7 +104,7 @@ class SwappingRelease(Release):
         """Values that rates and exempt records are declared by, and the domains of noise."""
         conditions = [("exempt", self.design.exempt)]
         if isinstance(self.design.swap_rate, Rates):
-            conditions += [("swap rate", case.when) for case in self.design.swap_rate.cases]
+            conditions += [("swap_rate or risk", case.when) for case in self.design.swap_rate.cases]
         for field, when in conditions:
             for name, values in when:
                 domain = self._domain(field, name)

@@ -14,6 +14,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
@@ -54,6 +55,16 @@ def _probability(value: object) -> Fraction:
     return probability
 
 
+def _fitting(given: object) -> tuple[int | str | bool, ...]:
+    """The values that fit: one, or a nonempty list."""
+    values = given if isinstance(given, list | tuple) else [given]
+    if not values or not all(isinstance(value, int | str) for value in values):
+        raise ValueError(
+            f"{shown(given)} is neither a value (a number, a text or a boolean) nor a nonempty list of values"
+        )
+    return tuple(values)
+
+
 ACCEPTED = "accepted"
 
 MostUnique = Annotated[
@@ -92,7 +103,14 @@ class ExperimentDeclaration(dg.Model):
 Given = int | str | bool
 """A value of a variable, as it is written in YAML."""
 
-Conditions = dict[str, Given | list[Given]]
+Conditions = dict[
+    str,
+    Annotated[
+        tuple[Given, ...],
+        PlainValidator(_fitting),
+        WithJsonSchema({"type": ["integer", "string", "boolean", "array"], "minItems": 1}),
+    ],
+]
 """By variable, the value or values that fit."""
 
 Keep = Annotated[
@@ -341,7 +359,7 @@ def _rates(declaration: SwappingDeclaration) -> Fraction | Rates:
 
 
 def _conditions(given: Conditions) -> tuple[tuple[str, tuple[Given, ...]], ...]:
-    return tuple((name, tuple(fits) if isinstance(fits, list) else (fits,)) for name, fits in sorted(given.items()))
+    return tuple(sorted(given.items()))
 
 
 def _second_stir(declaration: SwappingDeclaration) -> SecondStir | None:

@@ -389,6 +389,21 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("match",): (["county"], ["nothing"], ["size", "size"], ["serial"], ["maybe"], None, "size", [1]),
         ("swap",): ([], ["nothing"], ["county", "county"], ["serial"], None, "county", ["size"]),
         ("variables",): (["nothing"], ["size", "size"], "size", [1], ["serial"]),
+        ("swap_rate",): (
+            {"by": None}, {"by": []}, {"by": [{}]}, {"by": [{"rate": 0}]}, {"by": [{"rate": "1/2", "when": None}]},
+            {"by": [{"rate": "1/2", "when": {"tenure": "own"}}]}, {"by": [{"rate": "1/2", "when": {"size": 99}}]},
+            {"by": [{"rate": "1/2", "at_most": 3}]}, {"by": [{"rate": "1/2"}], "epsilon": 3}, {"epsilon": 0},
+            {"epsilon": "NaN"}, {"epsilon": None}, {"by": [{"rate": "1/2"}] * 1001},
+        ),
+        ("risk",): ({"cases": [{"rate": "1/2"}]}, {"cases": []}, {}, "high", [], 1),
+        ("exempt",): (
+            None, [], "size", {"size": 99}, {"size": "1"}, {"size": None}, {"size": []}, {"county": 1}, {"nothing": 1},
+        ),
+        ("second_stir",): (
+            {"swap_rate": "1/3"}, {"match": []}, {"match": ["size"], "swap_rate": "1/3"}, {"match": ["nothing"]}, "twice",
+        ),
+        ("noise_before",): (None, [], {"size": "1/2"}, {"nothing": "1/2"}, {"rooms": 1}, {"rooms": 0}, {"rooms": None}),
+        ("withheld",): ("perhaps", None, 1, True),
         ("saturated",): ("perhaps", None, 1),
         ("publishes_unique_records",): ("yes", -1, 2, "1e308", 1e-308, [], True),
         ("products", 0, "name"): (*NOT_NAMES, "saturated", "certificate", "datapackage", "sha256sums"),

@@ -226,7 +226,7 @@ def test_a_loss_that_does_not_follow_from_the_records_is_not_drawn(town: Village
         ({"noise_before": {"tenure": "9/10", "rooms": "1/2"}}, "noise_before: rooms is no variable of the release"),
         (
             {"swap_rate": None, "risk": {"cases": [{"when": {"tenure": "lease"}, "rate": "1/2"}]}},
-            "swap rate: 'lease' is not a value of tenure",
+            "swap_rate or risk: 'lease' is not a value of tenure",
         ),
         (
             {"swap_rate": None, "risk": {"cases": [{"when": {"county": "Avon"}, "rate": "1/2"}]}},
