@@ -400,7 +400,8 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
             None, [], "size", {"size": 99}, {"size": "1"}, {"size": None}, {"size": []}, {"county": 1}, {"nothing": 1},
         ),
         ("second_stir",): (
-            {"swap_rate": "1/3"}, {"match": []}, {"match": ["size"], "swap_rate": "1/3"}, {"match": ["nothing"]}, "twice",
+            {"swap_rate": "1/3"}, {"match": []}, {"match": ["size"], "swap_rate": "1/3"}, {"match": ["nothing"]},
+            "twice",
         ),
         ("noise_before",): (None, [], {"size": "1/2"}, {"nothing": "1/2"}, {"rooms": 1}, {"rooms": 0}, {"rooms": None}),
         ("withheld",): ("perhaps", None, 1, True),
