@@ -52,6 +52,15 @@ After that, the same is done once more with p = {rate}, among all {design.unit}s
     return steps
 
 
+def counted_strata(design: SwappingDesign) -> str:
+    """Which strata of the first stir count towards b, after "stratum"."""
+    if design.noise:
+        return "with two swap values"
+    if design.second_stir:
+        return "of the first exchange with two records"
+    return "with two distinct records"
+
+
 def charged_for(design: SwappingDesign) -> str:
     """How the charge follows, for its page."""
     by_stratum = "the greatest over strata of ln(n + 1) − ln o_min and ln o_max; o = p / (1 − p)"

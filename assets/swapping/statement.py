@@ -276,7 +276,7 @@ def parameters(
         Parameter(
             "Largest stratum b",
             largest_stratum,
-            f"The number of {unit}s in the largest stratum with two distinct records; 0 if there is none.",
+            f"The number of {unit}s in the largest stratum {extended_words.counted_strata(design)}; 0 if there is none.",
         ),
     )
 
