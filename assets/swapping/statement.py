@@ -12,7 +12,7 @@ from assets.release.columns import titles
 from assets.release.statement import Accuracy, DataVersion, Equivalent, EvaluatedLoss, Paper, Parameter, Statement
 from assets.swapping import extended_words
 from assets.swapping.draw import SwappingInputs
-from assets.swapping.extended_words import SOURCE
+from assets.swapping.extended_words import SOURCE, counted_strata
 from assets.swapping.release import SwappingRelease
 from assets.swapping.unique import UniqueRecords, percent
 from mechanisms.accounting.composition import Loss
@@ -81,7 +81,11 @@ def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_
         accuracy=accuracy(design, inputs.moved),
         data_versions=(
             DataVersion("confidential records", inputs.versions["records"], keyed=True),
-            DataVersion("margin of the holding variables", inputs.versions["holding"], keyed=True),
+            DataVersion(
+                "combinations of holding values" if design.noise else "margin of the holding variables",
+                inputs.versions["holding"],
+                keyed=True,
+            ),
             DataVersion("margin of match and swap variables", inputs.versions["swap"], keyed=True),
             DataVersion("swapped data", output_version, keyed=False),
         ),
@@ -276,7 +280,7 @@ def parameters(
         Parameter(
             "Largest stratum b",
             largest_stratum,
-            f"The number of {unit}s in the largest stratum {extended_words.counted_strata(design)}; 0 if there is none.",
+            f"The number of {unit}s in the largest stratum {counted_strata(design)}; 0 if there is none.",
         ),
     )
 
