@@ -3,7 +3,9 @@
 Exit codes: 0 done; 1 refused, failed, or something does not hold; 2 wrong usage; 3 a charge needs an authorization.
 """
 
+import csv
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -50,12 +52,12 @@ from assets.release.method import CHARGE
 from assets.release.names import Name
 from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import DoesNotCompose, beside_finite, stated, symbol
+from mechanisms.refusal import RefusedError
 from orchestration import components
 from orchestration.backup import BackupError, back_up
 from orchestration.backup import restore as restored
 from orchestration.checking import cause_of, declaration_problems
-from orchestration.components import PHSafe, TopDown
-from orchestration.components.questions import QuestionError, answered, condition
+from orchestration.components import PHSafe, TableBuilder, TopDown
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of
 from orchestration.components.scaffolding import filled_example
 from orchestration.definitions import declarations, declared_methods, deployment
@@ -76,7 +78,7 @@ _EXPECTED = (
     CustodyError,
     DeclarationError,
     LedgerError,
-    QuestionError,
+    RefusedError,
     SourceError,
     VerificationError,
     WarehouseError,
@@ -630,9 +632,9 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_jso
     """
     deployed = Deployed()
     variables = [each.strip() for each in by.split(",") if each.strip()]
-    chosen = dict(condition(each) for each in where)
+    chosen = dict(_categories(each) for each in where)
     folders = [_hypercubes(deployed, each) for each in (release, *([per] if per else []))]
-    names, found = answered(folders, variables, chosen)
+    names, found = TableBuilder.answered(folders, variables, chosen)
     if as_json:
         _show({"from": names, "rows": found.to_pylist()})
         return
@@ -641,6 +643,15 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_jso
         for row in found.to_pylist()
     ]
     _table(f"From {' per '.join(names)}", [name.replace("_", " ") for name in found.column_names], rows)
+
+
+def _categories(text: str) -> tuple[str, list[str | None]]:
+    """A variable and its categories, from `age in (a, b)`, `age in a, b` or `age=a`; a category may be in quotes."""
+    parts = re.fullmatch(r"\s*(\S+?)\s*(?:=|\s+in\b)\s*\(?(.*?)\)?\s*", text)
+    if not parts:
+        raise click.UsageError(f"--where: {text} is not of the form 'age in (a, b)' or age=a")
+    found = next(csv.reader([parts[2]], skipinitialspace=True, quotechar="'" if "'" in parts[2] else '"'), [])
+    return parts[1], [None if each.strip() == "null" else each.strip() for each in found]
 
 
 def _hypercubes(deployed: Deployed, release: str) -> dict[str, Path]:

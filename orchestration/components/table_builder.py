@@ -3,19 +3,21 @@
 The YAML fields are in `table_builder_declaration`. What a hypercube must satisfy is in `assets.table_builder.release`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 from pydantic import BaseModel
 
 from assets.charge.preflight import PREFLIGHT
 from assets.release.columns import Column
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
+from assets.table_builder.asking import least_variance, read_publication
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.p_tables import PTableFileError, load_p_table
 from assets.table_builder.release import PERSONS, Amount, HypercubeRelease, SubTable, is_number
@@ -73,6 +75,29 @@ class TableBuilder(DeclaresReleases):
 
     def releases(self) -> Sequence[ReleaseComponent]:
         return [SingleHypercube(each) for each in self.declaration.each()]
+
+    @staticmethod
+    def answered(
+        folders: Sequence[Mapping[str, Path]], by: Sequence[str], where: Mapping[str, Sequence[str | None]]
+    ) -> tuple[list[str], pa.Table]:
+        """The names of the hypercubes that answer, and their answer: sums, or means of one by the other.
+
+        Args:
+            folders: by name, the folders of the hypercubes that may answer; a second mapping for the denominators of means.
+            by: the variables to tabulate by.
+            where: by variable, the categories that count.
+
+        Raises:
+            QuestionError: if none can answer.
+        """
+        answering = []
+        for each in folders:
+            published = {name: read_publication(folder) for name, folder in each.items()}
+            name = least_variance(published, by, where)
+            answering.append((name, published[name]))
+        (_, first), *rest = answering
+        found = first.means(rest[0][1], by, where) if rest else first.ask(by, where)
+        return [name for name, _ in answering], found
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of every hypercube, and the job that makes all of them."""
