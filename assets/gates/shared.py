@@ -80,7 +80,12 @@ def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
             "invariant.",
             _confidentiality,
         ),
-        Gate("within_cap", "composition", "All charges to the population stay within its cap.", _cap),
+        Gate(
+            "within_cap",
+            "composition",
+            "All charges to the population stay within its cap, and none is infinite unless that is allowed.",
+            _cap,
+        ),
         Gate("ledger_intact", "composition", "No ledger entry was edited, removed or reordered.", _ledger),
     ]
 
