@@ -1,0 +1,371 @@
+"""Targeted swapping of pairs: risks, selection, and the partner of each selected household.
+
+Source: Bailie, Gong and Meng, Appendix C, which collects what the Census Bureau has published about the procedure of
+2010. What is not public is chosen here and stated: the weights of risks, and the order of preferences.
+
+Every step is linear in the number of households, but for sorting within a block and for the few groups that have more
+than one selected household left without a selected partner. The result depends only on the content of the tables and
+on the draw's words, one for each household.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mechanisms.sampling.stream import RandomStream
+from mechanisms.sampling.types import Words
+
+VERSION = 1
+"""The mechanism's version. Increase it only when the same stream would give another result."""
+
+Codes: TypeAlias = NDArray[np.int32]
+Risks: TypeAlias = NDArray[np.int8]
+
+LEVELS = 4
+"""The places within a state, from the nearest: block group, tract and county, and then the state itself."""
+
+WEIGHTS = (1, 2, 4, 8, 16)
+"""The weight of each risk in the selection: of risk 1 first. They rise, and none is 0."""
+
+NOBODY = -1
+"""The partner of a household that is not swapped."""
+
+_SPARE_BITS = 5
+"""How many bits of a word are left out, so that a weighted word fits in 63 bits: the greatest weight has 5 bits."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of each block. Codes of a level ascend with those of the blocks in it, so every level is nested.
+
+    Attributes:
+        above: shape (4, blocks): the code of the block group, the tract, the county and the state of each block.
+
+    Raises:
+        ValueError: if the codes of a level do not ascend, or two blocks share a place but not a wider one.
+    """
+
+    above: Codes
+
+    def __post_init__(self) -> None:
+        if self.above.ndim != 2 or len(self.above) != LEVELS:
+            raise ValueError(f"there are {LEVELS} levels of places above the block")
+        steps = np.diff(self.above, axis=1)
+        if np.any(steps < 0):
+            raise ValueError("the codes of places ascend with those of blocks")
+        if np.any((steps[1:] != 0) & (steps[:-1] == 0)):
+            raise ValueError("blocks of one place share every wider place")
+
+
+@dataclass(frozen=True)
+class Households:
+    """The households that may be swapped, in ascending order of block.
+
+    Attributes:
+        block: shape (households,): the code of the block.
+        group: shape (households,): the code of what partners share: state, adults, minors and tenure.
+        key: shape (households,): the code of the values of the key variables.
+        places: the places of the blocks.
+
+    Raises:
+        ValueError: if blocks do not ascend, a code is out of range, or a group is in two states.
+    """
+
+    block: Codes
+    group: Codes
+    key: Codes
+    places: Places
+
+    def __post_init__(self) -> None:
+        if not len(self.block) == len(self.group) == len(self.key):
+            raise ValueError("the columns of households have one length")
+        if any(np.any(codes < 0) for codes in (self.block, self.group, self.key)):
+            raise ValueError("the codes of households are not negative")
+        if np.any(self.block[1:] < self.block[:-1]):
+            raise ValueError("households are in ascending order of block")
+        if len(self.block) and self.block[-1] >= self.places.above.shape[1]:
+            raise ValueError("every household's block has its places")
+        if not _in_one_state(self.group, self.state, int(self.group.max(initial=-1)) + 1):
+            raise ValueError("households of one group are in one state")
+
+    @property
+    def state(self) -> Codes:
+        """The code of each household's state, ascending."""
+        return self.places.above[-1][self.block]
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """The result of a draw.
+
+    Attributes:
+        partner: shape (households,): the position of the household with which each one exchanges its place, or
+            `NOBODY`.
+        selected: shape (households,): whether each one was selected.
+    """
+
+    partner: Codes
+    selected: NDArray[np.bool_]
+
+    def of(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The values of households, such as their blocks, after the exchange."""
+        return np.where(self.partner == NOBODY, values, values[self.partner])
+
+
+def risks(households: Households) -> Risks:
+    """The risk of every household, 1 to 5: the wider the place in which nobody else has its key values, the higher.
+
+    1: somebody in its block has the same key values; 2: it is unique in its block; 3: in its block group; 4: in its
+    tract; 5: in its county.
+    """
+    by_key = _sorted_by(households.key, np.arange(len(households.key), dtype=np.int32))
+    found = np.empty(len(by_key), dtype=np.int8)
+    _risks(by_key, households.key, households.block, households.places.above, found)
+    return found
+
+
+def swap_pairs(households: Households, swap_rate: Fraction, stream: RandomStream) -> Swapped:
+    """One draw of the procedure.
+
+    1. In every state, ⌊swap rate × households⌋ are selected: those with the smallest word / weight of the risk, so that
+       a higher risk makes selection more probable (sequential Poisson sampling; Ohlsson, 1998).
+    2. The selected households of each group are paired with each other, as many as possible whose blocks differ: first
+       within block groups, then within tracts, counties and the state. Where some are left out, it is those with the
+       lowest risk of those that could be.
+    3. Each selected household that is left is paired with one of its group, in another block, that was not selected:
+       the nearest, and of these the one with the highest risk. If there is none, it is not swapped.
+
+    Ties are broken by the words, and so at random.
+
+    Args:
+        households: the confidential records.
+        swap_rate: the share of each state's households that is selected, above 0 and at most 1.
+        stream: the draw's randomness; the same stream and households give the same result.
+
+    Raises:
+        ValueError: if the swap rate is out of range.
+    """
+    return pairs_of_words(households, swap_rate, stream.words(len(households.block)))
+
+
+def pairs_of_words(households: Households, swap_rate: Fraction, words: Words) -> Swapped:
+    """`swap_pairs` with the words given, one for each household."""
+    if not 0 < swap_rate <= 1:
+        raise ValueError(f"a swap rate is above 0 and at most 1, not {swap_rate}")
+    risk = risks(households)
+    uniform = (words >> np.uint64(_SPARE_BITS)).astype(np.int64)
+    selected = _selected(households.state, risk, uniform, swap_rate)
+    # The highest risk first, and equal risks in random order.
+    order = (np.int64(len(WEIGHTS)) - risk) << np.int64(64 - _SPARE_BITS) | uniform
+    partner = np.full(len(selected), NOBODY, dtype=np.int32)
+    groups = int(households.group.max(initial=-1)) + 1
+    by_group = _sorted_by(households.group, np.arange(len(selected), dtype=np.int32))
+    starts = np.zeros(groups + 1, dtype=np.int64)
+    np.cumsum(np.bincount(households.group, minlength=groups), out=starts[1:])
+    _pair(starts, by_group, households.block, households.places.above, selected, risk, order, partner)
+    return Swapped(partner, selected)
+
+
+def _selected(state: Codes, risk: Risks, uniform: NDArray[np.int64], swap_rate: Fraction) -> NDArray[np.bool_]:
+    """Which households are selected; the states ascend."""
+    least_weight = np.array([max(WEIGHTS) // weight for weight in WEIGHTS], dtype=np.int64)
+    ranked = uniform * least_weight[risk - 1]
+    chosen = np.zeros(len(state), dtype=np.bool_)
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(state)) + 1, [len(state)]])
+    for first, last in pairwise(starts.tolist()):
+        number = int(swap_rate * (last - first))
+        if number:
+            part = ranked[first:last]
+            limit = np.partition(part, number - 1)[number - 1]
+            below = part < limit
+            at_limit = np.flatnonzero(part == limit)[: number - int(below.sum())]
+            chosen[first:last] = below
+            chosen[first + at_limit] = True
+    return chosen
+
+
+def _sorted_by(codes: Codes, positions: Codes) -> Codes:
+    """Positions in ascending order of their codes, and in their order among equal codes."""
+    sizes = np.bincount(codes)
+    starts = np.cumsum(sizes) - sizes
+    ordered = np.empty_like(positions)
+    _scatter(codes, positions, starts, ordered)
+    return ordered
+
+
+@njit(cache=True, nogil=True)
+def _scatter(codes, positions, starts, ordered):  # type: ignore[no-untyped-def]
+    """Put each position behind those of its code; `starts` is changed."""
+    for position in positions:
+        code = codes[position]
+        ordered[starts[code]] = position
+        starts[code] += 1
+
+
+@njit(cache=True, nogil=True)
+def _in_one_state(group, state, groups):  # type: ignore[no-untyped-def]
+    """Whether no group is in two states."""
+    of_group = np.full(groups, -1, dtype=np.int32)
+    for position in range(group.size):
+        known = of_group[group[position]]
+        if known == -1:
+            of_group[group[position]] = state[position]
+        elif known != state[position]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _risks(by_key, key, block, above, found):  # type: ignore[no-untyped-def]
+    """Fill in the risks; households of one key are in order of block, so only neighbors have to be compared."""
+    for place in range(by_key.size):
+        position = by_key[place]
+        risk = 5
+        for other in (place - 1, place + 1):
+            if 0 <= other < by_key.size and key[by_key[other]] == key[position]:
+                risk = min(risk, 1 + _steps_apart(block[position], block[by_key[other]], above))
+        found[position] = risk
+
+
+@njit(cache=True, nogil=True)
+def _steps_apart(one, other, above):  # type: ignore[no-untyped-def]
+    """0 for one block, 1 for one block group, 2 for one tract, 3 for one county, and 4 beyond."""
+    if one == other:
+        return 0
+    for level in range(3):
+        if above[level, one] == above[level, other]:
+            return level + 1
+    return 4
+
+
+@njit(cache=True, nogil=True)
+def _pair(starts, by_group, block, above, selected, risk, order, partner):  # type: ignore[no-untyped-def]
+    """Find the partners in every group."""
+    largest = 0
+    for group in range(starts.size - 1):
+        largest = max(largest, starts[group + 1] - starts[group])
+    left = np.empty(largest, dtype=np.int32)
+    scores = np.empty(largest, dtype=np.int64)
+    candidates = np.empty(largest, dtype=np.int32)
+    for group in range(starts.size - 1):
+        members = by_group[starts[group] : starts[group + 1]]
+        number = 0
+        for position in members:
+            if selected[position]:
+                left[number] = position
+                number += 1
+        _sort_within_blocks(left, number, block, order)
+        for level in range(LEVELS):
+            if number:
+                number = _pair_within(left, number, above[level], block, order, partner)
+        if number:
+            _pair_with_others(left, number, members, block, above, selected, risk, order, partner, scores, candidates)
+
+
+@njit(cache=True, nogil=True)
+def _sort_within_blocks(positions, number, block, order):  # type: ignore[no-untyped-def]
+    """Sort positions, which are in order of block, by the order of preference within each block."""
+    first = 0
+    while first < number:
+        last = first + 1
+        while last < number and block[positions[last]] == block[positions[first]]:
+            last += 1
+        if last - first > 1:
+            part = positions[first:last].copy()
+            ranked = np.argsort(order[part])
+            for place in range(part.size):
+                positions[first + place] = part[ranked[place]]
+        first = last
+
+
+@njit(cache=True, nogil=True)
+def _pair_within(positions, number, places, block, order, partner):  # type: ignore[no-untyped-def]
+    """Pair positions within each place, in other blocks, as many as possible; keep the rest in front, in order.
+
+    In a place, let L of m households be in the block that has the most. If 2L > m, the m - L others are paired with the
+    first of that block. Otherwise, with one left out if m is odd, household i is paired with household i + m/2 in the
+    order of blocks: a block with both would have more than m/2.
+    """
+    kept = 0
+    first = 0
+    while first < number:
+        place = places[block[positions[first]]]
+        last = first
+        largest, largest_first = 0, first
+        while last < number and places[block[positions[last]]] == place:
+            begin = last
+            while last < number and block[positions[last]] == block[positions[begin]]:
+                last += 1
+            if last - begin > largest:
+                largest, largest_first = last - begin, begin
+        size = last - first
+        if 2 * largest > size:
+            matched = size - largest
+            other = first
+            for step in range(matched):
+                if other == largest_first:
+                    other += largest
+                one, two = positions[largest_first + step], positions[other]
+                partner[one], partner[two] = two, one
+                other += 1
+            for step in range(matched, largest):
+                positions[kept] = positions[largest_first + step]
+                kept += 1
+        else:
+            omitted = -1
+            if size % 2:
+                omitted = first
+                for step in range(first + 1, last):
+                    if order[positions[step]] > order[positions[omitted]]:
+                        omitted = step
+            half = size // 2
+            for step in range(half):
+                one = first + step
+                two = one + half
+                if omitted != -1:
+                    one += one >= omitted
+                    two += two >= omitted
+                partner[positions[one]], partner[positions[two]] = positions[two], positions[one]
+            if omitted != -1:
+                positions[kept] = positions[omitted]
+                kept += 1
+        first = last
+    return kept
+
+
+@njit(cache=True, nogil=True)
+def _pair_with_others(  # type: ignore[no-untyped-def]
+    left, number, members, block, above, selected, risk, order, partner, scores, candidates
+):
+    """Pair what is left of a group, all in one block, with those not selected: the nearest, then the riskiest."""
+    here = block[left[0]]
+    if number == 1:
+        best, best_steps = -1, 0
+        for position in members:
+            if selected[position] or block[position] == here:
+                continue
+            steps = _steps_apart(here, block[position], above)
+            if best == -1 or steps < best_steps or (steps == best_steps and order[position] < order[best]):
+                best, best_steps = position, steps
+        if best != -1:
+            partner[left[0]], partner[best] = best, left[0]
+        return
+    taken = 0
+    for steps in range(1, 5):
+        found = 0
+        for position in members:
+            if not selected[position] and _steps_apart(here, block[position], above) == steps:
+                candidates[found], scores[found] = position, order[position]
+                found += 1
+        ranked = np.argsort(scores[:found])
+        for place in range(min(found, number - taken)):
+            one, two = left[taken], candidates[ranked[place]]
+            partner[one], partner[two] = two, one
+            taken += 1
+        if taken == number:
+            return
