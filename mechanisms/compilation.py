@@ -13,6 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from mechanisms import delimited
+from mechanisms.pair_swapping.pairing import Households, Places, swap_pairs
 from mechanisms.phsafe.averages import estimate_averages
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
@@ -27,6 +28,7 @@ def compile_kernels() -> None:
     DiscreteGaussian(Fraction(1)).sample(2, stream)
     zeros, codes, ones = np.zeros(2, dtype=np.int32), np.arange(2, dtype=np.int32), np.ones(2, dtype=np.int64)
     permute(Contingency(stratum=zeros, holding=codes, swap=codes, count=ones), Fraction(1, 2), stream)
+    swap_pairs(Households(codes, zeros, codes, Places(np.zeros((4, 2), dtype=np.int32))), Fraction(1), stream)
     solve(
         [Query(cells=codes, precision=1.0, measured=np.ones((1, 2)))],
         Constraints(ones, np.array([0, 2]), np.zeros((1, 1)), np.full((1, 1), 2.0), np.array([2.0])),

@@ -2,6 +2,7 @@
 
 from orchestration.components.census_dataset import CensusDataset
 from orchestration.components.dataset import Dataset
+from orchestration.components.pair_swapping import PairSwapping2010
 from orchestration.components.phsafe import PHSafe
 from orchestration.components.publisher import PublisherSettings
 from orchestration.components.swapping import PermutationSwapping
@@ -14,6 +15,7 @@ __all__ = [
     "CensusDataset",
     "Dataset",
     "PHSafe",
+    "PairSwapping2010",
     "PermutationSwapping",
     "PublisherSettings",
     "SyntheticCensus",

@@ -1,0 +1,143 @@
+"""Targeted pair swapping as a method: how it fills in the hooks of charge, draw, gates and publication."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import dagster as dg
+
+from assets.pair_swapping.draw import SwappedRecords, drawn_records, stored_version, write_records
+from assets.pair_swapping.gates import pair_problems, pair_swapping_gates, rate_problems
+from assets.pair_swapping.published import UNIT, published_tables
+from assets.pair_swapping.records import VERSION_TABLE, build_households, counted_with, imputed_record
+from assets.pair_swapping.release import HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
+from assets.pair_swapping.statement import LOSS_SOURCE, WHY, pair_swapping_statement
+from assets.release.columns import described
+from assets.release.draw import Draw, Inputs, StaleInputError, published_version
+from assets.release.gate import Gate
+from assets.release.method import CHARGE, Method
+from assets.release.published import PublishedTable
+from assets.release.statement import Statement
+from assets.tabulation.asset import TABLES, build_tables, tables_gate
+from mechanisms.accounting.specification import Specification
+from mechanisms.pair_swapping.design import MECHANISM
+from mechanisms.pair_swapping.pairing import VERSION
+from resources.custody import Custody
+from resources.statements import Table
+from resources.warehouse import Recipe, Session
+
+
+class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
+    """How a release by targeted pair swapping is charged, drawn, checked and published."""
+
+    mechanism = MECHANISM
+    version = VERSION
+    stages = (HOUSEHOLDS, CHARGE, SWAPPED, TABLES)
+    charge_follows = (HOUSEHOLDS,)
+    draws_from_cef = True
+    draw_follows = (HOUSEHOLDS,)
+    draw_stage = SWAPPED
+    drawn_table = SWAPPED
+    drawn_words = "swapped records"
+    drawn_columns: ClassVar[Mapping[str, str]] = {"unit": UNIT.description}
+    charge_columns: ClassVar[Mapping[str, str]] = {
+        "swap_rate": "Share of each state's households that is selected",
+        "loss": "The loss: no finite one",
+    }
+
+    def own_assets(self) -> Sequence[dg.AssetsDefinition]:
+        release = self.release
+        return [
+            build_households(release, self.records_version),
+            build_tables(
+                release,
+                [SWAPPED],
+                "Products, counted from the swapped records only.",
+                self.table_recipes,
+                described({**release.variables, **release.person_variables}),
+            ),
+        ]
+
+    def own_gates(self) -> Sequence[Gate[PairSwappingRelease]]:
+        return [*pair_swapping_gates(self.release), tables_gate(self.table_recipes)]
+
+    def table_recipes(self, session: Session) -> Mapping[Table, Recipe]:
+        """By published table of counts: how it is made from the swapped records."""
+        units, persons = self.release.public(SWAPPED), self.release.public(SWAPPED_PERSONS)
+        return {
+            self.release.public(product.table): (
+                "pair_swapping/product",
+                {},
+                {
+                    "units": units,
+                    "persons": persons if product.of == "persons" else "",
+                    "columns": list(product.columns),
+                },
+            )
+            for product in self.release.products
+        }
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {**self.release.design.as_record(), "imputed": imputed_record(self.release)}
+
+    def counted_with(self) -> Mapping[str, Any]:
+        return counted_with(self.release)
+
+    def records_version(self, session: Session, custody: Custody) -> str:
+        """The keyed version of all that a draw is made from: the coded households and the CEF."""
+        tables = [self.release.confidential(HOUSEHOLDS), *self.release.dataset.cef_tables()]
+        return session.content_version(tables, self.version_key(custody))
+
+    def charged_tables(self) -> Mapping[str, Sequence[Table]]:
+        return {HOUSEHOLDS: [self.release.public(VERSION_TABLE)]}
+
+    def inputs(self, session: Session, custody: Custody) -> Inputs:
+        return Inputs({HOUSEHOLDS: published_version(session, self.release.public(VERSION_TABLE))})
+
+    def specification(self, inputs: Inputs) -> Specification:
+        return self.release.design.specification(self.release.dataset.name)
+
+    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
+        return {"swap_rate": str(self.release.design.swap_rate), "loss": str(self.specification(inputs).loss)}
+
+    def charge_description(self) -> str:
+        return f"ε = ∞ ({LOSS_SOURCE}). {WHY}"
+
+    def draw_description(self) -> str:
+        design = self.release.design
+        return f"""One draw of the targeted swapping of pairs, after what is public of the procedure of 2010.
+
+Every household that is not imputed has a risk from 1 to 5: the wider the place in which it is the only one with its
+values of {", ".join(design.key)}, the higher. In every state, {design.swap_rate} of the households are selected, those
+with a higher risk with a higher probability. Each is paired with a household of the same state, number of adults,
+number of minors and tenure, in another block: with another selected one if possible, then with the nearest, then with
+the one of the highest risk. Pairs are disjoint. The two exchange {", ".join(design.place)}.
+
+The result is stored as records of units and persons, without the keys of the records."""
+
+    def make(self, session: Session, draw: Draw[Inputs], key: bytes, custody: Custody) -> SwappedRecords:
+        if self.records_version(session, custody) != draw.inputs.versions[HOUSEHOLDS]:
+            raise StaleInputError(
+                f"{self.release.schema}: the records have changed since the charge; materialize {HOUSEHOLDS} and "
+                "charge again"
+            )
+        output = drawn_records(session, self.release, key)
+        problems = [*pair_problems(output), *rate_problems(output, self.release.design.swap_rate)]
+        if problems:
+            raise ValueError(f"{self.release.schema}: the pairs are not as declared: {problems[0]}")
+        return output
+
+    def version_of(self, draw: Draw[Inputs], output: SwappedRecords) -> str:
+        return output.version
+
+    def write(self, session: Session, draw: Draw[Inputs], output: SwappedRecords) -> str:
+        write_records(session, self.release, output)
+        return output.version
+
+    def read_version(self, session: Session, draw: Draw[Inputs]) -> str | None:
+        return stored_version(session, self.release)
+
+    def tables(self) -> Sequence[PublishedTable]:
+        return published_tables(self.release)
+
+    def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
+        return pair_swapping_statement(self.release, draw, output_version)

@@ -1,0 +1,137 @@
+"""The confidential households in the form that the mechanism takes, and the asset that codes them."""
+
+from typing import Any
+
+import dagster as dg
+import numpy as np
+import pyarrow as pa
+
+from assets.conventions import StageKind, attributes, table_schema
+from assets.failures import stated_plainly
+from assets.pair_swapping.release import ADULT, HOUSEHOLDS, PairSwappingRelease
+from assets.release.contents import counted_from
+from assets.release.draw import publish_version
+from mechanisms.pair_swapping.pairing import Households, Places
+from resources.custody import Custody
+from resources.statements import Fragment, Table, Zone
+from resources.warehouse import Recipe, Session, Warehouse
+
+CODE_VERSION = "1"
+VERSION_TABLE = f"{HOUSEHOLDS}_version"
+
+HOUSEHOLD_COLUMNS = {
+    "unit_key": "Key of the unit",
+    "block": "Number of the block",
+    "block_group": "Number of the block group",
+    "tract": "Number of the tract",
+    "county": "Number of the county",
+    "state": "Number of the state",
+    "partners": "Number of the combination of state, adults, minors and tenure, which partners share",
+    "key_values": "Number of the combination of values of the key variables",
+}
+"""Descriptions of the columns of the coded households."""
+
+
+def build_households(release: PairSwappingRelease, version_of: Any) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "households"]`.
+
+    Args:
+        release: the release.
+        version_of: `PairSwapping.records_version`.
+    """
+
+    @dg.asset(
+        key=release.key(HOUSEHOLDS),
+        deps=[release.dataset_key("cef")],
+        group_name=release.schema,
+        description=(
+            "The households that may be swapped, as codes: where they are, who can be their partner, and their values "
+            f"of the key variables ({', '.join(release.design.key)}). Confidential: the charge lets out only a keyed "
+            "version of the records, which becomes part of the draw id."
+        ),
+        code_version=CODE_VERSION,
+        **attributes(StageKind.COUNTS, Zone.CONFIDENTIAL, {"duckdb", "sql"}),
+    )
+    @stated_plainly(StageKind.COUNTS)
+    def households(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        table = release.confidential(HOUSEHOLDS)
+        with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+            with session.transaction():
+                name, values, names = households_recipe(session, release)
+                session.create(table, name, values, **names)
+            version = version_of(session, custody)
+            counted = counted_from(session, custody, release.dataset, counted_with(release))
+            schema = table_schema(session.columns(table), HOUSEHOLD_COLUMNS)
+        publish_version(warehouse, custody, release, HOUSEHOLDS, release.public(VERSION_TABLE), version, counted)
+        return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata={"dagster/column_schema": schema})
+
+    return households
+
+
+def counted_with(release: PairSwappingRelease) -> dict[str, Any]:
+    """The parameters that the coded households follow from."""
+    return {"key": list(release.design.key), "imputed": imputed_record(release)}
+
+
+def imputed_record(release: PairSwappingRelease) -> dict[str, Any] | None:
+    """Which households are imputed, as plain values that are equal if they mean the same."""
+    imputed = release.imputed
+    return {"column": imputed.column, "values": sorted(imputed.values)} if imputed else None
+
+
+def with_persons(
+    session: Session, release: PairSwappingRelease, name: str, units: Table, persons: Table, key: str
+) -> Fragment:
+    """Stage units with the numbers of adults and minors, their persons as one text, and whether they may be swapped.
+
+    Args:
+        session: a session that reads both tables.
+        release: the release.
+        name: the name of the temporary table.
+        units: the units of the CEF, or those after the exchange.
+        persons: their persons.
+        key: the column of both that identifies the unit.
+    """
+    imputed = release.imputed
+    return session.stage(
+        name,
+        "pair_swapping/with_persons",
+        {"adult": ADULT, **({"imputed": list(imputed.values)} if imputed else {})},
+        units=units,
+        persons=persons,
+        key=key,
+        person_variables=sorted(release.person_variables),
+        imputed=imputed.column if imputed else "",
+    )
+
+
+def original(session: Session, release: PairSwappingRelease) -> Fragment:
+    """Stage the units of the CEF in the form of `with_persons`."""
+    units, persons = release.dataset.cef_tables()
+    return with_persons(session, release, "original", units, persons, release.key_column)
+
+
+def households_recipe(session: Session, release: PairSwappingRelease) -> Recipe:
+    """The recipe of the coded households, from the CEF."""
+    names = {
+        "records": original(session, release),
+        "key": release.key_column,
+        "key_variables": list(release.design.key),
+    }
+    return "pair_swapping/households", {}, names
+
+
+def read_households(session: Session, release: PairSwappingRelease) -> tuple[Households, np.ndarray]:
+    """The coded households as the mechanism takes them, and their keys."""
+    stored = session.arrow("pair_swapping/in_order", households=release.confidential(HOUSEHOLDS))
+    return as_households(stored), stored["unit_key"].to_numpy()
+
+
+def as_households(stored: pa.Table) -> Households:
+    """The households of a table with the columns of `HOUSEHOLD_COLUMNS`, in order of block."""
+    column = {name: stored[name].to_numpy() for name in stored.column_names if name != "unit_key"}
+    block = column["block"]
+    firsts = np.flatnonzero(np.concatenate([np.ones(min(1, len(block)), dtype=bool), block[1:] != block[:-1]]))
+    levels = ("block_group", "tract", "county", "state")
+    above = np.stack([column[name][firsts] for name in levels])
+    return Households(block, column["partners"], column["key_values"], Places(above))

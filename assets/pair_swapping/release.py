@@ -1,0 +1,112 @@
+"""A release by targeted pair swapping as one value, with the rules that it satisfies before anything runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from assets.cef.census import CensusDeclaration
+from assets.release.columns import Column, Role
+from assets.release.release import Release
+from assets.tabulation.declaration import Product
+from mechanisms.pair_swapping.design import PairSwappingDesign
+
+HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS = "households", "swapped", "swapped_persons"
+
+ADULT = 18
+"""The age from which a person is an adult."""
+
+RESERVED = {"unit", "unit_key", "adults", "minors", "composition", "swappable", "count"}
+"""The names of Stirred's own columns in the tables of a release, in lowercase, because DuckDB ignores case."""
+
+
+@dataclass(frozen=True)
+class Imputed:
+    """How imputed households are recognized, which are never swapped.
+
+    Attributes:
+        column: a variable of the units.
+        values: its values for households that were imputed.
+    """
+
+    column: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PairSwappingRelease(Release):
+    """A declared release by targeted pair swapping.
+
+    Attributes:
+        design: the key variables, the swap rate, and the variables that partners exchange.
+        imputed: which households are imputed; None if none is marked.
+        products: the tables of counts that are published besides the swapped records.
+
+    Raises:
+        DeclarationError: if the declaration contradicts itself or the dataset.
+    """
+
+    design: PairSwappingDesign
+    imputed: Imputed | None
+    products: tuple[Product, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dataset, CensusDeclaration):
+            self.refuse(
+                f"dataset: {self.dataset.name} is not a census in the production layout (CensusDataset, "
+                "SyntheticCensus), whose places and persons the procedure needs"
+            )
+        taken = [name for name in (*self.variables, *self.person_variables) if name.casefold() in RESERVED]
+        if taken:
+            self.refuse(f"column {taken[0]} of the dataset has a name that is reserved for the release's own tables")
+        for name, column in self.variables.items():
+            if name not in self.design.place and column.source in self.design.place:
+                self.refuse(f"column {name} is recoded from {column.source}, which moves; give it the role geography")
+        for name in self.design.key:
+            self._require_held("key", name)
+        if self.imputed:
+            self._require_held("imputed", self.imputed.column)
+            if not self.imputed.values:
+                self.refuse("imputed: values: name at least one value")
+        names = [product.name for product in self.products]
+        for product in self.products:
+            if names.count(product.name) > 1:
+                self.refuse(f"products: {product.name} is declared twice")
+            if product.name in (SWAPPED, SWAPPED_PERSONS):
+                self.refuse(f"products: the name {product.name} belongs to the swapped records")
+            for name in product.columns:
+                if name not in self.columns_of(product):
+                    known = ", ".join(self.columns_of(product))
+                    self.refuse(f"products: {product.name}: there is no column {name}; there are {known}")
+
+    def _require_held(self, field: str, name: str) -> None:
+        if name not in self.variables or name in self.design.place:
+            known = ", ".join(each for each in self.variables if each not in self.design.place)
+            self.refuse(f"{field}: {name} is no variable that a unit keeps; those are {known}")
+
+    @property
+    def has_finite_loss(self) -> bool:
+        return False
+
+    @property
+    def key_column(self) -> str:
+        """The column that identifies a unit, in both tables of the CEF."""
+        return str(self.dataset.units.key)
+
+    @cached_property
+    def variables(self) -> Mapping[str, Column]:
+        """The variables of units."""
+        return self.dataset.units.variables
+
+    @cached_property
+    def person_variables(self) -> Mapping[str, Column]:
+        """The variables of persons."""
+        return self.dataset.persons.variables if self.dataset.persons else {}
+
+    def columns_of(self, product: Product) -> Mapping[str, Column]:
+        """The variables that a product can be tabulated by."""
+        return {**self.variables, **(self.person_variables if product.of == "persons" else {})}
+
+
+def place_columns(dataset: CensusDeclaration) -> tuple[str, ...]:
+    """The columns of a unit's place: all geographic ones, which partners exchange together."""
+    return tuple(name for name, column in dataset.units.variables.items() if column.role is Role.GEOGRAPHY)

@@ -1,0 +1,2 @@
+-- The units that are never swapped.
+SELECT * FROM {{ records }} WHERE NOT swappable
