@@ -6,7 +6,7 @@ imported, so imports inside functions count too. Each rule is also tested on a m
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -106,14 +106,14 @@ def mechanisms_stay_apart(path: Path, tree: ast.Module) -> Iterator[str]:
     """A module of one mechanism imports no other mechanism, and a shared module imports none."""
     if path in LISTS_MECHANISMS or path.parts[0] not in LAYERS:
         return
-    own = _named(path.with_suffix("").parts)
+    own = _mechanisms_named(path.with_suffix("").parts)
     for name in [*imported(tree), *imported_packages(tree)]:
-        if _named(name.split(".")) - own:
+        if _mechanisms_named(name.split(".")) - own:
             yield f"imports {name}"
 
 
-def _named(parts: Sequence[str]) -> set[str]:
-    """The mechanisms whose name a part is, or begins with, such as `phsafe_declaration`."""
+def _mechanisms_named(parts: Iterable[str]) -> set[str]:
+    """The mechanisms that parts of a module's name are about, such as `phsafe` or `phsafe_declaration`."""
     return {name for part in parts for name in MECHANISMS if part == name or part.startswith(f"{name}_")}
 
 
@@ -194,7 +194,7 @@ def test_the_project_keeps_the_rule(rule: Rule) -> None:
 
 
 def test_every_mechanism_has_its_package_component_and_page() -> None:
-    assert {"phsafe", "swapping", "topdown"} == MECHANISMS
+    assert {"pair_swapping", "phsafe", "swapping", "table_builder", "topdown"} == MECHANISMS
     for name in MECHANISMS:
         for place in (f"assets/{name}/method.py", f"sql/{name}", f"orchestration/components/{name}.py"):
             assert (ROOT / place).exists(), place

@@ -13,6 +13,7 @@ RELEASES = {
     "swapping": ("ma1940", "tenure_by_county"),
     "phsafe": ("two_states", "s_dhc"),
     "topdown": ("two_states", "redistricting"),
+    "pair_swapping": ("two_states", "pairs_2010"),
 }
 """The release that the page of each mechanism shows."""
 

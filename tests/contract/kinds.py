@@ -22,6 +22,8 @@ from tests.deployments import (
     small_deployment,
     write_csv,
 )
+from tests.pair_swapping_deployments import PRODUCTS as PAIR_PRODUCTS
+from tests.pair_swapping_deployments import pair_swapping_deployment
 from tests.phsafe_deployments import FEW, Files, census, changed, phsafe_deployment
 from tests.table_builder_deployments import TENURE, hypercube_deployment
 from tests.topdown_deployments import TWO_LEVELS, topdown_deployment, with_quarters
@@ -38,7 +40,7 @@ class Kind:
             an attacker does not know; `dataset`, what differs in the dataset's declaration; any others, what differs
             in the release's declaration.
         reordered: what differs in declarations that say the same in another order.
-        small_cap: a cap that the release does not fit under.
+        small_cap: a cap that the release does not fit under; None if no cap bounds its infinite loss.
         tampering: a statement that alters the draw's stored output.
         later_change: a statement that alters the draw's confidential input.
     """
@@ -117,6 +119,11 @@ def _topdown(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
     return topdown_deployment(root, files=files, **(TWO_LEVELS | products | changes))
 
 
+def _pair_swapping(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
+    files = _guessed(with_quarters(census(60)), guess)
+    return pair_swapping_deployment(root, files=files, **({"products": PAIR_PRODUCTS[:1]} | changes))
+
+
 def _backwards(declared: Any) -> Any:
     """A declaration with every mapping and every list of it turned round."""
     if isinstance(declared, Mapping):
@@ -167,6 +174,13 @@ KINDS: dict[str, Kind] = {
         1,
         "UPDATE noisy_measurements SET count = count + 1 WHERE draw_order = 0",
         "UPDATE confidential.village__tables_tenure.counts SET count = count + 1 WHERE draw_order = 0",
+    ),
+    "pair swapping": Kind(
+        _pair_swapping,
+        {"key": ["HHT", "HHSPAN", "HHRACE"]},
+        None,
+        "UPDATE swapped SET TABBLK = '9999' WHERE unit = 1",
+        "UPDATE confidential.town__pairs.households SET block = 0 WHERE block = 1",
     ),
     "laplace tables": Kind(
         _laplace,

@@ -146,6 +146,8 @@ def test_a_settled_draw_that_would_come_out_differently_changes_nothing(
 
 
 def test_over_the_cap_nothing_is_charged_drawn_or_published(kind: Kind, tmp_path: Path) -> None:
+    if kind.small_cap is None:
+        pytest.skip("no cap bounds it; what its dataset must allow is tested in tests/assets/pair_swapping")
     deployment = kind.build(tmp_path / "release", dataset={"cap": kind.small_cap})
     said = deployment.refusal(*to_publication(deployment.context.method))
     assert "does not fit under the cap" in said

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from docs.pictures.__main__ import FOLDER
 
 PAGE = FOLDER.parent / "reference" / "warehouse.md"
-METHODS = {"swapping": "Swapping", "phsafe": "S-DHC by PHSafe", "topdown": "Redistricting data by TopDown"}
+METHODS = {
+    "swapping": "Swapping",
+    "phsafe": "S-DHC by PHSafe",
+    "topdown": "Redistricting data by TopDown",
+    "pair_swapping": "Pair swapping as in 2010",
+}
 """The heading of each mechanism's tables, by the name of its package."""
 
 _OWN_SCHEMA = "<dataset>__<release>"

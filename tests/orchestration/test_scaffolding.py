@@ -18,6 +18,7 @@ FOLDERS = {
     "SyntheticSurvey": "Panel-2024/dataset",
     "PHSafe": "rehearsal/s-dhc",
     "TopDown": "rehearsal/redistricting",
+    "PairSwapping2010": "rehearsal/pairs",
     "PublisherSettings": "publisher",
 }
 """Where each component is scaffolded."""
@@ -41,6 +42,7 @@ def test_the_scaffolded_example_of_each_component_is_accepted_with_names_from_it
         "SyntheticSurvey": "panel_2024",
         "PHSafe": "s_dhc",
         "TopDown": "redistricting",
+        "PairSwapping2010": "pairs",
     }
     for name, text in written.items():
         assert "docs/" in text or name == "SyntheticCensus"
