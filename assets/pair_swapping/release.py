@@ -65,8 +65,12 @@ class PairSwappingRelease(Release):
             self._require_held("key", name)
         if self.imputed:
             self._require_held("imputed", self.imputed.column)
-            if not self.imputed.values:
-                self.refuse("imputed: values: name at least one value")
+            codes = [str(code) for code in self.variables[self.imputed.column].codes]
+            for value in self.imputed.values:
+                if codes and value not in codes:
+                    self.refuse(
+                        f"imputed: values: {self.imputed.column} has no value {value!r}; it has {', '.join(codes)}"
+                    )
         names = [product.name for product in self.products]
         for product in self.products:
             if names.count(product.name) > 1:

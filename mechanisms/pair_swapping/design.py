@@ -32,7 +32,7 @@ class PairSwappingDesign:
         place: the variables that partners exchange.
 
     Raises:
-        DesignError: if there is no key variable, or the swap rate is not above 0 and at most 1.
+        DesignError: if there is no key variable, or one is named twice, or the swap rate is not above 0 and at most 1.
     """
 
     unit: str
@@ -45,6 +45,9 @@ class PairSwappingDesign:
         object.__setattr__(self, "place", tuple(sorted(self.place)))
         if not self.key:
             raise DesignError("key: at least one key variable is needed to tell which households are unique")
+        twice = [name for name in self.key if self.key.count(name) > 1]
+        if twice:
+            raise DesignError(f"key: {twice[0]} is named twice")
         if not 0 < self.swap_rate <= 1:
             raise DesignError(f"swap_rate: it is above 0 and at most 1, not {self.swap_rate}")
 

@@ -19,6 +19,7 @@ from assets.release.release import DeclarationError
 from orchestration.components import (
     CensusDataset,
     Dataset,
+    PairSwapping2010,
     PermutationSwapping,
     PHSafe,
     PublisherSettings,
@@ -104,6 +105,15 @@ VALID: dict[type[Any], dict[str, Any]] = {
         "products": [{"name": "one", "geography": ["county"], "dimensions": ["size"], "totals": ["size"]}],
         "experiment": {"product": "one", "swap_rates": ["1/3"], "draws": 2},
     },
+    PairSwapping2010: {
+        "name": "tables",
+        "dataset": "census",
+        "title": "Tables",
+        "key": ["HHRACE", "HHT"],
+        "swap_rate": "1/25",
+        "imputed": {"column": "HHT2", "values": ["12"]},
+        "products": [{"name": "one", "geography": ["TABBLK"], "dimensions": ["TEN"]}],
+    },
     PHSafe: {
         "name": "tables",
         "dataset": "census",
@@ -160,7 +170,9 @@ class Bad:
         """What the refusal must name: the dataset, or the dataset and the release, as far as the name is given."""
         if self.kind is PublisherSettings:
             return "publisher of all releases"
-        field = "dataset" if issubclass(self.kind, PermutationSwapping | PHSafe | TopDown) else "name"
+        field = (
+            "dataset" if issubclass(self.kind, PermutationSwapping | PairSwapping2010 | PHSafe | TopDown) else "name"
+        )
         kind = "release" if field == "dataset" else "dataset"
         name = self.attributes.get(field)
         known = isinstance(name, str) and name.isprintable() and len(name) <= 60
@@ -214,6 +226,7 @@ NUMBERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("experiment", "swap_rates", 0): (0, 1, *NOT_NUMBERS),
         ("experiment", "draws"): (0, 1001, *NOT_INTEGERS),
     },
+    PairSwapping2010: {("swap_rate",): (0, 1, 2, "1.5", "1/1000000001", *NOT_NUMBERS)},
     PHSafe: {
         ("runs", "PH1_num", "budget", "nation_*"): (1001, "1/1000000000001", *NOT_NUMBERS),
         ("runs", "PH1_num", "moe", "state_*"): (0, "0.000001", 10**9, *NOT_NUMBERS),
@@ -248,6 +261,7 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("synthetic",): ("perhaps", None, 3),
         ("population",): (*NOT_NAMES[1:], "ledger", "information_schema"),
         ("charging",): ("free", 1, True, [], ""),
+        ("unbounded_releases",): ("perhaps", 1, True, [], ""),
         ("units", "columns", "size", "depends_on_persons"): ("perhaps", 3),
         ("persons", "columns", "age", "depends_on_persons"): (True,),
         ("cap",): ({"rho": 1, "epsilon": 1}, {"epsilon": 1}, {"delta": "1e-10"}, {"sigma": 1}, {"rho": None}),
@@ -416,6 +430,17 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("products", 0, "total_label"): ("All",),
         ("experiment", "product"): ("nothing", None),
         ("experiment", "swap_rates"): ([], None, ["1/3", "1/3"], [f"1/{n}" for n in range(2, 103)]),
+    },
+    PairSwapping2010: {
+        ("name",): NOT_NAMES,
+        ("dataset",): ("village", "nowhere"),
+        ("key",): ([], None, "HHT", ["nothing"], ["TABBLK"], ["MAFID"], ["QAGE"], ["HHT", "HHT"], [1]),
+        ("imputed",): (1, [], {"column": "HHT"}, {"values": ["1"]}),
+        ("imputed", "column"): ("nothing", "TABBLK", "MAFID", 1, None),
+        ("imputed", "values"): ([], None, "1", [1], ["99"]),
+        ("products",): (None, "one", [{"name": "one"}], [{"name": "one", "dimensions": ["QAGE"]}]),
+        ("products", 0, "name"): ("swapped", "swapped_persons", "certificate", *NOT_NAMES),
+        ("products", 0, "totals"): (["TEN"],),
     },
     PHSafe: {
         ("name",): NOT_NAMES,
