@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import (
     cef_validation,
     cell_keys,
+    pair_swapping,
     phsafe_stages,
     release_job,
     samplers,
@@ -32,6 +33,7 @@ MODULES = (
     samplers,
     swap_stage,
     swap_extensions,
+    pair_swapping,
     phsafe_stages,
     topdown_steps,
     topdown_accuracy,
