@@ -32,6 +32,7 @@ def pair_swapping_statement(release: PairSwappingRelease, draw: Draw[Inputs], ou
     """The statement of the certificate about the mechanism."""
     design, imputed = release.design, imputed_record(release)
     rate = str(design.swap_rate)
+    names = titles({**release.variables, **release.person_variables})
     return Statement(
         mechanism="Targeted pair swapping, as in the 2010 census",
         mechanism_version=str(VERSION),
@@ -40,13 +41,19 @@ def pair_swapping_statement(release: PairSwappingRelease, draw: Draw[Inputs], ou
         "minors and the same tenure. Everything published was counted from the result.",
         parameters=(
             Parameter("Swap rate", float(design.swap_rate), "Share of each state’s households selected.", (rate,)),
-            Parameter("Key variables", design.key, "A household that is unique on these is more at risk."),
+            Parameter(
+                "Key variables",
+                tuple(names[name] for name in design.key),
+                "A household that is unique on these is more at risk.",
+            ),
             Parameter(
                 "Weights of the risks",
                 ", ".join(map(str, WEIGHTS)),
                 "From not unique in the block to unique in the county; those of 2010 are not public.",
             ),
-            Parameter("Exchanged", design.place, "What partners exchange."),
+            Parameter(
+                "Place", tuple(names[name] for name in design.place), "What partners exchange; the state is the same."
+            ),
             Parameter(
                 "Imputed households",
                 f"{imputed['column']}: {', '.join(imputed['values'])}" if imputed else "none marked",
@@ -68,5 +75,5 @@ def pair_swapping_statement(release: PairSwappingRelease, draw: Draw[Inputs], ou
         ),
         remark=WHY,
         papers=PAPERS,
-        variables=titles({**release.variables, **release.person_variables}),
+        variables=names,
     )

@@ -147,8 +147,8 @@ def parameters(design: SwappingDesign, losses: SwapLosses) -> tuple[Parameter, .
             Parameter(
                 f"Noise on {response.variable}",
                 float(response.keep),
-                f"The probability with which a {unit} keeps its value before the swap; otherwise it gets another of the "
-                f"{response.size} values, each equally likely.",
+                f"The probability with which a {unit} keeps its value before the swap; otherwise it gets another of "
+                f"the {response.size} values, each equally likely.",
                 (str(response.keep),),
             )
         )

@@ -55,8 +55,7 @@ class PairSwappingDesign:
     def invariants(self) -> tuple[str, ...]:
         """What the procedure never changes, in words."""
         return (
-            f"the number of {self.unit}s in each state, each with its persons, by everything but "
-            + " × ".join(self.place),
+            f"the number of {self.unit}s in each state by everything but their place, each with its persons",
             "the number of households in each block by adults × minors × tenure",
             f"every {self.unit} that is no household, and every imputed one, with its place",
         )

@@ -83,7 +83,7 @@ class TableBuilder(DeclaresReleases):
         """The names of the hypercubes that answer, and their answer: sums, or means of one by the other.
 
         Args:
-            folders: by name, the folders of the hypercubes that may answer; a second mapping for the denominators of means.
+            folders: by name, the folders of the hypercubes that may answer; a second mapping for means.
             by: the variables to tabulate by.
             where: by variable, the categories that count.
 
