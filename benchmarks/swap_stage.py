@@ -52,13 +52,7 @@ def measure() -> list[Result]:
 
 def prepare(home: str) -> None:
     """Generate the CEF and charge three draws, each of a release of its own."""
-<<<<<<< HEAD
     generate(home, HOUSEHOLDS)
-=======
-    warehouse, custody, ledger = opened(home)
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
-        session.create(_release(home, 0).dataset.cef_tables()[0], "benchmarks/households", {"households": HOUSEHOLDS})
->>>>>>> 0330763 (The benchmark of the swap stage is as before)
     for run in range(RUNS):
         charge(home, declared(home, f"run{run}"))
 
