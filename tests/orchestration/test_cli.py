@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from assets.publication.signature import sign
+from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.cli import main
@@ -76,9 +78,15 @@ def test_a_budget_is_shown_with_what_is_wrong_and_names_as_they_are(
     details = Details("ma1940", authorization={"by": "Ann [/x] \x1b[31m[head]", "run": "a run"})
     charged = Specification(Flavor("all households", ("their number",), "household", 1), PureLoss(Fraction(1)))
     ledger.reserve("ma1940", "half", "00" * 32, charged, "11" * 32, PureLoss(Fraction(2)), details)
+    flavor = replace(charged.flavor, output_premetric=InfiniteLoss.output_premetric)
+    pairs = Specification(flavor, InfiniteLoss())
+    ledger.reserve("ma1940", "pairs", "22" * 32, pairs, "33" * 32, PureLoss(Fraction(2)), unbounded_releases=True)
     shown = stirred("budget")
     assert shown.exit_code == 0
     assert "Ann [/x] �[31m[head]" in shown.stdout
+    said = " ".join(shown.stdout.split())
+    assert "ma1940: Beside it, one charge has no finite loss (ε = ∞), so no finite total bounds" in said
+    assert "ε = 1.0000" in said
     with duckdb.connect(str(ledger.warehouse.path(Zone.LEDGER))) as connection:
         connection.execute("UPDATE entries SET release = 'other'")
     shown = stirred("budget")
