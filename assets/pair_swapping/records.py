@@ -1,5 +1,6 @@
 """The confidential households in the form that the mechanism takes, and the asset that codes them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import dagster as dg
@@ -32,12 +33,14 @@ HOUSEHOLD_COLUMNS = {
 """Descriptions of the columns of the coded households."""
 
 
-def build_households(release: PairSwappingRelease, version_of: Any) -> dg.AssetsDefinition:
+def build_households(
+    release: PairSwappingRelease, version_of: Callable[[Session, Custody], str]
+) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "households"]`.
 
     Args:
         release: the release.
-        version_of: `PairSwapping.records_version`.
+        version_of: returns the keyed version of all that a draw is made from.
     """
 
     @dg.asset(

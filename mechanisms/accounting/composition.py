@@ -192,6 +192,6 @@ def beside_finite(charges: int) -> str:
         return ""
     which = "one charge has" if charges == 1 else f"{charges} charges have"
     return (
-        f"Beside it, {which} no finite loss (ε = ∞), so no finite total bounds what all releases of the population "
-        "disclose together."
+        f"Besides the finite charges, {which} no finite loss (ε = ∞), so no finite total bounds what all "
+        "releases of the population disclose together."
     )

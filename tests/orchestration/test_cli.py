@@ -85,7 +85,7 @@ def test_a_budget_is_shown_with_what_is_wrong_and_names_as_they_are(
     assert shown.exit_code == 0
     assert "Ann [/x] �[31m[head]" in shown.stdout
     said = " ".join(shown.stdout.split())
-    assert "ma1940: Beside it, one charge has no finite loss (ε = ∞), so no finite total bounds" in said
+    assert "ma1940: Besides the finite charges, one charge has no finite loss (ε = ∞)" in said
     assert "ε = 1.0000" in said
     with duckdb.connect(str(ledger.warehouse.path(Zone.LEDGER))) as connection:
         connection.execute("UPDATE entries SET release = 'other'")
