@@ -49,11 +49,9 @@ MECHANISMS = {path.name for path in (ROOT / "mechanisms").iterdir() if (path / "
 
 LISTS_MECHANISMS = {
     Path("mechanisms/compilation.py"),
-    Path("orchestration/cli.py"),
     Path("orchestration/components/__init__.py"),
 }
-"""The modules that name mechanisms: what the set-up compiles, what the command asks of a publication of one of them, and
-what can be declared in YAML."""
+"""The modules that name mechanisms: what the set-up compiles, and what can be declared in YAML."""
 
 Rule = Callable[[Path, ast.Module], Iterator[str]]
 
