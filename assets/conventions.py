@@ -31,7 +31,7 @@ SHORT = 12
 """How many digits of a hash or an identifier are shown in tables; as many name a draw in an authorization."""
 GROUP = 16
 """How many digits of a hash stand together where it is shown in full."""
-ROOM, WIDE_ROOM = 380, 490
+ROOM, WIDE_ROOM = 372, 482
 """How wide a table may be on an asset's page, in pixels, in a window of 1440: measured in Dagster 1.13. On the page of
 an asset of a component, Dagster's own key `dagster/component_origin` takes the rest; others have the wider room."""
 _TEXT, _HEAD, _PADDING = 8.41, 7.21, 16
@@ -105,7 +105,7 @@ def preview(
 ) -> dg.MetadataValue:
     """A small table of public or descriptive facts, on the asset's page itself or, if it is long, one click away.
 
-    A table that the page would cut, because of a long name for example, becomes a list.
+    A table that the page would cut, because of a long name for example, becomes a paragraph for each row.
 
     Args:
         columns: names of the columns, or their descriptions by name. A page has room for four narrow ones.
@@ -118,7 +118,7 @@ def preview(
         return dg.MetadataValue.md(markdown_table(list(described), texts))
     if _width(list(described), texts) > room:
         _, *names = described
-        return dg.MetadataValue.md("\n".join(_as_item(names, row) for row in texts))
+        return dg.MetadataValue.md("\n\n".join(_as_paragraph(names, row) for row in texts))
     return dg.MetadataValue.table(
         [dg.TableRecord(dict(zip(described, row, strict=True))) for row in texts],
         dg.TableSchema([dg.TableColumn(name, description=words) for name, words in described.items()]),
@@ -134,10 +134,10 @@ def _width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> float:
     )
 
 
-def _as_item(names: Sequence[str], row: Sequence[str]) -> str:
+def _as_paragraph(names: Sequence[str], row: Sequence[str]) -> str:
     first, *others = (plainly(cell.strip()) for cell in row)
     values = ", ".join(f"{plainly(name)} {cell}" for name, cell in zip(names, others, strict=True))
-    return f"- **{first}**: {values}"
+    return f"**{first}**: {values}"
 
 
 def plainly(text: str) -> str:

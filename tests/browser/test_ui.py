@@ -4,6 +4,7 @@ A real `dg dev`, a real browser. In `make test` they show the smallest release, 
 a Chromium on the machine these tests are left out, unless STIRRED_REQUIRE_BROWSER is set.
 """
 
+import contextlib
 import csv
 import json
 import re
@@ -11,7 +12,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import TimeoutError, expect
 
 from assets.conventions import in_groups
 from tests.browser.deployment import IN_A_BROWSER, PATIENCE, ROOT, Site, cut, deployed, group
@@ -111,6 +112,12 @@ def test_the_finished_tables_are_shown_as_they_are_published(site: Site) -> None
 def test_charts_are_shown_as_pictures(site: Site, asset: str, chart: str) -> None:
     page = site.page
     page.goto(f"{site.address}/assets/{asset}")
+    # A composition follows the charges by itself, some seconds later; the page must be opened again to show it.
+    deadline = time.monotonic() + PATIENCE / 1000
+    while page.get_by_text(chart, exact=True).count() == 0 and time.monotonic() < deadline:
+        page.goto(f"{site.address}/assets/{asset}")
+        with contextlib.suppress(TimeoutError):
+            page.get_by_text(chart, exact=True).first.wait_for(timeout=10_000)
     row = page.get_by_role("row").filter(has_text=chart) if page.get_by_role("row").count() else page
     expect(page.get_by_text(chart, exact=True).first).to_be_visible()
     row.get_by_text("[Show Markdown]").first.click()
