@@ -3,6 +3,7 @@
 from hashlib import sha256
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from assets.release.draw import Draw, StaleInputError
@@ -20,7 +21,7 @@ from assets.swapping.records import (
     version_key,
 )
 from assets.swapping.release import SwappingRelease
-from assets.swapping.stirs import Stirring, stirring
+from assets.swapping.stirs import Stirring, stirring, stored_stirring
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, permute, stir
 from resources.custody import Custody
@@ -61,7 +62,7 @@ def drawn_cells(
         )
     swap_rate = release.design.plain_rate
     if swap_rate is None:
-        return _stirred(session, release, draw, key, staged, records)
+        return _stirred(session, release, draw, key, records)
     if strata_of_records(session, release, staged) != (draw.inputs.strata, draw.inputs.largest_stratum):
         raise StaleInputError(_OTHER_STRATA.format(release=release.schema))
     return permute(records, swap_rate, RandomStream(key, MECHANISM))
@@ -72,12 +73,11 @@ def _stirred(
     release: SwappingRelease,
     draw: Draw[SwappingInputs],
     key: bytes,
-    staged: Fragment | Table,
     records: Contingency,
 ) -> Contingency:
-    """The output of a swap that is not plain, once its losses were computed again from the records."""
-    found = stirring_of_records(session, release, staged)
-    if found.losses != draw.inputs.losses:
+    """The output of a swap that is not plain, once the margins that its losses follow from are those of the records."""
+    found = stored_stirring(session, release)
+    if not _margins_agree(session, release, records) or found.losses != draw.inputs.losses:
         raise StaleInputError(_OTHER_STRATA.format(release=release.schema))
     design = release.design
     return stir(
@@ -87,6 +87,20 @@ def _stirred(
         design.noise,
         RandomStream(key, f"{MECHANISM} noise before") if design.noise else None,
     )
+
+
+def _margins_agree(session: Session, release: SwappingRelease, records: Contingency) -> bool:
+    """Whether the stored margins count the records as they are: all codes, each as often."""
+    margins = [(SWAPPING, "swap_code", records.swap)]
+    if not release.design.noise:
+        margins.append((HOLDING, "holding_code", records.holding))
+    for margin, code, codes in margins:
+        stored = session.arrow("swapping/counts_by_code", margin=release.public(margin), code=code)["count"].to_numpy()
+        counted = np.zeros(len(stored), dtype=np.int64)
+        np.add.at(counted, codes, records.count)
+        if not np.array_equal(counted, stored):
+            return False
+    return True
 
 
 def stirring_of_records(session: Session, release: SwappingRelease, records: Fragment | Table) -> Stirring:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import duckdb
 import pytest
 
 from assets.release.draw import Draw, StaleInputError
@@ -212,6 +213,20 @@ def test_a_loss_that_does_not_follow_from_the_records_is_not_drawn(town: Village
         assert inputs.losses is not None
         smaller = replace(inputs, losses=replace(inputs.losses, charged=PureLoss.logarithm(2)))
         draw = cast(Draw[SwappingInputs], SimpleNamespace(inputs=smaller))
+        with pytest.raises(StaleInputError, match="other strata than those of the records"):
+            drawn_cells(session, release, draw, KEY, CUSTODY)
+
+
+@pytest.mark.parametrize(("name", "margin"), [("risk", HOLDING), ("second", HOLDING), ("noise", SWAPPING)])
+def test_margins_that_are_not_those_of_the_records_are_not_drawn_from(town: Village, name: str, margin: str) -> None:
+    """Even if the loss was computed from the altered margins."""
+    release = town.release(**ROLES, **EVERY[name])
+    town.write_invariants(release)
+    path = town.warehouse.path(Zone.PUBLIC)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(f"UPDATE {release.schema}.{margin} SET count = count + 1 WHERE stratum = 0")
+    with town.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        draw = cast(Draw[SwappingInputs], SimpleNamespace(inputs=read_inputs(session, release, VERSION_KEY)))
         with pytest.raises(StaleInputError, match="other strata than those of the records"):
             drawn_cells(session, release, draw, KEY, CUSTODY)
 

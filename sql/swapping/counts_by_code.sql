@@ -1,0 +1,2 @@
+-- The counts of a margin in the order of its codes.
+SELECT count FROM {{ margin }} ORDER BY {{ code | id }}
