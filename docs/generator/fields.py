@@ -13,7 +13,7 @@ from orchestration import components
 from orchestration.components.scaffolding import filled_example
 
 _TYPES = {"string": "text", "number": "number", "integer": "integer", "boolean": "`true` or `false`"}
-_TYPES |= {"array": "list", "object": "mapping"}
+_TYPES |= {"array": "list", "object": "mapping", "null": "`null`"}
 
 _REFERENCE = "#/$defs/"
 

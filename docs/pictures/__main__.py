@@ -14,6 +14,7 @@ RELEASES = {
     "phsafe": ("two_states", "s_dhc"),
     "topdown": ("two_states", "redistricting"),
     "pair_swapping": ("two_states", "pairs_2010"),
+    "table_builder": ("survey", "tables_employment"),
 }
 """The release that the page of each mechanism shows."""
 

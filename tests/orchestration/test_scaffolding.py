@@ -19,6 +19,7 @@ FOLDERS = {
     "PHSafe": "rehearsal/s-dhc",
     "TopDown": "rehearsal/redistricting",
     "PairSwapping2010": "rehearsal/pairs",
+    "TableBuilder": "town/tables",
     "PublisherSettings": "publisher",
 }
 """Where each component is scaffolded."""
@@ -43,6 +44,7 @@ def test_the_scaffolded_example_of_each_component_is_accepted_with_names_from_it
         "PHSafe": "s_dhc",
         "TopDown": "redistricting",
         "PairSwapping2010": "pairs",
+        "TableBuilder": "tables",
     }
     for name, text in written.items():
         assert "docs/" in text or name == "SyntheticCensus"
