@@ -3,7 +3,8 @@
 No record is read, so a hypercube can be planned before there is any data, and judged before anything is charged.
 """
 
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
 from math import sqrt
 from typing import Any
 
@@ -13,16 +14,28 @@ import pyarrow as pa
 from assets.conventions import StageKind, attributes, preview, table_schema
 from assets.failures import stated_plainly
 from assets.measurement.grid import DISTRIBUTIONS
+from assets.pictures import picture
 from assets.table_builder.asking import CATEGORIES, P_TABLE, TABLES
+from assets.table_builder.charts import loss_against_epsilon
 from assets.table_builder.counting import categories, table_name
 from assets.table_builder.perturbation import noise_of
 from assets.table_builder.release import HypercubeRelease
 from mechanisms.accounting.composition import stated
+from mechanisms.accounting.loss import PureLoss
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.noise import Distribution, Perturbation
 from mechanisms.table_builder.asking import margin_of_one
 from mechanisms.table_builder.hypercube import Hypercube
 from mechanisms.table_builder.hypercube import Table as Variables
+from mechanisms.table_builder.judging import (
+    curve,
+    discrete_laplace_delta,
+    discrete_laplace_epsilon,
+    judge,
+    ratio_below,
+    smallest_epsilon,
+)
+from mechanisms.table_builder.p_table import PTable
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
@@ -71,6 +84,10 @@ P_TABLE_COLUMNS = {
 
 OPTIONAL = frozenset({"cap", "category", "label"})
 """The columns of both tables that may be empty."""
+
+
+SHOWN = tuple(map(Fraction, ("0", "1/2", "1", "2", "5")))
+"""The values of ε at which the page states δ."""
 
 
 def rounded(number: float) -> Decimal:
@@ -136,6 +153,58 @@ def _parameter(design: Hypercube, noise: Distribution | Perturbation) -> str:
     return str(noise.variance if isinstance(noise, DiscreteGaussian) else noise.scale)
 
 
+def loss_of_p_table(p_table: PTable, declared: PureLoss | None) -> dict[str, Any]:
+    """δ against ε of a p-table, beside the discrete Laplace of the same variance: a picture, and some figures.
+
+    Args:
+        p_table: the p-table.
+        declared: ε of the table by all variables for one record added or removed; None if none is declared.
+    """
+    variance = max(row.variance for row in p_table.rows)
+    if not variance:
+        return {"δ against ε": "The p-table changes no count, so it guarantees nothing."}
+    charged = None if declared is None else judge(p_table, declared)
+    ratios = [ratio_below(PureLoss(epsilon)) for epsilon in SHOWN]
+    deltas = list(zip(SHOWN, curve(p_table, ratios), strict=True))
+    beside = [discrete_laplace_delta(variance, ratio) for ratio in ratios]
+    smallest, laplace = smallest_epsilon(p_table), discrete_laplace_epsilon(variance)
+    last, least = deltas[-1]
+    pure = (
+        f"No ε holds without a δ, which is still {upwards(least)} at ε = {last}"
+        if smallest is None
+        else f"From ε = {smallest.rounded_up(4)} on, δ is 0"
+    )
+    words = (
+        "δ of the p-table for one record added or removed in one table. At ε = 0 it is "
+        f"{upwards(deltas[0][1])}. {pure}. A discrete Laplace distribution with the same variance, {float(variance):.4g}, has δ = 0 from "
+        f"ε = {laplace.rounded_up(4)} on."
+    )
+    if charged:
+        shown = charged.epsilon.rounded_up(4)
+        words += (
+            f" A mark shows what is declared for the table by all variables: ε = {shown}, δ = {upwards(charged.delta)}."
+        )
+    return {
+        "δ against ε": picture(loss_against_epsilon(p_table, "What the p-table guarantees", charged), words),
+        "δ at some ε": preview(
+            {"ε": "", "p-table": "", "discrete Laplace": "That of the same variance"},
+            [
+                (f"{float(epsilon):g}", upwards(ours), upwards(theirs))
+                for (epsilon, ours), theirs in zip(deltas, beside, strict=True)
+            ],
+        ),
+    }
+
+
+def upwards(delta: Fraction) -> str:
+    """A δ rounded up to four significant digits."""
+    if not delta:
+        return "0"
+    exact = Decimal(delta.numerator) / Decimal(delta.denominator)
+    up = exact.quantize(Decimal(1).scaleb(exact.adjusted() - 3), rounding=ROUND_CEILING)
+    return f"{up:f}" if up >= Decimal("0.0001") else f"{up:.3E}"
+
+
 def build_plan(release: HypercubeRelease) -> dg.AssetsDefinition:
     """The asset `[dataset, release, "plan"]`."""
 
@@ -159,6 +228,7 @@ def build_plan(release: HypercubeRelease) -> dg.AssetsDefinition:
                 session.columns(release.public(TABLES)), {name: words for name, (_, words, _) in TABLE_COLUMNS.items()}
             )
         design, rows = release.design, tables[release.public(TABLES)].to_pylist()
+        declared = PureLoss(design.budget_of(design.inner)) if design.is_bounded else None
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
             metadata={
@@ -177,6 +247,7 @@ def build_plan(release: HypercubeRelease) -> dg.AssetsDefinition:
                         for row in rows
                     ],
                 ),
+                **({} if design.p_table is None else loss_of_p_table(design.p_table, declared)),
                 "table": str(release.public(TABLES)),
                 "dagster/row_count": len(rows),
                 "dagster/column_schema": schema,

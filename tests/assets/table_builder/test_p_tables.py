@@ -1,5 +1,6 @@
 """Files of p-tables: errors name the file, and a picture shows what a p-table guarantees."""
 
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from assets.table_builder.charts import loss_against_epsilon
 from assets.table_builder.p_tables import PTableFileError, load_p_table
+from assets.table_builder.plan import loss_of_p_table, upwards
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.table_builder.judging import judge
 from mechanisms.table_builder.p_table import PTable, Row
@@ -55,3 +57,21 @@ def test_the_picture_is_a_png_of_the_usual_width_and_the_same_every_time() -> No
 def test_a_table_that_changes_nothing_has_no_picture() -> None:
     with pytest.raises(ValueError, match="changes no count"):
         loss_against_epsilon(PTable((Row((0,), (1,)),)), "Nothing")
+
+
+def test_the_page_states_delta_beside_the_laplace_of_the_same_variance() -> None:
+    shown = loss_of_p_table(TABLE, PureLoss(Fraction(1)))
+    rows = [tuple(record.data.values()) for record in shown["δ at some ε"].records]
+    # Count 1 becomes 1 or 2 in three of four cases, and count 0 never. The variance is 1/2, so q = 3 − 2√2 for the
+    # discrete Laplace, and its δ is (1 − q) / (1 + q) = 1/√2 at ε = 0, and (1 − eq) / (1 + q) at ε = 1.
+    assert [row[0] for row in rows] == ["0", "0.5", "1", "2", "5"]
+    assert [row[1] for row in rows] == ["0.7500"] * 5
+    assert [rows[place][2] for place in (0, 2, 3, 4)] == ["0.7072", "0.4555", "0", "0"]
+    assert "No ε holds without a δ" in shown["δ against ε"].value
+    assert "ε = 1.0000, δ = 0.7500" in shown["δ against ε"].value
+    assert "data:image/png;base64," in shown["δ against ε"].value
+
+
+def test_a_delta_is_never_stated_below_itself() -> None:
+    assert [upwards(Fraction(each)) for each in ("0", "1/3", "1", "1/10000001")] == ["0", "0.3334", "1.000", "1.000E-7"]
+    assert all(Fraction(Decimal(upwards(Fraction(1, n)))) >= Fraction(1, n) for n in range(1, 3000, 7))
