@@ -64,7 +64,7 @@ from orchestration.definitions import declarations, declared_methods, deployment
 from orchestration.environment import PROJECT, deployment_folders, deployment_resources
 from orchestration.jobs import now
 from orchestration.launch import Ended, Step, launch, with_instance
-from orchestration.proposal import Proposal, propose_dataset, propose_swapping, proposed_name
+from orchestration.proposal import Proposal, propose_dataset, propose_swapping, propose_tables, proposed_name
 from resources.chain import RESERVE, SETTLE, Entry
 from resources.custody import CustodyError
 from resources.ledger import Ledger, LedgerError, remaining
@@ -381,7 +381,7 @@ def new_dataset(
 @new.command(name="release")
 @click.argument("dataset")
 @click.option("--name", help="The release's name; by default, its kind.")
-@click.option("--kind", type=click.Choice(["swapping", "phsafe", "topdown"]), help="The mechanism.")
+@click.option("--kind", type=click.Choice(["swapping", "tables", "phsafe", "topdown"]), help="The mechanism.")
 def new_release(dataset: str, name: str | None, kind: str | None) -> None:
     """Propose the declaration of a release from DATASET."""
     deployed = Deployed()
@@ -393,13 +393,13 @@ def new_release(dataset: str, name: str | None, kind: str | None) -> None:
         raise click.UsageError(f"{dataset} is a census in the production layout: name the mechanism with --kind")
     if kind in ("phsafe", "topdown") and not census:
         raise click.UsageError(f"--kind {kind} needs a census in the production layout, and {dataset} is none")
-    name = name or {"phsafe": "s_dhc", "topdown": "redistricting"}.get(str(kind), "swapped")
+    name = name or {"phsafe": "s_dhc", "topdown": "redistricting", "tables": "tables"}.get(str(kind), "swapped")
     target = _new_declaration(deployed, dataset, name)
     if kind in ("phsafe", "topdown"):
         component = PHSafe if kind == "phsafe" else TopDown
         proposal = Proposal(filled_example(f"{components.__name__}.{component.__name__}", dataset, name))
     else:
-        proposal = propose_swapping(datasets[dataset], name)
+        proposal = (propose_tables if kind == "tables" else propose_swapping)(datasets[dataset], name)
     _write_declaration(deployed, target, proposal, f"stirred preflight {dataset}/{name}")
 
 
@@ -556,12 +556,15 @@ def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bo
 def preflight(release: str, as_json: bool) -> None:
     """What launching RELEASE would charge, and why. Draws nothing and charges nothing."""
     deployed = Deployed()
-    found = [_preflight(deployed, component, quiet=as_json) for component in deployed.releases(release)]
+    components = deployed.releases(release)
+    found = [_preflight(deployed, component, quiet=as_json) for component in components]
     if as_json:
         _show(found[0] if len(found) == 1 else found)
         return
     console = _console()
-    for each in found:
+    for component, each in zip(components, found, strict=True):
+        if len(found) > 1:
+            console.print(f"\n{component.named}", style="bold", markup=False)
         for name, value in each.items():
             console.print(f"[bold]{name}[/bold]: ", end="")
             console.print(Markdown(value) if str(value).startswith("```") else str(value), markup=False)

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from assets.cef.profile import ColumnProfile, Profile
 from assets.release.columns import Column, ColumnType, Role
 from assets.release.dataset import DatasetDeclaration, Reader
-from assets.release.names import COLUMNS_OF_COUNTS, COLUMNS_OF_SWAPPED
+from assets.release.names import COLUMNS_OF_COUNTS, COLUMNS_OF_HYPERCUBES, COLUMNS_OF_SWAPPED
 from assets.release.release import DeclarationError
 
 MANY = 100
@@ -255,6 +255,51 @@ def propose_swapping(dataset: DatasetDeclaration, name: str) -> Proposal:
         f"      title: {_text(f'{shown[0]} by {places[0]}'.replace('_', ' ').capitalize())}",
         f"      geography: [{', '.join(map(_word, places))}]",
         f"      dimensions: [{', '.join(map(_word, shown[:1]))}]",
+    ]
+    return Proposal("\n".join(lines) + "\n")
+
+
+def propose_tables(dataset: DatasetDeclaration, name: str) -> Proposal:
+    """Propose a release by the table builder: counts by the geography and two variables, of persons if there are any.
+
+    Raises:
+        DeclarationError: if no variable has a list of few values.
+    """
+    counted = "persons" if dataset.persons else "units"
+    columns = {**dataset.units.variables, **(dataset.persons.variables if dataset.persons else {})}
+    usable = [
+        each for each, column in columns.items() if each.casefold() not in COLUMNS_OF_HYPERCUBES and _has_few(column)
+    ]
+    places = [each for each in usable if columns[each].role is Role.GEOGRAPHY][:1]
+    # Of persons' tables, variables of persons come first.
+    own = dataset.persons.variables if dataset.persons else {}
+    others = sorted(
+        (each for each in usable if columns[each].role is not Role.GEOGRAPHY), key=lambda each: each not in own
+    )
+    shown = [*places, *others[:2]]
+    if not shown:
+        raise DeclarationError(
+            f"release {dataset.name}/{name}: variables: a hypercube needs a variable with at most {MOST_PROPOSED} "
+            "values"
+        )
+    product = proposed_name(f"{counted}_by_{shown[0]}")
+    title = f"{counted} by {', '.join(shown)}".replace("_", " ").capitalize()
+    lines = [
+        "type: orchestration.components.TableBuilder",
+        "attributes:",
+        f"  name: {name}",
+        f"  dataset: {dataset.name}",
+        f"  title: {_text(title)}",
+        "  description: What is published, for a reader.",
+        "  hypercubes:                    # each is drawn and charged once, by itself; add another one at any time",
+        f"    - name: {counted}",
+        f"      of: {counted}",
+        f"      variables: [{', '.join(map(_word, shown))}]",
+        "      epsilon: 1/2               # for one record added or removed; a change of one record costs twice it",
+        "      margins: summed            # fitted measures every margin too",
+        "      products:                  # further tables, at no further cost",
+        f"        - name: {product}",
+        f"          by: [{_word(shown[0])}]",
     ]
     return Proposal("\n".join(lines) + "\n")
 

@@ -28,8 +28,12 @@ COLUMNS_OF_SWAPPED = frozenset(
     {"count", "stratum", "holding_code", "swap_code", "composition", "persons", "unit_key", "household_type"}
 )
 COLUMNS_OF_COUNTS = frozenset({"draw_order", "table_name", "cell", "count"})
-"""The names of Stirred's own columns, in lowercase because DuckDB ignores case: in the tables of swapped records, and
-in tables of counts. A release whose tables have them refuses a column of the dataset with such a name."""
+COLUMNS_OF_HYPERCUBES = COLUMNS_OF_COUNTS | {
+    *("measured", "estimate", "standard_error", "lower", "upper", "suppressed")
+}
+"""The names of Stirred's own columns, in lowercase because DuckDB ignores case: in the tables of swapped records, in
+tables of counts, and in those of hypercubes. A release whose tables have them refuses a column of the dataset with such
+a name."""
 
 _RESERVED_SCHEMAS = frozenset(
     {"information_schema", "pg_catalog", "main", "temp", "system", "confidential", "public", "ledger", "preflight"}

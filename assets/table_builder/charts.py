@@ -3,6 +3,7 @@
 The figures come from `mechanisms.table_builder.judging`. `assets.pictures` defines style and size.
 """
 
+from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from math import exp, log
 
@@ -28,7 +29,7 @@ _BELOW, _LOWEST = 20.0, 1e-12
 _PLAINLY = 0.001
 
 
-def loss_against_epsilon(table: PTable, title: str, charged: Judgment | None = None) -> bytes:
+def loss_against_epsilon(table: PTable, title: str, declared: Judgment | None = None) -> bytes:
     """Draw δ(ε) of a p-table and of the discrete Laplace distribution with the greatest variance of its rows.
 
     Both are for one record added or removed in one table; the scale of δ is logarithmic. Where a curve meets the lower
@@ -37,7 +38,7 @@ def loss_against_epsilon(table: PTable, title: str, charged: Judgment | None = N
     Args:
         table: the p-table; at least one of its rows changes a count.
         title: of the chart.
-        charged: what is declared and charged; a mark shows it.
+        declared: what is declared for one record added or removed; a mark shows it.
 
     Returns:
         PNG bytes, 1080 pixels wide.
@@ -49,7 +50,7 @@ def loss_against_epsilon(table: PTable, title: str, charged: Judgment | None = N
     if not variance:
         raise ValueError("a p-table that changes no count guarantees nothing, and has no discrete Laplace beside it")
     laplace, smallest = discrete_laplace_epsilon(variance), smallest_epsilon(table)
-    reach = [float(each) for each in (laplace, smallest, charged.epsilon if charged else None) if each is not None]
+    reach = [float(each) for each in (laplace, smallest, declared.epsilon if declared else None) if each is not None]
     end = max(_LEAST_END, _FURTHER * max(reach))
     ratios = [Fraction(round(exp(epsilon) * _STEP), _STEP) for epsilon in np.linspace(0, end, _POINTS)]
     ratios = sorted({max(Fraction(1), ratio) for ratio in ratios})
@@ -69,9 +70,9 @@ def loss_against_epsilon(table: PTable, title: str, charged: Judgment | None = N
     ):
         drawn = [max(float(delta), lowest / 10) for delta in deltas]
         axes.plot(epsilons, drawn, color=color, linestyle=style, linewidth=1.8, label=label)
-    if charged is not None:
-        label = f"charged: ε = {charged.epsilon.rounded_up(3)}, δ = {float(charged.delta):.3g}"
-        place = float(charged.epsilon), max(float(charged.delta), lowest)
+    if declared is not None:
+        label = f"declared: ε = {declared.epsilon.rounded_up(3)}, δ = {upwards(declared.delta)}"
+        place = float(declared.epsilon), max(float(declared.delta), lowest)
         axes.plot(*place, marker="D", markersize=6.5, color=VERMILION, linestyle="none", label=label, clip_on=False)
     axes.set_ylim(lowest, 1)
     axes.set_xlim(0, end)
@@ -83,6 +84,15 @@ def loss_against_epsilon(table: PTable, title: str, charged: Judgment | None = N
     axes.set_ylabel("δ")
     axes.legend(loc="best", frameon=True, facecolor="white", edgecolor="none", fontsize=10, labelcolor=INK)
     return png(figure)
+
+
+def upwards(delta: Fraction) -> str:
+    """A δ rounded up to four significant digits."""
+    if not delta:
+        return "0"
+    exact = Decimal(delta.numerator) / Decimal(delta.denominator)
+    up = exact.quantize(Decimal(1).scaleb(exact.adjusted() - 3), rounding=ROUND_CEILING)
+    return f"{up:f}" if up >= Decimal("0.0001") else f"{up:.3E}"
 
 
 def _power_of_ten(number: float, _: float) -> str:

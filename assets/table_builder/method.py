@@ -9,7 +9,6 @@ import pyarrow as pa
 from assets.measurement.counts import build_counts
 from assets.measurement.grid import GridCounts, Query
 from assets.measurement.method import COUNTS, MEASUREMENTS, Batch
-from assets.release.columns import described
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE
@@ -19,7 +18,7 @@ from assets.table_builder.counting import categories, counts_recipe, grid, table
 from assets.table_builder.gates import hypercube_gates
 from assets.table_builder.perturbation import noise_of, perturbed_cells, unlikely_results
 from assets.table_builder.plan import PLAN, build_plan
-from assets.table_builder.published import published_tables
+from assets.table_builder.published import column_descriptions, published_tables
 from assets.table_builder.release import HypercubeRelease
 from assets.table_builder.statement import hypercube_statement
 from assets.table_builder.tables import shown_first, table_recipes
@@ -71,7 +70,7 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
                 "The hypercube as it is published, and the declared tables that are built from it. Each number has its "
                 "standard error and a 90% interval.",
                 self._table_recipes,
-                described(release.columns),
+                column_descriptions(release),
                 lambda session: shown_first(session, release),
             ),
         ]

@@ -3,7 +3,7 @@
 No record is read, so a hypercube can be planned before there is any data, and judged before anything is charged.
 """
 
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from math import sqrt
 from typing import Any
@@ -11,12 +11,12 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import StageKind, attributes, preview, table_schema
+from assets.conventions import StageKind, attributes, named, preview, table_schema
 from assets.failures import stated_plainly
 from assets.measurement.grid import DISTRIBUTIONS
 from assets.pictures import picture
 from assets.table_builder.asking import CATEGORIES, P_TABLE, TABLES
-from assets.table_builder.charts import loss_against_epsilon
+from assets.table_builder.charts import loss_against_epsilon, upwards
 from assets.table_builder.counting import categories, table_name
 from assets.table_builder.perturbation import noise_of
 from assets.table_builder.release import HypercubeRelease
@@ -176,8 +176,8 @@ def loss_of_p_table(p_table: PTable, declared: PureLoss | None) -> dict[str, Any
     )
     words = (
         "δ of the p-table for one record added or removed in one table. At ε = 0 it is "
-        f"{upwards(deltas[0][1])}. {pure}. A discrete Laplace distribution with the same variance, {float(variance):.4g}, has δ = 0 from "
-        f"ε = {laplace.rounded_up(4)} on."
+        f"{upwards(deltas[0][1])}. {pure}. A discrete Laplace distribution with the same variance, "
+        f"{float(variance):.4g}, has δ = 0 from ε = {laplace.rounded_up(4)} on."
     )
     if charged:
         shown = charged.epsilon.rounded_up(4)
@@ -194,15 +194,6 @@ def loss_of_p_table(p_table: PTable, declared: PureLoss | None) -> dict[str, Any
             ],
         ),
     }
-
-
-def upwards(delta: Fraction) -> str:
-    """A δ rounded up to four significant digits."""
-    if not delta:
-        return "0"
-    exact = Decimal(delta.numerator) / Decimal(delta.denominator)
-    up = exact.quantize(Decimal(1).scaleb(exact.adjusted() - 3), rounding=ROUND_CEILING)
-    return f"{up:f}" if up >= Decimal("0.0001") else f"{up:.3E}"
 
 
 def build_plan(release: HypercubeRelease) -> dg.AssetsDefinition:
@@ -248,7 +239,7 @@ def build_plan(release: HypercubeRelease) -> dg.AssetsDefinition:
                     ],
                 ),
                 **({} if design.p_table is None else loss_of_p_table(design.p_table, declared)),
-                "table": str(release.public(TABLES)),
+                "table": named(release.public(TABLES)),
                 "dagster/row_count": len(rows),
                 "dagster/column_schema": schema,
             },

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from assets.release.columns import described
 from assets.release.published import PublishedColumn, PublishedTable
 from assets.table_builder.asking import CATEGORIES, HYPERCUBE, P_TABLE, TABLES
 from assets.table_builder.plan import CATEGORY_COLUMNS, OPTIONAL, P_TABLE_COLUMNS, TABLE_COLUMNS
@@ -11,7 +12,7 @@ from mechanisms.table_builder.hypercube import Margins
 
 _ADDING_UP = {
     Margins.SUMMED: "Only cells by all variables are listed; every other table is a sum of them, whose error "
-    "`stirred table` states.",
+    "the command stirred table states.",
     Margins.INDEPENDENT: "Every margin was measured with noise of its own, so margins are not the sums of inner cells.",
     Margins.FITTED: "Estimates add up: every margin is the sum of its inner cells. The measurements do not.",
 }
@@ -47,6 +48,13 @@ def published_tables(release: HypercubeRelease) -> tuple[PublishedTable, ...]:
         ),
         *(() if release.design.p_table is None else (_p_table(release),)),
     )
+
+
+def column_descriptions(release: HypercubeRelease) -> dict[str, str]:
+    """The descriptions of the hypercube's columns, by name, for the asset's page."""
+    return described(release.columns) | {
+        column.name: column.description for column in _hypercube(release).columns if column.name not in release.columns
+    }
 
 
 def _p_table(release: HypercubeRelease) -> PublishedTable:

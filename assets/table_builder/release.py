@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.release.columns import Column, ColumnType, RecordTable, Value
+from assets.release.names import COLUMNS_OF_HYPERCUBES
 from assets.release.release import Release
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from mechanisms.table_builder.grid_values import Grid
@@ -23,22 +24,6 @@ from resources.canonical import canonical
 
 MOST_CELLS = 20_000_000
 """The most cells of all measured tables of a hypercube together."""
-
-RESERVED = frozenset(
-    {
-        "cell",
-        "count",
-        "draw_order",
-        "estimate",
-        "lower",
-        "measured",
-        "standard_error",
-        "suppressed",
-        "table_name",
-        "upper",
-    }
-)
-"""The names of Stirred's own columns in the tables of a hypercube, in lowercase, because DuckDB ignores case."""
 
 TABLES_OF_ALL = frozenset({"hypercube", "measured_tables", "categories", "p_table"})
 """The names of the tables that hypercubes publish besides their products."""
@@ -110,6 +95,10 @@ class HypercubeRelease(Release):
     products: tuple[SubTable, ...]
 
     def __post_init__(self) -> None:
+        totals = {f"{name}_total".casefold() for name in self.variables}
+        for name in self.variables:
+            if name.casefold() in COLUMNS_OF_HYPERCUBES | totals:
+                self.refuse(f"variables: {name} is the name of a column of the hypercube's own tables")
         for place, zeros in enumerate(self.impossible):
             self._require_categories(f"structural_zeros.{place}", zeros)
         if not self.possible.any():

@@ -97,7 +97,7 @@ def _loss_source(release: HypercubeRelease) -> str:
         )
     if not design.is_bounded:
         return "None is claimed: a p-table that keeps zero at zero tells an empty cell from any other"
-    tables = f"the {len(design.tables)} measured tables" if len(design.tables) > 1 else "the measured table"
+    several = f"; sequential composition over the {len(design.tables)} measured tables" if design.tables[1:] else ""
     if design.noise is NoiseFamily.GAUSSIAN:
         noise = "Gaussian mechanism on integers (Canonne, Kamath and Steinke, 2020, Theorem 4)"
     elif design.p_table is not None:
@@ -110,7 +110,7 @@ def _loss_source(release: HypercubeRelease) -> str:
     else:
         noise = "exponential mechanism with u(a, b) = −|a − b|"
     changed = f"a changed {release.unit} is in two cells"
-    return f"{noise[:1].upper()}{noise[1:]}; sequential composition over {tables}; {changed}"
+    return f"{noise[:1].upper()}{noise[1:]}{several}; {changed}"
 
 
 def _parameters(release: HypercubeRelease) -> tuple[Parameter, ...]:
@@ -125,7 +125,7 @@ def _parameters(release: HypercubeRelease) -> tuple[Parameter, ...]:
         Parameter("Margins", design.margins.value, MARGINS[design.margins]),
         Parameter(
             "Budget of each measured table",
-            tuple(f"{table_name(table)}: {design.budget_of(table)}" for table in design.tables),
+            _budgets(release),
             "For one record added or removed, exact.",
         ),
     ]
@@ -159,6 +159,15 @@ def _parameters(release: HypercubeRelease) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
+def _budgets(release: HypercubeRelease) -> str | tuple[str, ...]:
+    """The budgets of the measured tables: one number if all have the same."""
+    design = release.design
+    budgets = {table_name(table): design.budget_of(table) for table in design.tables}
+    if len(set(budgets.values())) == 1:
+        return str(next(iter(budgets.values())))
+    return tuple(f"{name}: {budget}" for name, budget in budgets.items())
+
+
 def accuracy(release: HypercubeRelease) -> Accuracy:
     """The standard error and the 90% margin of a measured cell, by table."""
     unit, rows = release.unit_of_cells, []
@@ -179,7 +188,7 @@ def accuracy(release: HypercubeRelease) -> Accuracy:
         ),
         columns=("Measured table", "Cells", "Standard error", "90% margin (±)"),
         rows=tuple(rows),
-        note="They follow from the declared noise alone. A sum of n cells has √n times the standard error of one; "
-        "`stirred table` states the error of every table that it builds. Not covered: errors of the records "
-        "themselves, and amounts that were rounded or taken as a bound.",
+        note="They follow from the declared noise alone. A sum of n measured cells of a table has √n times the "
+        "standard error of one; the command stirred table states the error of every table that it builds. Not covered: "
+        "errors of the records themselves, and amounts that were rounded or taken as a bound.",
     )

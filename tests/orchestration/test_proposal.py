@@ -18,8 +18,19 @@ from assets.cef.ingestion import ingest
 from assets.cef.profile import profile
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.release import DeclarationError
+from assets.table_builder.release import HypercubeRelease
+from orchestration.components import TableBuilder
 from orchestration.components.swapping import SwappingDeclaration, build_release
-from orchestration.proposal import Proposal, propose_dataset, propose_swapping, proposed_name, widened
+from orchestration.components.table_builder_declaration import TableBuilderDeclaration
+from orchestration.proposal import (
+    MOST_PROPOSED,
+    Proposal,
+    propose_dataset,
+    propose_swapping,
+    propose_tables,
+    proposed_name,
+    widened,
+)
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -102,6 +113,14 @@ def test_a_proposal_is_read_as_it_is_and_names_what_to_look_at(warehouse: Wareho
     release = propose_swapping(declaration, "swapped")
     build_release(SwappingDeclaration.model_validate(yaml.safe_load(release.text)["attributes"]), declaration, tmp_path)
     assert "Left out: income, built, rent" in release.text
+    hypercube = yaml.safe_load(propose_tables(declaration, "tables").text)["attributes"]
+    (built,) = (
+        each.release(declaration, tmp_path)
+        for each in TableBuilder(TableBuilderDeclaration.model_validate(hypercube)).releases()
+    )
+    assert isinstance(built, HypercubeRelease)
+    assert (built.of, built.variables) == ("persons", ("county", "person_size", "size"))
+    assert all(built.columns[name].domain_size <= MOST_PROPOSED for name in built.variables)
 
 
 def test_a_column_named_like_one_of_our_own_is_marked_and_no_release_is_proposed_with_it(
@@ -116,6 +135,23 @@ def test_a_column_named_like_one_of_our_own_is_marked_and_no_release_is_proposed
     release = yaml.safe_load(propose_swapping(declaration, "swapped").text)["attributes"]
     assert "Persons" not in [*release["match"], *release["variables"]]
     build_release(SwappingDeclaration.model_validate(release), declaration, tmp_path)
+
+
+def test_a_hypercube_refuses_variables_named_like_its_own_columns(warehouse: Warehouse, tmp_path: Path) -> None:
+    rows = [
+        {"a": "xy"[number % 2], "Lower": "xy"[number // 2 % 2], "A_total": "zw"[number % 2]} for number in range(20)
+    ]
+    declaration = declared(proposed(warehouse, written(tmp_path / "units.csv", rows)))
+    found = yaml.safe_load(propose_tables(declaration, "tables").text)["attributes"]
+    (cube,) = found["hypercubes"]
+    assert "Lower" not in cube["variables"]
+    for taken, variables in (("Lower", ["a", "Lower"]), ("A_total", ["a", "A_total"])):
+        tables = TableBuilderDeclaration.model_validate(
+            found | {"hypercubes": [cube | {"variables": variables, "products": []}]}
+        )
+        (hypercube,) = TableBuilder(tables).releases()
+        with pytest.raises(DeclarationError, match=f"variables: {taken} is the name of a column"):
+            hypercube.release(declaration, tmp_path)
 
 
 ODD = ["", "0", "007", "-0", "1.50", "true", "no", "~", "2020-02-30", "2020-02-29", "' # {", '"', "é"]
@@ -184,6 +220,8 @@ def test_what_cannot_be_proposed_is_said_in_one_sentence(warehouse: Warehouse, t
     (tmp_path / "empty.csv").write_text("a,b\n")
     with pytest.raises(SourceError, match="contains no records"):
         proposed(warehouse, tmp_path / "empty.csv")
+    with pytest.raises(DeclarationError, match="a hypercube needs a variable with at most 30 values"):
+        propose_tables(declared(proposed(warehouse, other)), "tables")
     with pytest.raises(DeclarationError, match="swapping needs a column that is a geography"):
         propose_swapping(declared(proposed(warehouse, units)), "swapped")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from assets.table_builder.charts import loss_against_epsilon
+from assets.table_builder.charts import loss_against_epsilon, upwards
 from assets.table_builder.p_tables import PTableFileError, load_p_table
-from assets.table_builder.plan import loss_of_p_table, upwards
+from assets.table_builder.plan import loss_of_p_table
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.table_builder.judging import judge
 from mechanisms.table_builder.p_table import PTable, Row
