@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import (
     cef_validation,
     cell_keys,
+    hypercubes,
     pair_swapping,
     phsafe_stages,
     release_job,
@@ -42,6 +43,7 @@ MODULES = (
     cef_validation,
     survey_generation,
     cell_keys,
+    hypercubes,
 )
 
 

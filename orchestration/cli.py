@@ -648,13 +648,13 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_jso
     _table(f"From {' per '.join(names)}", [name.replace("_", " ") for name in found.column_names], rows)
 
 
-def _categories(text: str) -> tuple[str, list[str | None]]:
+def _categories(text: str) -> tuple[str, list[str]]:
     """A variable and its categories, from `age in (a, b)`, `age in a, b` or `age=a`; a category may be in quotes."""
     parts = re.fullmatch(r"\s*(\S+?)\s*(?:=|\s+in\b)\s*\(?(.*?)\)?\s*", text)
     if not parts:
         raise click.UsageError(f"--where: {text} is not of the form 'age in (a, b)' or age=a")
     found = next(csv.reader([parts[2]], skipinitialspace=True, quotechar="'" if "'" in parts[2] else '"'), [])
-    return parts[1], [None if each.strip() == "null" else each.strip() for each in found]
+    return parts[1], [each.strip() for each in found]
 
 
 def _hypercubes(deployed: Deployed, release: str) -> dict[str, Path]:

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from assets.table_builder.release import BETWEEN
 from mechanisms.refusal import RefusedError
 from mechanisms.table_builder.asking import Answer, CannotAnswerError, Question
 from mechanisms.table_builder.fitting import Fit
-from mechanisms.table_builder.hypercube import Consistency, Hypercube, Margins, NoiseFamily, Table
+from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
 from mechanisms.table_builder.means import means
 from mechanisms.table_builder.p_table import PTable
 
@@ -155,7 +156,11 @@ class Published:
         if name not in self.categories:
             raise QuestionError(f"{name}: the hypercube is by {', '.join(self.categories)}")
         known = self._texts[name]
-        if (text := None if value is None else str(value)) not in known:
+        text = None if value is None else str(value)
+        # Without a category of this name, the word stands for records without a value.
+        if text == "null" and text not in known:
+            text = None
+        if text not in known:
             shown = ", ".join("null" if each is None else each for each in known[:_SHOWN])
             raise QuestionError(
                 f"{name}: there is no category {value}; there are {shown}{', …' * (len(known) > _SHOWN)}"
@@ -203,7 +208,7 @@ def read_publication(folder: Path) -> Published:
         rows = pq.read_table(folder / f"{HYPERCUBE}.parquet")
         changes = folder / f"{P_TABLE}.parquet"
         design = _design(tables, named, _p_table(pq.read_table(changes)) if changes.exists() else None)
-        return _read(design, Fraction(tables[0]["grid"]), tables[0]["counted"], rows)
+        return _read(design, Fraction(tables[0]["grid"]), tables[0]["counted"], rows, named)
     except (OSError, KeyError, IndexError, pa.ArrowException):
         raise QuestionError(f"{folder}: this is no publication of a hypercube") from None
 
@@ -244,24 +249,30 @@ def _design(tables: list[dict[str, Any]], named: pd.DataFrame, p_table: PTable |
         else NoiseFamily.LAPLACE,
         margins,
         {}
-        if margins is Margins.SUMMED or not total
-        else {tuple(name.split(" × ")): budget / total for name, budget in budgets.items()},
+        if margins is Margins.SUMMED
+        else {
+            tuple(name.split(BETWEEN)): budget / total if total else Fraction(1, len(budgets))
+            for name, budget in budgets.items()
+        },
         first["cap"],
         first["least"],
         first["most"],
         p_table,
-        Consistency.QUERY if total else Consistency.CELL,
     )
 
 
-def _read(design: Hypercube, grid: Fraction, quantity: str, rows: pa.Table) -> Published:
+def _read(design: Hypercube, grid: Fraction, quantity: str, rows: pa.Table, named: pd.DataFrame) -> Published:
     fitted = design.margins is Margins.FITTED
     numbers: dict[Table, NDArray[Any]] = {}
     missing: dict[Table, NDArray[np.bool_]] = {}
     possible = np.zeros(design.cells(design.inner), dtype=np.bool_)
-    categories: dict[str, pa.Array] = {}
+    # As text, so that categories all of whose cells are structural zeros have their names too.
+    categories = {
+        str(name): pa.array(each.sort_values("number")["category"], pa.string()).cast(rows.schema.field(name).type)
+        for name, each in named.groupby("variable", sort=True)
+    }
     for table in (design.inner,) if fitted else design.tables:
-        own = rows.filter(pa.compute.equal(rows["table_name"], " × ".join(table)))
+        own = rows.filter(pa.compute.equal(rows["table_name"], BETWEEN.join(table)))
         cells = own["cell"].to_numpy()
         given = own["estimate" if fitted else "measured"].combine_chunks()
         steps = np.array([0 if each is None else Fraction(each) / grid for each in given.to_pylist()])
@@ -274,21 +285,9 @@ def _read(design: Hypercube, grid: Fraction, quantity: str, rows: pa.Table) -> P
             missing[table] = gone.reshape(design.shape(table))
         if table == design.inner:
             possible[cells] = True
-            places = np.unravel_index(cells, design.shape(table))
-            for name, place in zip(table, places, strict=True):
-                first = np.unique(place, return_index=True)
-                found = own[name].combine_chunks().take(pa.array(first[1]))
-                categories[name] = _spread(found, first[0], design.sizes[name])
     whole = bool(possible.all())
     shaped = None if whole else possible.reshape(design.shape(design.inner))
     return Published(design, categories, grid, quantity, numbers, shaped, missing)
-
-
-def _spread(found: pa.Array, places: NDArray[np.int64], size: int) -> pa.Array:
-    """Categories at their places; a category all of whose cells are structural zeros stays empty."""
-    indices = np.full(size, -1)
-    indices[places] = np.arange(len(places))
-    return found.take(pa.array(indices, mask=indices < 0))
 
 
 def least_variance(published: Mapping[str, Published], by: Sequence[str], where: Where) -> str:

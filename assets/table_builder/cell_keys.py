@@ -1,6 +1,7 @@
 """The keys of records and of cells, for noise that is a function of the set of records in a cell.
 
-`mechanisms.table_builder.keys` says what the keys are. The aggregation of the records adds them up in every cell.
+`mechanisms.table_builder.keys` says what the keys are. The records come with the numbers of their cells, by which
+DuckDB adds the keys up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,6 @@ from mechanisms.sampling.types import Words
 from mechanisms.table_builder.hypercube import Hypercube
 from mechanisms.table_builder.hypercube import Table as Variables
 from mechanisms.table_builder.keys import record_keys
-from resources.statements import Fragment, Table
 from resources.warehouse import Session
 
 _PART = np.uint64(2**32 - 1)
@@ -21,42 +21,38 @@ _PART = np.uint64(2**32 - 1)
 _WHOLE = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT"})
 
 
-def register_record_keys(session: Session, records: Table, record: Sequence[str], key: bytes) -> Fragment:
-    """The key of every record, as a table of the session: the record's key columns, `key_upper` and `key_lower`.
+def keys_of_records(session: Session, record: Sequence[str], key: bytes, names: Mapping[str, Any]) -> pa.Table:
+    """The key of every record, with the number of its inner cell: the columns `cell`, `key_upper` and `key_lower`.
 
     Args:
         session: reads the records.
-        records: a table of the CEF.
         record: the columns that together are different for all records, and never null.
         key: of the draw, 32 bytes, secret.
+        names: what the statement `table_builder/identifiers` takes: the records and the domains of the variables.
 
     Raises:
         WarehouseError: if the records cannot be read.
     """
-    types = session.columns(records)
-    number = len(record) == 1 and types.get(record[0]) in _WHOLE
-    found = session.arrow("table_builder/identifiers", record=list(record), records=records, **{"number": int(number)})
+    whole = len(record) == 1 and session.columns(names["records"]).get(record[0]) in _WHOLE
+    found = session.arrow("table_builder/identifiers", **{**names, "record": list(record), "whole": whole})
     halves = [found[f"identifier_{half}"].to_numpy() for half in ("upper", "lower")]
     keys = record_keys(key, np.stack(halves, axis=1))
-    columns = {name: found[name] for name in record}
-    return session.register(
-        "record_keys",
-        pa.table(
-            {**columns, "key_upper": np.ascontiguousarray(keys[:, 0]), "key_lower": np.ascontiguousarray(keys[:, 1])}
-        ),
-    )
+    columns = {f"key_{half}": np.ascontiguousarray(keys[:, place]) for place, half in enumerate(("upper", "lower"))}
+    return pa.table({"cell": found["cell"], **columns})
 
 
-def cell_keys(found: pa.Table, cells: int) -> Words:
+def cell_keys(session: Session, keys: pa.Table, cells: int) -> Words:
     """The keys of the inner cells, shape (cells, 2), uint64, upper half first; 0 for an empty cell.
 
     Args:
-        found: the cells that occur, with `cell`, `key_upper` and `key_lower`.
+        session: adds up.
+        keys: the keys of the records, with `cell`, `key_upper` and `key_lower`.
         cells: how many there are.
     """
-    keys = np.zeros((cells, 2), dtype=np.uint64)
-    keys[found["cell"].to_numpy()] = np.stack([found["key_upper"].to_numpy(), found["key_lower"].to_numpy()], axis=1)
-    return keys
+    found = session.arrow("table_builder/key_sums", keys=session.register("record_keys", keys))
+    sums = np.zeros((cells, 2), dtype=np.uint64)
+    sums[found["cell"].to_numpy()] = np.stack([found["key_upper"].to_numpy(), found["key_lower"].to_numpy()], axis=1)
+    return sums
 
 
 def margins_of_keys(design: Hypercube, inner: Words) -> Mapping[Variables, Words]:

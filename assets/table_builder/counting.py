@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from assets.measurement.method import GridError
 from assets.release.columns import ARROW
-from assets.table_builder.release import Amount, HypercubeRelease
+from assets.table_builder.release import BETWEEN, Amount, HypercubeRelease
 from mechanisms.refusal import RefusedError
 from mechanisms.table_builder.hypercube import Table
-from resources.statements import Fragment
 from resources.warehouse import Recipe, Session
 
 
@@ -22,7 +21,7 @@ class ImpossibleCellError(RefusedError, ValueError):
 
 def table_name(table: Table) -> str:
     """The name of a table of the hypercube in stored and published tables: its variables."""
-    return " × ".join(table)
+    return BETWEEN.join(table)
 
 
 def grid(release: HypercubeRelease) -> pa.Table:
@@ -77,16 +76,13 @@ def exact_cells(session: Session, release: HypercubeRelease) -> NDArray[np.int64
     return exact.reshape(release.design.shape(release.design.inner))
 
 
-def cells_found(
-    session: Session, release: HypercubeRelease, amount: Amount | None, keys: Fragment | None = None
-) -> pa.Table:
+def cells_found(session: Session, release: HypercubeRelease, amount: Amount | None) -> pa.Table:
     """The inner cells that occur: their numbers `cell`, and `count`, what their records add up to.
 
     Args:
         session: a session that reads the confidential zone.
         release: the hypercube.
         amount: what is added up; None for counts.
-        keys: the keys of records (`cell_keys`), of which each cell then has the sum: `key_upper` and `key_lower`.
 
     Raises:
         GridError: if a record has a value outside its domain.
@@ -95,7 +91,7 @@ def cells_found(
     bounds = (
         {"least": grid.least, "most": grid.most, "multiplier": grid.multiplier, "divisor": grid.divisor} if grid else {}
     )
-    found = session.arrow("table_builder/inner", bounds, keys=keys, **_names(session, release, amount))
+    found = session.arrow("table_builder/inner", bounds, **records_read(session, release, amount))
     if found["cell"].null_count:
         raise GridError(
             f"{release.schema}: {found['cell'].null_count:,} combinations of values are outside the domains"
@@ -103,8 +99,8 @@ def cells_found(
     return found
 
 
-def _names(session: Session, release: HypercubeRelease, amount: Amount | None) -> dict[str, Any]:
-    """What the statement `table_builder/inner` takes: the records, their columns and the variables' domains."""
+def records_read(session: Session, release: HypercubeRelease, amount: Amount | None) -> dict[str, Any]:
+    """What the statements `inner` and `identifiers` take: the records, their columns and the variables' domains."""
     dataset, step, domains = release.dataset, 1, []
     for place, (name, values) in reversed(list(enumerate(categories(release)))):
         steps = pa.table({"category": values, "step": np.arange(len(values)) * step})
@@ -120,7 +116,6 @@ def _names(session: Session, release: HypercubeRelease, amount: Amount | None) -
         "persons": tables[-1],
         "units": tables[0],
         "own": [*([counted.key] if counted.key else []), *(name for name in read if name not in release.from_unit)],
-        "record": counted.key,
         "from_unit": list(release.from_unit),
         "unit": counted.unit if release.from_unit else None,
         "key": dataset.units.key,

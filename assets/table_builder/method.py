@@ -9,6 +9,7 @@ import pyarrow as pa
 from assets.measurement.counts import build_counts
 from assets.measurement.grid import GridCounts, Query
 from assets.measurement.method import COUNTS, MEASUREMENTS, Batch
+from assets.release.contents import cef_version
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE
@@ -20,12 +21,13 @@ from assets.table_builder.perturbation import noise_of, perturbed_cells, unlikel
 from assets.table_builder.plan import PLAN, build_plan
 from assets.table_builder.published import column_descriptions, published_tables
 from assets.table_builder.release import HypercubeRelease
-from assets.table_builder.statement import hypercube_statement
+from assets.table_builder.statement import RECORDS, hypercube_statement
 from assets.table_builder.tables import shown_first, table_recipes
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
 from mechanisms.accounting.composition import stated
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
-from mechanisms.table_builder.hypercube import MECHANISM, VERSION
+from mechanisms.table_builder.hypercube import MECHANISM, VERSION, Consistency
+from resources.custody import Custody
 from resources.warehouse import Recipe, Session
 
 CELL_COLUMNS = {
@@ -114,6 +116,13 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
 
     def table_gates(self) -> Sequence[Gate[HypercubeRelease]]:
         return [*hypercube_gates(self.release), tables_gate(self._table_recipes)]
+
+    def inputs(self, session: Session, custody: Custody) -> Inputs:
+        """With cell consistency the noise follows from which records there are, and not from their counts alone."""
+        found = super().inputs(session, custody)
+        if self.release.design.consistency is Consistency.QUERY:
+            return found
+        return Inputs({**found.versions, RECORDS: cef_version(session, custody, self.release.dataset)})
 
     def specification(self, inputs: Inputs) -> Specification:
         return self.release.specification

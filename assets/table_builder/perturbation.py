@@ -11,8 +11,8 @@ from fractions import Fraction
 import numpy as np
 
 from assets.measurement.method import Batch
-from assets.table_builder.cell_keys import cell_keys, margins_of_keys, register_record_keys
-from assets.table_builder.counting import cells_found
+from assets.table_builder.cell_keys import cell_keys, keys_of_records, margins_of_keys
+from assets.table_builder.counting import cells_found, records_read
 from assets.table_builder.release import Amount, HypercubeRelease
 from mechanisms.sampling.goodness import Binned, misfits
 from mechanisms.sampling.noise import Distribution, Perturbation
@@ -54,10 +54,8 @@ def perturbed_cells(session: Session, release: HypercubeRelease, exact: Iterator
             yield replace(batch, values=p_table.look_up(batch.values, of_cells))
     else:
         assert release.counted.key is not None
-        records = release.dataset.cef_tables()[list(release.dataset.tables).index(release.of)]
-        keys = register_record_keys(session, records, [release.counted.key], key)
-        inner = cell_keys(cells_found(session, release, None, keys), design.cells(design.inner))
-        by_table = margins_of_keys(design, inner)
+        keys = keys_of_records(session, [release.counted.key], key, records_read(session, release, None))
+        by_table = margins_of_keys(design, cell_keys(session, keys, design.cells(design.inner)))
         for table, batch in zip(design.tables, exact, strict=True):
             words = KeyedWords(key, by_table[table][release.possible_in(table)])
             yield replace(batch, values=p_table.draw_by_cell(batch.values, words))

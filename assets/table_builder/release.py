@@ -18,12 +18,15 @@ from assets.release.columns import Column, ColumnType, RecordTable, Value
 from assets.release.names import COLUMNS_OF_HYPERCUBES
 from assets.release.release import Release
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
-from mechanisms.table_builder.grid_values import Grid
+from mechanisms.table_builder.grid_values import LARGEST_STEPS, Grid
 from mechanisms.table_builder.hypercube import Consistency, Hypercube, Table
 from resources.canonical import canonical
 
 MOST_CELLS = 20_000_000
-"""The most cells of all measured tables of a hypercube together."""
+"""The most cells of all measured tables of a hypercube together, structural zeros included."""
+
+BETWEEN = " × "
+"""What stands between the variables in the name of a table."""
 
 TABLES_OF_ALL = frozenset({"hypercube", "measured_tables", "categories", "p_table"})
 """The names of the tables that hypercubes publish besides their products."""
@@ -95,16 +98,14 @@ class HypercubeRelease(Release):
     products: tuple[SubTable, ...]
 
     def __post_init__(self) -> None:
-        totals = {f"{name}_total".casefold() for name in self.variables}
-        for name in self.variables:
-            if name.casefold() in COLUMNS_OF_HYPERCUBES | totals:
-                self.refuse(f"variables: {name} is the name of a column of the hypercube's own tables")
+        # First, because whatever follows lists the categories or the cells.
+        if (cells := sum(map(self.design.cells, self.design.tables))) > MOST_CELLS:
+            self.refuse(f"variables: {cells:,} cells in all tables; at most {MOST_CELLS:,} are allowed")
+        self._check_names()
         for place, zeros in enumerate(self.impossible):
             self._require_categories(f"structural_zeros.{place}", zeros)
         if not self.possible.any():
             self.refuse("structural_zeros: no cell is left")
-        if (cells := sum(self.cells_of(table) for table in self.design.tables)) > MOST_CELLS:
-            self.refuse(f"variables: {cells:,} cells in all tables; at most {MOST_CELLS:,} are allowed")
         self._check_keys()
         names = [product.name for product in self.products]
         for product in self.products:
@@ -115,12 +116,38 @@ class HypercubeRelease(Release):
                     self.refuse(f"products: {product.name}: by: {name} is not among the variables")
             self._require_categories(f"products: {product.name}: where", product.where)
 
+    def _check_names(self) -> None:
+        names = [name.casefold() for name in self.variables]
+        ours = COLUMNS_OF_HYPERCUBES | {f"{name}_total" for name in names}
+        for name in self.variables:
+            if name.casefold() in ours:
+                self.refuse(f"variables: {name} is the name of a column that the tables of hypercubes use themselves")
+            if BETWEEN in name:
+                self.refuse(f"variables: {name} contains the sign that stands between the variables of a table")
+            if names.count(name.casefold()) > 1:
+                self.refuse(f"variables: {name} has the name of another variable, but for upper and lower case")
+
     def _check_keys(self) -> None:
         if self.design.consistency is Consistency.QUERY:
             if self.record_keys is not None:
                 self.refuse("record_keys: keys of records are used with consistency: cell only")
-        elif self.record_keys is None and self.counted.key is None:
-            self.refuse(f"consistency: {self.of} have no column of role key, from which the keys of records follow")
+        elif self.record_keys is None:
+            if self.counted.key is None:
+                self.refuse(f"consistency: {self.of} have no column of role key, from which the keys of records follow")
+        else:
+            self._check_given_keys(self.record_keys)
+
+    def _check_given_keys(self, name: str) -> None:
+        """Refuse keys of records that the draw could not look up in the p-table, which would be after the charge."""
+        column = columns_of(self, self.of)[name]
+        values = column.codes or column.bounds
+        if column.type is not ColumnType.INTEGER or not all(0 <= value <= LARGEST_STEPS for value in values):  # type: ignore[operator]
+            self.refuse(f"record_keys: {name} is no column of whole numbers from 0 to {LARGEST_STEPS:,}")
+        assert self.design.p_table is not None
+        try:
+            self.design.p_table.keys  # noqa: B018 - computed here, because it may be impossible
+        except ValueError as error:
+            self.refuse(f"record_keys: {error}")
 
     def _require_categories(self, field: str, categories: Mapping[str, Sequence[Value | None]]) -> None:
         for name, values in categories.items():

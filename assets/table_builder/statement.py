@@ -28,6 +28,9 @@ PAPERS = (
     ),
 )
 
+RECORDS = "records"
+"""The name of the version of all records among the inputs of a draw with cell consistency."""
+
 MARGINS = {
     Margins.SUMMED: "Only the table by all variables was measured; every other table is a sum of its cells, with "
     "the sum of their errors.",
@@ -63,6 +66,7 @@ def hypercube_statement(release: HypercubeRelease, inputs: Inputs, output_versio
         accuracy=accuracy(release),
         data_versions=(
             DataVersion("exact cells", inputs.versions[COUNTS], keyed=True),
+            *([DataVersion("records", inputs.versions[RECORDS], keyed=True)] if RECORDS in inputs.versions else []),
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
         remark=remark,

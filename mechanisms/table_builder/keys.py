@@ -18,7 +18,7 @@ told from those of a random function with an advantage of at most q²/2^129, bel
 two blocks is a pseudorandom function with a bound of the same order (Bellare, Kilian and Rogaway, 2000). One call
 encrypts a whole array.
 
-The sum of the halves of record keys is made where the records are counted (`sql/table_builder/inner.sql`).
+The keys of records are added up by cell in `sql/table_builder/key_sums.sql`.
 """
 
 import numpy as np

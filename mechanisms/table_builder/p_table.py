@@ -258,6 +258,15 @@ class PTable:
         arrays = self._tabulated if word_bits == WORD_BITS else _Arrays.of(self.rows, word_bits)
         return int(_decided(words, numbers, *arrays.all, changes))
 
+    @property
+    def keys(self) -> int:
+        """How many different keys of cells `look_up` tells apart.
+
+        Raises:
+            ValueError: as `look_up`.
+        """
+        return self._keyed[0]
+
     @cached_property
     def _keyed(self) -> tuple[int, NDArray[np.int64]]:
         """The number of keys, and the upper end of every interval in keys."""

@@ -13,13 +13,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from assets.release.contents import cef_version
+from assets.release.release import DeclarationError
 from assets.table_builder.asking import QuestionError, least_variance, read_publication, sub_table
 from assets.table_builder.counting import ImpossibleCellError, counts_recipe, exact_cells
+from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.release import HypercubeRelease
 from mechanisms.accounting.infinite import InfiniteLoss
 from resources.statements import Zone
 from tests.contract.kinds import to_publication
-from tests.deployments import COUNTIES, Deployment, households, members
+from tests.deployments import COUNTIES, UNITS, Deployment, households, members, small_dataset
 from tests.table_builder_deployments import TENURE, hypercube_deployment, hypercubes
 
 EXPORT = """\
@@ -161,6 +164,8 @@ REFUSED = {
     "an impossible p-table": (JUDGED | {"p_table": MADE | {"threshold": 3}}, "p_table: variance"),
     "a p-table that guarantees nothing": (JUDGED | {"epsilon": "1/100"}, "guarantees nothing"),
     "the file of no p-table": (JUDGED | {"p_table": {"path": "none.csv", "form": "ons"}}, "cannot be read"),
+    "keys that are no whole numbers": (KEYED | {"record_keys": "tenure"}, "no column of whole numbers from 0"),
+    "keys that the p-table does not have": (KEYED | {"record_keys": "size"}, "record_keys: only a p-table with"),
     "keys for query consistency": (JUDGED | {"record_keys": "size"}, "record_keys: keys of records"),
 }
 
@@ -172,6 +177,47 @@ def test_what_cannot_be_released_is_refused_when_it_is_loaded(
     with pytest.raises(ValueError, match="release village/tables") as refused:
         release_of(counted, TENURE | changes if "name" not in changes else changes)
     assert says in str(refused.value)
+
+
+NAMED: dict[str, dict[str, Any]] = {
+    "a column of ours": {"Estimate": {"type": "boolean"}},
+    "a mark of totals": {"County_Total": {"type": "boolean"}},
+    "a sign of ours": {"county × size": {"type": "boolean"}},
+}
+
+
+@pytest.mark.parametrize("columns", NAMED.values(), ids=NAMED)
+def test_a_variable_with_a_name_of_ours_is_refused(counted: Deployed, columns: Mapping[str, Any]) -> None:
+    """DuckDB ignores case, so that two columns of a published table would have one name."""
+    dataset = small_dataset(
+        counted.root, with_persons=True, units={"path": "units.csv", "columns": dict(UNITS) | dict(columns)}
+    )
+    (component,) = hypercubes("village", ROOMS | {"variables": ["county", *columns]})
+    with pytest.raises(DeclarationError, match=f"variables: {next(iter(columns))} "):
+        component.release(dataset, counted.root)
+
+
+def test_too_many_cells_are_refused_before_they_are_listed(counted: Deployed) -> None:
+    """A variable with 10^12 categories would not fit into memory, nor would the map of structural zeros."""
+    far = {"far": {"type": "integer", "minimum": 1, "maximum": 10**12}}
+    dataset = small_dataset(counted.root, with_persons=True, units={"path": "units.csv", "columns": dict(UNITS) | far})
+    cube = ROOMS | {"variables": ["county", "far"], "structural_zeros": [{"county": ["Avon"]}]}
+    (component,) = hypercubes("village", cube)
+    with pytest.raises(DeclarationError, match="3,000,000,000,000 cells in all tables; at most 20,000,000"):
+        component.release(dataset, counted.root)
+
+
+def test_a_draw_by_keys_follows_from_the_records_and_every_other_one_from_the_counts(counted: Deployed) -> None:
+    """Two editions with the same counts of other records have other noise under cell consistency: two draws."""
+    with counted.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        records = cef_version(session, counted.context.custody, counted.release.dataset)
+    for cube, versions in ((KEYED, {"records": records}), (JUDGED, {}), (TENURE, {})):
+        method = TableBuilderMethod(release_of(counted, cube))
+        table = method.version_table
+        with counted.context.warehouse.session(writes=Zone.PUBLIC) as session:
+            session.create(table, "warehouse/label", {"text": "of the counts"}, column="version")
+            found = method.inputs(session, counted.context.custody)
+        assert dict(found.versions) == {"counts": "of the counts"} | versions
 
 
 @pytest.fixture(scope="module")
