@@ -48,7 +48,7 @@ def perturbed_cells(session: Session, release: HypercubeRelease, exact: Iterator
         for batch in exact:
             yield replace(batch, values=p_table.draw(batch.values, RandomStream(key, f"{MECHANISM} {batch.query}")))
     elif release.record_keys is not None:
-        sums = _key_sums(session, release, release.record_keys)
+        sums = given_key_sums(session, release, release.record_keys)
         for table, batch in zip(design.tables, exact, strict=True):
             of_cells = design.margin(sums, table).ravel()[release.possible_in(table)]
             yield replace(batch, values=p_table.look_up(batch.values, of_cells))
@@ -61,7 +61,7 @@ def perturbed_cells(session: Session, release: HypercubeRelease, exact: Iterator
             yield replace(batch, values=p_table.draw_by_cell(batch.values, words))
 
 
-def _key_sums(session: Session, release: HypercubeRelease, column: str) -> np.ndarray:
+def given_key_sums(session: Session, release: HypercubeRelease, column: str) -> np.ndarray:
     """The sums of the keys that the data bring along, in the inner table's shape."""
     keys = Amount(column, Grid(Fraction(1), Fraction(0), Fraction(LARGEST_STEPS)))
     found = cells_found(session, release, keys)

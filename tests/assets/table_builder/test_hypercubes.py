@@ -345,7 +345,8 @@ def test_a_release_with_cell_keys_has_no_finite_loss_and_gives_equal_sets_of_rec
 ) -> None:
     """Where all households of a county own their homes, the county and its owners have the same records."""
     units = [row | {"tenure": "own"} if row["county"] == "Avon" else row for row in households()]
-    keyed = KEYED | {"margins": "independent"}
+    measured = [{"by": by, "share": "1/2"} for by in (["county", "tenure"], ["county"])]
+    keyed = KEYED | {"margins": "independent", "shares": measured}
     deployment = made(another(tmp_path / "release", keyed, units=units, dataset={"unbounded_releases": "allowed"}))
     assert deployment.ledger[0].declared().charge == InfiniteLoss()
     rows = pq.read_table(deployment.release.folder / "hypercube.parquet").to_pylist()
@@ -354,6 +355,9 @@ def test_a_release_with_cell_keys_has_no_finite_loss_and_gives_equal_sets_of_rec
     assert county["Avon"] == owners["Avon"]
     rented = [row["measured"] for row in rows if (row["county"], row["tenure"]) == ("Avon", "rent")]
     assert rented == [0], "an empty cell stays empty"
+    renting = sum(row["measured"] for row in rows if row["tenure"] == "rent")
+    answer = sub_table(deployment.release.folder, ["tenure"]).set_index("tenure")["estimate"]
+    assert answer["rent"] == renting, "a margin that is not measured is a sum of cells"
     assert deployment.failed_checks() == set()
 
 
