@@ -12,6 +12,7 @@ METHODS = {
     "phsafe": "S-DHC by PHSafe",
     "topdown": "Redistricting data by TopDown",
     "pair_swapping": "Pair swapping as in 2010",
+    "table_builder": "Table builder",
 }
 """The heading of each mechanism's tables, by the name of its package."""
 
