@@ -16,7 +16,7 @@ from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.conversions import PLACES, canonne_kamath_steinke
 from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.rounding import DECIMALS, decimal_text
+from mechanisms.accounting.rounding import DECIMALS, decimal_text_above
 from mechanisms.accounting.zcdp import ConcentratedLoss
 
 Loss = PureLoss | ConcentratedLoss | ApproximateLoss | InfiniteLoss
@@ -168,7 +168,7 @@ def fits(total: Loss, limit: Loss) -> bool:
 
 def stated(loss: Loss, places: int = DECIMALS) -> str:
     """A loss as text for a reader, rounded up: `ε = 0.7000`, `ρ = 2.5146`, `ε = 3.1000 at δ = 1e-10` or `ε = ∞`."""
-    at_delta = f" at δ = {decimal_text(loss.delta)}" if isinstance(loss, ApproximateLoss) else ""
+    at_delta = f" at δ = {decimal_text_above(loss.delta)}" if isinstance(loss, ApproximateLoss) else ""
     return f"{symbol(loss)} = {number(loss, places)}{at_delta}"
 
 

@@ -5,7 +5,7 @@ lies between the two decimals next to the result.
 """
 
 import math
-from decimal import Context, Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
 DECIMALS = 4
@@ -23,6 +23,15 @@ def decimal_text(number: Fraction) -> str:
     """A number in its shortest form: `1e-10`, or a fraction if no short decimal equals it."""
     texts = (f"{float(number):.{digits}g}" for digits in (6, 12))
     return next((text for text in texts if Fraction(Decimal(text)) == number), str(number))
+
+
+def decimal_text_above(number: Fraction) -> str:
+    """A number in its shortest form if a short decimal equals it, or else rounded up to six significant digits."""
+    text = decimal_text(number)
+    if "/" not in text:
+        return text
+    upwards = Context(prec=6, rounding=ROUND_CEILING)
+    return decimal_text(Fraction(upwards.divide(Decimal(number.numerator), Decimal(number.denominator))))
 
 
 def logarithm_between(number: Fraction, digits: int) -> tuple[Fraction, Fraction]:

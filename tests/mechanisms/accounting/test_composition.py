@@ -206,3 +206,16 @@ def test_a_vacuous_guarantee_is_refused() -> None:
 @given(approximate)
 def test_an_approximate_loss_survives_json_without_rounding(loss: ApproximateLoss) -> None:
     assert ApproximateLoss.from_record(json.loads(json.dumps(loss.as_record()))) == loss
+
+
+@pytest.mark.parametrize(
+    ("delta", "text"),
+    [
+        ("1e-10", "1e-10"),
+        ("1.234567e-9", "1.234567e-09"),
+        ("1/3", "0.333334"),
+        ("1000001/3000000000000", "3.33334e-07"),
+    ],
+)
+def test_a_delta_that_is_no_short_decimal_is_stated_rounded_up(delta: str, text: str) -> None:
+    assert stated(ApproximateLoss(PureLoss(Fraction(1)), Fraction(delta))) == f"ε = 1.0000 at δ = {text}"
