@@ -87,9 +87,17 @@ def _method(release: HypercubeRelease) -> str:
     if release.amount:
         what = f"{release.amount.column} of {release.unit}s was added up"
     return (
-        f"{what[:1].upper()}{what[1:]} by all combinations of {' × '.join(release.variables)}. Random noise was added "
-        f"to every cell, also to those that are zero. {MARGINS[release.design.margins]}"
+        f"{what[:1].upper()}{what[1:]} by all combinations of {' × '.join(release.variables)}. {_perturbed(release)} "
+        f"{MARGINS[release.design.margins]}"
     )
+
+
+def _perturbed(release: HypercubeRelease) -> str:
+    p_table = release.design.p_table
+    if p_table is None:
+        return "Random noise was added to every cell, also to those that are zero."
+    kept = ", which leaves zero as it is" if p_table.rows[0].variance == 0 else ""
+    return f"Every count was replaced by another one with the probabilities of a published p-table{kept}."
 
 
 def _loss_source(release: HypercubeRelease) -> str:
@@ -127,12 +135,10 @@ def _parameters(release: HypercubeRelease) -> tuple[Parameter, ...]:
         Parameter("Variables", release.variables, "Cells are the combinations of their categories."),
         Parameter("Noise", f"{named}{capped}", NOISE[design.consistency]),
         Parameter("Margins", design.margins.value, MARGINS[design.margins]),
-        Parameter(
-            "Budget of each measured table",
-            _budgets(release),
-            "For one record added or removed, exact.",
-        ),
     ]
+    if design.is_bounded:
+        words = "For one record added or removed, exact."
+        found.append(Parameter("Budget of each measured table", _budgets(release), words))
     if amount:
         found.append(
             Parameter(
