@@ -15,6 +15,7 @@ from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
 from assets.phsafe.joined import write_join
 from assets.phsafe.method import PHSafeMethod
+from assets.release.contents import content_of_cef, counted_from, publish_contents
 from assets.release.draw import publish_version
 from benchmarks.processes import measured
 from benchmarks.resources import opened
@@ -60,10 +61,14 @@ def measure() -> list[Result]:
 def prepare(home: str, households: int) -> int:
     """Generate the CEF; return the number of persons."""
     dataset = _dataset(households)
-    warehouse, _, _ = opened(home)
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
-        write_census(session, dataset)
-        return session.count(dataset.cef_tables()[1])
+    warehouse, custody, _ = opened(home)
+    key = custody.version_key()
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        with session.transaction():
+            write_census(session, dataset)
+        version, persons = content_of_cef(session, dataset, key), session.count(dataset.cef_tables()[1])
+    publish_contents(warehouse, custody, dataset, version, {})
+    return persons
 
 
 def stages(home: str, households: int, run: int) -> None:
@@ -79,10 +84,11 @@ def stages(home: str, households: int, run: int) -> None:
         with session.transaction():
             write_join(session, release)
         with session.transaction():
-            for table, (name, values, names) in method.counts_recipes(session).items():
-                session.create(table, name, values, **names)
+            name, values, names = method.counts_recipe(session)
+            session.create(method.counts_table, name, values, **names)
         version = method.counts_version(session, custody)
-    publish_version(warehouse, custody, release, method.counts_stage, method.version_table, version)
+        counted = counted_from(session, custody, dataset, method.counted_with())
+    publish_version(warehouse, custody, release, method.counts_stage, method.version_table, version, counted)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = method.describe(session, custody)
     reserve(release, draw, custody, ledger)

@@ -17,6 +17,7 @@ from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation
 from assets.cef.synthetic import write as write_census
 from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
+from assets.release.contents import content_of_cef, counted_from, publish_contents
 from assets.release.draw import publish_version
 from assets.release.seal import seal_stage
 from assets.topdown.estimation import estimate_level
@@ -82,18 +83,23 @@ def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
     warehouse, custody, ledger = opened(home)
     method = TopDownMethod(release)
     assert isinstance(release.dataset, SyntheticCensusDeclaration)
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
-        write_census(session, release.dataset)
-        persons = session.count(release.dataset.cef_tables()[1])
+    key = custody.version_key()
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        with session.transaction():
+            write_census(session, release.dataset)
+        persons, version = session.count(release.dataset.cef_tables()[1]), content_of_cef(session, release.dataset, key)
+    publish_contents(warehouse, custody, release.dataset, version, {})
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
         write_spine(session, release)
         write_invariants(session, release)
-        seal_stage(session, custody, release.schema, INVARIANTS, [release.public(SPINE), release.public(INVARIANTS)])
+        sealed = [release.public(SPINE), release.public(INVARIANTS)]
+        counted = counted_from(session, custody, release.dataset, {})
+        seal_stage(session, custody, release.schema, INVARIANTS, sealed, counted)
     with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-        for table, (name, values, names) in method.counts_recipes(session).items():
-            session.create(table, name, values, **names)
+        name, values, names = method.counts_recipe(session)
+        session.create(method.counts_table, name, values, **names)
         version = method.counts_version(session, custody)
-    publish_version(warehouse, custody, release, method.counts_stage, method.version_table, version)
+    publish_version(warehouse, custody, release, method.counts_stage, method.version_table, version, counted)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         method.require_chargeable(session)
         charged = method.describe(session, custody)
