@@ -557,7 +557,7 @@ def preflight(release: str, as_json: bool) -> None:
     """What launching RELEASE would charge, and why. Draws nothing and charges nothing."""
     deployed = Deployed()
     components = deployed.releases(release)
-    found = [_preflight(deployed, component, quiet=as_json) for component in components]
+    found = _preflights(deployed, release, components, quiet=as_json)
     if as_json:
         _show(found[0] if len(found) == 1 else found)
         return
@@ -570,17 +570,20 @@ def preflight(release: str, as_json: bool) -> None:
             console.print(Markdown(value) if str(value).startswith("```") else str(value), markup=False)
 
 
-def _preflight(deployed: Deployed, component: ReleaseComponent, *, quiet: bool) -> dict[str, Any]:
-    """What launching a release would charge, and why."""
-    if not component.charges:
-        raise click.UsageError(f"{component.named} charges nothing")
-    told, ended = _run(deployed, f"{PREFLIGHT}__{component.job}", {}, quiet=quiet)
-    key = "/".join(component.key(PREFLIGHT).path)
-    found = next((step.metadata for step in told if step.kind == "made" and step.asset == key), None)
-    if not ended.success or found is None:
+def _preflights(
+    deployed: Deployed, release: str, components: Sequence[ReleaseComponent], *, quiet: bool
+) -> list[dict[str, Any]]:
+    """What launching a release would charge, and why, for each of the releases that are declared under its name."""
+    for component in components:
+        if not component.charges:
+            raise click.UsageError(f"{component.named} charges nothing")
+    told, ended = _run(deployed, f"{PREFLIGHT}__{release.replace('/', '__')}", {}, quiet=quiet)
+    stated_by = {step.asset: step.metadata for step in told if step.kind == "made"}
+    found = [stated_by.get("/".join(component.key(PREFLIGHT).path)) for component in components]
+    if not ended.success or None in found:
         said = next((step.words for step in told if step.kind in ("refused", "failed")), _without_words(ended))
         raise click.ClickException(f"{said}\nThe log is {ended.log}")
-    return {**found, DRAW_ID: in_one_piece(str(found[DRAW_ID]))}
+    return [{**each, DRAW_ID: in_one_piece(str(each[DRAW_ID]))} for each in found if each is not None]
 
 
 def _without_words(ended: Ended) -> str:

@@ -260,17 +260,19 @@ class HypercubeRelease(Release):
     @cached_property
     def specification(self) -> Specification:
         """The DP specification: the loss for one record changed, with a line for each measured table."""
-        counted = self.design
-        flavor = Flavor(
+        return Specification(self.flavor(self.columns_read), self.design.bounded, self.design.lines)
+
+    def flavor(self, names: Sequence[str]) -> Flavor:
+        """The DP flavor, with these names of the columns read."""
+        return Flavor(
             domain=f"all possible files of {self.unit}s with the variables of {self.dataset.title}: "
-            + " × ".join(self.columns_read)
+            + " × ".join(names)
             + (", without those that the declared structural zeros exclude" if self.impossible else ""),
             multiverse=(),
             unit=self.unit,
             changes_per_person=1 if self.of == UNITS else None,
-            output_premetric=counted.bounded.output_premetric,
+            output_premetric=self.design.bounded.output_premetric,
         )
-        return Specification(flavor, counted.bounded, counted.lines)
 
 
 def columns_of(release: Release, of: Counted) -> dict[str, Column]:

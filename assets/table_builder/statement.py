@@ -12,7 +12,7 @@ from assets.release.draw import Inputs
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from assets.table_builder.counting import table_name
 from assets.table_builder.perturbation import noise_of
-from assets.table_builder.release import HypercubeRelease
+from assets.table_builder.release import HypercubeRelease, columns_of
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS
 from mechanisms.sampling.noise import Perturbation
 from mechanisms.table_builder.asking import margin_of_one
@@ -78,16 +78,26 @@ def hypercube_statement(release: HypercubeRelease, inputs: Inputs, output_versio
             Equivalent(f"One {release.unit} added or removed (unbounded)", design.unbounded, "One cell of every table"),
         ),
         papers=PAPERS,
-        variables=titles(release.columns),
+        variables=_words(release),
+        flavor=release.flavor([_words(release)[name] for name in release.columns_read]),
     )
 
 
+def _words(release: HypercubeRelease) -> dict[str, str]:
+    """The columns read in the words of the data dictionary, or by their names if the words do not tell them apart."""
+    columns = columns_of(release, release.of)
+    words = titles({name: columns[name] for name in release.columns_read})
+    return words if len(set(words.values())) == len(words) else {name: name for name in words}
+
+
 def _method(release: HypercubeRelease) -> str:
+    words = _words(release)
     what = f"{release.unit}s were counted"
     if release.amount:
-        what = f"{release.amount.column} of {release.unit}s was added up"
+        what = f"{words[release.amount.column]} of {release.unit}s was added up"
+    by = " × ".join(words[name] for name in release.variables)
     return (
-        f"{what[:1].upper()}{what[1:]} by all combinations of {' × '.join(release.variables)}. {_perturbed(release)} "
+        f"{what[:1].upper()}{what[1:]} by all combinations of {by}. {_perturbed(release)} "
         f"{MARGINS[release.design.margins]}"
     )
 
@@ -126,25 +136,30 @@ def _loss_source(release: HypercubeRelease) -> str:
 
 
 def _parameters(release: HypercubeRelease) -> tuple[Parameter, ...]:
-    design, amount = release.design, release.amount
+    design, amount, words = release.design, release.amount, _words(release)
     noise = noise_of(design, design.inner)
     named = noise.name if isinstance(noise, Perturbation) else DISTRIBUTIONS[type(noise)]
     capped = f", at most ±{design.cap:,}" if design.cap is not None else ""
     found = [
         Parameter("Counted", f"{release.unit}s"),
-        Parameter("Variables", release.variables, "Cells are the combinations of their categories."),
+        Parameter(
+            "Variables",
+            tuple(words[name] for name in release.variables),
+            "Cells are the combinations of their categories.",
+        ),
         Parameter("Noise", f"{named}{capped}", NOISE[design.consistency]),
         Parameter("Margins", design.margins.value, MARGINS[design.margins]),
     ]
     if design.is_bounded:
-        words = "For one record added or removed, exact."
-        found.append(Parameter("Budget of each measured table", _budgets(release), words))
+        found.append(
+            Parameter("Budget of each measured table", _budgets(release), "For one record added or removed, exact.")
+        )
     if amount:
         found.append(
             Parameter(
                 "Added up",
-                f"{amount.column}, from {float(amount.grid.lower):g} to {float(amount.grid.upper):g} in steps of "
-                f"{float(amount.grid.step):g}",
+                f"{words[amount.column]}, from {float(amount.grid.lower):g} to {float(amount.grid.upper):g} in steps "
+                f"of {float(amount.grid.step):g}",
                 "Every amount is rounded to a multiple of the step and taken as the bound that it exceeds. Grid and "
                 "bounds were declared without looking at the records.",
             )

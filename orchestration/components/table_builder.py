@@ -100,7 +100,7 @@ class TableBuilder(DeclaresReleases):
         return [name for name, _ in answering], found
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The definitions of every hypercube, and the job that makes all of them."""
+        """The definitions of every hypercube, and the jobs that make all of them and state their prices."""
         hypercubes = self.releases()
         dataset = self.declaration.dataset
         own = dg.AssetSelection.key_prefixes(*([dataset, each.declaration.name] for each in hypercubes))
@@ -111,7 +111,14 @@ class TableBuilder(DeclaresReleases):
             description=f"{self.declaration.title}: every hypercube, from the source to its publication, with every "
             "check. Each new draw is authorized by itself.",
         )
-        return dg.Definitions.merge(*(each.build_defs(context) for each in hypercubes), dg.Definitions(jobs=[every]))
+        price = dg.define_asset_job(
+            f"{PREFLIGHT}__{dataset}__{self.declaration.name}",
+            selection=prices.upstream(),
+            description=f"{self.declaration.title}: what the next charge of every hypercube would be, and why.",
+        )
+        return dg.Definitions.merge(
+            *(each.build_defs(context) for each in hypercubes), dg.Definitions(jobs=[every, price])
+        )
 
 
 def build_release(declaration: HypercubeDeclaration, dataset: DatasetDeclaration, published: Path) -> HypercubeRelease:
