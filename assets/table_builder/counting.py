@@ -1,6 +1,7 @@
 """The exact cells of a hypercube: one aggregation of the records, from which all measured tables are added up."""
 
 from collections.abc import Iterator
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from assets.measurement.method import GridError
 from assets.release.columns import ARROW
+from assets.table_builder.asking import PLACES
 from assets.table_builder.release import BETWEEN, Amount, HypercubeRelease
 from mechanisms.refusal import RefusedError
 from mechanisms.table_builder.hypercube import Table
@@ -17,6 +19,17 @@ from resources.warehouse import Recipe, Session
 
 class ImpossibleCellError(RefusedError, ValueError):
     """Records lie in cells that the declaration calls structural zeros. The message contains only their number."""
+
+
+class TooLargeError(RefusedError, ValueError):
+    """Sums that the published tables could not hold. The message contains no sum."""
+
+
+_LARGEST = 2**63
+"""Published numbers are stored in ten-thousandths, as 64-bit integers."""
+
+_DEVIATIONS = 50
+"""How many standard deviations of noise are provided for; more have a probability below 10^-30."""
 
 
 def table_name(table: Table) -> str:
@@ -48,6 +61,7 @@ def counts_recipe(session: Session, release: HypercubeRelease) -> Recipe:
 
     Raises:
         ImpossibleCellError: if records lie in structural zeros.
+        TooLargeError: if the sums could not be published.
     """
     exact = exact_cells(session, release)
     design = release.design
@@ -55,6 +69,12 @@ def counts_recipe(session: Session, release: HypercubeRelease) -> Recipe:
         raise ImpossibleCellError(
             f"{release.schema}: structural_zeros: {outside:,} cells that are declared impossible have records; nothing "
             "was charged"
+        )
+    noise = max(sqrt(design.variance(table) * release.cells_of(table)) for table in design.tables)
+    reach = float(np.abs(exact).sum(dtype=np.float64)) + _DEVIATIONS * noise
+    if reach * release.unit_of_cells * 10**PLACES >= _LARGEST:
+        raise TooLargeError(
+            f"{release.schema}: the sums are too large to be published; declare a smaller grid or bounds"
         )
     values = [design.margin(exact, table).ravel()[release.possible_in(table)] for table in design.tables]
     cells = grid(release)

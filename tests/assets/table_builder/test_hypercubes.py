@@ -16,7 +16,7 @@ import pytest
 from assets.release.contents import cef_version
 from assets.release.release import DeclarationError
 from assets.table_builder.asking import QuestionError, least_variance, read_publication, sub_table
-from assets.table_builder.counting import ImpossibleCellError, counts_recipe, exact_cells
+from assets.table_builder.counting import ImpossibleCellError, TooLargeError, counts_recipe, exact_cells
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.release import HypercubeRelease
 from mechanisms.accounting.infinite import InfiniteLoss
@@ -119,6 +119,15 @@ def test_records_in_structural_zeros_are_refused_with_their_number_alone(counted
         counts_recipe(session, release)
     said = f"village__tables_zeros: structural_zeros: {len(avon)} cells that are declared impossible have records"
     assert str(refused.value) == f"{said}; nothing was charged"
+
+
+def test_sums_that_published_tables_cannot_hold_are_refused_before_the_charge(counted: Deployed) -> None:
+    """64-bit integers hold 922 trillion in ten-thousandths; greater numbers would be published wrong without an error."""
+    far = {"weight": {"column": "size", "grid": 1, "most": 10**9}, "epsilon": "1/100000"}
+    with counted.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        with pytest.raises(TooLargeError, match="village__tables_rooms: the sums are too large"):
+            counts_recipe(session, release_of(counted, ROOMS | far))
+        counts_recipe(session, release_of(counted, ROOMS | far | {"epsilon": 1}))
 
 
 def test_structural_zeros_are_not_measured(counted: Deployed) -> None:
