@@ -122,7 +122,7 @@ def test_records_in_structural_zeros_are_refused_with_their_number_alone(counted
 
 
 def test_sums_that_published_tables_cannot_hold_are_refused_before_the_charge(counted: Deployed) -> None:
-    """64-bit integers hold 922 trillion in ten-thousandths; greater numbers would be published wrong without an error."""
+    """64-bit integers hold 922 trillion in ten-thousandths; greater numbers would be published wrongly, unnoticed."""
     far = {"weight": {"column": "size", "grid": 1, "most": 10**9}, "epsilon": "1/100000"}
     with counted.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         with pytest.raises(TooLargeError, match="village__tables_rooms: the sums are too large"):
