@@ -27,16 +27,15 @@ def release_jobs(release: Release, charges: bool) -> dg.Definitions:
         release: the release.
         charges: whether it has a charge, and therefore the job `preflight__<dataset>__<release>`.
     """
-    cef = dg.AssetSelection.assets(release.dataset_key("cef"))
     own = dg.AssetSelection.key_prefixes([release.dataset.name, release.name])
     words = f"{release.title}: every stage from the source to the publication, with every check."
     if not charges:
-        return dg.Definitions(jobs=[dg.define_asset_job(release.schema, selection=cef | own, description=words)])
+        return dg.Definitions(jobs=[dg.define_asset_job(release.schema, selection=own.upstream(), description=words)])
     preflight = dg.AssetSelection.assets(release.key(PREFLIGHT))
     price = f"{release.title}: what the next charge would be, and why. Draws nothing and charges nothing."
     return dg.Definitions(
         jobs=[
-            dg.define_asset_job(release.schema, selection=(cef | own) - preflight, description=words),
+            dg.define_asset_job(release.schema, selection=own.upstream() - preflight, description=words),
             # No job may have the name of an operation, which for this asset is `<dataset>__<release>__preflight`.
             dg.define_asset_job(f"{PREFLIGHT}__{release.schema}", selection=preflight.upstream(), description=price),
         ]

@@ -69,7 +69,8 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
             datasets[each.component.declaration.name] = each.component.declaration
             names = [f"dataset {each.component.declaration.name}"]
         elif isinstance(each.component, DeclaresReleases):
-            names = sorted({each.component.named, *(release.named for release in each.component.releases())})
+            beside = [other.component for other in declared if isinstance(other.component, DeclaresReleases)]
+            names = sorted({each.component.named, *(release.named for release in each.component.releases(beside))})
             names = [f"release {name}" for name in names]
         elif isinstance(each.component, PublisherSettings):
             names = ["publisher of all releases"]
@@ -83,7 +84,8 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
             named.setdefault(name, each.file)
     for each in declared:
         # A dataset that is not there may be one of those that were refused, which is not the release's fault.
-        for release in each.component.releases() if isinstance(each.component, DeclaresReleases) else ():
+        beside = [other.component for other in declared if isinstance(other.component, DeclaresReleases)]
+        for release in each.component.releases(beside) if isinstance(each.component, DeclaresReleases) else ():
             if not (all_loaded or release.declaration.dataset in datasets):
                 continue
             try:

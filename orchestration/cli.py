@@ -109,7 +109,7 @@ class Deployed:
         if name in single:
             return [single[name]]
         every = self.tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
-        together = {each.named: each.releases() for each in every}
+        together = {each.named: each.releases(every) for each in every}
         if name not in together:
             known = ", ".join(sorted({*single, *together}))
             raise click.UsageError(f"there is no release {name}; declared are {known}")

@@ -127,15 +127,16 @@ def records_read(session: Session, release: HypercubeRelease, amount: Amount | N
         domains.append({"column": name, "table": session.register(f"domain_{place}", steps)})
         step *= len(values)
     tables = dataset.cef_tables()
-    counted = release.counted
+    counted, withheld = release.counted, release.withheld
+    key = counted.key if counted.key and not withheld else None
     read = dict.fromkeys([*release.variables, *([amount.column] if amount else [])])
     return {
         "columns": list(release.design.inner),
         "domains": domains,
-        "records": tables[list(dataset.tables).index(release.of)],
+        "records": withheld.table if withheld else tables[list(dataset.tables).index(release.of)],
         "persons": tables[-1],
         "units": tables[0],
-        "own": [*([counted.key] if counted.key else []), *(name for name in read if name not in release.from_unit)],
+        "own": [*([key] if key else []), *(name for name in read if name not in release.from_unit)],
         "from_unit": list(release.from_unit),
         "unit": counted.unit if release.from_unit else None,
         "key": dataset.units.key,

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assets.gates.shared import count_problem, differing_table
+from assets.measurement.method import COUNTS
 from assets.release.gate import Gate, ReleaseContext
 from assets.table_builder.asking import HYPERCUBE
 from assets.table_builder.counting import table_name
@@ -34,6 +35,9 @@ def hypercube_gates(release: HypercubeRelease) -> Sequence[Gate[HypercubeRelease
             _complete,
         ),
     ]
+    if release.withheld:
+        words = f"The records that are counted are those that {release.withheld.name} made of the current CEF."
+        gates.append(Gate("withheld_as_made", COUNTS, words, _withheld))
     if release.suppressed_below:
         words = "No figure is published for an estimate below the threshold."
         gates.append(Gate("small_estimates_absent", TABLES, words, _small))
@@ -42,6 +46,11 @@ def hypercube_gates(release: HypercubeRelease) -> Sequence[Gate[HypercubeRelease
             Gate("margins_agree", TABLES, "Every published margin is exactly the sum of its inner cells.", _agree)
         )
     return gates
+
+
+def _withheld(context: Context) -> list[str]:
+    assert context.release.withheld is not None
+    return context.release.withheld.problems(context)
 
 
 def _planned(context: Context) -> list[str]:

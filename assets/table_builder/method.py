@@ -1,6 +1,7 @@
 """A hypercube as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import dagster as dg
@@ -29,6 +30,18 @@ from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS
 from mechanisms.table_builder.hypercube import MECHANISM, VERSION, Consistency
 from resources.custody import Custody
 from resources.warehouse import Recipe, Session
+
+
+@dataclass(frozen=True)
+class HypercubeInputs(Inputs):
+    """The inputs of a hypercube's draw.
+
+    Attributes:
+        withheld: the specification that the tables have besides, if they are counted from withheld records.
+    """
+
+    withheld: Specification | None = None
+
 
 CELL_COLUMNS = {
     "draw_order": "Number of the cell in the order of the draw",
@@ -61,7 +74,7 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
             build_plan(release),
             build_counts(
                 self,
-                [release.dataset_key("cef")],
+                [release.dataset_key("cef"), *([release.withheld.asset] if release.withheld else [])],
                 "The exact cells of every measured table of the hypercube, zeros included. Which cells there are "
                 "follows from the declaration alone.",
                 CELL_COLUMNS,
@@ -117,12 +130,12 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     def table_gates(self) -> Sequence[Gate[HypercubeRelease]]:
         return [*hypercube_gates(self.release), tables_gate(self._table_recipes)]
 
-    def inputs(self, session: Session, custody: Custody) -> Inputs:
+    def inputs(self, session: Session, custody: Custody) -> HypercubeInputs:
         """With cell consistency the noise follows from which records there are, and not from their counts alone."""
-        found = super().inputs(session, custody)
-        if self.release.design.consistency is Consistency.QUERY:
-            return found
-        return Inputs({**found.versions, RECORDS: cef_version(session, custody, self.release.dataset)})
+        release, versions = self.release, dict(super().inputs(session, custody).versions)
+        if release.design.consistency is Consistency.CELL:
+            versions[RECORDS] = cef_version(session, custody, release.dataset)
+        return HypercubeInputs(versions, release.withheld.own_loss(session, custody) if release.withheld else None)
 
     def specification(self, inputs: Inputs) -> Specification:
         return self.release.specification
@@ -137,6 +150,12 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
 
     def charge_description(self) -> str:
         design, unit = self.release.design, self.release.unit
+        if self.release.withheld:
+            return f"""The budget of {stated(design.unbounded)} is declared for one record added or removed; a changed
+record costs {stated(design.bounded)}. The hypercube is counted from the withheld records of
+{self.release.withheld.name}, of which two change if both holding and swap values of one {unit} change. So the charge is
+{stated(self.release.specification.charge)}. The tables have the loss of the swap besides, where its margins are held
+fixed; the certificate states both."""
         others = f" {RECORDS_OF_OTHERS[:1].upper()}{RECORDS_OF_OTHERS[1:]}." if unit == PERSON_RECORD else ""
         return f"""The budget of {stated(design.unbounded)} is declared for one {unit} added or removed. The charge is
 the loss for one {unit} changed, {stated(design.bounded)}: a change takes a record out of one cell of every measured
@@ -151,4 +170,6 @@ cells too. Noisy cells may be negative. A hypercube is drawn once: whoever asks 
         return published_tables(self.release)
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
-        return hypercube_statement(self.release, draw.inputs, output_version)
+        inputs = draw.inputs
+        swap = inputs.withheld if isinstance(inputs, HypercubeInputs) else None
+        return hypercube_statement(self.release, inputs, output_version, swap)

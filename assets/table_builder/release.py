@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from assets.release.columns import Column, ColumnType, RecordTable, Value
 from assets.release.names import COLUMNS_OF_HYPERCUBES
 from assets.release.release import Release
+from assets.release.withheld import WithheldRecords
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from mechanisms.table_builder.grid_values import LARGEST_STEPS, Grid
 from mechanisms.table_builder.hypercube import Consistency, Hypercube, Table
@@ -77,6 +78,7 @@ class HypercubeRelease(Release):
         amount: what is added up instead of counting records; None for counts.
         record_keys: the column with keys of records that the data bring along, under cell consistency; None if keys
             follow from the draw's key.
+        withheld: the records that are counted instead of the dataset's own; None if it is these.
         impossible: the declared structural zeros: each gives the categories of some variables that occur together in
             no record.
         delta: the δ at which ρ is stated as (ε, δ) in the certificate.
@@ -92,6 +94,7 @@ class HypercubeRelease(Release):
     variables: tuple[str, ...]
     amount: Amount | None
     record_keys: str | None
+    withheld: WithheldRecords | None
     impossible: tuple[Mapping[str, tuple[Value | None, ...]], ...]
     delta: Fraction
     suppressed_below: Fraction
@@ -128,6 +131,8 @@ class HypercubeRelease(Release):
                 self.refuse(f"variables: {name} has the name of another variable, but for upper and lower case")
 
     def _check_keys(self) -> None:
+        if self.withheld and self.design.consistency is Consistency.CELL:
+            self.refuse(f"consistency: the withheld records of {self.withheld.name} have no keys")
         if self.design.consistency is Consistency.QUERY:
             if self.record_keys is not None:
                 self.refuse("record_keys: keys of records are used with consistency: cell only")
@@ -139,7 +144,7 @@ class HypercubeRelease(Release):
 
     def _check_given_keys(self, name: str) -> None:
         """Refuse keys of records that the draw could not look up in the p-table, which would be after the charge."""
-        column = columns_of(self, self.of)[name]
+        column = self.known_columns[name]
         values = column.codes or column.bounds
         if column.type is not ColumnType.INTEGER or not all(0 <= value <= LARGEST_STEPS for value in values):  # type: ignore[operator]
             self.refuse(f"record_keys: {name} is no column of whole numbers from 0 to {LARGEST_STEPS:,}")
@@ -158,6 +163,14 @@ class HypercubeRelease(Release):
                     self.refuse(f"{field}: {name} has no category {value!r}")
 
     @property
+    def known_columns(self) -> Mapping[str, Column]:
+        """The columns that records can be tabulated by: their own and, for persons, those of their unit."""
+        if self.withheld:
+            return self.withheld.columns
+        own = self.dataset.persons.variables if self.of == PERSONS and self.dataset.persons else {}
+        return {**self.dataset.units.variables, **own}
+
+    @property
     def counted(self) -> RecordTable:
         """The declaration of the records that are counted."""
         found = self.dataset.units if self.of == UNITS else self.dataset.persons
@@ -171,7 +184,7 @@ class HypercubeRelease(Release):
     @cached_property
     def columns(self) -> Mapping[str, Column]:
         """The variables with their declarations, in declared order."""
-        known = columns_of(self, self.of)
+        known = self.known_columns
         return {name: known[name] for name in self.variables}
 
     @cached_property
@@ -230,6 +243,7 @@ class HypercubeRelease(Release):
             "tables": [list(table) for table in self.design.tables],
             "amount": [amount.column, *map(str, astuple(amount.grid))] if amount else None,
             "record_keys": self.record_keys,
+            **({"withheld": self.withheld.name} if self.withheld else {}),
             "impossible": sha256(np.packbits(self.possible).tobytes()).hexdigest() if self.impossible else None,
         }
 
@@ -245,13 +259,15 @@ class HypercubeRelease(Release):
     @cached_property
     def from_unit(self) -> tuple[str, ...]:
         """Those of the columns read that a person's unit has."""
-        if self.of == UNITS or self.dataset.persons is None:
+        if self.withheld or self.of == UNITS or self.dataset.persons is None:
             return ()
         return tuple(name for name in self.columns_read if name not in self.dataset.persons.variables)
 
     @property
     def unit(self) -> str:
         """Whose change the loss is for: a unit, a person, or only a person's record (`PERSON_RECORD`)."""
+        if self.withheld:
+            return self.withheld.unit
         if self.of == UNITS:
             return self.dataset.record_name
         others = any(self.dataset.units.variables[name].follows_persons for name in self.from_unit)
@@ -260,6 +276,8 @@ class HypercubeRelease(Release):
     @cached_property
     def specification(self) -> Specification:
         """The DP specification: the loss for one record changed, with a line for each measured table."""
+        if self.withheld:
+            return self.withheld.specification(self.design.bounded)
         return Specification(self.flavor(self.columns_read), self.design.bounded, self.design.lines)
 
     def flavor(self, names: Sequence[str]) -> Flavor:
@@ -273,13 +291,6 @@ class HypercubeRelease(Release):
             changes_per_person=1 if self.of == UNITS else None,
             output_premetric=self.design.bounded.output_premetric,
         )
-
-
-def columns_of(release: Release, of: Counted) -> dict[str, Column]:
-    """The columns that records can be tabulated by: their own and, for persons, those of their unit."""
-    dataset = release.dataset
-    own = dataset.persons.variables if of == PERSONS and dataset.persons else {}
-    return {**dataset.units.variables, **own}
 
 
 def is_number(column: Column) -> bool:

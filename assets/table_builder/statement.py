@@ -12,8 +12,8 @@ from assets.release.draw import Inputs
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from assets.table_builder.counting import table_name
 from assets.table_builder.perturbation import noise_of
-from assets.table_builder.release import HypercubeRelease, columns_of
-from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS
+from assets.table_builder.release import HypercubeRelease
+from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
 from mechanisms.sampling.noise import Perturbation
 from mechanisms.table_builder.asking import margin_of_one
 from mechanisms.table_builder.hypercube import VERSION, Consistency, Margins, NoiseFamily
@@ -46,13 +46,16 @@ NOISE = {
 }
 
 
-def hypercube_statement(release: HypercubeRelease, inputs: Inputs, output_version: str) -> Statement:
+def hypercube_statement(
+    release: HypercubeRelease, inputs: Inputs, output_version: str, besides: Specification | None = None
+) -> Statement:
     """The statement of the certificate about the mechanism.
 
     Args:
         release: the hypercube.
         inputs: the inputs of the draw.
         output_version: the content hash of the noisy measurements.
+        besides: the specification that the tables have besides, if they are counted from withheld records.
     """
     design = release.design
     gaussian = design.noise is NoiseFamily.GAUSSIAN
@@ -71,21 +74,43 @@ def hypercube_statement(release: HypercubeRelease, inputs: Inputs, output_versio
         ),
         remark=remark,
         delta=release.delta if gaussian else None,
-        equivalents=(
-            Equivalent(
-                f"One {release.unit} changed (bounded; this is charged)", design.bounded, "Two cells of every table"
-            ),
-            Equivalent(f"One {release.unit} added or removed (unbounded)", design.unbounded, "One cell of every table"),
-        ),
+        equivalents=_equivalents(release, besides),
         papers=PAPERS,
         variables=_words(release),
-        flavor=release.flavor([_words(release)[name] for name in release.columns_read]),
+        flavor=None if release.withheld else release.flavor([_words(release)[name] for name in release.columns_read]),
+    )
+
+
+def _equivalents(release: HypercubeRelease, besides: Specification | None) -> tuple[Equivalent, ...]:
+    design, unit = release.design, release.unit
+    if release.withheld is None or besides is None:
+        return (
+            Equivalent(f"One {unit} changed (bounded; this is charged)", design.bounded, "Two cells of every table"),
+            Equivalent(f"One {unit} added or removed (unbounded)", design.unbounded, "One cell of every table"),
+        )
+    held = "; ".join(besides.flavor.multiverse)
+    return (
+        Equivalent(
+            f"All values of one {unit} changed (this is charged)",
+            release.specification.charge,
+            "Noise after swapping: two swapped records change",
+        ),
+        Equivalent(
+            f"Only the holding values or only the swap values of one {unit} changed",
+            design.bounded,
+            "Noise after swapping: one swapped record changes",
+        ),
+        Equivalent(
+            f"One {unit} changed, where what the swap keeps is held fixed: {held}",
+            besides.loss,
+            f"The swap of {release.withheld.name}, by post-processing. Both specifications hold at once",
+        ),
     )
 
 
 def _words(release: HypercubeRelease) -> dict[str, str]:
     """The columns read in the words of the data dictionary, or by their names if the words do not tell them apart."""
-    columns = columns_of(release, release.of)
+    columns = release.known_columns
     words = titles({name: columns[name] for name in release.columns_read})
     return words if len(set(words.values())) == len(words) else {name: name for name in words}
 
@@ -95,6 +120,8 @@ def _method(release: HypercubeRelease) -> str:
     what = f"{release.unit}s were counted"
     if release.amount:
         what = f"{words[release.amount.column]} of {release.unit}s was added up"
+    if release.withheld:
+        what += f" from the swapped records of {release.withheld.name}, which are withheld,"
     by = " × ".join(words[name] for name in release.variables)
     return (
         f"{what[:1].upper()}{what[1:]} by all combinations of {by}. {_perturbed(release)} "

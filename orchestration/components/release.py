@@ -4,7 +4,7 @@ Nothing here depends on the mechanism. Each mechanism declares its own fields in
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,6 +25,7 @@ from assets.release.method import Method
 from assets.release.names import ReleaseName
 from assets.release.published import require_placeable
 from assets.release.release import DeclarationError, Release
+from assets.release.withheld import WithheldRecords
 from orchestration.automation import release_jobs, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import declared_publisher
@@ -79,13 +80,17 @@ class DeclaresReleases(dg.Component, dg.Resolvable, ABC):
         """The name under which it is declared, `dataset/release`."""
 
     @abstractmethod
-    def releases(self) -> "Sequence[ReleaseComponent]":
-        """The releases that it declares."""
+    def releases(self, beside: "Sequence[DeclaresReleases]" = ()) -> "Sequence[ReleaseComponent]":
+        """The releases that it declares.
+
+        Args:
+            beside: all that the deployment declares, of which a release may count withheld records.
+        """
 
 
-def releases_of(declared: Iterable[DeclaresReleases]) -> "list[ReleaseComponent]":
-    """All releases that some components declare."""
-    return [release for each in declared for release in each.releases()]
+def releases_of(declared: "Sequence[DeclaresReleases]") -> "list[ReleaseComponent]":
+    """All releases that the components of a deployment declare."""
+    return [release for each in declared for release in each.releases(declared)]
 
 
 @dg.scaffold_with(ExampleScaffolder)
@@ -130,8 +135,12 @@ class ReleaseComponent(DeclaresReleases):
     def named(self) -> str:
         return f"{self.declaration.dataset}/{self.declaration.name}"
 
-    def releases(self) -> "Sequence[ReleaseComponent]":
+    def releases(self, beside: Sequence[DeclaresReleases] = ()) -> "Sequence[ReleaseComponent]":
         return [self]
+
+    def withheld_records(self, dataset: DatasetDeclaration, published: Path) -> WithheldRecords | None:
+        """The records that the release withholds, for another one to count from; None if it withholds none."""
+        return None
 
     @property
     def charges(self) -> bool:

@@ -29,6 +29,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.numbers import FRACTION, Epsilon, SwapRate, exact_fraction, exact_swap_rate, shown
 from assets.release.release import DeclarationError
 from assets.swapping.method import Swapping
+from assets.swapping.offered import WithheldSwap
 from assets.swapping.product import SwappedProduct
 from assets.swapping.release import Experiment, SwappingRelease
 from mechanisms.accounting.specification import PERSON_RECORD
@@ -294,6 +295,9 @@ class PermutationSwapping(ReleaseComponent):
 
     def release(self, dataset: DatasetDeclaration, published: Path) -> SwappingRelease:
         return build_release(self.declaration, dataset, published)
+
+    def withheld_records(self, dataset: DatasetDeclaration, published: Path) -> WithheldSwap | None:
+        return WithheldSwap(self.release(dataset, published)) if self.declaration.withheld else None
 
 
 def build_release(declaration: SwappingDeclaration, dataset: DatasetDeclaration, published: Path) -> SwappingRelease:

@@ -17,10 +17,11 @@ from assets.charge.preflight import PREFLIGHT
 from assets.release.columns import Column
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
+from assets.release.withheld import WithheldRecords
 from assets.table_builder.asking import least_variance, read_publication
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.p_tables import PTableFileError, load_p_table
-from assets.table_builder.release import PERSONS, Amount, HypercubeRelease, SubTable, is_number
+from assets.table_builder.release import PERSONS, UNITS, Amount, HypercubeRelease, SubTable, is_number
 from mechanisms.table_builder.entropy import ImpossibleTableError, Parameters, make
 from mechanisms.table_builder.grid_values import PLACES, Grid
 from mechanisms.table_builder.hypercube import Hypercube, HypercubeError, NoiseFamily, Table
@@ -38,14 +39,18 @@ from orchestration.components.table_builder_declaration import (
 from orchestration.environment import PROJECT
 
 
+@dataclass
 class SingleHypercube(ReleaseComponent):
-    """One hypercube of a release by the table builder."""
+    """One hypercube of a release by the table builder, with the release whose withheld records it counts, if any."""
+
+    withholding: ReleaseComponent | None = None
 
     declared_by = HypercubeDeclaration
     method = TableBuilderMethod
 
     def release(self, dataset: DatasetDeclaration, published: Path) -> HypercubeRelease:
-        return build_release(self.declaration, dataset, published)
+        withheld = self.withholding.withheld_records(dataset, published) if self.withholding else None
+        return build_release(self.declaration, dataset, published, withheld)
 
 
 @dg.scaffold_with(ExampleScaffolder)
@@ -73,8 +78,12 @@ class TableBuilder(DeclaresReleases):
     def named(self) -> str:
         return f"{self.declaration.dataset}/{self.declaration.name}"
 
-    def releases(self) -> Sequence[ReleaseComponent]:
-        return [SingleHypercube(each) for each in self.declaration.each()]
+    def releases(self, beside: Sequence[DeclaresReleases] = ()) -> Sequence[ReleaseComponent]:
+        known = {each.named: each for each in beside if isinstance(each, ReleaseComponent)}
+        dataset = self.declaration.dataset
+        return [
+            SingleHypercube(each, known.get(f"{dataset}/{each.hypercube.swapped}")) for each in self.declaration.each()
+        ]
 
     @staticmethod
     def answered(
@@ -101,13 +110,14 @@ class TableBuilder(DeclaresReleases):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of every hypercube, and the jobs that make all of them and state their prices."""
-        hypercubes = self.releases()
+        beside = context.component_tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
+        hypercubes = self.releases(beside)
         dataset = self.declaration.dataset
         own = dg.AssetSelection.key_prefixes(*([dataset, each.declaration.name] for each in hypercubes))
         prices = dg.AssetSelection.assets(*(each.key(PREFLIGHT) for each in hypercubes))
         every = dg.define_asset_job(
             f"{dataset}__{self.declaration.name}",
-            selection=(dg.AssetSelection.assets(dg.AssetKey([dataset, "cef"])) | own) - prices,
+            selection=own.upstream() - prices,
             description=f"{self.declaration.title}: every hypercube, from the source to its publication, with every "
             "check. Each new draw is authorized by itself.",
         )
@@ -121,8 +131,19 @@ class TableBuilder(DeclaresReleases):
         )
 
 
-def build_release(declaration: HypercubeDeclaration, dataset: DatasetDeclaration, published: Path) -> HypercubeRelease:
+def build_release(
+    declaration: HypercubeDeclaration,
+    dataset: DatasetDeclaration,
+    published: Path,
+    withheld: WithheldRecords | None = None,
+) -> HypercubeRelease:
     """Build a hypercube's release from its declaration.
+
+    Args:
+        declaration: the hypercube, as it is declared.
+        dataset: its dataset.
+        published: the parent folder of all publications.
+        withheld: the records that `swapped` names.
 
     Raises:
         DeclarationError: if the declaration contradicts itself or the dataset.
@@ -132,6 +153,12 @@ def build_release(declaration: HypercubeDeclaration, dataset: DatasetDeclaration
         raise DeclarationError(f"{name}: of: {dataset.name} has no persons")
     own = dataset.persons.variables if cube.of == PERSONS and dataset.persons else {}
     columns = {**dataset.units.variables, **own}
+    if cube.swapped is not None:
+        if withheld is None:
+            raise DeclarationError(f"{name}: swapped: {dataset.name} has no release {cube.swapped} that is withheld")
+        if (withheld.unit == dataset.record_name) != (cube.of == UNITS):
+            raise DeclarationError(f"{name}: of: the withheld records of {withheld.name} are {withheld.unit}s")
+        columns = dict(withheld.columns)
     for variable in cube.variables:
         if variable not in columns:
             known = ", ".join(columns)
@@ -172,6 +199,7 @@ def build_release(declaration: HypercubeDeclaration, dataset: DatasetDeclaration
         variables=tuple(cube.variables),
         amount=amount,
         record_keys=cube.record_keys,
+        withheld=withheld,
         impossible=tuple({each: tuple(values) for each, values in zeros.items()} for zeros in cube.structural_zeros),
         delta=cube.delta,
         suppressed_below=cube.suppress_below,

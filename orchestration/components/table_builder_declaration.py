@@ -130,6 +130,11 @@ class HypercubeAttributes(dg.Model):
     of: Counted = Field(
         "units", description="What is counted: units or persons. Persons have their unit's variables too."
     )
+    swapped: str | SkipJsonSchema[None] = Field(
+        None,
+        description="The name of a release by swapping of the same dataset that is withheld: the hypercube is counted "
+        "from its swapped records instead of the dataset's own.",
+    )
     variables: list[str] = Field(min_length=1, description="The variables, each with a domain that lists its values.")
     epsilon: Epsilon | SkipJsonSchema[None] = Field(
         None,

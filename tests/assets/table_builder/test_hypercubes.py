@@ -20,9 +20,22 @@ from assets.table_builder.counting import ImpossibleCellError, TooLargeError, co
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.release import HypercubeRelease
 from mechanisms.accounting.infinite import InfiniteLoss
+from orchestration.components.table_builder import TableBuilder
+from orchestration.components.table_builder_declaration import TableBuilderDeclaration
 from resources.statements import Zone
 from tests.contract.kinds import to_publication
-from tests.deployments import COUNTIES, UNITS, Deployment, households, members, small_dataset
+from tests.deployments import (
+    COUNTIES,
+    PRODUCTS,
+    UNITS,
+    Deployment,
+    deploy,
+    households,
+    members,
+    small_dataset,
+    small_release,
+    write_csv,
+)
 from tests.table_builder_deployments import TENURE, hypercube_deployment, hypercubes
 
 EXPORT = """\
@@ -434,3 +447,61 @@ def test_a_charge_is_twice_the_declared_budget(counted: Deployed) -> None:
     assert release.specification.lines[0].label == "county × size × tenure"
     assert len(release.specification.lines) == 2**3 - 1
     assert Fraction(str(release.specification.lines[0].loss)) == Fraction(4, 7)
+
+
+SWAP = {"name": "stirred", "withheld": True, "products": [], "saturated": False, "swap_rate": "1/2"}
+AFTER = {"name": "after", "swapped": "stirred", "variables": ["county", "tenure"], "epsilon": 1}
+
+
+def after_a_swap(root: Path, cube: Mapping[str, Any] = AFTER, **swap: Any) -> Deployed:
+    """A hypercube that is counted from the withheld records of a swap of the same dataset."""
+    root.mkdir(exist_ok=True)
+    write_csv(root / "units.csv", households())
+    declared = small_dataset(root)
+    swapping = small_release(declared, **(SWAP | swap))
+    given = {"name": "tables", "dataset": "village", "title": "Noisy tables", "hypercubes": [cube]}
+    (component,) = TableBuilder(TableBuilderDeclaration.model_validate(given)).releases([swapping])
+    return deploy(root, declared, component, swapping)
+
+
+@pytest.mark.deep
+def test_noise_after_a_withheld_swap_is_counted_from_its_records_and_charged_for_two(tmp_path: Path) -> None:
+    deployment = after_a_swap(tmp_path / "release")
+    deployment.run_assets(*_everything(deployment))
+    release = deployment.release
+    (reserved,) = [entry for entry in deployment.ledger if entry.kind == "reserve"]
+    assert str(reserved.declared().charge) == "4", "twice 2ε: two swapped records may change"
+    assert reserved.declared().flavor.multiverse == ("the number of households by region × size",)
+    with deployment.opened("confidential") as connection:
+        rows = connection.execute(
+            "SELECT county, tenure FROM confidential.village__stirred.withheld_records"
+        ).fetchall()
+    assert sorted(rows) != sorted((row["county"], row["tenure"]) for row in households()), "some were swapped"
+    with deployment.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert as_dict(release, exact_cells(session, release)) == Counter(rows)
+    certificate = (release.folder / "certificate.html").read_text()
+    assert "Noise after swapping" in certificate
+    assert "Both specifications hold at once" in certificate
+    assert deployment.failed_checks() == set()
+    with deployment.opened("confidential") as connection:
+        connection.execute(
+            "UPDATE confidential.village__stirred.withheld_records SET county = 'Avon' WHERE county = 'Brent'"
+        )
+    assert deployment.failed_checks() >= {"withheld_as_made", "counts_exact"}
+
+
+@pytest.mark.parametrize(
+    ("cube", "swap", "says"),
+    [
+        (AFTER | {"swapped": "another"}, {}, "swapped: village has no release another that is withheld"),
+        (AFTER, {"withheld": False, "products": PRODUCTS}, "swapped: village has no release stirred that is withheld"),
+        (AFTER | {"variables": ["serial"]}, {}, "there is no column serial"),
+        (AFTER | {"epsilon": None, "p_table": MADE, "consistency": "cell"}, {}, "have no keys"),
+    ],
+)
+def test_a_hypercube_names_a_withheld_swap_of_its_dataset(
+    tmp_path: Path, cube: Mapping[str, Any], swap: Mapping[str, Any], says: str
+) -> None:
+    with pytest.raises(ValueError, match="release village/tables_after") as refused:
+        after_a_swap(tmp_path / "release", cube, **swap)
+    assert says in str(refused.value)

@@ -1,0 +1,71 @@
+"""Records that one release makes and withholds, for another release to count from: an interface between mechanisms.
+
+`assets.swapping` withholds swapped records, and `assets.table_builder` counts hypercubes from them. Neither knows the
+other; a component hands the records of the one to the other.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import dagster as dg
+
+from assets.release.columns import Column
+from assets.release.gate import ReleaseContext
+from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.specification import Specification
+from resources.custody import Custody
+from resources.statements import Table
+from resources.warehouse import Session
+
+
+class WithheldRecords(ABC):
+    """The withheld records of a release, one row for each."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The release, as `dataset/release`."""
+
+    @property
+    @abstractmethod
+    def asset(self) -> dg.AssetKey:
+        """The asset that makes the records."""
+
+    @property
+    @abstractmethod
+    def table(self) -> Table:
+        """Their confidential table, which has no keys."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> Mapping[str, Column]:
+        """Its columns."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> str:
+        """What a record is, as the specification calls it."""
+
+    @abstractmethod
+    def specification(self, tables: Loss) -> Specification:
+        """The DP specification of tables with noise that are counted from the records. It is charged.
+
+        Args:
+            tables: the loss of the tables for a change of one counted record.
+        """
+
+    @abstractmethod
+    def own_loss(self, session: Session, custody: Custody) -> Specification:
+        """The specification that the tables have besides, because the records are what they are.
+
+        Args:
+            session: a session that reads the public zone.
+            custody: the custody, for seals.
+
+        Raises:
+            SealError: if what it follows from is missing, was altered, or follows from another CEF.
+        """
+
+    @abstractmethod
+    def problems(self, context: ReleaseContext) -> list[str]:
+        """What is wrong with the records as they are stored, as gates say it; empty if nothing is."""

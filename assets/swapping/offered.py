@@ -1,0 +1,63 @@
+"""The records of a withheld swap, as another release counts tables with noise from them.
+
+`assets.swapping.withheld` makes them. The specifications are derived in `docs/mechanisms/swapping-extensions.md`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import dagster as dg
+
+from assets.release.columns import Column
+from assets.release.gate import ReleaseContext
+from assets.release.withheld import WithheldRecords
+from assets.swapping.method import Swapping
+from assets.swapping.release import SwappingRelease
+from assets.swapping.withheld import WITHHELD, swap_loss, withheld_gates
+from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.specification import Specification
+from resources.custody import Custody
+from resources.statements import Table
+from resources.warehouse import Session
+
+
+@dataclass(frozen=True)
+class WithheldSwap(WithheldRecords):
+    """The records of a withheld swap.
+
+    Attributes:
+        release: the withheld release.
+    """
+
+    release: SwappingRelease
+
+    @property
+    def name(self) -> str:
+        return f"{self.release.dataset.name}/{self.release.name}"
+
+    @property
+    def asset(self) -> dg.AssetKey:
+        return self.release.key("swapped")
+
+    @property
+    def table(self) -> Table:
+        return self.release.confidential(WITHHELD)
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        return self.release.variables
+
+    @property
+    def unit(self) -> str:
+        return self.release.design.unit
+
+    def specification(self, tables: Loss) -> Specification:
+        return self.release.design.specification_of_noise_after(self.release.dataset.title, tables)
+
+    def own_loss(self, session: Session, custody: Custody) -> Specification:
+        loss = swap_loss(session, self.release, custody).loss
+        return self.release.design.specification(self.release.dataset.title, loss)
+
+    def problems(self, context: ReleaseContext) -> list[str]:
+        own = replace(context, method=Swapping(self.release))
+        return [problem for gate in withheld_gates(self.release) for problem in gate.evaluate(own)]
