@@ -115,6 +115,12 @@ class Deployed:
             raise click.UsageError(f"there is no release {name}; declared are {known}")
         return together[name]
 
+    @cached_property
+    def together(self) -> dict[str, str]:
+        """By release that is declared together with others, the job that makes all of them."""
+        every = self.tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
+        return {one.named: each.named.replace("/", "__") for each in every for one in each.releases(every)}
+
     def release(self, name: str) -> ReleaseComponent:
         """A single declared release. Raises `click.UsageError` if there is none of that name."""
         found = self.releases(name)
@@ -152,7 +158,12 @@ class Deployed:
         for name, component in sorted(self.declared[1].items()):
             dataset, release = name.split("/")
             own = [each for each in entries if (each.dataset, each.release) == (dataset, release)]
-            runs = instance.get_run_records(dg.RunsFilter(job_name=component.job), limit=1)
+            runs = [
+                run
+                for job in {component.job, self.together.get(name, component.job)}
+                for run in instance.get_run_records(dg.RunsFilter(job_name=job), limit=1)
+            ]
+            runs.sort(key=lambda run: run.create_timestamp, reverse=True)
             found.append(
                 {
                     "release": name,

@@ -1,9 +1,8 @@
 """A withheld swap: swapped records that stay in the confidential zone, for others to count tables with noise from.
 
 Nothing is published of them and nothing is charged for them by themselves. A release that counts from them adds noise,
-and is charged for both: `noise_after` has its two specifications, which are derived in
-`docs/mechanisms/swapping-extensions.md`. It reads the table `WITHHELD`, which has one row for each swapped record with
-the variables that take part and no key, and depends on the asset `swapped`.
+and is charged: `assets.swapping.offered` has its two specifications. It reads the table `WITHHELD`, which has one row
+for each swapped record with the variables that take part and no key, and depends on the asset `swapped`.
 
 The key of the draw is derived from the custody and from what the draw is made of. So the same records and parameters
 give the same swapped records, in whatever release they are used.
@@ -25,8 +24,6 @@ from assets.swapping.extended_words import further_steps, rate_in_words
 from assets.swapping.records import HOLDING, SWAPPING, as_contingency, margin_statements, stage_records, swap_variables
 from assets.swapping.release import SwappingRelease
 from assets.swapping.stirs import first_stir
-from mechanisms.accounting.composition import Loss
-from mechanisms.accounting.specification import Specification
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping import permutation
 from mechanisms.swapping.permutation import stir
@@ -123,23 +120,6 @@ def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> S
     counted = {"cef": cef_version(session, custody, release.dataset), "parameters": release.design.as_record()}
     require_sealed(session, custody, release.schema, "invariants", [strata], counted)
     return _loss(session, release, strata)
-
-
-def noise_after(release: SwappingRelease, swap: StirLoss, tables: Loss) -> tuple[Specification, Specification]:
-    """Both specifications of tables with noise that are counted from the swapped records. They hold at once.
-
-    Args:
-        release: a withheld release.
-        swap: from `swap_loss`.
-        tables: ε_N, the loss of all such tables together for a change of one counted record.
-
-    Returns:
-        That of the swap, by post-processing, in the universes that its margins induce; and that of the noise, for a
-        change of all of a record's values, in the universes that fix the sizes of strata only. The second is stated
-        with 2ε_N, because two swapped records differ if both holding and swap values of one record change.
-    """
-    design, name = release.design, release.dataset.name
-    return design.specification(name, swap.loss), design.specification_of_noise_after(name, tables)
 
 
 def withheld_version(session: Session, release: SwappingRelease, custody: Custody) -> str:

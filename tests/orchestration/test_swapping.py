@@ -26,6 +26,7 @@ from pydantic import ValidationError
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
 from assets.swapping.release import SwappingRelease
+from orchestration import components
 from orchestration.components import PermutationSwapping
 from orchestration.components.release import dataset_of
 from orchestration.components.swapping import SwappingDeclaration, build_release
@@ -522,8 +523,8 @@ def test_every_broken_declaration_is_named_with_its_line(project: Path, tmp_path
         f"{defs}/far/defs.yaml:2: 'type' is declared twice, first in line 1; only one would count",
         f"{defs}/half/defs.yaml:6: release village/half: match: Input should be a valid list",
         f"{defs}/half/defs.yaml:9: release village/half: swap_rate: 'half' is not a number or a fraction such as 1/2",
-        f"{defs}/kind/defs.yaml:1: type: orchestration.components.Swapping is no component; there are CensusDataset, "
-        "Dataset, PHSafe, PermutationSwapping, PublisherSettings, SyntheticCensus, SyntheticSurvey, TopDown",
+        f"{defs}/kind/defs.yaml:1: type: orchestration.components.Swapping is no component; there are "
+        f"{', '.join(components.__all__)}",
         *[line for line in said.splitlines() if line.startswith(f"{defs}/roles/defs.yaml:{swap}: ")],
     ]
     assert "swap: size cannot be a swap variable and" in said.splitlines()[-1]

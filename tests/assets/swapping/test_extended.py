@@ -21,15 +21,15 @@ import pytest
 from assets.release.draw import Draw, StaleInputError
 from assets.swapping.cells import drawn_cells, stage_decoded
 from assets.swapping.draw import SwappingInputs, read_inputs
+from assets.swapping.offered import WithheldSwap
 from assets.swapping.records import HOLDING, SWAPPING
 from assets.swapping.release import SwappingRelease
 from assets.swapping.stirs import RatesError
-from assets.swapping.withheld import STRATA, noise_after, stage_withheld, swap_loss, withheld_version
+from assets.swapping.withheld import STRATA, stage_withheld, swap_loss, withheld_version
 from assets.swapping.withheld import WITHHELD as WITHHELD_RECORDS
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.zcdp import ConcentratedLoss
-from mechanisms.swapping.loss import theorem_1
-from mechanisms.swapping.rates import StirLoss, smallest_rate
+from mechanisms.swapping.rates import smallest_rate
 from resources.custody import Custody
 from resources.statements import Zone
 from tests.assets.swapping.villages import VERSION_KEY, Village, village
@@ -384,15 +384,12 @@ def test_a_withheld_swap_stays_in_the_confidential_zone_and_is_drawn_again(tmp_p
     assert failing(deployment) == {"margins_exact", "drawn_again"}
 
 
-def test_noise_after_a_withheld_swap_has_two_specifications(town: Village) -> None:
-    release = town.release(**ROLES, withheld=True)
-    swap = StirLoss(4, 30, 0, ONE_RATE, ONE_RATE, theorem_1(30, ONE_RATE))
-    of_swap, of_noise = noise_after(release, swap, PureLoss(Fraction(1, 4)))
-    assert of_swap.loss == theorem_1(30, ONE_RATE)
-    assert of_swap.flavor.multiverse == release.design.invariants
+def test_noise_after_a_withheld_swap_is_charged_for_two_records(town: Village) -> None:
+    withheld = WithheldSwap(town.release(**ROLES, withheld=True))
+    of_noise = withheld.specification(PureLoss(Fraction(1, 4)))
     assert of_noise.loss == PureLoss(Fraction(1, 2)), "two swapped records differ"
     assert of_noise.flavor.multiverse == ("the number of households by region × size",)
-    concentrated = noise_after(release, swap, ConcentratedLoss(Fraction(1, 4)))[1]
+    concentrated = withheld.specification(ConcentratedLoss(Fraction(1, 4)))
     assert concentrated.loss == ConcentratedLoss(Fraction(1))
     assert concentrated.flavor.output_premetric == ConcentratedLoss.output_premetric
 

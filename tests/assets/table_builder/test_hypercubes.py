@@ -20,6 +20,7 @@ from assets.table_builder.counting import ImpossibleCellError, TooLargeError, co
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.release import HypercubeRelease
 from mechanisms.accounting.infinite import InfiniteLoss
+from mechanisms.swapping.loss import theorem_1
 from orchestration.components.table_builder import TableBuilder
 from orchestration.components.table_builder_declaration import TableBuilderDeclaration
 from resources.statements import Zone
@@ -479,6 +480,12 @@ def test_noise_after_a_withheld_swap_is_counted_from_its_records_and_charged_for
     assert sorted(rows) != sorted((row["county"], row["tenure"]) for row in households()), "some were swapped"
     with deployment.context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         assert as_dict(release, exact_cells(session, release)) == Counter(rows)
+    strata = of(households(), "region", "size")
+    assert release.withheld is not None
+    with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        besides = release.withheld.own_loss(session, deployment.context.custody)
+    assert besides.loss == theorem_1(max(strata.values()), Fraction(1, 2))
+    assert len(besides.flavor.multiverse) == 2
     certificate = (release.folder / "certificate.html").read_text()
     assert "Noise after swapping" in certificate
     assert "Both specifications hold at once" in certificate
