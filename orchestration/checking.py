@@ -62,6 +62,7 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
     declared: list[_Declared] = []
     problems = [problem for file in files for problem in _read(folder / file, file, declared)]
     all_loaded = not problems
+    beside = [each.component for each in declared if isinstance(each.component, DeclaresReleases)]
     named: dict[str, str] = {}
     datasets = {}
     for each in declared:
@@ -69,7 +70,6 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
             datasets[each.component.declaration.name] = each.component.declaration
             names = [f"dataset {each.component.declaration.name}"]
         elif isinstance(each.component, DeclaresReleases):
-            beside = [other.component for other in declared if isinstance(other.component, DeclaresReleases)]
             names = sorted({each.component.named, *(release.named for release in each.component.releases(beside))})
             names = [f"release {name}" for name in names]
         elif isinstance(each.component, PublisherSettings):
@@ -84,7 +84,6 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
             named.setdefault(name, each.file)
     for each in declared:
         # A dataset that is not there may be one of those that were refused, which is not the release's fault.
-        beside = [other.component for other in declared if isinstance(other.component, DeclaresReleases)]
         for release in each.component.releases(beside) if isinstance(each.component, DeclaresReleases) else ():
             if not (all_loaded or release.declaration.dataset in datasets):
                 continue

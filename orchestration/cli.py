@@ -105,21 +105,16 @@ class Deployed:
 
     def releases(self, name: str) -> Sequence[ReleaseComponent]:
         """The release of a name, or all that are declared together under it. Raises `click.UsageError` if none is."""
-        single = self.declared[1]
-        if name in single:
-            return [single[name]]
-        every = self.tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
-        together = {each.named: each.releases(every) for each in every}
-        if name not in together:
-            known = ", ".join(sorted({*single, *together}))
-            raise click.UsageError(f"there is no release {name}; declared are {known}")
-        return together[name]
+        known = {**self.together, **{single: [component] for single, component in self.declared[1].items()}}
+        if name not in known:
+            raise click.UsageError(f"there is no release {name}; declared are {', '.join(sorted(known))}")
+        return known[name]
 
     @cached_property
-    def together(self) -> dict[str, str]:
-        """By release that is declared together with others, the job that makes all of them."""
+    def together(self) -> dict[str, Sequence[ReleaseComponent]]:
+        """By the name under which they are declared, the releases that are declared together."""
         every = self.tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
-        return {one.named: each.named.replace("/", "__") for each in every for one in each.releases(every)}
+        return {each.named: each.releases(every) for each in every}
 
     def release(self, name: str) -> ReleaseComponent:
         """A single declared release. Raises `click.UsageError` if there is none of that name."""
@@ -160,7 +155,9 @@ class Deployed:
             own = [each for each in entries if (each.dataset, each.release) == (dataset, release)]
             runs = [
                 run
-                for job in {component.job, self.together.get(name, component.job)}
+                for declared, made in self.together.items()
+                if name in {each.named for each in made}
+                for job in {component.job, declared.replace("/", "__")}
                 for run in instance.get_run_records(dg.RunsFilter(job_name=job), limit=1)
             ]
             runs.sort(key=lambda run: run.create_timestamp, reverse=True)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -71,13 +71,34 @@ class ReleaseDeclaration(Declaration):
         return schedule
 
 
+@dg.scaffold_with(ExampleScaffolder)
+@dataclass
 class DeclaresReleases(dg.Component, dg.Resolvable, ABC):
-    """A component that declares releases: a single one, or several that belong together."""
+    """A component that declares releases in YAML: a single one, or several that belong together."""
+
+    declaration: Any
+
+    declared_by: ClassVar[type[ReleaseDeclaration]]
+    """The fields of the declaration."""
+
+    @classmethod
+    def model(cls) -> type[BaseModel]:
+        """The attributes, as `dg check yaml` validates them: those of the declaration."""
+        return cls.declared_by
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
+        """The component for a declaration. Template variables are not filled in."""
+        return cls(cls.declared_by.model_validate(model))
+
+    @classmethod
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        return dg.ComponentTypeSpec(owners=OWNERS, produces=["asset", "asset_check", "job", "schedule", "sensor"])
 
     @property
-    @abstractmethod
     def named(self) -> str:
         """The name under which it is declared, `dataset/release`."""
+        return f"{self.declaration.dataset}/{self.declaration.name}"
 
     @abstractmethod
     def releases(self, beside: "Sequence[DeclaresReleases]" = ()) -> "Sequence[ReleaseComponent]":
@@ -93,18 +114,12 @@ def releases_of(declared: "Sequence[DeclaresReleases]") -> "list[ReleaseComponen
     return [release for each in declared for release in each.releases(declared)]
 
 
-@dg.scaffold_with(ExampleScaffolder)
 @dataclass
 class ReleaseComponent(DeclaresReleases):
     """A release declared in YAML.
 
     A subclass for each mechanism names its declaration and its method, and builds the release from the declaration.
     """
-
-    declaration: Any
-
-    declared_by: ClassVar[type[ReleaseDeclaration]]
-    """The fields of the declaration."""
 
     method: ClassVar[type[Method[Any, Any, Any]]]
     """How a release of this kind is charged, drawn, checked and published."""
@@ -116,24 +131,6 @@ class ReleaseComponent(DeclaresReleases):
         Raises:
             DeclarationError: if the declaration contradicts itself or the dataset.
         """
-
-    @classmethod
-    def model(cls) -> type[BaseModel]:
-        """The attributes, as `dg check yaml` validates them: those of the declaration."""
-        return cls.declared_by
-
-    @classmethod
-    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> "ReleaseComponent":
-        """The component for a declaration. Template variables are not filled in."""
-        return cls(cls.declared_by.model_validate(model))
-
-    @classmethod
-    def get_spec(cls) -> dg.ComponentTypeSpec:
-        return dg.ComponentTypeSpec(owners=OWNERS, produces=["asset", "asset_check", "job", "schedule", "sensor"])
-
-    @property
-    def named(self) -> str:
-        return f"{self.declaration.dataset}/{self.declaration.name}"
 
     def releases(self, beside: Sequence[DeclaresReleases] = ()) -> "Sequence[ReleaseComponent]":
         return [self]

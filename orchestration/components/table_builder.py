@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pyarrow as pa
-from pydantic import BaseModel
 
 from assets.charge.preflight import PREFLIGHT
 from assets.release.columns import Column
@@ -27,7 +25,6 @@ from mechanisms.table_builder.grid_values import PLACES, Grid
 from mechanisms.table_builder.hypercube import Hypercube, HypercubeError, NoiseFamily, Table
 from mechanisms.table_builder.p_table import PTable
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, declared
-from orchestration.components.scaffolding import ExampleScaffolder
 from orchestration.components.table_builder_declaration import (
     AmountDeclaration,
     GivenPTable,
@@ -53,30 +50,11 @@ class SingleHypercube(ReleaseComponent):
         return build_release(self.declaration, dataset, published, withheld)
 
 
-@dg.scaffold_with(ExampleScaffolder)
 @dataclass
 class TableBuilder(DeclaresReleases):
     """Hypercubes of perturbed counts, weighted counts or sums, from which any further table is built."""
 
-    declaration: Any
-
-    @classmethod
-    def model(cls) -> type[BaseModel]:
-        """The attributes, as `dg check yaml` validates them."""
-        return TableBuilderDeclaration
-
-    @classmethod
-    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> "TableBuilder":
-        """The component for a declaration. Template variables are not filled in."""
-        return cls(TableBuilderDeclaration.model_validate(model))
-
-    @classmethod
-    def get_spec(cls) -> dg.ComponentTypeSpec:
-        return ReleaseComponent.get_spec()
-
-    @property
-    def named(self) -> str:
-        return f"{self.declaration.dataset}/{self.declaration.name}"
+    declared_by = TableBuilderDeclaration
 
     def releases(self, beside: Sequence[DeclaresReleases] = ()) -> Sequence[ReleaseComponent]:
         known = {each.named: each for each in beside if isinstance(each, ReleaseComponent)}
