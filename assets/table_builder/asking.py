@@ -31,6 +31,8 @@ HYPERCUBE, TABLES, CATEGORIES, P_TABLE = "hypercube", "measured_tables", "catego
 PLACES = 4
 """The decimals of published estimates, errors and intervals."""
 
+PARTS_OF_ONE = 10**PLACES
+
 ESTIMATED = pa.decimal128(24, PLACES)
 
 Where = Mapping[str, Sequence[Any]]
@@ -180,8 +182,12 @@ _SHOWN = 12
 
 def rounded(values: NDArray[Any]) -> pa.Array:
     """Numbers as decimals with four places."""
-    scaled = np.rint(np.asarray(values, dtype=np.float64) * 10**PLACES).astype(np.int64)
-    whole = pa.array(scaled).cast(pa.decimal128(24, 0))
+    return of_parts(np.rint(np.asarray(values, dtype=np.float64) * PARTS_OF_ONE).astype(np.int64))
+
+
+def of_parts(parts: NDArray[np.int64]) -> pa.Array:
+    """Ten-thousandths as decimals with four places."""
+    whole = pa.array(parts).cast(pa.decimal128(24, 0))
     # Moving the decimal point is exact; a cast from floats would round again.
     return pa.Array.from_buffers(ESTIMATED, len(whole), whole.buffers())
 
@@ -193,7 +199,7 @@ def fitted_numbers(
     if design.margins is not Margins.FITTED:
         return dict(measured)
     inner = Fit(design, possible).inner(measured)
-    return {design.inner: np.rint(inner * float(grid) * 10**PLACES) / 10**PLACES / float(grid)}
+    return {design.inner: np.rint(inner * float(grid) * PARTS_OF_ONE) / PARTS_OF_ONE / float(grid)}
 
 
 def read_publication(folder: Path) -> Published:

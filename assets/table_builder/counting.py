@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from assets.measurement.method import GridError
 from assets.release.columns import ARROW
-from assets.table_builder.asking import PLACES
+from assets.table_builder.asking import PARTS_OF_ONE
 from assets.table_builder.release import BETWEEN, Amount, HypercubeRelease
 from mechanisms.refusal import RefusedError
 from mechanisms.table_builder.hypercube import Table
@@ -72,7 +72,7 @@ def counts_recipe(session: Session, release: HypercubeRelease) -> Recipe:
         )
     noise = max(sqrt(design.variance(table) * release.cells_of(table)) for table in design.tables)
     reach = float(np.abs(exact).sum(dtype=np.float64)) + _DEVIATIONS * noise
-    if reach * release.unit_of_cells * 10**PLACES >= _LARGEST:
+    if reach * release.unit_of_cells * PARTS_OF_ONE >= _LARGEST:
         raise TooLargeError(
             f"{release.schema}: the sums are too large to be published; declare a smaller grid or bounds"
         )
@@ -90,14 +90,11 @@ def exact_cells(session: Session, release: HypercubeRelease) -> NDArray[np.int64
     Raises:
         GridError: if a record has a value outside its domain.
     """
-    found = cells_found(session, release, release.amount)
-    exact = np.zeros(release.design.cells(release.design.inner), dtype=np.int64)
-    exact[found["cell"].to_numpy()] = found["count"].to_numpy()
-    return exact.reshape(release.design.shape(release.design.inner))
+    return added_up(session, release, release.amount)
 
 
-def cells_found(session: Session, release: HypercubeRelease, amount: Amount | None) -> pa.Table:
-    """The inner cells that occur: their numbers `cell`, and `count`, what their records add up to.
+def added_up(session: Session, release: HypercubeRelease, amount: Amount | None) -> NDArray[np.int64]:
+    """What the records of every inner cell add up to; the inner table's shape.
 
     Args:
         session: a session that reads the confidential zone.
@@ -116,7 +113,9 @@ def cells_found(session: Session, release: HypercubeRelease, amount: Amount | No
         raise GridError(
             f"{release.schema}: {found['cell'].null_count:,} combinations of values are outside the domains"
         )
-    return found
+    cells = np.zeros(release.design.cells(release.design.inner), dtype=np.int64)
+    cells[found["cell"].to_numpy()] = found["count"].to_numpy()
+    return cells.reshape(release.design.shape(release.design.inner))
 
 
 def records_read(session: Session, release: HypercubeRelease, amount: Amount | None) -> dict[str, Any]:

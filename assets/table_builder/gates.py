@@ -9,19 +9,17 @@ import pyarrow.compute as pc
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.method import COUNTS
 from assets.release.gate import Gate, ReleaseContext
-from assets.table_builder.asking import HYPERCUBE
+from assets.table_builder.asking import HYPERCUBE, PARTS_OF_ONE
 from assets.table_builder.counting import table_name
 from assets.table_builder.plan import PLAN, planned_tables
 from assets.table_builder.release import HypercubeRelease
+from assets.table_builder.tables import FIGURES
 from assets.tabulation.asset import TABLES
 from mechanisms.table_builder.hypercube import Margins
 from resources.statements import Zone
 from resources.warehouse import Recipe, Session
 
 Context = ReleaseContext[HypercubeRelease]
-
-PARTS_OF_ONE = 10_000
-"""Published estimates have four decimals."""
 
 
 def hypercube_gates(release: HypercubeRelease) -> Sequence[Gate[HypercubeRelease]]:
@@ -88,7 +86,7 @@ def _small(context: Context) -> list[str]:
             small = pc.less(rows["estimate"].cast(pa.float64()), float(release.suppressed_below))
             shown = sum(
                 pc.sum(pc.and_(rows["suppressed"], pc.is_valid(rows[column]))).as_py() or 0
-                for column in ("estimate", "measured", "standard_error", "lower", "upper")
+                for column in FIGURES
                 if column in rows.column_names
             )
             problems += count_problem((pc.sum(small).as_py() or 0) + shown, f"{name}: figures below the threshold")

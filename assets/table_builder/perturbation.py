@@ -12,7 +12,7 @@ import numpy as np
 
 from assets.measurement.method import Batch
 from assets.table_builder.cell_keys import cell_keys, keys_of_records, margins_of_keys
-from assets.table_builder.counting import cells_found, records_read
+from assets.table_builder.counting import added_up, records_read
 from assets.table_builder.release import Amount, HypercubeRelease
 from mechanisms.sampling.goodness import Binned, misfits
 from mechanisms.sampling.noise import Distribution, Perturbation
@@ -63,11 +63,7 @@ def perturbed_cells(session: Session, release: HypercubeRelease, exact: Iterator
 
 def given_key_sums(session: Session, release: HypercubeRelease, column: str) -> np.ndarray:
     """The sums of the keys that the data bring along, in the inner table's shape."""
-    keys = Amount(column, Grid(Fraction(1), Fraction(0), Fraction(LARGEST_STEPS)))
-    found = cells_found(session, release, keys)
-    sums = np.zeros(release.design.cells(release.design.inner), dtype=np.int64)
-    sums[found["cell"].to_numpy()] = found["count"].to_numpy()
-    return sums.reshape(release.design.shape(release.design.inner))
+    return added_up(session, release, Amount(column, Grid(Fraction(1), Fraction(0), Fraction(LARGEST_STEPS))))
 
 
 def unlikely_results(design: Hypercube, pairs: Iterable[tuple[Batch, Batch]]) -> list[str]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from assets.conventions import preview
 from assets.measurement.grid import GridCounts
-from assets.table_builder.asking import ESTIMATED, HYPERCUBE, Published, fitted_numbers
+from assets.table_builder.asking import HYPERCUBE, PARTS_OF_ONE, Published, fitted_numbers, of_parts
 from assets.table_builder.counting import categories, table_name
 from assets.table_builder.release import HypercubeRelease
 from mechanisms.table_builder.hypercube import Margins
@@ -18,7 +18,8 @@ from mechanisms.table_builder.hypercube import Table as Variables
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
-_FIGURES = ("estimate", "standard_error", "lower", "upper")
+FIGURES = ("measured", "estimate", "standard_error", "lower", "upper")
+"""The columns with figures, which are left out where an estimate is not published."""
 
 
 def table_recipes(session: Session, method: GridCounts[HypercubeRelease]) -> Mapping[Table, Recipe]:
@@ -73,9 +74,7 @@ def _in_units(release: HypercubeRelease, steps: NDArray[np.int64]) -> pa.Array:
     if release.amount is None:
         return pa.array(steps)
     # A step is a whole number of ten-thousandths.
-    tenths = steps * int(release.amount.grid.step * 10_000)
-    whole = pa.array(tenths).cast(pa.decimal128(24, 0))
-    return pa.Array.from_buffers(ESTIMATED, len(whole), whole.buffers())
+    return of_parts(steps * int(release.amount.grid.step * PARTS_OF_ONE))
 
 
 def _without_suppressed(release: HypercubeRelease, rows: pa.Table) -> pa.Table:
@@ -83,7 +82,7 @@ def _without_suppressed(release: HypercubeRelease, rows: pa.Table) -> pa.Table:
     if not release.suppressed_below:
         return rows
     below = pc.less(rows["estimate"].cast(pa.float64()), float(release.suppressed_below))
-    for name in (*_FIGURES, "measured"):
+    for name in FIGURES:
         if name in rows.column_names:
             kept = pc.if_else(below, pa.scalar(None, rows.schema.field(name).type), rows[name])
             rows = rows.set_column(rows.column_names.index(name), name, kept)
