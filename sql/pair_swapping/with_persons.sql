@@ -19,12 +19,7 @@ LEFT JOIN (
         SELECT
             {{ key | id }} AS unit_key,
             QAGE,
-            concat(
-                '|'
-                {% for variable in person_variables %}
-                , coalesce(strlen({{ variable | id }}::VARCHAR) || ':' || {{ variable | id }}::VARCHAR, '-')
-                {% endfor %}
-            ) AS person
+            {% include "cef/person_as_text.sql" %} AS person
         FROM {{ persons }}
     )
     GROUP BY unit_key

@@ -10,12 +10,7 @@ LEFT JOIN (
     FROM (
         SELECT
             {{ unit | id }} AS unit_key,
-            concat(
-                '|'
-                {% for variable in person_variables %}
-                , coalesce(strlen({{ variable | id }}::VARCHAR) || ':' || {{ variable | id }}::VARCHAR, '-')
-                {% endfor %}
-            ) AS person
+            {% include "cef/person_as_text.sql" %} AS person
         FROM {{ persons }}
     )
     GROUP BY unit_key
