@@ -1,11 +1,11 @@
-"""The grammar of comma-separated text (RFC 4180, in UTF-8), read byte by byte by a finite automaton.
+"""The grammar of delimited text (RFC 4180, in UTF-8), read byte by byte by a finite automaton.
 
 A reader that is lenient guesses what a malformed field was to contain. This module only says where the grammar is
 broken: by which rule, in which column, in how many rows. It sees blocks of bytes, and takes no value out of them.
 
-The grammar: a field is either quoted as a whole, with each quote inside it doubled, or contains no quote, no comma and
-no line break. Blanks belong to the field. Every row has as many fields as the first one, and all rows end alike, in LF
-or in CR LF; the last row may end with the file.
+The grammar: a field is either quoted as a whole, with each quote inside it doubled, or contains no quote, no separator
+and no line break. The separator is a comma, or another byte that the caller names. Blanks belong to the field. Every
+row has as many fields as the first one, and all rows end alike, in LF or in CR LF; the last row may end with the file.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ class Rule(IntEnum):
     STRAY_QUOTE = 1
     """A quote in a field that does not begin with one."""
     TEXT_AFTER_QUOTE = 2
-    """Text between the quote that closes a field and the comma or the end of the row."""
+    """Text between the quote that closes a field and the separator or the end of the row."""
     STRAY_RETURN = 3
     """A carriage return outside quotes that is not followed by a line feed."""
     UNCLOSED_QUOTE = 4
@@ -58,7 +58,7 @@ class Form:
     breaks: bool
 
 
-_QUOTE, _COMMA, _LF, _CR = b'",\n\r'
+_QUOTE, _LF, _CR = b'"\n\r'
 _START, _PLAIN, _QUOTED, _CLOSED = range(4)
 """The automaton's places: at the start of a field, in an unquoted one, inside quotes, after a quote inside quotes."""
 _BY_COLUMN = int(Rule.STRAY_RETURN) + 1
@@ -76,18 +76,19 @@ first one ended, whether a field contained a line break, and how many bytes of a
 bounds."""
 
 
-def form(blocks: Iterable[NDArray[np.uint8]], width: int, longest: int) -> Form:
+def form(blocks: Iterable[NDArray[np.uint8]], width: int, longest: int, separator: str = ",") -> Form:
     """Read a text to its end.
 
     Args:
         blocks: the bytes of the text, in order, cut anywhere.
         width: the number of fields that every row must have.
         longest: the number of bytes that a row may have, without its end.
+        separator: the ASCII character between two fields; no quote and no line break.
     """
     state = np.zeros(1, dtype=_STATE)
     offenders = np.zeros((len(Rule), width + 1), dtype=np.int64)
     for block in blocks:
-        _read(block, state[0], offenders, width, longest)
+        _read(block, state[0], offenders, width, longest, ord(separator))
     _finish(state[0], offenders, width, longest)
     found = {
         (Rule(rule), None if column == width else int(column)): int(offenders[rule, column])
@@ -97,7 +98,7 @@ def form(blocks: Iterable[NDArray[np.uint8]], width: int, longest: int) -> Form:
 
 
 @njit(cache=True, nogil=True)
-def _read(block, state, offenders, width, longest):  # type: ignore[no-untyped-def]
+def _read(block, state, offenders, width, longest, separator):  # type: ignore[no-untyped-def]
     """Continue with a block of bytes. Offenders have the shape (rules, width + 1), the last column for whole rows."""
     place, after_return, length = state.place, state.after_return, state.length
     awaited, lowest, highest = state.awaited, state.lowest, state.highest
@@ -127,7 +128,7 @@ def _read(block, state, offenders, width, longest):  # type: ignore[no-untyped-d
             if after_return:
                 state.flags |= 1 << Rule.STRAY_RETURN
                 place, after_return = _PLAIN, 0
-            if byte == _COMMA:
+            if byte == separator:
                 _end_field(state, offenders, width)
                 state.field += 1
                 place = _START

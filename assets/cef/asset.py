@@ -54,10 +54,10 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
                 "source": dg.MetadataValue.text(_source_names(declaration, root)),
             }
             if declaration.synthetic:
-                units, *persons = (session.count(table) for table in declaration.cef_tables())
+                units, *others = (session.count(table) for table in declaration.cef_tables())
                 metadata["dagster/row_count"] = dg.MetadataValue.int(units)
-                if persons:
-                    metadata["persons"] = dg.MetadataValue.int(*persons)
+                for name, rows in zip(list(declaration.tables)[1:], others, strict=True):
+                    metadata[name] = dg.MetadataValue.int(rows)
         records = {name: root / each.path for name, each in declaration.tables.items() if each.path}
         publish_contents(warehouse, custody, declaration, version, records)
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
+from assets.cef.detailed_codes import DETAILED_CODES, SEX, race_code_rules
 from assets.release.columns import Column, RecordTable, recodes_beside
 from assets.release.dataset import DatasetDeclaration
 from assets.release.names import ColumnName
@@ -93,7 +94,7 @@ _COUPLES = {
     "4": "Same-sex unmarried partners",
     "5": "All other households",
 }
-_TENURES = {
+TENURES = {
     "1": "Owned with a mortgage or loan",
     "2": "Owned free and clear",
     "3": "Rented",
@@ -172,7 +173,7 @@ UNIT_COLUMNS = _titled(
         "NPF": _count(99999, "Persons in the householder's family, including the householder; 0 without a family."),
         "HHSPAN": _codes({"0": NOWHERE, **HISPANIC}, "Hispanic origin of the householder."),
         "HHRACE": _codes({"00": NOWHERE, **RACES}, "Race of the householder."),
-        "TEN": _codes({"0": NOWHERE, **_TENURES}, "Tenure.", depends_on_persons=False),
+        "TEN": _codes({"0": NOWHERE, **TENURES}, "Tenure.", depends_on_persons=False),
         "HHT": _codes({"0": NOWHERE, **_HOUSEHOLD_TYPES}, "Type of household."),
         "HHT2": _codes({"00": NOWHERE, **_HOUSEHOLD_TYPES_2}, "Type of household, with cohabiting couples."),
         "CPLT": _codes({"0": NOWHERE, **_COUPLES}, "Type of couple."),
@@ -210,6 +211,9 @@ PERSON_COLUMNS = _titled(
     }
 )
 """The columns of `persons`."""
+
+DETAILED_COLUMNS = {**SEX, **DETAILED_CODES}
+"""The columns of `persons` that only a file with detailed codes has."""
 
 
 def _only_recodes(columns: dict[str, Column]) -> dict[str, Column]:
@@ -253,6 +257,10 @@ STRUCTURE = Structure(
             needs="GQTYPE",
         ),
         "nursing_age": Rule("persons", "QAGE", "under 18 in a nursing facility (GQTYPE 3)", needs="GQTYPE"),
+        "householder_sex": Rule(
+            "persons", "QSEX", "sex of the householder differs from that in HHT or HHT2", needs="QSEX"
+        ),
+        **race_code_rules("persons", needs="QSEX"),
     },
 )
 """The rules that persons and units must satisfy together.
@@ -296,11 +304,28 @@ def census_units(
     return RecordTable(path=path, geography_path=geography_path, columns={**columns, **(recodes or {})})
 
 
-def census_persons(path: str | None = None, recodes: Mapping[str, Column] | None = None) -> RecordTable:
+def census_persons(
+    path: str | None = None, recodes: Mapping[str, Column] | None = None, detailed_codes: bool = False
+) -> RecordTable:
     """The table of persons.
 
     Args:
         path: the file of persons; None for a built-in source.
         recodes: further columns, recoded from those of the file.
+        detailed_codes: whether persons have sex and the detailed codes of race and Hispanic origin.
     """
-    return RecordTable(path=path, geography_path=None, columns={**PERSON_COLUMNS, **(recodes or {})})
+    detailed = DETAILED_COLUMNS if detailed_codes else {}
+    return RecordTable(path=path, geography_path=None, columns={**PERSON_COLUMNS, **detailed, **(recodes or {})})
+
+
+def refuse_recodes_named_like_detailed_codes(detailed_codes: bool, recodes: Mapping[str, Column]) -> None:
+    """Refuse a recoded column of persons with the name of a detailed code, if the dataset has detailed codes.
+
+    Raises:
+        ValueError: if there is one.
+    """
+    if detailed_codes:
+        try:
+            recodes_beside(DETAILED_COLUMNS, dict(recodes))
+        except ValueError as error:
+            raise ValueError(f"recoded_persons: {error}") from None

@@ -15,6 +15,7 @@ from assets.cef.validation import (
     NULL,
     REPEATED_KEY,
     key_findings,
+    outside_its_domain,
     row_findings,
     structure_findings,
     structure_offenders,
@@ -22,7 +23,7 @@ from assets.cef.validation import (
 )
 from assets.release.columns import Column, RecordTable
 from assets.release.contents import content_of_cef
-from assets.release.dataset import DatasetDeclaration
+from assets.release.dataset import CEF_TABLES, DatasetDeclaration
 from assets.release.recodes import Bands, Coding, Merge
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Session, WarehouseError
@@ -43,17 +44,21 @@ class _Opened:
         ill_typed: by column, the number of values that are not of its type.
         too_fine: by column, the number of those that are decimals with too many digits after the point.
         unplaced: by recoded column, the number of values that are in none of its bands or categories.
+        of_parts: the findings about the columns that another one is made of.
+        unmade: for the column that is made of them, the number of rows in which it cannot be made.
     """
 
     source: Source
     ill_typed: Counter[str]
     too_fine: Counter[str]
     unplaced: Counter[str]
+    of_parts: tuple[Finding, ...]
+    unmade: Counter[str]
 
     @property
     def missed(self) -> Counter[str]:
         """By column, the number of values that are NULL in the CEF because of what the source has instead."""
-        return self.ill_typed + self.unplaced
+        return self.ill_typed + self.unplaced + self.unmade
 
     def finding(self, column: str, rule: str, rows: int) -> Finding:
         """A finding about a column, under the column's name in the source."""
@@ -61,6 +66,7 @@ class _Opened:
 
     def findings(self) -> Iterator[Finding]:
         """What reading the source found."""
+        yield from self.of_parts
         for name, column in self.source.columns.items():
             if rows := self.too_fine[name]:
                 yield self.finding(name, TOO_FINE, rows)
@@ -109,17 +115,19 @@ def ingest(session: Session, declaration: DatasetDeclaration, root: Path, versio
                     if changed := _changed(sources):
                         raise SourceError([*findings, *changed]) from None
                     raise
-        if len(sources) == len(declaration.tables) == 2:
+        if len(sources) == len(declaration.tables) > 1:
             judged = [
-                *unit_findings(session, declaration, "persons"),
+                *unit_findings(session, declaration),
                 *structure_findings(structure_offenders(session, declaration)),
             ]
             findings += [_at_source(finding, sources[finding.place]) for finding in judged]
         findings += _changed(sources)
         if findings:
             raise SourceError(findings)
-        if declaration.persons is None:
-            session.run("warehouse/drop_table", table=Table(Zone.CONFIDENTIAL, declaration.name, "persons"))
+        for name in CEF_TABLES:
+            # An earlier declaration of the dataset may have had it.
+            if name not in declaration.tables:
+                session.run("warehouse/drop_table", table=Table(Zone.CONFIDENTIAL, declaration.name, name))
     # DuckDB reads committed rows on all cores, and those of a running transaction on one.
     return content_of_cef(session, declaration, version_key)
 
@@ -174,7 +182,30 @@ def _read_through(session: Session, source: Source) -> _Opened:
         raise SourceError([unreadable(source.label, source.kind)])
     if not records_in_source:
         raise SourceError([Finding(source.label, "contains no records")])
-    return _Opened(source, *(Counter(dict(zip(source.columns, counts[first::3], strict=True))) for first in range(3)))
+    ill_typed, too_fine, unplaced = (
+        Counter(dict(zip(source.columns, counts[first::3], strict=True))) for first in range(3)
+    )
+    return _Opened(source, ill_typed, too_fine, unplaced, *_parts(session, source))
+
+
+def _parts(session: Session, source: Source) -> tuple[tuple[Finding, ...], Counter[str]]:
+    """The findings about the columns that another one is made of, and in how many rows that one cannot be made."""
+    if source.made is None:
+        return (), Counter()
+    unmade, *counts = session.row(
+        "cef/count_malformed_parts",
+        source.values,
+        relation=source.relation,
+        made=source.made.name,
+        parts=list(source.made.parts),
+    )
+    judged = [
+        Finding(source.label, rule, name, rows)
+        for (name, column), nulls, outside in zip(source.made.parts.items(), counts[::2], counts[1::2], strict=True)
+        for rule, rows in ((NULL, nulls), (outside_its_domain(column), outside))
+        if rows
+    ]
+    return tuple(judged), Counter({source.made.name: unmade})
 
 
 def _write(

@@ -1,5 +1,5 @@
-"""The sources of records: CSV and Parquet files, 1940 Massachusetts reconstructed from its published margins, and
-synthetic censuses and surveys.
+"""The sources of records: CSV and Parquet files, SafeTab's files, 1940 Massachusetts reconstructed from its published
+margins, and synthetic censuses and surveys.
 
 This module opens a source as a relation of text columns. Every reader ends there, so that one set of rules
 (`sql/cef/typed_column.sql`) converts the types of all sources. `validation` checks the rows.
@@ -14,7 +14,8 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from io import StringIO
 from itertools import accumulate
 from pathlib import Path
@@ -25,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from assets.cef.detailed_files import BLOCK, FILES, PLACE, BlockFile, BlockFilesDeclaration
 from assets.cef.findings import Finding, SourceError
 from assets.cef.generated import generated_columns
 from assets.cef.survey import SyntheticSurveyDeclaration, survey_relation
@@ -64,6 +66,9 @@ LONGEST_ROW = 1_000_000
 BLOCK_BYTES = 1 << 23
 """The number of bytes of a CSV file that are in memory at a time while its form is checked."""
 
+SEPARATORS = {Reader.CSV: ",", Reader.PIPE_SEPARATED: "|"}
+"""What separates the fields of a text file."""
+
 GRAMMAR = {
     delimited.Rule.NOT_UTF8: "not UTF-8",
     delimited.Rule.STRAY_QUOTE: "quote in a field that does not begin with one",
@@ -76,7 +81,7 @@ GRAMMAR = {
     delimited.Rule.OTHER_LINE_END: "line end that differs from the header's",
     delimited.Rule.TOO_LONG: f"longer than {LONGEST_ROW:,} bytes",
 }
-"""The rules of a CSV file's form, in words."""
+"""The rules of a text file's form, in words."""
 
 STORED_AS = {
     ColumnType.INTEGER: ("integer", "decimal", "text"),
@@ -87,6 +92,19 @@ STORED_AS = {
 }
 """How a column of each type may be stored in a Parquet file. The text of these values is exactly the value; that of
 floating-point numbers, times, lists or binary data is not."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A column that is made of several columns of the file, one after the other.
+
+    Attributes:
+        name: its name in the CEF. It is NULL where one of the parts is not in its domain.
+        parts: the columns of the file, each with a pattern that its values must match.
+    """
+
+    name: str
+    parts: Mapping[str, Column]
 
 
 @dataclass(frozen=True)
@@ -102,6 +120,7 @@ class Source:
         path: the file, if there is one.
         state: the file's size and modification time before it was read.
         records: the number of records that the file has by its form; DuckDB must find as many.
+        made: the column that is made of several of the file, whose relation has these too.
     """
 
     label: str
@@ -112,6 +131,7 @@ class Source:
     path: Path | None = None
     state: tuple[int, int] | None = None
     records: int | None = None
+    made: Made | None = None
 
     @property
     def changed(self) -> bool:
@@ -157,6 +177,8 @@ def open_source(declaration: DatasetDeclaration, table: str, root: Path) -> Sour
     """
     records = declaration.tables[table]
     path = _source_path(records, root)
+    if path is not None and isinstance(declaration, BlockFilesDeclaration):
+        return _open_block_file(path, FILES[table], records.columns)
     if path is not None:
         columns = {name: column for name, column in records.columns.items() if name not in records.places}
         return _open_file(declaration.reader, path, columns)
@@ -184,7 +206,11 @@ def open_geography(declaration: DatasetDeclaration, table: str, root: Path) -> S
 
 
 def _open_file(
-    reader: Reader, path: Path, required: Mapping[str, Column], optional: Mapping[str, Column] | None = None
+    reader: Reader,
+    path: Path,
+    required: Mapping[str, Column],
+    optional: Mapping[str, Column] | None = None,
+    header_problem: Callable[[Sequence[str]], str | None] = lambda names: None,
 ) -> Source:
     if not path.is_file():
         raise SourceError([Finding(path.name, "there is no such file")])
@@ -196,6 +222,8 @@ def _open_file(
     if any("\n" in name or "\r" in name for name in names):
         # DuckDB would take the line break for the end of a row and silently lose rows.
         raise SourceError([Finding(path.name, "line break in the name of a column")])
+    if problem := header_problem(names):
+        raise SourceError([Finding(path.name, problem)])
     columns = dict(required) | {
         name: column for name, column in (optional or {}).items() if in_source(name, column) in names
     }
@@ -204,7 +232,24 @@ def _open_file(
         text, records = relation(path, columns, sources, names)
     except (OSError, pa.ArrowException):
         raise SourceError([unreadable(path.name, kind)]) from None
-    return Source(path.name, kind, columns, text, {"path": _without_wildcards(path)}, path, state, records)
+    values = {"path": _without_wildcards(path)}
+    if reader in SEPARATORS:
+        values["separator"] = SEPARATORS[reader]
+    return Source(path.name, kind, columns, text, values, path, state, records)
+
+
+def _open_block_file(path: Path, file: BlockFile, columns: Mapping[str, Column]) -> Source:
+    """Open one of SafeTab's files, with the column that identifies the block made of those of its place."""
+    read = _open_file(Reader.PIPE_SEPARATED, path, file.columns, header_problem=file.header_problem)
+    patterns = {f"part_{number}": str(column.pattern) for number, column in enumerate(PLACE.values())}
+    relation = statement("cef/with_made_column", {"relation": read.relation, "made": BLOCK, "parts": list(PLACE)})
+    return replace(
+        read,
+        columns=columns,
+        relation=Fragment(relation),
+        values={**read.values, **patterns},
+        made=Made(BLOCK, PLACE),
+    )
 
 
 def open_every_column(reader: Reader, path: Path) -> tuple[Source, dict[str, str]]:
@@ -266,20 +311,20 @@ def _without_wildcards(path: Path) -> str:
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
 
 
-def _csv_header(path: Path) -> list[str]:
+def _delimited_header(separator: str, path: Path) -> list[str]:
     """The names in the first row. Raises UnicodeError if that row is not UTF-8; the form judges all others."""
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         beginning = file.read(LONGEST_ROW)
-    names = next(csv.reader(StringIO(beginning, newline=""), strict=True), [])
+    names = next(csv.reader(StringIO(beginning, newline=""), delimiter=separator, strict=True), [])
     "".join(names).encode()
     return names
 
 
-def _csv_relation(
-    path: Path, columns: Mapping[str, Column], sources: Mapping[str, str], names: Sequence[str]
+def _delimited_relation(
+    separator: str, path: Path, columns: Mapping[str, Column], sources: Mapping[str, str], names: Sequence[str]
 ) -> tuple[Fragment, int]:
-    """The relation of a well-formed CSV file, and its number of records. Raises SourceError if it is malformed."""
-    form = delimited.form(_blocks(path), len(names), LONGEST_ROW)
+    """The relation of a well-formed text file, and its number of records. Raises SourceError if it is malformed."""
+    form = delimited.form(_blocks(path), len(names), LONGEST_ROW, separator)
     offenders: Counter[tuple[str, str]] = Counter()
     for (rule, position), rows in sorted(form.offenders.items()):
         # Only declared columns are named: in a damaged file, another name may be a value.
@@ -373,7 +418,16 @@ _FILES: Mapping[
         Callable[[Path, Mapping[str, Column], Mapping[str, str], Sequence[str]], tuple[Fragment, int]],
     ],
 ] = {
-    Reader.CSV: ("CSV file (UTF-8, separated by commas, with a header)", _csv_header, _csv_relation),
+    Reader.CSV: (
+        "CSV file (UTF-8, separated by commas, with a header)",
+        partial(_delimited_header, SEPARATORS[Reader.CSV]),
+        partial(_delimited_relation, SEPARATORS[Reader.CSV]),
+    ),
+    Reader.PIPE_SEPARATED: (
+        "text file (UTF-8, separated by |, with a header)",
+        partial(_delimited_header, SEPARATORS[Reader.PIPE_SEPARATED]),
+        partial(_delimited_relation, SEPARATORS[Reader.PIPE_SEPARATED]),
+    ),
     Reader.PARQUET: ("Parquet file", _parquet_header, _parquet_relation),
 }
 

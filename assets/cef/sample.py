@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from assets.cef.census import PERSON_COLUMNS, UNIT_COLUMNS
+from assets.cef.census import DETAILED_COLUMNS, PERSON_COLUMNS, UNIT_COLUMNS
 from assets.cef.generated import SEED
 from assets.cef.readers import in_source
 from assets.cef.synthetic import SyntheticPopulation, synthetic_names
@@ -59,6 +59,8 @@ def write_sample(
     paths = []
     with tempfile.TemporaryDirectory(prefix="stirred-sample-") as home, Warehouse(folder=home).session() as session:
         for name, (table, columns) in _FILES.items():
+            if table == "persons" and population.detailed_codes:
+                columns = {**columns, **_fields(DETAILED_COLUMNS, ())}
             rows = session.stage(
                 name,
                 f"cef/synthetic_{table}",
@@ -84,9 +86,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--format", choices=["csv", "parquet"], default="csv", help="the format of the files (default: csv)"
     )
+    parser.add_argument(
+        "--detailed-codes", action="store_true", help="whether persons have QSEX, QRACE1 to QRACE8 and QSPAN"
+    )
     given = parser.parse_args(arguments)
     try:
-        population = SyntheticPopulation(seed=given.seed, households=given.households, states=given.states)
+        population = SyntheticPopulation(
+            seed=given.seed, households=given.households, states=given.states, detailed_codes=given.detailed_codes
+        )
     except ValidationError as error:
         parser.error("; ".join(f"{'.'.join(map(str, line['loc']))}: {line['msg']}" for line in error.errors()))
     for path in write_sample(given.folder, population, given.format):

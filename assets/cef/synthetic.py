@@ -61,6 +61,11 @@ class SyntheticPopulation(dg.Model):
     states: States = Field(
         description="FIPS codes of the states; households are divided among them by population in 2020."
     )
+    detailed_codes: bool = Field(
+        False,
+        description="Whether persons have the columns QSEX, QRACE1 to QRACE8 and QSPAN, which a SafeTab-P release "
+        "needs. All other columns of persons stay as they are; some areas in AIANNHCE then cross states.",
+    )
 
     @model_validator(mode="after")
     def _check_households(self) -> Self:
@@ -116,7 +121,7 @@ def synthetic_census(
         reader=Reader.SYNTHETIC_CENSUS,
         record_name="unit",
         units=_units_of(generated.states, recoded_units),
-        persons=census_persons(recodes=recoded_persons),
+        persons=census_persons(recodes=recoded_persons, detailed_codes=generated.detailed_codes),
         generated=generated,
     )
 

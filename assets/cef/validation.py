@@ -41,9 +41,14 @@ def row_schema(records: RecordTable) -> pandera.DataFrameSchema:
     )
 
 
+def outside_its_domain(column: Column) -> str:
+    """The rule about a value that the column's domain does not contain."""
+    return f"value outside its domain {column.domain_in_words}"
+
+
 def _domain_checks(column: Column) -> list[pandera.Check]:
     # Only counts are needed, so one failure case is kept for each batch.
-    options: dict[str, Any] = {"error": f"value outside its domain {column.domain_in_words}", "n_failure_cases": 1}
+    options: dict[str, Any] = {"error": outside_its_domain(column), "n_failure_cases": 1}
     lowest, highest = column.bounds
     if column.values is not None:
         return [pandera.Check.isin(column.codes, **options)]
@@ -109,20 +114,21 @@ def key_findings(session: Session, table: Table, records: RecordTable, place: st
     return [Finding(place, REPEATED_KEY, records.key, repeated)] if repeated else []
 
 
-def unit_findings(session: Session, declaration: DatasetDeclaration, place: str) -> list[Finding]:
-    """The finding about persons without a unit; none if every person's unit exists."""
-    if declaration.persons is None:
-        return []
-    units, persons = declaration.cef_tables()
-    (orphans,) = session.row(
-        "cef/count_persons_without_unit",
-        persons=persons,
-        unit=declaration.persons.unit,
-        units=units,
-        key=declaration.units.key,
-    )
-    rule = f"person without a unit in {declaration.units.key}"
-    return [Finding(place, rule, declaration.persons.unit or "", orphans)] if orphans else []
+def unit_findings(session: Session, declaration: DatasetDeclaration) -> list[Finding]:
+    """The findings about persons and households without a unit, by table; none if the unit of each of them exists."""
+    units, *others = declaration.cef_tables()
+    findings = []
+    for table, (name, records) in zip(others, list(declaration.tables.items())[1:], strict=True):
+        (orphans,) = session.row(
+            "cef/count_records_without_unit",
+            records=table,
+            unit=records.unit,
+            units=units,
+            key=declaration.units.key,
+        )
+        rule = f"{name.removesuffix('s')} without a unit in {declaration.units.key}"
+        findings += [Finding(name, rule, records.unit or "", orphans)] if orphans else []
+    return findings
 
 
 def structure_offenders(session: Session, declaration: DatasetDeclaration) -> dict[Rule, int]:
@@ -136,7 +142,7 @@ def structure_offenders(session: Session, declaration: DatasetDeclaration) -> di
     if structure is None:
         return {}
     addresses = dict(zip(declaration.tables, declaration.cef_tables(), strict=True))
-    rules = structure.held(declaration.units.columns)
+    rules = structure.held({name for records in declaration.tables.values() for name in records.columns})
     (offenders,) = session.arrow(structure.statement, **addresses, rules=list(rules)).to_pylist()
     return {rule: offenders[name] for name, rule in rules.items()}
 
@@ -174,7 +180,7 @@ def cef_findings(session: Session, declaration: DatasetDeclaration) -> list[Find
         findings += key_findings(session, table, records, table.name)
     # Persons can be matched with their units only if both tables have the declared columns.
     if not malformed:
-        findings += unit_findings(session, declaration, "persons")
+        findings += unit_findings(session, declaration)
     return findings
 
 

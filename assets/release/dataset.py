@@ -39,6 +39,9 @@ class Reader(StrEnum):
 
     CSV = "csv"
     PARQUET = "parquet"
+    PIPE_SEPARATED = "pipe_separated"
+    """Text separated by `|`, the input files of SafeTab, which have a declaration of their own
+    (`assets.cef.detailed_files`)."""
     MA1940 = "ma1940"
     SYNTHETIC_CENSUS = "synthetic_census"
     """The generator in `assets.cef.synthetic`, which has a declaration of its own."""
@@ -48,7 +51,7 @@ class Reader(StrEnum):
     @property
     def built_in(self) -> bool:
         """Whether the records do not come from a file of the user."""
-        return self not in (Reader.CSV, Reader.PARQUET)
+        return self not in (Reader.CSV, Reader.PARQUET, Reader.PIPE_SEPARATED)
 
 
 def _loss(value: object) -> Loss:
@@ -92,6 +95,10 @@ Cap = Annotated[
         }
     ),
 ]
+
+
+CEF_TABLES = ("units", "persons", "households")
+"""The names of all tables that the CEF of a dataset can have. Only SafeTab's files have a table of households."""
 
 
 class Charging(StrEnum):
@@ -162,6 +169,8 @@ class DatasetDeclaration(Declaration):
             raise ValueError("a synthetic census is declared by the component SyntheticCensus")
         if reader is Reader.SYNTHETIC_SURVEY:
             raise ValueError("a synthetic survey is declared by the component SyntheticSurvey")
+        if reader is Reader.PIPE_SEPARATED:
+            raise ValueError("files separated by | are declared by the component SafeTabDataset")
         return reader
 
     @model_validator(mode="before")
@@ -242,5 +251,5 @@ class DatasetDeclaration(Declaration):
         }
 
     def cef_tables(self) -> tuple[Table, ...]:
-        """The addresses of the CEF's tables: `units` and, if there are any, `persons`."""
+        """The addresses of the CEF's tables, in the order of `tables`: `units` and, if there are any, `persons`."""
         return tuple(Table(Zone.CONFIDENTIAL, self.name, name) for name in self.tables)

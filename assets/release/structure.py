@@ -13,10 +13,10 @@ class Rule:
     """One rule of a structure.
 
     Attributes:
-        table: `units` or `persons`, the table whose violating rows are counted.
+        table: the table whose violating rows are counted, such as `units` or `persons`.
         column: the column that violates the rule.
         offence: a description of the violation, without a value of any record.
-        needs: an optional column of units that the rule needs. The rule does not apply to a dataset without it.
+        needs: a column that not every dataset of the layout has, in any table. The rule does not apply without it.
     """
 
     table: str
@@ -30,7 +30,7 @@ class Structure:
     """The rules of a layout.
 
     Attributes:
-        statement: the SQL statement over `units` and `persons` that returns one row, with the number of violations of
+        statement: the SQL statement over the dataset's tables that returns one row, with the number of violations of
             each rule in a column with the rule's name. Its placeholder `rules` lists the rules that apply.
         rules: the rules by name.
     """
@@ -39,5 +39,5 @@ class Structure:
     rules: Mapping[str, Rule]
 
     def held(self, columns: Collection[str]) -> dict[str, Rule]:
-        """The rules that apply to a dataset whose units have these columns."""
+        """The rules that apply to a dataset whose tables have these columns."""
         return {name: rule for name, rule in self.rules.items() if rule.needs is None or rule.needs in columns}

@@ -133,7 +133,7 @@ def records_read(session: Session, release: HypercubeRelease, amount: Amount | N
         "columns": list(release.design.inner),
         "domains": domains,
         "records": withheld.table if withheld else tables[list(dataset.tables).index(release.of)],
-        "persons": tables[-1],
+        "persons": dict(zip(dataset.tables, tables, strict=True)).get("persons", tables[0]),
         "units": tables[0],
         "own": [*([key] if key else []), *(name for name in read if name not in release.from_unit)],
         "from_unit": list(release.from_unit),

@@ -5,6 +5,7 @@ from orchestration.components.dataset import Dataset
 from orchestration.components.pair_swapping import PairSwapping2010
 from orchestration.components.phsafe import PHSafe
 from orchestration.components.publisher import PublisherSettings
+from orchestration.components.safetab_dataset import SafeTabDataset
 from orchestration.components.swapping import PermutationSwapping
 from orchestration.components.synthetic_census import SyntheticCensus
 from orchestration.components.synthetic_survey import SyntheticSurvey
@@ -18,6 +19,7 @@ __all__ = [
     "PairSwapping2010",
     "PermutationSwapping",
     "PublisherSettings",
+    "SafeTabDataset",
     "SyntheticCensus",
     "SyntheticSurvey",
     "TableBuilder",

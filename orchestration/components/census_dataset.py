@@ -4,13 +4,20 @@ This module turns YAML into the declaration. The layout itself is in `assets.cef
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.cef.census import CensusDeclaration, PlaceNames, Recodes, census_persons, census_units
+from assets.cef.census import (
+    CensusDeclaration,
+    PlaceNames,
+    Recodes,
+    census_persons,
+    census_units,
+    refuse_recodes_named_like_detailed_codes,
+)
 from assets.release.dataset import Cap, Charging, Reader, UnboundedReleases
 from assets.release.declaration import Declaration
 from assets.release.names import DatasetName, SourcePath
@@ -46,12 +53,22 @@ class CensusAttributes(Declaration):
         description="Whether the file of units has the column GQTYPE, the type of group quarters, which a TopDown "
         "release needs. Its codes are then checked like all others.",
     )
+    detailed_codes: bool = Field(
+        False,
+        description="Whether the file of persons has the columns QSEX, QRACE1 to QRACE8 and QSPAN, the sex and the "
+        "detailed codes of race and Hispanic origin, which a SafeTab-P release needs.",
+    )
     recoded_units: Recodes = Field(
         default_factory=dict, description="Further columns of units, each recoded from a column of units or geo."
     )
     recoded_persons: Recodes = Field(
         default_factory=dict, description="Further columns of persons, each recoded from a column of persons."
     )
+
+    @model_validator(mode="after")
+    def _check_recodes(self) -> Self:
+        refuse_recodes_named_like_detailed_codes(self.detailed_codes, self.recoded_persons)
+        return self
 
 
 @dataclass
@@ -88,6 +105,6 @@ class CensusDataset(Dataset):
                 reader=Reader(declared.format),
                 record_name="unit",
                 units=census_units(units, geo, declared.group_quarters_types, declared.recoded_units),
-                persons=census_persons(persons, declared.recoded_persons),
+                persons=census_persons(persons, declared.recoded_persons, declared.detailed_codes),
             )
         )

@@ -4,12 +4,18 @@ This module turns YAML into the declaration. `assets.cef.synthetic` generates th
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from assets.cef.census import CensusDeclaration, PlaceNames, Recodes
+from assets.cef.census import (
+    CensusDeclaration,
+    PlaceNames,
+    Recodes,
+    refuse_recodes_named_like_detailed_codes,
+)
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.release.dataset import Cap, Charging, UnboundedReleases
 from assets.release.declaration import Declaration
@@ -41,6 +47,11 @@ class SyntheticAttributes(Declaration, SyntheticPopulation):
     recoded_persons: Recodes = Field(default_factory=dict, description="The same for persons.")
     place_names: PlaceNames = Field(default_factory=dict, description=_described["place_names"].description)
 
+    @model_validator(mode="after")
+    def _check_recodes(self) -> Self:
+        refuse_recodes_named_like_detailed_codes(self.detailed_codes, self.recoded_persons)
+        return self
+
 
 @dataclass
 class SyntheticCensus(Dataset):
@@ -55,7 +66,9 @@ class SyntheticCensus(Dataset):
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> "SyntheticCensus":
         """The component for the declared attributes. Template variables are not filled in."""
         declared = SyntheticAttributes.model_validate(model)
-        population = SyntheticPopulation(seed=declared.seed, households=declared.households, states=declared.states)
+        population = SyntheticPopulation(
+            **{field: getattr(declared, field) for field in SyntheticPopulation.model_fields}
+        )
         return cls(
             synthetic_census(
                 population,

@@ -1,6 +1,6 @@
 -- The number of offenders of each rule of the census layout, in one row. Rules about GQTYPE are included only if `rules`
--- contains them. Values that are NULL are left to the rule against NULLs.
-{% set typed = "group_quarters_type" in rules %}
+-- contains them, and so are those about sex and detailed codes. Values that are NULL are left to the rule against NULLs.
+{% set typed, detailed = "group_quarters_type" in rules, "householder_sex" in rules %}
 WITH
 members AS (
     SELECT
@@ -19,6 +19,9 @@ members AS (
         count(*) FILTER (WHERE RELSHIP = '37') AS institutional,
         count(*) FILTER (WHERE RELSHIP = '38') AS noninstitutional,
         count(*) FILTER (WHERE QAGE < 18) AS minors,
+        {% endif %}
+        {% if detailed %}
+        max(QSEX) FILTER (WHERE RELSHIP = '20') AS householder_sex,
         {% endif %}
         max(RELSHIP) FILTER (WHERE RELSHIP BETWEEN '21' AND '24') AS couple,
         max(CENHISP) FILTER (WHERE RELSHIP = '20') AS householder_hispanic,
@@ -92,6 +95,16 @@ SELECT
     coalesce(sum(
         CASE WHEN GQTYPE BETWEEN '1' AND '4' THEN noninstitutional WHEN GQTYPE BETWEEN '5' AND '7' THEN institutional END
     ), 0)::BIGINT AS institution,
-    coalesce(sum(minors) FILTER (WHERE GQTYPE = '3'), 0)::BIGINT AS nursing_age{% endif %}
+    coalesce(sum(minors) FILTER (WHERE GQTYPE = '3'), 0)::BIGINT AS nursing_age{% endif %}{% if detailed %},
+    count(*) FILTER (
+        WHERE defined AND (
+            householder_sex = '2' AND (HHT IN ('2', '4', '5') OR HHT2 BETWEEN '09' AND '12')
+            OR householder_sex = '1' AND (HHT IN ('3', '6', '7') OR HHT2 BETWEEN '05' AND '08')
+        )
+    ) AS householder_sex,
+    race_codes.*{% endif %}
 
 FROM households
+{% if detailed %}
+CROSS JOIN (SELECT {% with prefix = "" %}{% include "cef/race_codes_after_null.sql" %}{% endwith %} FROM {{ persons }}) AS race_codes
+{% endif %}

@@ -13,7 +13,7 @@ FROM read_csv(
         'c{{ position }}': 'VARCHAR',
         {% endfor %}
     },
-    delim = ',',
+    delim = $separator,
     quote = '"',
     escape = '"',
     nullstr = '',

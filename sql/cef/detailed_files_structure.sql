@@ -1,0 +1,9 @@
+-- The number of offenders of each rule of SafeTab's files, in one row. Values that are NULL are left to the rule against
+-- NULLs.
+SELECT *
+FROM (SELECT {% with prefix = "" %}{% include "cef/race_codes_after_null.sql" %}{% endwith %} FROM {{ persons }})
+{% if households is defined %}
+CROSS JOIN (
+    SELECT {% with prefix = "householder_" %}{% include "cef/race_codes_after_null.sql" %}{% endwith %} FROM {{ households }}
+)
+{% endif %}
