@@ -18,10 +18,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from assets.pictures import BLUE, GRID, QUIET, VERMILION, blank, png
+from mechanisms.noise import Noise
 from mechanisms.phsafe.averages import MOST_PERSONS, estimate_averages, log_on_ray
 from mechanisms.phsafe.design import production_margin
 from mechanisms.phsafe.estimation import Estimates, Interval, estimate_counts
-from mechanisms.phsafe.margins import Noise
+from mechanisms.phsafe.margins import budget_for_margin, noise_of_count
 from mechanisms.phsafe.runs import RUNS
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
@@ -136,7 +137,7 @@ SUMS = (1, 2, 3, 4, 7, 8, 16)
 
 def noise_for(margin: int, noise: Noise = Noise.GAUSSIAN, stability: int = 22) -> OneCell:
     """The noise of one basis cell for a given margin of error."""
-    return noise.distribution(stability, noise.budget(stability, Fraction(margin)))
+    return noise_of_count(noise, stability, budget_for_margin(noise, stability, Fraction(margin)))
 
 
 def true_counts(draws: Draws) -> Integers:

@@ -16,8 +16,9 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from assets.phsafe.planning import margin_of
 from assets.pictures import GRID, INK, QUIET, VERMILION, blank, png, shades
+from mechanisms.noise import Noise
 from mechanisms.phsafe.design import PHSafeDesign, Released
-from mechanisms.phsafe.margins import Noise
+from mechanisms.phsafe.margins import margin_of_error
 from mechanisms.phsafe.runs import Geography
 
 _MARKERS = {Geography.NATION: "o", Geography.STATE: "s"}
@@ -59,7 +60,7 @@ def margin_against_budget(design: PHSafeDesign, planned: PHSafeDesign | None = N
     ends = min(budgets) / _BEYOND, max(budgets) * _BEYOND
     grid = [Fraction(budget) for budget in np.geomspace(*ends, _STEPS)]
     for stability, names in runs.items():
-        margins = [max(_LEAST_MARGIN, design.noise.margin(stability, budget)) for budget in grid]
+        margins = [max(_LEAST_MARGIN, margin_of_error(design.noise, stability, budget)) for budget in grid]
         label = fill(f"Δ = {stability}: {', '.join(names)}", _LEGEND_LETTERS, subsequent_indent="    ")
         axes.plot([float(budget) for budget in grid], margins, color=colors[stability], linewidth=1.8, label=label)
     for each in design.released:

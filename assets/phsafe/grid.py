@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 
 from assets.measurement.grid import DISTRIBUTIONS, Query
+from mechanisms.noise import Noise
 from mechanisms.phsafe.design import PHSafeDesign
-from mechanisms.phsafe.margins import Noise
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 

@@ -26,8 +26,8 @@ from assets.release.statement import Statement
 from assets.tabulation.asset import TABLES
 from mechanisms.accounting.composition import symbol
 from mechanisms.accounting.specification import Specification
+from mechanisms.noise import Noise
 from mechanisms.phsafe.design import MECHANISM, VERSION
-from mechanisms.phsafe.margins import Noise
 from resources.warehouse import Recipe, Session
 
 CELL_COLUMNS = {

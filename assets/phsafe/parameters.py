@@ -16,8 +16,9 @@ from assets.phsafe.charts import margin_against_budget
 from assets.phsafe.planning import Plan, answers, grid, margin_of, parameters, planned_design, rounded_up, totals
 from assets.phsafe.release import PHSafeRelease
 from assets.pictures import picture
+from mechanisms.noise import Noise
 from mechanisms.phsafe.design import DesignError, PHSafeDesign, Released
-from mechanisms.phsafe.margins import Noise, exact_margin
+from mechanisms.phsafe.margins import exact_margin
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 

@@ -17,6 +17,7 @@ from mechanisms.accounting.composition import approximate_total
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.rounding import ceiling, decimal_text
 from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.noise import Noise
 from mechanisms.phsafe.design import (
     LARGEST_BUDGET,
     DesignError,
@@ -25,7 +26,7 @@ from mechanisms.phsafe.design import (
     RunDesign,
     run_design,
 )
-from mechanisms.phsafe.margins import PLACES, Noise, exact_margin
+from mechanisms.phsafe.margins import PLACES, budget_for_margin, exact_margin, margin_of_error
 
 GRID = (10, 20, 50, 68, 100, 200, 500, 1000)
 """The margins of error for which the budget is computed."""
@@ -113,7 +114,7 @@ def _parameters(design: PHSafeDesign, each: Released, total: Fraction) -> dict[s
 
 def margin_of(design: PHSafeDesign, each: Released) -> float:
     """The 90% margin of error of a run's counts at a level."""
-    return design.noise.margin(design.stability(each.run), each.budget)
+    return margin_of_error(design.noise, design.stability(each.run), each.budget)
 
 
 def _budget_for_half(design: PHSafeDesign, each: Released) -> Fraction:
@@ -124,7 +125,7 @@ def _budget_for_half(design: PHSafeDesign, each: Released) -> Fraction:
     if design.noise is Noise.GAUSSIAN:
         return 4 * each.budget
     margin = Fraction(margin_of(design, each))
-    return design.noise.budget(design.stability(each.run), margin / 2) if margin else each.budget
+    return budget_for_margin(design.noise, design.stability(each.run), margin / 2) if margin else each.budget
 
 
 def grid(design: PHSafeDesign) -> list[dict[str, Any]]:
@@ -133,7 +134,7 @@ def grid(design: PHSafeDesign) -> list[dict[str, Any]]:
     for run in dict.fromkeys(each.run for each in design.released):
         stability = design.stability(run)
         for margin in GRID:
-            budget = design.noise.budget(stability, Fraction(margin))
+            budget = budget_for_margin(design.noise, stability, Fraction(margin))
             if budget <= LARGEST_BUDGET:
                 rows.append(
                     {

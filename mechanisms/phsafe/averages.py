@@ -28,8 +28,8 @@ import numpy as np
 from numba import vectorize
 from numpy.typing import ArrayLike, NDArray
 
+from mechanisms.noise import Noise
 from mechanisms.phsafe.estimation import Estimates, in_range
-from mechanisms.phsafe.margins import Noise
 
 MOST_PERSONS = 10.0
 """The greatest plausible average: the most persons that the production system keeps of a household (Table 10)."""

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.specification import BOUNDED, UNBOUNDED, Flavor, Line, Specification
-from mechanisms.phsafe.margins import Noise
+from mechanisms.noise import Noise
+from mechanisms.phsafe.margins import budget_for_margin, noise_of_count
 from mechanisms.phsafe.runs import RUN, RUNS, Geography, Iterations, Level, Run
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
@@ -140,7 +141,7 @@ class PHSafeDesign:
             )
         if budget.denominator > LARGEST_DENOMINATOR:
             raise DesignError(f"{field_name}: a budget's denominator is at most a trillion")
-        if self.noise.distribution(self.stability(run), budget).exact_variance > LARGEST_VARIANCE:
+        if noise_of_count(self.noise, self.stability(run), budget).exact_variance > LARGEST_VARIANCE:
             raise DesignError(
                 f"{field_name}: {self.noise.symbol} = {float(budget):g} at Δ = {self.stability(run)} makes noise of a "
                 f"variance above {LARGEST_VARIANCE:g}, which drowns any count"
@@ -182,7 +183,7 @@ class PHSafeDesign:
         Raises:
             KeyError: if the run is not released at the level.
         """
-        return self.noise.distribution(self.stability(run), self._budgets[run.name, level.name])
+        return noise_of_count(self.noise, self.stability(run), self._budgets[run.name, level.name])
 
     @cached_property
     def _budgets(self) -> dict[tuple[str, str], Fraction]:
@@ -335,7 +336,7 @@ def run_design(
         if level in budgets:
             raise DesignError(f"runs: {name}: {level}: a level has a budget or an moe target, not both")
         try:
-            found[level] = noise.budget(run.stability(truncation), margin)
+            found[level] = budget_for_margin(noise, run.stability(truncation), margin)
         except ValueError as error:
             raise DesignError(f"runs: {name}: moe: {level}: {error}") from None
     return RunDesign(truncation, found)

@@ -26,8 +26,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.phsafe.margins import Noise
-from mechanisms.phsafe.noise_sums import Integers, NoiseSum
+from mechanisms.noise import Noise
+from mechanisms.sampling.noise_sums import Integers, NoiseSum
 
 LARGEST_COUNT = 2**60
 """The largest absolute value of a noisy count."""

@@ -12,14 +12,11 @@ exact distribution.
 
 import math
 from collections.abc import Callable
-from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
 from itertools import count
 
-from mechanisms.accounting.composition import Loss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.noise import Noise
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.fixed_point import exponential
@@ -41,64 +38,51 @@ _UNIT = Fraction(1, 10**PLACES)
 _LOGARITHM_OF_20 = 3
 
 
-class Noise(StrEnum):
-    """The distribution of the noise, which determines the output premetric."""
+def noise_of_count(noise: Noise, stability: int, budget: Fraction) -> DiscreteGaussian | DiscreteLaplace:
+    """The noise of one count: of variance Δ²/2ρ, or of scale Δ/ε.
 
-    GAUSSIAN = "gaussian"
-    """Discrete Gaussian; budgets are ρ under zCDP."""
-    LAPLACE = "laplace"
-    """Discrete Laplace; budgets are ε under pure DP."""
+    Args:
+        noise: the distribution.
+        stability: Δ, the most records that adding or removing one person can change.
+        budget: ρ or ε, greater than 0.
+    """
+    if noise is Noise.GAUSSIAN:
+        return DiscreteGaussian(Fraction(stability**2) / (2 * budget))
+    return DiscreteLaplace(Fraction(stability) / budget)
 
-    @property
-    def symbol(self) -> str:
-        """ρ or ε."""
-        return "ρ" if self is Noise.GAUSSIAN else "ε"
 
-    def loss(self, budget: Fraction) -> Loss:
-        """A budget as a protection loss."""
-        return ConcentratedLoss(budget) if self is Noise.GAUSSIAN else PureLoss(budget)
+def margin_of_error(noise: Noise, stability: int, budget: Fraction) -> float:
+    """The 90% margin of error that a budget gives: z·Δ/√(2ρ), or the exact one of the discrete Laplace."""
+    if noise is Noise.GAUSSIAN:
+        return math.sqrt(Z**2 * stability**2 / (2 * budget))
+    return float(_laplace_margin(Fraction(stability) / budget))
 
-    def distribution(self, stability: int, budget: Fraction) -> DiscreteGaussian | DiscreteLaplace:
-        """The noise of one count: of variance Δ²/2ρ, or of scale Δ/ε.
 
-        Args:
-            stability: Δ, the most records that adding or removing one person can change.
-            budget: ρ or ε, greater than 0.
-        """
-        if self is Noise.GAUSSIAN:
-            return DiscreteGaussian(Fraction(stability**2) / (2 * budget))
-        return DiscreteLaplace(Fraction(stability) / budget)
+def budget_for_margin(noise: Noise, stability: int, margin: Fraction) -> Fraction:
+    """The budget that a 90% margin of error requires, in millionths.
 
-    def margin(self, stability: int, budget: Fraction) -> float:
-        """The 90% margin of error that a budget gives: z·Δ/√(2ρ), or the exact one of the discrete Laplace."""
-        if self is Noise.GAUSSIAN:
-            return math.sqrt(Z**2 * stability**2 / (2 * budget))
-        return float(_laplace_margin(Fraction(stability) / budget))
+    ρ = (z²/2)·Δ²/m², to the nearest millionth (half to even), which reproduces every row of the production table.
+    ε is the least number of millionths for which the exact margin is not above m.
 
-    def budget(self, stability: int, margin: Fraction) -> Fraction:
-        """The budget that a 90% margin of error requires, in millionths.
+    Args:
+        noise: the distribution.
+        stability: Δ, the most records that adding or removing one person can change.
+        margin: m, greater than 0.
 
-        ρ = (z²/2)·Δ²/m², to the nearest millionth (half to even), which reproduces every row of the production table.
-        ε is the least number of millionths for which the exact margin is not above m.
-
-        Args:
-            stability: Δ, the most records that adding or removing one person can change.
-            margin: m, greater than 0.
-
-        Raises:
-            ValueError: if the margin is not positive, or ρ would round to 0.
-        """
-        if margin <= 0:
-            raise ValueError("a margin of error must be greater than 0")
-        if self is Noise.LAPLACE:
-            return _laplace_budget(stability, math.floor(margin))
-        budget = round(Z**2 / 2 * stability**2 / margin**2 / _UNIT) * _UNIT
-        if not budget:
-            raise ValueError(
-                f"a margin of {float(margin):g} takes a ρ that rounds to 0 at {PLACES} decimals; "
-                "ask for a smaller margin, or give the budget itself"
-            )
-        return budget
+    Raises:
+        ValueError: if the margin is not positive, or ρ would round to 0.
+    """
+    if margin <= 0:
+        raise ValueError("a margin of error must be greater than 0")
+    if noise is Noise.LAPLACE:
+        return _laplace_budget(stability, math.floor(margin))
+    budget = round(Z**2 / 2 * stability**2 / margin**2 / _UNIT) * _UNIT
+    if not budget:
+        raise ValueError(
+            f"a margin of {float(margin):g} takes a ρ that rounds to 0 at {PLACES} decimals; "
+            "ask for a smaller margin, or give the budget itself"
+        )
+    return budget
 
 
 @lru_cache(maxsize=1024)

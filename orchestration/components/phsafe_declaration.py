@@ -14,9 +14,9 @@ from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, Wit
 from assets.release.numbers import Budget, Delta, Margin
 from assets.release.release import DeclarationError
 from mechanisms.accounting.specification import DELTA
+from mechanisms.noise import Noise
 from mechanisms.phsafe.design import DesignError, PHSafeDesign, RunDesign, production, run_design
 from mechanisms.phsafe.estimation import Interval
-from mechanisms.phsafe.margins import Noise
 from orchestration.components.release import ReleaseDeclaration
 
 Product = Literal["PH1", "PH2", "PH3", "PH4", "PH5", "PH6", "PH7", "PH8"]

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from assets.phsafe.release import available_products
 from assets.release.release import DeclarationError
+from mechanisms.noise import Noise
 from mechanisms.phsafe.design import production
-from mechanisms.phsafe.margins import Noise
 from mechanisms.phsafe.runs import RUN
 from orchestration.components.phsafe_declaration import PHSafeDeclaration, phsafe_design
 from resources.custody import CustodyMode

@@ -25,8 +25,9 @@ from assets.phsafe.parameters import (
 from assets.phsafe.planning import GRID, Plan, PlannedRun, parameters, planned_design
 from assets.release.release import Release
 from mechanisms.accounting.rounding import ceiling
+from mechanisms.noise import Noise
 from mechanisms.phsafe.design import PHSafeDesign, RunDesign, production
-from mechanisms.phsafe.margins import Noise
+from mechanisms.phsafe.margins import margin_of_error
 from mechanisms.phsafe.runs import RUN
 from mechanisms.states import PUERTO_RICO, STATES
 from resources.custody import CustodyMode
@@ -243,7 +244,7 @@ def test_in_pure_dp_the_parameters_are_epsilons_with_exact_margins(tmp_path: Pat
     assert "bounded (ε, δ) by Bun and Steinke" not in metadata
     assert all(row["margin"] == row["exact_margin"] for row in rows)
     for row in rows:
-        half = Noise.LAPLACE.margin(row["stability"], Fraction(row["budget_for_half_the_margin"]))
+        half = margin_of_error(Noise.LAPLACE, row["stability"], Fraction(row["budget_for_half_the_margin"]))
         assert half <= row["margin"] / 2
 
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings, target
 from hypothesis import strategies as st
 
 from benchmarks.coverage import MARGINS, QUOTIENTS, Integers, Quotient, noise_for, of_averages, shortest_credible
+from mechanisms.noise import Noise
 from mechanisms.phsafe.averages import FOOTHOLD, MOST_PERSONS, WITHIN, estimate_averages
 from mechanisms.phsafe.estimation import LARGEST_COUNT, Estimates
-from mechanisms.phsafe.margins import Noise
 from tests.depth import examples
 
 LEAST, MOST = 0.86, 0.96

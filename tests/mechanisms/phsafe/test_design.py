@@ -16,6 +16,7 @@ from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steink
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import DELTA, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.noise import Noise
 from mechanisms.phsafe.design import (
     LARGEST_TRUNCATION,
     DesignError,
@@ -24,7 +25,7 @@ from mechanisms.phsafe.design import (
     production,
     run_design,
 )
-from mechanisms.phsafe.margins import Noise
+from mechanisms.phsafe.margins import budget_for_margin, margin_of_error
 from mechanisms.phsafe.runs import LEVELS, RUN, RUNS
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
@@ -61,7 +62,7 @@ def test_each_row_of_production_follows_from_its_margin_of_error(row: Mapping[st
     truncation = int(row["truncation"]) if row["truncation"] else None
     stability = RUN[row["run"]].stability(truncation)
     assert stability == (22 if truncation == 10 else 14 if truncation == 6 else 2)
-    assert Noise.GAUSSIAN.budget(stability, Fraction(row["moe_target"])) == Fraction(row["rho_unbounded"])
+    assert budget_for_margin(Noise.GAUSSIAN, stability, Fraction(row["moe_target"])) == Fraction(row["rho_unbounded"])
 
 
 def test_production_loses_exactly_2_514562_for_bounded_neighbors() -> None:
@@ -98,7 +99,7 @@ def test_production_in_pure_dp_keeps_every_margin_of_error() -> None:
     pure = production(STATES_AND_DC, Noise.LAPLACE)
     targets = {(row["run"], row["level"]): int(row["moe_target"]) for row in PRODUCTION}
     for run, level, budget in pure.released:
-        margin = pure.noise.margin(pure.stability(run), budget)
+        margin = margin_of_error(pure.noise, pure.stability(run), budget)
         assert margin == targets[run.name, level.name]
     assert isinstance(pure.bounded, PureLoss)
 

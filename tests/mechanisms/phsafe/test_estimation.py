@@ -13,6 +13,7 @@ from hypothesis import given, settings, target
 from hypothesis import strategies as st
 
 from benchmarks.coverage import MARGINS, SUMS, Draws, Integers, OneCell, noise_for, of_counts, true_counts
+from mechanisms.noise import Noise
 from mechanisms.phsafe.estimation import (
     CREDIBILITY,
     LARGEST_COUNT,
@@ -21,10 +22,9 @@ from mechanisms.phsafe.estimation import (
     Interval,
     estimate_counts,
 )
-from mechanisms.phsafe.margins import Noise
-from mechanisms.phsafe.noise_sums import FINEST, NoiseSum
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.noise_sums import FINEST, NoiseSum
 from tests.depth import deep_but, examples
 
 LEAST, MOST = 0.86, 0.95

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mechanisms.phsafe.margins import BEYOND, LARGEST_SEARCHED_VARIANCE, PLACES, Noise, Z, exact_margin
+from mechanisms.noise import Noise
+from mechanisms.phsafe.margins import (
+    BEYOND,
+    LARGEST_SEARCHED_VARIANCE,
+    PLACES,
+    Z,
+    budget_for_margin,
+    exact_margin,
+    margin_of_error,
+    noise_of_count,
+)
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from tests.mechanisms.sampling.exact_noise import reference
@@ -37,41 +47,41 @@ def test_the_factor_is_the_normal_quantile_of_production_and_not_the_one_of_the_
 def test_a_margin_follows_from_the_budget_that_follows_from_it_up_to_the_rounding_of_the_budget(
     stability: int, target: Fraction
 ) -> None:
-    budget = Noise.GAUSSIAN.budget(stability, target)
+    budget = budget_for_margin(Noise.GAUSSIAN, stability, target)
     exact = Z**2 / 2 * stability**2 / target**2
     assert abs(budget - exact) <= MILLIONTH / 2
     assert (budget / MILLIONTH).denominator == 1
-    assert Noise.GAUSSIAN.margin(stability, exact) == pytest.approx(float(target), rel=1e-12)
-    variance = Noise.GAUSSIAN.distribution(stability, budget)
+    assert margin_of_error(Noise.GAUSSIAN, stability, exact) == pytest.approx(float(target), rel=1e-12)
+    variance = noise_of_count(Noise.GAUSSIAN, stability, budget)
     assert isinstance(variance, DiscreteGaussian)
     assert variance.variance == Fraction(stability**2) / (2 * budget)
-    assert Noise.GAUSSIAN.margin(stability, budget) == pytest.approx(float(Z) * math.sqrt(variance.variance))
+    assert margin_of_error(Noise.GAUSSIAN, stability, budget) == pytest.approx(float(Z) * math.sqrt(variance.variance))
 
 
 @given(STABILITIES, st.fractions(min_value=Fraction(1, 10**6), max_value=100, max_denominator=10**6))
 def test_half_the_margin_takes_four_times_the_rho(stability: int, budget: Fraction) -> None:
-    halved = Noise.GAUSSIAN.margin(stability, 4 * budget)
-    assert halved == pytest.approx(Noise.GAUSSIAN.margin(stability, budget) / 2, rel=1e-12)
+    halved = margin_of_error(Noise.GAUSSIAN, stability, 4 * budget)
+    assert halved == pytest.approx(margin_of_error(Noise.GAUSSIAN, stability, budget) / 2, rel=1e-12)
 
 
 @given(STABILITIES, MARGINS)
 def test_an_epsilon_is_the_least_number_of_millionths_that_keeps_the_margin(stability: int, target: Fraction) -> None:
-    epsilon = Noise.LAPLACE.budget(stability, target)
+    epsilon = budget_for_margin(Noise.LAPLACE, stability, target)
     assert (epsilon / MILLIONTH).denominator == 1
-    assert Noise.LAPLACE.margin(stability, epsilon) <= target
+    assert margin_of_error(Noise.LAPLACE, stability, epsilon) <= target
     if epsilon > MILLIONTH:
-        assert Noise.LAPLACE.margin(stability, epsilon - MILLIONTH) > target
+        assert margin_of_error(Noise.LAPLACE, stability, epsilon - MILLIONTH) > target
 
 
 @given(STABILITIES, EPSILONS)
 def test_the_exact_margin_of_the_discrete_laplace_covers_nine_tenths_and_a_smaller_one_does_not(
     stability: int, epsilon: Fraction
 ) -> None:
-    noise = Noise.LAPLACE.distribution(stability, epsilon)
+    noise = noise_of_count(Noise.LAPLACE, stability, epsilon)
     assert isinstance(noise, DiscreteLaplace)
     assert noise.scale == stability / epsilon
     margin = exact_margin(noise)
-    assert margin == Noise.LAPLACE.margin(stability, epsilon)
+    assert margin == margin_of_error(Noise.LAPLACE, stability, epsilon)
     assert margin is not None
     assert laplace_beyond(margin, noise.scale) <= BEYOND * (1 + Fraction(1, 10**12))
     if margin:
@@ -120,13 +130,13 @@ def test_the_exact_margin_is_not_searched_for_noise_so_wide_that_it_would_take_l
 @pytest.mark.parametrize("margin", [Fraction(0), Fraction(-5)])
 def test_a_margin_of_error_is_positive(noise: Noise, margin: Fraction) -> None:
     with pytest.raises(ValueError, match="greater than 0"):
-        noise.budget(22, margin)
+        budget_for_margin(noise, 22, margin)
 
 
 def test_a_margin_that_asks_for_no_budget_at_all_is_refused_and_not_rounded_to_0() -> None:
     with pytest.raises(ValueError, match="rounds to 0 at 6 decimals"):
-        Noise.GAUSSIAN.budget(2, Fraction(10_000))
-    assert Noise.LAPLACE.budget(2, Fraction(10**9)) == MILLIONTH
+        budget_for_margin(Noise.GAUSSIAN, 2, Fraction(10_000))
+    assert budget_for_margin(Noise.LAPLACE, 2, Fraction(10**9)) == MILLIONTH
 
 
 @given(STABILITIES, MARGINS, MARGINS)
@@ -134,4 +144,4 @@ def test_a_smaller_margin_never_costs_less(stability: int, one: Fraction, other:
     assume(one < other)
     for noise in Noise:
         if noise is Noise.LAPLACE or Z**2 / 2 * stability**2 / other**2 > MILLIONTH:
-            assert noise.budget(stability, one) >= noise.budget(stability, other)
+            assert budget_for_margin(noise, stability, one) >= budget_for_margin(noise, stability, other)

@@ -1,7 +1,7 @@
 """The noise of a sum of basis cells that were measured independently with the same noise.
 
-This module tabulates the probabilities of such a sum; `estimation` uses them to estimate the true count. The only
-inputs are the noise's distribution and variance, which are published with the measurements, so any user of the
+This module tabulates the probabilities of such a sum, from which mechanisms estimate the true count. The only inputs
+are the noise's distribution and variance, which are published with the measurements, so any user of the
 measurements can do the same.
 """
 
@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.phsafe.margins import Noise
+from mechanisms.noise import Noise
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

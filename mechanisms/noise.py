@@ -1,0 +1,30 @@
+"""The two distributions of noise without a cap, and the output premetric in which each is charged.
+
+This module names them. `mechanisms.sampling` draws from them; each mechanism's package derives their scale from its
+sensitivity and its budget.
+"""
+
+from enum import StrEnum
+from fractions import Fraction
+
+from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.zcdp import ConcentratedLoss
+
+
+class Noise(StrEnum):
+    """The distribution of the noise, which determines the output premetric."""
+
+    GAUSSIAN = "gaussian"
+    """Discrete Gaussian; budgets are ρ under zCDP."""
+    LAPLACE = "laplace"
+    """Discrete Laplace; budgets are ε under pure DP."""
+
+    @property
+    def symbol(self) -> str:
+        """ρ or ε."""
+        return "ρ" if self is Noise.GAUSSIAN else "ε"
+
+    def loss(self, budget: Fraction) -> Loss:
+        """A budget as a protection loss."""
+        return ConcentratedLoss(budget) if self is Noise.GAUSSIAN else PureLoss(budget)
