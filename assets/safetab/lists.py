@@ -1,0 +1,131 @@
+"""Reading the lists of codes and iterations from a folder with four files, in the layout of SafeTab's input.
+
+The files are pipe-separated text with a header. Their rows end in LF or CR LF, every value is text, and `Null` is that
+literal word. There is no quoting. `mechanisms.safetab.lists` has the rules that hold between rows and files.
+
+The lists of the 2020 Census are in `PRODUCTION`. `NOTICE.txt` beside them names their source.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from mechanisms.refusal import RefusedError
+from mechanisms.safetab.lists import (
+    CODES_FILE,
+    ETHNICITY_FILE,
+    MAP_FILE,
+    RACE_FILE,
+    CodeLists,
+    Iteration,
+    ListsError,
+)
+
+PRODUCTION = Path(__file__).with_name("lists")
+"""The folder of the lists of the 2020 Census."""
+
+LARGEST = 1 << 26
+"""The greatest size of a file in bytes: three hundred times that of the largest production list."""
+
+_ITERATION_CODE = ("[0-9]{4}", "an iteration's code has four digits")
+_CODE = ("[1-9][0-9]{3}", "a race or ethnicity code has four digits, the first from 1 to 9")
+_NAME = (".+", "a name is not empty")
+_LEVEL = ("[012]", "a level is 0, 1 or 2")
+_ALONE = ("True|False", "the field is True or False")
+_FLAG = ("True|False|Null", "the field is True, False or Null")
+
+FIELDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    RACE_FILE: {
+        "ITERATION_CODE": _ITERATION_CODE,
+        "ITERATION_NAME": _NAME,
+        "LEVEL": _LEVEL,
+        "ALONE": _ALONE,
+        "DETAILED_ONLY": _FLAG,
+        "COARSE_ONLY": _FLAG,
+    },
+    ETHNICITY_FILE: {
+        "ITERATION_CODE": _ITERATION_CODE,
+        "ITERATION_NAME": _NAME,
+        "LEVEL": _LEVEL,
+        "DETAILED_ONLY": _FLAG,
+        "COARSE_ONLY": _FLAG,
+    },
+    CODES_FILE: {"RACE_ETH_CODE": _CODE, "RACE_ETH_NAME": _NAME},
+    MAP_FILE: {"ITERATION_CODE": _ITERATION_CODE, "RACE_ETH_CODE": _CODE},
+}
+"""By file, its fields in order, each with the regular expression of its values and the rule in words."""
+
+
+class ListsFileError(RefusedError):
+    """The lists are missing, cannot be read, or break a rule. The message names file, field, rule and count."""
+
+
+def read_lists(folder: Path = PRODUCTION) -> CodeLists:
+    """The lists in a folder.
+
+    Raises:
+        ListsFileError: if a file is missing or not UTF-8 text, its header is not the exact one, a row has too few or
+            too many fields, a value breaks the rule of its field, or the lists break a rule between rows and files.
+    """
+    try:
+        codes = _rows(folder, CODES_FILE)
+        names = dict(codes)
+        if len(names) < len(codes):
+            count = len(codes) - len(names)
+            raise ListsError(f"{CODES_FILE}: RACE_ETH_CODE: a code is repeated: {_counted(count)}")
+        race = _rows(folder, RACE_FILE)
+        ethnicity = _rows(folder, ETHNICITY_FILE)
+        return CodeLists(
+            names,
+            tuple(
+                Iteration(code, name, int(level), alone == "True", *map(_flag, flags))
+                for code, name, level, alone, *flags in race
+            ),
+            tuple(
+                Iteration(code, name, int(level), None, *map(_flag, flags)) for code, name, level, *flags in ethnicity
+            ),
+            tuple((iteration, code) for iteration, code in _rows(folder, MAP_FILE)),
+        )
+    except OSError as error:
+        raise ListsFileError(f"{error.filename}: the file cannot be read ({error.strerror})") from None
+    except ListsError as error:
+        raise ListsFileError(f"{folder}: {error}") from None
+
+
+def _flag(text: str) -> bool | None:
+    return None if text == "Null" else text == "True"
+
+
+def _rows(folder: Path, file: str) -> list[list[str]]:
+    """The rows of a file in order, without the header; every value keeps its rule."""
+    fields = FIELDS[file]
+    lines = _lines(folder / file, file)
+    if not lines or lines[0] != "|".join(fields):
+        raise ListsError(f"{file}: the first line must be {'|'.join(fields)}")
+    rows = [line.split("|") for line in lines[1:]]
+    if not rows:
+        raise ListsError(f"{file}: the file has no rows after the header")
+    wrong = sum(len(row) != len(fields) for row in rows)
+    if wrong:
+        raise ListsError(f"{file}: all fields: a row has {len(fields)} fields: {_counted(wrong)}")
+    for place, (field, (pattern, rule)) in enumerate(fields.items()):
+        wrong = sum(not re.fullmatch(pattern, row[place]) for row in rows)
+        if wrong:
+            raise ListsError(f"{file}: {field}: {rule}: {_counted(wrong)}")
+    return rows
+
+
+def _lines(path: Path, file: str) -> list[str]:
+    if path.stat().st_size > LARGEST:
+        raise ListsError(f"{file}: the file has at most {LARGEST:,} bytes")
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ListsError(f"{file}: the file is not UTF-8 text") from None
+    # Only these two end a line; a name may contain any other separator of Unicode.
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _counted(rows: int) -> str:
+    return f"{rows:,} {'row' if rows == 1 else 'rows'}"

@@ -1,0 +1,210 @@
+"""The lists of codes and iterations: which detailed race and ethnicity codes belong to which population groups.
+
+An *iteration* is a race or ethnicity for which groups are counted. Level 0 are the major groups, which are never
+tabulated; level 1 are regional groups, level 2 detailed ones. The *universe* of a region type and level is the set of
+iterations that have groups there.
+
+A person with the distinct race codes C and the ethnicity code s is in these iterations of a universe: every iteration
+alone to which all codes of C map, every iteration in any combination to which one of them maps, and every ethnicity
+iteration to which s maps. The intersection is taken within the universe.
+Source: SafeTab-P's specification, iterations and validation.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from mechanisms.safetab.regions import RegionType
+
+RACE_FILE = "race-characteristic-iterations.txt"
+ETHNICITY_FILE = "ethnicity-characteristic-iterations.txt"
+CODES_FILE = "race-and-ethnicity-codes.txt"
+MAP_FILE = "race-and-ethnicity-code-to-iteration.txt"
+"""The names of the four files, which errors contain."""
+
+LEVELS = (1, 2)
+"""The levels that are tabulated."""
+
+MOST_RACE_CODES = 8
+"""How many race codes a record has."""
+
+
+class ListsError(ValueError):
+    """Lists that break a rule. The message names file, field, rule and the number of offenders."""
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """A race or ethnicity for which groups are counted.
+
+    Attributes:
+        code: four digits.
+        name: in words.
+        level: 0, 1 or 2.
+        alone: True for a race alone, False for a race alone or in any combination, None for an ethnicity.
+        detailed_only: counted for the nation and states only, and only as a total; None at level 0.
+        coarse_only: counted for regions below the state only; None at level 0.
+    """
+
+    code: str
+    name: str
+    level: int
+    alone: bool | None
+    detailed_only: bool | None
+    coarse_only: bool | None
+
+    def is_in(self, detailed: bool) -> bool:
+        """Whether the iteration has groups for the nation and states (`detailed`), or for regions below the state."""
+        return (self.coarse_only if detailed else self.detailed_only) is False
+
+
+class Memberships(NamedTuple):
+    """The iterations of a universe, each by the codes that map to it. A code is missing where it maps to none.
+
+    Attributes:
+        alone: by race code, the iteration of the race alone.
+        combination: by race code, the iteration of the race alone or in any combination.
+        ethnicity: by ethnicity code.
+    """
+
+    alone: Mapping[str, str]
+    combination: Mapping[str, str]
+    ethnicity: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class CodeLists:
+    """The lists of codes and iterations.
+
+    Attributes:
+        names: the name of each race and ethnicity code.
+        race: the race iterations.
+        ethnicity: the ethnicity iterations.
+        pairs: (iteration, code) for every code of every iteration.
+
+    Raises:
+        ListsError: if an iteration's code is repeated, or in both files of iterations; if a level is none of 0, 1 and
+            2, or does not suit the flags, or both flags are set; if a pair is repeated, or names an iteration or a code
+            that does not exist; or if a code maps to two iterations of the same kind, level and universe.
+    """
+
+    names: Mapping[str, str]
+    race: tuple[Iteration, ...]
+    ethnicity: tuple[Iteration, ...]
+    pairs: tuple[tuple[str, str], ...]
+
+    def __post_init__(self) -> None:
+        for file, iterations in ((RACE_FILE, self.race), (ETHNICITY_FILE, self.ethnicity)):
+            _check_iterations(file, iterations)
+        _require_none(
+            ETHNICITY_FILE,
+            "ITERATION_CODE",
+            f"a code is an iteration of {RACE_FILE} too",
+            {each.code for each in self.race} & {each.code for each in self.ethnicity},
+        )
+        _require_none(MAP_FILE, "all fields", "a row is repeated", _repeated(self.pairs))
+        unknown = [code for code, _ in self.pairs if code not in self.iteration]
+        _require_none(MAP_FILE, "ITERATION_CODE", "a code is in neither file of iterations", unknown)
+        unknown = [code for _, code in self.pairs if code not in self.names]
+        _require_none(MAP_FILE, "RACE_ETH_CODE", f"a code is not in {CODES_FILE}", unknown)
+        self._check_hierarchy()
+
+    def _check_hierarchy(self) -> None:
+        for detailed in (True, False):
+            for level in LEVELS:
+                for kind, found in self._mapped(detailed, level).items():
+                    where = "the nation and states" if detailed else "regions below the state"
+                    _require_none(
+                        MAP_FILE,
+                        "RACE_ETH_CODE",
+                        f"a code maps to more than one iteration of level {level} {_KINDS[kind]} for {where}",
+                        _repeated(code for code, _ in found),
+                    )
+
+    @cached_property
+    def iteration(self) -> Mapping[str, Iteration]:
+        """All iterations, by code."""
+        return {each.code: each for each in (*self.race, *self.ethnicity)}
+
+    def universe(self, region_type: RegionType, level: int) -> tuple[Iteration, ...]:
+        """The iterations that have groups for a region type at a level, in the order of their codes."""
+        return self._universes[region_type.detailed, level]
+
+    @cached_property
+    def _universes(self) -> Mapping[tuple[bool, int], tuple[Iteration, ...]]:
+        ordered = [self.iteration[code] for code in sorted(self.iteration)]
+        return {
+            (detailed, level): tuple(each for each in ordered if each.level == level and each.is_in(detailed))
+            for detailed in (True, False)
+            for level in LEVELS
+        }
+
+    def memberships(self, detailed: bool, level: int) -> Memberships:
+        """The iterations to which each code maps, within a universe.
+
+        Args:
+            detailed: the universe of the nation and states, or that of regions below the state.
+            level: 1 or 2.
+        """
+        mapped = self._mapped(detailed, level)
+        return Memberships(dict(mapped[True]), dict(mapped[False]), dict(mapped[None]))
+
+    def _mapped(self, detailed: bool, level: int) -> Mapping[bool | None, list[tuple[str, str]]]:
+        """(code, iteration) within a universe: of races alone (True), in combination (False), of ethnicities (None)."""
+        found: dict[bool | None, list[tuple[str, str]]] = {True: [], False: [], None: []}
+        for code, race_or_ethnicity in self.pairs:
+            iteration = self.iteration[code]
+            if iteration.level == level and iteration.is_in(detailed):
+                found[iteration.alone].append((race_or_ethnicity, code))
+        return found
+
+    def stability(self, region_type: RegionType, level: int, max_race_codes: int) -> int:
+        """Δ: the most groups of a region type and level that one person can be in; at least 1.
+
+        SafeTab's formula is h_race · max(2, r) + h_eth, where h is the most iterations of a kind to which a code maps
+        (0 or 1 by the hierarchy) and r the number of race codes. It needs that codes with the same iteration alone
+        have the same one in combination. If lists break this, the greatest number may be 1 + r + h_eth, and is used
+        instead: codes with a common iteration alone and as many different ones in combination as there are.
+
+        Args:
+            region_type: of the regions.
+            level: 1 or 2.
+            max_race_codes: r, from 1 to 8.
+        """
+        alone, combination, ethnicity = self.memberships(region_type.detailed, level)
+        by_alone: dict[str, set[str]] = defaultdict(set)
+        for code, iteration in alone.items():
+            by_alone[iteration] |= {combination[code]} if code in combination else set()
+        sharing = [1 + min(max_race_codes, len(found)) for found in by_alone.values()]
+        most_race = max([min(max_race_codes, len(set(combination.values()))), *sharing])
+        formula = max(2, max_race_codes) if alone or combination else 0
+        return max(1, max(formula, most_race) + bool(ethnicity))
+
+
+_KINDS = {True: "alone", False: "in combination", None: "of ethnicity"}
+
+
+def _check_iterations(file: str, iterations: tuple[Iteration, ...]) -> None:
+    _require_none(file, "ITERATION_CODE", "a code is repeated", _repeated(each.code for each in iterations))
+    wrong = [each for each in iterations if (each.alone is None) != (file == ETHNICITY_FILE)]
+    _require_none(file, "ALONE", "the field is True or False for races, and ethnicities have none", wrong)
+    wrong = [each for each in iterations if each.level not in (0, *LEVELS)]
+    _require_none(file, "LEVEL", "a level is 0, 1 or 2", wrong)
+    for name, flag in (("DETAILED_ONLY", "detailed_only"), ("COARSE_ONLY", "coarse_only")):
+        wrong = [each for each in iterations if (each.level == 0) != (getattr(each, flag) is None)]
+        _require_none(file, name, "the field is Null at level 0, and only there", wrong)
+    wrong = [each for each in iterations if each.detailed_only and each.coarse_only]
+    _require_none(file, "COARSE_ONLY", "DETAILED_ONLY and COARSE_ONLY are not both True", wrong)
+
+
+def _repeated(values: Iterable[object]) -> Iterator[object]:
+    return (value for value, times in Counter(values).items() if times > 1)
+
+
+def _require_none(file: str, field: str, rule: str, offenders: Iterable[object]) -> None:
+    """Raise an error that states a rule, if something breaks it."""
+    count = sum(1 for _ in offenders)
+    if count:
+        raise ListsError(f"{file}: {field}: {rule}: {count:,} {'offender' if count == 1 else 'offenders'}")

@@ -1,0 +1,64 @@
+"""The types of regions for which population groups are counted.
+
+This module names them, and says which run each belongs to and how its identifiers look. Which regions there are follows
+from the blocks of the dataset.
+"""
+
+from enum import StrEnum
+
+PUERTO_RICO_ONLY = "PR-"
+"""What the names of the region types of Puerto Rico begin with."""
+
+
+class RegionType(StrEnum):
+    """A type of regions, in the order of the draw."""
+
+    USA = "USA"
+    STATE = "STATE"
+    COUNTY = "COUNTY"
+    TRACT = "TRACT"
+    PLACE = "PLACE"
+    AIANNH = "AIANNH"
+    """American Indian, Alaska Native and Native Hawaiian areas. They may cross states."""
+    PR_STATE = "PR-STATE"
+    PR_COUNTY = "PR-COUNTY"
+    PR_TRACT = "PR-TRACT"
+    PR_PLACE = "PR-PLACE"
+
+    @property
+    def detailed(self) -> bool:
+        """Whether the region is a nation or a state: these have the iterations that are not `coarse_only`.
+
+        All other types have those that are not `detailed_only`.
+        """
+        return self in (RegionType.USA, RegionType.STATE, RegionType.PR_STATE)
+
+    @property
+    def run(self) -> str:
+        """The run that counts these regions: `US` or `PR`. The runs share no record."""
+        return "PR" if self.startswith(PUERTO_RICO_ONLY) else "US"
+
+    @property
+    def namesake(self) -> "RegionType | None":
+        """The type of the same name in the other run, such as PR-STATE for STATE; none for USA and AIANNH."""
+        name = self.removeprefix(PUERTO_RICO_ONLY) if self.run == "PR" else f"{PUERTO_RICO_ONLY}{self}"
+        return RegionType(name) if name in set(RegionType) else None
+
+    @property
+    def pattern(self) -> str:
+        """The regular expression that identifiers of such regions match in full."""
+        return _PATTERNS[self]
+
+
+_PATTERNS = {
+    RegionType.USA: "1",
+    RegionType.STATE: "[0-9]{2}",
+    RegionType.COUNTY: "[0-9]{5}",
+    RegionType.TRACT: "[0-9]{11}",
+    RegionType.PLACE: "[0-9]{7}",
+    RegionType.AIANNH: "[0-9]{4}",
+    RegionType.PR_STATE: "72",
+    RegionType.PR_COUNTY: "72[0-9]{3}",
+    RegionType.PR_TRACT: "72[0-9]{9}",
+    RegionType.PR_PLACE: "72[0-9]{5}",
+}
