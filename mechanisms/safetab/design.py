@@ -129,12 +129,11 @@ class Measured:
 
     @property
     def distributions(self) -> Mapping[str, Uncapped]:
-        """The distribution of each query."""
+        """The distribution of each query whose groups follow one another; the noise of cells is that of `stage_2`."""
         return {
             self.query_total_only: self.total_only,
             self.query_stage_1: self.stage_1,
             self.query_total: self.stage_2,
-            self.query_cells: self.stage_2,
         }
 
 

@@ -1,0 +1,156 @@
+"""SafeTab-P's adaptive draw: a first noisy total of a group determines in which detail it is measured.
+
+This module draws one block of groups: all groups of some regions, of one region type and level. Nearly all groups of
+small regions are empty, and all are measured. A block therefore takes a few arrays of its size while it is drawn, and
+only what is published is kept. Source: SafeTab-P's specification, algorithm, steps 1 to 5.
+
+**Which noise a group gets** follows from its place among the groups, or from its name, and never from a count. Each
+query has a stream; groups take numbers from it in the order of regions and iterations. Every group that is not measured
+as a total only takes a number from stage 1 and one from stage 2's totals, whatever its detail is. The noise of cells
+comes from a stream of the group's own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.safetab.design import MECHANISM_P, Measured
+from mechanisms.safetab.details import DETAILS, cells, detail_of, folded
+from mechanisms.safetab.lists import Iteration
+from mechanisms.sampling.noise import Noise
+from mechanisms.sampling.quantiles import Uncapped
+from mechanisms.sampling.stream import RandomStream
+
+Counts = NDArray[np.int64]
+
+ExactCells = Callable[[Counts, Counts], Counts]
+"""The 46 finest exact counts of some groups: from their places among the block's regions and iterations, each of shape
+(groups,), to shape (groups, 46)."""
+
+
+class GroupNoise(Protocol):
+    """The noise of a draw of SafeTab-P."""
+
+    def of_next(self, query: str, count: int) -> Counts:
+        """The noise of the next `count` groups of a query, shape (count,), as a new array."""
+
+    def of_group(self, query: str, region_id: str, iteration_code: str, count: int) -> Counts:
+        """The noise of a group's cells, shape (count,), from a stream of its own."""
+
+
+class StreamedNoise:
+    """The noise of a draw of SafeTab-P, from the draw's key.
+
+    Args:
+        measured: everything that the draw measures.
+        key: of the draw, 32 bytes, secret.
+    """
+
+    def __init__(self, measured: Sequence[Measured], key: bytes) -> None:
+        of_next = {query: distribution for each in measured for query, distribution in each.distributions.items()}
+        self._noise = Noise(MECHANISM_P, of_next, key)
+        self._of_cells: Mapping[str, Uncapped] = {each.query_cells: each.stage_2 for each in measured}
+        self._key = key
+
+    def of_next(self, query: str, count: int) -> Counts:
+        """The noise of the next `count` groups of a query, shape (count,)."""
+        return self._noise.of_next(query, count)
+
+    def of_group(self, query: str, region_id: str, iteration_code: str, count: int) -> Counts:
+        """The noise of a group's cells, shape (count,), from a stream of its own."""
+        stream = RandomStream(self._key, f"{MECHANISM_P} {query} {region_id} {iteration_code}")
+        return self._of_cells[query].sample(count, stream)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The groups of a block that are published in one detail, in the order of the block.
+
+    Attributes:
+        detail: 0 to 3.
+        regions: shape (groups,): places of their regions in the block.
+        iterations: shape (groups,): places of their iterations in the universe.
+        cells: shape (groups, `details.cells(detail)`): the noisy counts.
+    """
+
+    detail: int
+    regions: Counts
+    iterations: Counts
+    cells: Counts
+
+
+def draw_block(
+    measured: Measured,
+    region_ids: Sequence[str],
+    iterations: Sequence[Iteration],
+    totals: Counts,
+    exact_cells: ExactCells,
+    noise: GroupNoise,
+) -> tuple[Kept, ...]:
+    """Measure all groups of some regions, and keep what is published of them.
+
+    Args:
+        measured: what is measured of them.
+        region_ids: of the regions. Consecutive blocks of a region type and level continue the same streams.
+        iterations: the universe of the region type and level, in the order of codes.
+        totals: the exact totals of all groups, shape (regions, iterations). They are not changed.
+        exact_cells: gives the exact cells of the groups that have a detail above 0.
+        noise: of the draw.
+
+    Returns:
+        What is kept in each detail, 0 to 3.
+
+    Raises:
+        ValueError: if the totals have another shape.
+    """
+    if totals.shape != (len(region_ids), len(iterations)):
+        raise ValueError("a block's totals have one row for each region and one column for each iteration")
+    is_only = np.array([bool(each.detailed_only) for each in iterations], dtype=bool)
+    only, adaptive = np.flatnonzero(is_only), np.flatnonzero(~is_only)
+
+    exact = totals[:, only].ravel()
+    alone = noise.of_next(measured.query_total_only, exact.size) + exact
+    at_once = _places(np.arange(exact.size), only)
+
+    exact = (totals[:, adaptive] if len(only) else totals).ravel()
+    stage_1 = noise.of_next(measured.query_stage_1, exact.size)
+    stage_1 += exact
+    large = np.flatnonzero(stage_1 >= measured.thresholds[0])
+    details = detail_of(stage_1[large], measured.thresholds)
+    del stage_1
+
+    stage_2 = noise.of_next(measured.query_total, exact.size)
+    stage_2 += exact
+    stays = np.ones(exact.size, dtype=bool) if measured.cut_off is None else stage_2 > measured.cut_off
+    stays[large] = False
+    small = np.flatnonzero(stays)
+
+    regions, columns = np.hstack([at_once, _places(small, adaptive)])
+    order = np.lexsort((columns, regions))
+    kept = [Kept(0, regions[order], columns[order], np.concatenate([alone, stage_2[small]])[order, np.newaxis])]
+    for detail in DETAILS[1:]:
+        regions, columns = _places(large[details == detail], adaptive)
+        counts = (
+            folded(detail, exact_cells(regions, columns)) if regions.size else np.empty((0, cells(detail)), np.int64)
+        )
+        for place, (region, column) in enumerate(zip(regions, columns, strict=True)):
+            of_group = (region_ids[region], iterations[column].code)
+            counts[place] += noise.of_group(measured.query_cells, *of_group, cells(detail))
+        kept.append(Kept(detail, regions, columns, counts))
+    if measured.negative_counts:
+        return tuple(kept)
+    return tuple(replace(each, cells=np.maximum(each.cells, 0)) for each in kept)
+
+
+def _places(groups: Counts, columns: Counts) -> Counts:
+    """Places of groups among regions and iterations, shape (2, groups), from their places in an array of some columns.
+
+    Args:
+        groups: shape (groups,): places in an array of all regions and some iterations, read row by row.
+        columns: the places of these iterations.
+    """
+    regions, among = np.divmod(groups, max(1, len(columns)))
+    return np.stack([regions, columns[among]])
