@@ -1,0 +1,212 @@
+"""The exact counts of SafeTab's population groups, and the regions in which they are.
+
+Records are aggregated step by step, so that each step has far fewer rows than the one before would have groups: the
+records' distinct combinations of codes are mapped to iterations once; combinations with the same iterations are one set;
+records are counted by area, set and finest cell; and only these counts are added up to regions and iterations. Numbers
+stand for codes and regions until the end.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import pyarrow as pa
+
+from assets.release.dataset import DatasetDeclaration
+from assets.safetab.records import AREA_COLUMNS, ETHNICITY_CODE, Counted, RecordsError, relation
+from mechanisms.safetab.lists import CodeLists
+from mechanisms.safetab.regions import RegionType
+from resources.statements import Fragment, Table
+from resources.warehouse import Recipe, Session
+
+COUNT_COLUMNS = {
+    "region_type": "Type of the region, such as TRACT",
+    "level": "1 for regional groups, 2 for detailed ones",
+    "region_id": "The region",
+    "iteration_code": "Race or ethnicity iteration",
+    "cell": "Finest cell, from 0: sex by age, or type of household by tenure",
+    "count": "Count",
+}
+
+REGION_COLUMNS = {
+    "region_type": "Type of the region, such as TRACT",
+    "number": "Number of the region within its type, from 0",
+    "region_id": "The region",
+}
+
+Measured = Collection[tuple[RegionType, int]]
+"""Pairs of a region type and a level."""
+
+
+def counts_recipe(
+    session: Session,
+    dataset: DatasetDeclaration,
+    counted: Counted,
+    lists: CodeLists,
+    measured: Measured,
+    states: Sequence[str],
+    max_race_codes: int,
+    groups: Table | Fragment | None = None,
+) -> Recipe:
+    """The recipe of the exact counts: a row for each population group and finest cell that is not 0.
+
+    Columns: `COUNT_COLUMNS`. `level` and `cell` are UTINYINT, `count` is BIGINT, and the others are VARCHAR. A record
+    counts once in each of its groups. The cell of a person is 23 (QSEX - 1) plus the number of the finest age group, from
+    0; that of a household is 4 (HOUSEHOLD_TYPE - 1) + TEN - 1. Rows of one region type and level come together, by
+    region, iteration and cell.
+
+    Args:
+        session: a session that reads the CEF. Intermediate results are temporary tables of this session.
+        dataset: a dataset with the columns of `assets.safetab.records.columns_read`.
+        counted: what is counted.
+        lists: codes and iterations.
+        measured: the region types and levels that are counted; others get no rows.
+        states: FIPS codes. Units of other states are left out. Those of Puerto Rico are in the region types of that run,
+            and in no other.
+        max_race_codes: how many of a record's race codes count, from the first.
+        groups: the groups to count, a table with the columns `region_type`, `region_id` and `iteration_code` without
+            repetition; None for all.
+
+    Raises:
+        ValueError: if nothing is measured.
+    """
+    levels = _levels(measured)
+    read = relation(dataset, counted, max_race_codes)
+    memberships, members = _members(session, lists, levels)
+    areas, area_regions, regions = _stage_regions(session, dataset, list(levels), states)
+    unit_areas = session.stage(
+        "unit_areas", "safetab/unit_areas", units=read["units"], key=dataset.units.key, areas=areas, columns=AREA_COLUMNS
+    )
+    answers = session.stage("answers", "safetab/answers", **read)
+    races = [code for code in read["codes"] if code != ETHNICITY_CODE]
+    answer_members = session.stage(
+        "answer_members", "safetab/answer_members", answers=answers, races=races, memberships=memberships
+    )
+    answer_sets = session.stage("answer_sets", "safetab/answer_sets", answer_members=answer_members)
+    sets = session.stage("sets", "safetab/sets", answer_sets=answer_sets)
+    names = {"regions": regions, "members": members, "area_regions": area_regions, "sets": sets}
+    names["area_counts"] = session.stage(
+        "area_counts",
+        "safetab/area_counts",
+        **{**read, "unit_areas": unit_areas, "answers": answers, "answer_sets": answer_sets, "sets": sets},
+    )
+    region_counts = [
+        session.stage(
+            f"counts of {region_type}",
+            "safetab/region_counts",
+            {"region_type": str(region_type), "detailed": region_type.detailed, "levels": measured_levels},
+            **names,
+        )
+        for region_type, measured_levels in levels.items()
+    ]
+    return (
+        "safetab/counts",
+        {"region_types": [str(region_type) for region_type in levels]},
+        {"region_counts": region_counts, "regions": regions, "members": members, "groups": groups},
+    )
+
+
+def regions_recipe(
+    session: Session, dataset: DatasetDeclaration, region_types: Collection[RegionType], states: Sequence[str]
+) -> Recipe:
+    """The recipe of the regions in which there is a unit, whether anyone lives there or not.
+
+    Columns: `REGION_COLUMNS`. `number` is INTEGER and counts from 0 within the region type, in the order of `region_id`;
+    the others are VARCHAR. Rows are in the order of the draw.
+
+    Args:
+        session: a session that reads the CEF.
+        dataset: as in `counts_recipe`.
+        region_types: the types whose regions are listed.
+        states: as in `counts_recipe`.
+    """
+    ordered = [region_type for region_type in RegionType if region_type in region_types]
+    _, area_regions, _ = _stage_regions(session, dataset, ordered, states)
+    return "safetab/regions", _named(ordered), {"area_regions": area_regions}
+
+
+def require_households_in_groups(session: Session, counts: Table, measured: Measured) -> None:
+    """Refuse a run of SafeTab-H without any household in a group that it measures, such as one with another run's file.
+
+    This looks at confidential records before a charge, so it reports nothing but that the rule is violated.
+
+    Args:
+        session: a session that reads `counts`.
+        counts: what the recipe of `counts_recipe` made, with the groups of SafeTab-P.
+        measured: the region types and levels that are measured.
+
+    Raises:
+        RecordsError: if a run that measures anything has no household in any group.
+    """
+    found = {RegionType(region_type).run for (region_type,) in session.rows("safetab/region_types", counts=counts)}
+    for run in dict.fromkeys(region_type.run for region_type in _levels(measured)):
+        if run not in found:
+            raise RecordsError(
+                f"households: no household of the {run} run is in a group whose total SafeTab-P published; check that "
+                "the dataset, the states and the release named in detail belong together"
+            )
+
+
+def _levels(measured: Measured) -> Mapping[RegionType, list[int]]:
+    """The levels measured for each region type, in the order of the draw."""
+    if not measured:
+        raise ValueError("no region type is measured")
+    found: dict[RegionType, list[int]] = {}
+    for region_type in RegionType:
+        levels = sorted(level for kind, level in measured if kind is region_type)
+        if levels:
+            found[region_type] = levels
+    return found
+
+
+def _named(region_types: Collection[RegionType]) -> dict[str, list[str]]:
+    return {"region_types": [str(region_type) for region_type in region_types]}
+
+
+def _stage_regions(
+    session: Session, dataset: DatasetDeclaration, region_types: Collection[RegionType], states: Sequence[str]
+) -> tuple[Fragment, Fragment, Fragment]:
+    """Stage the finest areas, the regions that each lies in, and the regions."""
+    units = dataset.cef_tables()[0]
+    areas = session.stage("areas", "safetab/areas", {"states": list(states)}, units=units, columns=AREA_COLUMNS)
+    area_regions = session.stage("area_regions", "safetab/area_regions", _named(region_types), areas=areas)
+    regions = session.stage("regions", "safetab/regions", _named(region_types), area_regions=area_regions)
+    return areas, area_regions, regions
+
+
+def _members(
+    session: Session, lists: CodeLists, levels: Mapping[RegionType, Collection[int]]
+) -> tuple[Fragment, Fragment]:
+    """Register which codes map to which members, and the members: the iterations of the universes that are measured.
+
+    A member is numbered by universe, then by the code of the iteration.
+    """
+    universes = sorted({(kind.detailed, level) for kind, measured in levels.items() for level in measured})
+    mapped: list[tuple[str, str, tuple[bool, int, str]]] = []
+    for detailed, level in universes:
+        kinds = lists.memberships(detailed, level)
+        for kind in ("alone", "combination", "ethnicity"):
+            mapped += [(kind, code, (detailed, level, to)) for code, to in getattr(kinds, kind).items()]
+    members = sorted({member for _, _, member in mapped})
+    number = {member: index for index, member in enumerate(members)}
+    return (
+        session.register(
+            "memberships",
+            pa.table(
+                {
+                    "kind": pa.array([kind for kind, _, _ in mapped], pa.string()),
+                    "code": pa.array([code for _, code, _ in mapped], pa.string()),
+                    "member": pa.array([number[member] for _, _, member in mapped], pa.uint16()),
+                }
+            ),
+        ),
+        session.register(
+            "members",
+            pa.table(
+                {
+                    "member": pa.array(range(len(members)), pa.uint16()),
+                    "detailed": pa.array([detailed for detailed, _, _ in members], pa.bool_()),
+                    "level": pa.array([level for _, level, _ in members], pa.uint8()),
+                    "iteration_code": pa.array([code for _, _, code in members], pa.string()),
+                }
+            ),
+        ),
+    )
