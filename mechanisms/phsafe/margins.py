@@ -11,15 +11,12 @@ exact distribution.
 """
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
-from itertools import count
 
 from mechanisms.noise import Noise
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
-from mechanisms.sampling.fixed_point import exponential
+from mechanisms.sampling.quantiles import half_width, laplace_budget
 
 Z = Fraction(1645, 1000)
 """The normal distribution's 95% quantile, to the three decimals that production used."""
@@ -33,9 +30,7 @@ PLACES = 6
 LARGEST_SEARCHED_VARIANCE = 2**28
 """Up to this σ², the stepwise search for a discrete Gaussian's exact margin takes tenths of a second."""
 
-_PRECISION = 192
 _UNIT = Fraction(1, 10**PLACES)
-_LOGARITHM_OF_20 = 3
 
 
 def noise_of_count(noise: Noise, stability: int, budget: Fraction) -> DiscreteGaussian | DiscreteLaplace:
@@ -55,7 +50,7 @@ def margin_of_error(noise: Noise, stability: int, budget: Fraction) -> float:
     """The 90% margin of error that a budget gives: z·Δ/√(2ρ), or the exact one of the discrete Laplace."""
     if noise is Noise.GAUSSIAN:
         return math.sqrt(Z**2 * stability**2 / (2 * budget))
-    return float(_laplace_margin(Fraction(stability) / budget))
+    return float(half_width(noise_of_count(noise, stability, budget), 1, 1 - BEYOND))
 
 
 def budget_for_margin(noise: Noise, stability: int, margin: Fraction) -> Fraction:
@@ -75,7 +70,7 @@ def budget_for_margin(noise: Noise, stability: int, margin: Fraction) -> Fractio
     if margin <= 0:
         raise ValueError("a margin of error must be greater than 0")
     if noise is Noise.LAPLACE:
-        return _laplace_budget(stability, math.floor(margin))
+        return laplace_budget(stability, math.floor(margin), 1 - BEYOND, _UNIT)
     budget = round(Z**2 / 2 * stability**2 / margin**2 / _UNIT) * _UNIT
     if not budget:
         raise ValueError(
@@ -85,62 +80,12 @@ def budget_for_margin(noise: Noise, stability: int, margin: Fraction) -> Fractio
     return budget
 
 
-@lru_cache(maxsize=1024)
 def exact_margin(noise: DiscreteGaussian | DiscreteLaplace) -> int | None:
     """The least m with P(|X| <= m) >= 0.9, decided with rigorous bounds.
-
-    For the discrete Gaussian, m certainly covers 0.9. A smaller m could do so only if its probability were within
-    2^-150 of 0.9.
 
     Returns:
         m, or None for a discrete Gaussian with σ² above `LARGEST_SEARCHED_VARIANCE`.
     """
-    if isinstance(noise, DiscreteLaplace):
-        return _laplace_margin(noise.scale)
-    if noise.variance > LARGEST_SEARCHED_VARIANCE:
+    if isinstance(noise, DiscreteGaussian) and noise.variance > LARGEST_SEARCHED_VARIANCE:
         return None
-    # P(|X| <= m) = 2 F(m) - 1, as the distribution is symmetric.
-    wanted = 1 - BEYOND / 2
-    for value, (low, _) in enumerate(noise.cumulative(_PRECISION)):
-        if low * wanted.denominator >= wanted.numerator << _PRECISION:
-            return value
-    raise AssertionError("a cumulative distribution has no end")
-
-
-def _laplace_margin(scale: Fraction) -> int:
-    return _least(lambda value: _seldom_beyond(value, scale))
-
-
-def _laplace_budget(stability: int, margin: int) -> Fraction:
-    # q^(m + 1) <= 1/20 is enough, and exp(-3) is below 1/20.
-    enough = math.ceil(Fraction(_LOGARITHM_OF_20 * stability, margin + 1) / _UNIT)
-    fewest = _least(lambda fewer: _seldom_beyond(margin, stability / ((fewer + 1) * _UNIT)), enough)
-    return (fewest + 1) * _UNIT
-
-
-def _seldom_beyond(value: int, scale: Fraction) -> bool:
-    """Whether P(|X| > value) <= 1/10 for the discrete Laplace: 20·q^(value + 1) <= 1 + q with q = exp(-1/t).
-
-    Bounds of growing precision decide it. Equality cannot occur: the exponentials of distinct rational numbers are
-    linearly independent over the rationals (Lindemann), and for value = 0 equality would make exp(-1/t) rational.
-    """
-    for precision in (64 << doubling for doubling in count()):
-        one = 1 << precision
-        low, high = exponential(1 / scale, precision)
-        power_low, power_high = exponential((value + 1) / scale, precision)
-        if 2 * power_high <= BEYOND * (one + low):
-            return True
-        if 2 * power_low > BEYOND * (one + high):
-            return False
-    raise AssertionError("the precision has no end")
-
-
-def _least(holds: Callable[[int], bool], enough: int = 1) -> int:
-    """The least integer, 0 or more, at which a condition holds that also holds at every greater integer."""
-    while not holds(enough):
-        enough *= 2
-    low, high = -1, enough
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    return half_width(noise, 1, 1 - BEYOND)

@@ -3,6 +3,7 @@
 `noise_sums` tabulates the sums.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from itertools import count
@@ -12,19 +13,22 @@ import numpy as np
 from mechanisms.noise import Noise
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.fixed_point import exponential
 from mechanisms.sampling.noise_sums import NoiseSum
 
 Uncapped = DiscreteGaussian | DiscreteLaplace
 
 _KEPT = 4096
 _PRECISION = 192
+_LEAST_VARIANCE = 1e-200
+"""A smaller variance may be 0 as a double. The noise differs from 0 less often than this."""
 
 
 @lru_cache(maxsize=_KEPT)
 def quantile(noise: Uncapped, chance: Fraction) -> int:
     """The least integer k with P(X <= k) >= a chance, decided with rigorous bounds.
 
-    The distribution is searched step by step from 0, which takes a second or two if σ² is 2^28.
+    The discrete Gaussian is searched step by step from 0, which takes tenths of a second if σ² is 2^28.
 
     Args:
         noise: the distribution of X.
@@ -40,7 +44,9 @@ def quantile(noise: Uncapped, chance: Fraction) -> int:
 
 
 def _first(noise: Uncapped, chance: Fraction) -> int:
-    """The least x >= 0 with F(x) >= a chance. Bounds of growing precision decide each comparison."""
+    """The least x >= 0 with F(x) >= a chance of at least 1/2. Bounds of growing precision decide each comparison."""
+    if isinstance(noise, DiscreteLaplace):
+        return _least(lambda value: _seldom_beyond(value, noise.scale, 2 * (1 - chance)))
     for precision in (_PRECISION << doubling for doubling in count()):
         wanted = chance.numerator << precision
         for value, (low, high) in enumerate(noise.cumulative(precision)):
@@ -49,6 +55,54 @@ def _first(noise: Uncapped, chance: Fraction) -> int:
             if high * chance.denominator >= wanted:
                 break
     raise AssertionError("the precision has no end")
+
+
+def laplace_budget(sensitivity: int, margin: int, coverage: Fraction, unit: Fraction) -> Fraction:
+    """The least multiple b of a unit with P(|X| <= m) >= a coverage, for X of the discrete Laplace of scale Δ/b.
+
+    Args:
+        sensitivity: Δ.
+        margin: m, 0 or more.
+        coverage: strictly between 0 and 1.
+        unit: greater than 0.
+    """
+    return (1 + _least(lambda fewer: _seldom_beyond(margin, sensitivity / ((fewer + 1) * unit), 1 - coverage))) * unit
+
+
+def _seldom_beyond(value: int, scale: Fraction, beyond: Fraction) -> bool:
+    """Whether P(|X| > value) <= β for the discrete Laplace: 2·q^(value + 1) <= β·(1 + q) with q = exp(-1/t).
+
+    Bounds of growing precision decide it. Equality cannot occur: the exponentials of distinct rational numbers are
+    linearly independent over the rationals (Lindemann), and for value = 0 equality would make exp(-1/t) rational.
+    """
+    for precision in (64 << doubling for doubling in count()):
+        one = 1 << precision
+        low, high = exponential(1 / scale, precision)
+        power_low, power_high = exponential((value + 1) / scale, precision)
+        if 2 * power_high <= beyond * (one + low):
+            return True
+        if 2 * power_low > beyond * (one + high):
+            return False
+    raise AssertionError("the precision has no end")
+
+
+def _least(holds: Callable[[int], bool]) -> int:
+    """The least integer, 0 or more, at which a condition holds that also holds at every greater integer."""
+    enough = 1
+    while not holds(enough):
+        enough *= 2
+    low, high = -1, enough
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+@lru_cache(maxsize=64)
+def noise_sum(noise: Uncapped, cells: int) -> NoiseSum:
+    """The table of a sum of independent noises of one distribution."""
+    kind = Noise.GAUSSIAN if isinstance(noise, DiscreteGaussian) else Noise.LAPLACE
+    return NoiseSum(kind, max(_LEAST_VARIANCE, float(noise.exact_variance)) * cells, cells)
 
 
 @lru_cache(maxsize=_KEPT)
@@ -77,6 +131,5 @@ def half_width(noise: Uncapped, cells: int, coverage: Fraction) -> int:
         raise ValueError("a sum of noises has at least one")
     if cells == 1:
         return quantile(noise, (1 + coverage) / 2)
-    kind = Noise.GAUSSIAN if isinstance(noise, DiscreteGaussian) else Noise.LAPLACE
-    table = NoiseSum(kind, float(noise.exact_variance) * cells, cells)
+    table = noise_sum(noise, cells)
     return int(np.searchsorted(table.central, float(coverage) * table.central[-1])) * table.step
