@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from assets.cef.census import DETAILED_COLUMNS, PERSON_COLUMNS, UNIT_COLUMNS
 from assets.cef.generated import SEED
 from assets.cef.readers import in_source
-from assets.cef.synthetic import SyntheticPopulation, synthetic_names
+from assets.cef.synthetic import SyntheticPopulation, synthetic_names, synthetic_values
 from assets.release.columns import Column, Role
 from resources.statements import literal
 from resources.warehouse import Warehouse
@@ -64,7 +64,7 @@ def write_sample(
             rows = session.stage(
                 name,
                 f"cef/synthetic_{table}",
-                {"seed": population.seed},
+                synthetic_values(population, table),
                 **synthetic_names(population),
                 columns=list(columns),
             )

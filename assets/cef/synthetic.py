@@ -25,6 +25,7 @@ from assets.cef.generated import (
     states_of_2020,
     stride,
 )
+from assets.cef.synthetic_codes import code_names, code_values
 from assets.release.columns import Column, RecordTable
 from assets.release.dataset import Reader
 from mechanisms.states import STATES
@@ -181,13 +182,23 @@ def _states(population: SyntheticPopulation) -> list[_State]:
 def synthetic_names(population: SyntheticPopulation) -> dict[str, Any]:
     """The values of the placeholders of the statements `cef/synthetic_*`, except their columns."""
     states = _states(population)
-    return {"states": [asdict(state) for state in states], "units": states[-1].first + states[-1].units}
+    names = {
+        "states": [asdict(state) for state in states],
+        "units": states[-1].first + states[-1].units,
+        "detailed": population.detailed_codes,
+    }
+    return names | (code_names() if population.detailed_codes else {})
+
+
+def synthetic_values(population: SyntheticPopulation, table: str) -> dict[str, Any]:
+    """The values bound in the statement `cef/synthetic_*` of a table."""
+    return {"seed": population.seed} | (code_values() if population.detailed_codes and table == "persons" else {})
 
 
 def synthetic_relation(declaration: SyntheticCensusDeclaration, table: str) -> tuple[Fragment, dict[str, Any]]:
     """A subquery that gives the layout's columns of a table of the census, and the values bound in it."""
     names = synthetic_names(declaration.generated) | {"columns": list(generated_columns(declaration, table).values())}
-    return Fragment(statement(f"cef/synthetic_{table}", names)), {"seed": declaration.generated.seed}
+    return Fragment(statement(f"cef/synthetic_{table}", names)), synthetic_values(declaration.generated, table)
 
 
 def write(session: Session, declaration: SyntheticCensusDeclaration) -> None:
@@ -203,7 +214,7 @@ def write(session: Session, declaration: SyntheticCensusDeclaration) -> None:
         session.create(
             table,
             f"cef/synthetic_{name}",
-            {"seed": declaration.generated.seed},
+            synthetic_values(declaration.generated, name),
             **synthetic_names(declaration.generated),
             columns=list(records.stored),
         )

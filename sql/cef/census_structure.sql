@@ -39,72 +39,75 @@ households AS (
         coalesce(members.householders = 1 AND spouses + partners <= 1, false) AS defined
     FROM {{ units }} AS unit
     LEFT JOIN members ON members.MAFID = unit.MAFID
-)
-SELECT
-    coalesce(sum(CASE RTYPE WHEN '2' THEN quartered WHEN '4' THEN housed END), 0)::BIGINT AS persons_housed,
-    coalesce(sum(CASE RTYPE WHEN '2' THEN residents WHEN '4' THEN related END), 0)::BIGINT AS relationships_housed,
-    count(*) FILTER (WHERE FINAL_POP <> persons) AS population,
-    count(*) FILTER (WHERE RTYPE = '2' AND (occupied OR persons > 0) AND householders <> 1) AS householder,
-    count(*) FILTER (WHERE RTYPE = '2' AND spouses + partners > 1) AS couple,
-    count(*) FILTER (WHERE NOT CASE
-        WHEN NOT occupied THEN NPF = 0
-        WHEN NOT defined THEN true
-        WHEN spouses + relatives > 0 THEN NPF = 1 + spouses + relatives
-        ELSE NPF = 0
-    END) AS family,
-    count(*) FILTER (WHERE NOT CASE
-        WHEN NOT occupied THEN HHSPAN = '0'
-        WHEN NOT defined THEN HHSPAN <> '0'
-        ELSE HHSPAN = householder_hispanic
-    END) AS hispanic,
-    count(*) FILTER (WHERE NOT CASE
-        WHEN NOT occupied THEN HHRACE = '00'
-        WHEN NOT defined THEN HHRACE <> '00'
-        ELSE HHRACE = householder_race
-    END) AS race,
-    count(*) FILTER (WHERE occupied = (TEN = '0')) AS tenure,
-    count(*) FILTER (WHERE NOT CASE
-        WHEN NOT occupied THEN HHT = '0'
-        WHEN NOT defined THEN HHT <> '0'
-        WHEN spouses > 0 THEN HHT = '1'
-        WHEN relatives > 0 THEN HHT IN ('2', '3')
-        WHEN persons = 1 THEN HHT IN ('4', '6')
-        ELSE HHT IN ('5', '7')
-    END) AS household_type,
-    count(*) FILTER (WHERE NOT CASE
-        WHEN NOT occupied THEN HHT2 = '00'
-        WHEN NOT defined THEN HHT2 <> '00'
-        WHEN spouses > 0 THEN HHT2 = CASE WHEN own_children > 0 THEN '01' ELSE '02' END
-        WHEN partners > 0 THEN HHT2 = CASE WHEN own_children > 0 THEN '03' ELSE '04' END
-        WHEN own_children > 0 THEN HHT2 IN ('06', '10')
-        WHEN relatives > 0 THEN HHT2 IN ('07', '11')
-        WHEN persons = 1 THEN HHT2 IN ('05', '09')
-        ELSE HHT2 IN ('08', '12')
-    END) AS household_type_2,
-    count(*) FILTER (WHERE NOT CASE
-        WHEN NOT occupied THEN CPLT = '0'
-        WHEN NOT defined THEN CPLT <> '0'
-        ELSE CPLT = CASE couple WHEN '21' THEN '1' WHEN '23' THEN '2' WHEN '22' THEN '3' WHEN '24' THEN '4' ELSE '5' END
-    END) AS couple_type,
-    count(*) FILTER (
-        WHERE HHT IN ('2', '4', '5') AND HHT2 BETWEEN '05' AND '08'
-            OR HHT IN ('3', '6', '7') AND HHT2 BETWEEN '09' AND '12'
-    ) AS sex,
-    count(*) FILTER (WHERE TABBLKGRPCE <> left(TABBLK, 1)) AS block_group{% if typed %},
-    count(*) FILTER (WHERE (RTYPE = '2') <> (GQTYPE = '0')) AS group_quarters_type,
-    coalesce(sum(
-        CASE WHEN GQTYPE BETWEEN '1' AND '4' THEN noninstitutional WHEN GQTYPE BETWEEN '5' AND '7' THEN institutional END
-    ), 0)::BIGINT AS institution,
-    coalesce(sum(minors) FILTER (WHERE GQTYPE = '3'), 0)::BIGINT AS nursing_age{% endif %}{% if detailed %},
-    count(*) FILTER (
-        WHERE defined AND (
-            householder_sex = '2' AND (HHT IN ('2', '4', '5') OR HHT2 BETWEEN '09' AND '12')
-            OR householder_sex = '1' AND (HHT IN ('3', '6', '7') OR HHT2 BETWEEN '05' AND '08')
-        )
-    ) AS householder_sex,
-    race_codes.*{% endif %}
+),
+offenders AS (
+    SELECT
+        coalesce(sum(CASE RTYPE WHEN '2' THEN quartered WHEN '4' THEN housed END), 0)::BIGINT AS persons_housed,
+        coalesce(sum(CASE RTYPE WHEN '2' THEN residents WHEN '4' THEN related END), 0)::BIGINT AS relationships_housed,
+        count(*) FILTER (WHERE FINAL_POP <> persons) AS population,
+        count(*) FILTER (WHERE RTYPE = '2' AND (occupied OR persons > 0) AND householders <> 1) AS householder,
+        count(*) FILTER (WHERE RTYPE = '2' AND spouses + partners > 1) AS couple,
+        count(*) FILTER (WHERE NOT CASE
+            WHEN NOT occupied THEN NPF = 0
+            WHEN NOT defined THEN true
+            WHEN spouses + relatives > 0 THEN NPF = 1 + spouses + relatives
+            ELSE NPF = 0
+        END) AS family,
+        count(*) FILTER (WHERE NOT CASE
+            WHEN NOT occupied THEN HHSPAN = '0'
+            WHEN NOT defined THEN HHSPAN <> '0'
+            ELSE HHSPAN = householder_hispanic
+        END) AS hispanic,
+        count(*) FILTER (WHERE NOT CASE
+            WHEN NOT occupied THEN HHRACE = '00'
+            WHEN NOT defined THEN HHRACE <> '00'
+            ELSE HHRACE = householder_race
+        END) AS race,
+        count(*) FILTER (WHERE occupied = (TEN = '0')) AS tenure,
+        count(*) FILTER (WHERE NOT CASE
+            WHEN NOT occupied THEN HHT = '0'
+            WHEN NOT defined THEN HHT <> '0'
+            WHEN spouses > 0 THEN HHT = '1'
+            WHEN relatives > 0 THEN HHT IN ('2', '3')
+            WHEN persons = 1 THEN HHT IN ('4', '6')
+            ELSE HHT IN ('5', '7')
+        END) AS household_type,
+        count(*) FILTER (WHERE NOT CASE
+            WHEN NOT occupied THEN HHT2 = '00'
+            WHEN NOT defined THEN HHT2 <> '00'
+            WHEN spouses > 0 THEN HHT2 = CASE WHEN own_children > 0 THEN '01' ELSE '02' END
+            WHEN partners > 0 THEN HHT2 = CASE WHEN own_children > 0 THEN '03' ELSE '04' END
+            WHEN own_children > 0 THEN HHT2 IN ('06', '10')
+            WHEN relatives > 0 THEN HHT2 IN ('07', '11')
+            WHEN persons = 1 THEN HHT2 IN ('05', '09')
+            ELSE HHT2 IN ('08', '12')
+        END) AS household_type_2,
+        count(*) FILTER (WHERE NOT CASE
+            WHEN NOT occupied THEN CPLT = '0'
+            WHEN NOT defined THEN CPLT <> '0'
+            ELSE CPLT = CASE couple WHEN '21' THEN '1' WHEN '23' THEN '2' WHEN '22' THEN '3' WHEN '24' THEN '4' ELSE '5' END
+        END) AS couple_type,
+        count(*) FILTER (
+            WHERE HHT IN ('2', '4', '5') AND HHT2 BETWEEN '05' AND '08'
+                OR HHT IN ('3', '6', '7') AND HHT2 BETWEEN '09' AND '12'
+        ) AS sex,
+        count(*) FILTER (WHERE TABBLKGRPCE <> left(TABBLK, 1)) AS block_group{% if typed %},
+        count(*) FILTER (WHERE (RTYPE = '2') <> (GQTYPE = '0')) AS group_quarters_type,
+        coalesce(sum(
+            CASE WHEN GQTYPE BETWEEN '1' AND '4' THEN noninstitutional WHEN GQTYPE BETWEEN '5' AND '7' THEN institutional END
+        ), 0)::BIGINT AS institution,
+        coalesce(sum(minors) FILTER (WHERE GQTYPE = '3'), 0)::BIGINT AS nursing_age{% endif %}{% if detailed %},
+        count(*) FILTER (
+            WHERE defined AND (
+                householder_sex = '2' AND (HHT IN ('2', '4', '5') OR HHT2 BETWEEN '09' AND '12')
+                OR householder_sex = '1' AND (HHT IN ('3', '6', '7') OR HHT2 BETWEEN '05' AND '08')
+            )
+        ) AS householder_sex{% endif %}
 
-FROM households
+    FROM households
+)
+SELECT *
+FROM offenders
 {% if detailed %}
-CROSS JOIN (SELECT {% with prefix = "" %}{% include "cef/race_codes_after_null.sql" %}{% endwith %} FROM {{ persons }}) AS race_codes
+CROSS JOIN (SELECT {% with prefix = "" %}{% include "cef/race_codes_after_null.sql" %}{% endwith %} FROM {{ persons }})
 {% endif %}

@@ -6,6 +6,9 @@ numbered_person AS (
     SELECT
         mafid, kind, form, couple, age, children, youngest, relatives, quarters, mixture,
         is_hispanic, race, is_other_hispanic, other_race, combination,
+        {% if detailed %}
+        male, household_word, county_word, state_word,
+        {% endif %}
         number, position,
         position - 1 - partners AS child,
         position - 1 - partners - children AS relative,
@@ -19,7 +22,12 @@ drawn_person AS (
         (draw & 65535) / 65536 AS years_draw,
         ((draw >> 16) & 65535) / 65536 AS relation_draw,
         ((draw >> 32) & 65535) / 65536 AS likeness_draw,
-        (draw >> 48) / 65536 AS years_draw_2
+        (draw >> 48) / 65536 AS years_draw_2{% if detailed %},
+        (digest >> 64)::UBIGINT AS detail,
+        (detail & 2147483647)::BIGINT AS own_word,
+        ((detail >> 31) & 65535) / 65536 AS sex_draw,
+        (detail >> 47) / 131072 AS unlike_draw{% endif %}
+
     FROM numbered_person
 ),
 related AS (
@@ -117,8 +125,16 @@ person AS (
             ELSE race
         END AS person_race,
         lpad(person_race::VARCHAR, 2, '0') AS CENRACE,
-        relationship::VARCHAR AS RELSHIP
+        relationship::VARCHAR AS RELSHIP{% if detailed %},
+        kind, quarters, relationship, likeness, male, sex_draw, unlike_draw,
+        own_word, household_word, county_word, state_word{% endif %}
+
     FROM aged
     JOIN mixture USING (mixture)
 )
+{% if detailed %}
+{% include "cef/synthetic_codes.sql" %}
+SELECT {{ columns | ids }} FROM coded
+{% else %}
 SELECT {{ columns | ids }} FROM person
+{% endif %}

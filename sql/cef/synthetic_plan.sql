@@ -54,7 +54,11 @@ tract AS (
             WHEN (county_draw >> 8) % 100 >= 30 THEN kinds[(1 + county_draw % 32)::BIGINT]
             ELSE kinds[(1 + state_draw % 32)::BIGINT]
         END AS mixture,
-        CASE WHEN place_draw % 100 < 75 THEN 1000 + tract // 4 ELSE 99999 END AS place
+        CASE WHEN place_draw % 100 < 75 THEN 1000 + tract // 4 ELSE 99999 END AS place{% if detailed %},
+        -- The word of an area decides which detailed codes are frequent in it.
+        ((county_draw >> 32) & 2147483647)::BIGINT AS county_word,
+        ((state_draw >> 32) & 2147483647)::BIGINT AS state_word{% endif %}
+
     FROM tract_draw
 ),
 numbered AS (
@@ -79,7 +83,9 @@ worded AS (
         (situations >> 64)::UBIGINT AS householder,
         (companies & 18446744073709551615)::UBIGINT AS company,
         (companies >> 64)::UBIGINT AS composition,
-        (strangers & 18446744073709551615)::UBIGINT AS stranger
+        (strangers & 18446744073709551615)::UBIGINT AS stranger{% if detailed %},
+        ((strangers >> 64) & 2147483647)::BIGINT AS household_word{% endif %}
+
     FROM numbered
 ),
 drawn AS (
@@ -112,7 +118,9 @@ drawn AS (
         ((householder >> 32) & 65535) / 65536 AS multiple_draw,
         (stranger & 65535) / 65536 AS other_hispanic_draw,
         ((stranger >> 16) & 65535) / 65536 AS other_race_draw,
-        ((stranger >> 32) & 65535) / 65536 AS other_multiple_draw
+        ((stranger >> 32) & 65535) / 65536 AS other_multiple_draw{% if detailed %},
+        household_word{% endif %}
+
     FROM worded
     JOIN state USING (state)
 ),
@@ -125,6 +133,10 @@ placed AS (
         tract,
         place,
         mixture,
+        {% if detailed %}
+        county_word,
+        state_word,
+        {% endif %}
         CASE
             WHEN form_draw < 0.460 THEN 'married'
             WHEN form_draw < 0.530 THEN 'cohabiting'

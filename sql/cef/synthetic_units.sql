@@ -62,7 +62,16 @@ unit AS (
         region::VARCHAR AS REGIONCE,
         division::VARCHAR AS DIVISIONCE,
         lpad(place::VARCHAR, 5, '0') AS PLACEFP,
+        {% if detailed %}
+        -- Every state but Puerto Rico has areas. Some of them are shared by two states that are declared one after the other.
+        CASE
+            WHEN fips = 72 OR NOT (mixture = 5 OR tract % 12 = 0) THEN '9999'
+            WHEN tract // 12 % 2 = 0 THEN (8000 + 70 * (state // 2) + county // 5 % 70)::VARCHAR
+            ELSE lpad((100 * fips + county // 5)::VARCHAR, 4, '0')
+        END AS AIANNHCE
+        {% else %}
         CASE mixture WHEN 5 THEN lpad((county + 1)::VARCHAR, 4, '0') ELSE '9999' END AS AIANNHCE
+        {% endif %}
     FROM described
 )
 SELECT {{ columns | ids }} FROM unit
