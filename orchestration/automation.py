@@ -6,6 +6,7 @@ changed draws nothing and charges nothing, so a release can be run any number of
 
 import hmac
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +19,7 @@ from assets.release.release import Release
 from resources.custody import Custody
 
 
-def release_jobs(release: Release, charges: bool) -> dg.Definitions:
+def release_jobs(release: Release, charges: bool, reads: Sequence[Release] = ()) -> dg.Definitions:
     """The job `<dataset>__<release>`, which makes a release from its source to its publication, and its preflight.
 
     Schedules and sensors refer to the job by its name, the release's schema.
@@ -26,8 +27,10 @@ def release_jobs(release: Release, charges: bool) -> dg.Definitions:
     Args:
         release: the release.
         charges: whether it has a charge, and therefore the job `preflight__<dataset>__<release>`.
+        reads: other releases whose publications it reads. No job makes them, because each is charged by itself.
     """
     own = dg.AssetSelection.key_prefixes([release.dataset.name, release.name])
+    others = dg.AssetSelection.key_prefixes(*([each.dataset.name, each.name] for each in reads))
     words = f"{release.title}: every stage from the source to the publication, with every check."
     if not charges:
         return dg.Definitions(jobs=[dg.define_asset_job(release.schema, selection=own.upstream(), description=words)])
@@ -35,9 +38,11 @@ def release_jobs(release: Release, charges: bool) -> dg.Definitions:
     price = f"{release.title}: what the next charge would be, and why. Draws nothing and charges nothing."
     return dg.Definitions(
         jobs=[
-            dg.define_asset_job(release.schema, selection=own.upstream() - preflight, description=words),
+            dg.define_asset_job(release.schema, selection=own.upstream() - preflight - others, description=words),
             # No job may have the name of an operation, which for this asset is `<dataset>__<release>__preflight`.
-            dg.define_asset_job(f"{PREFLIGHT}__{release.schema}", selection=preflight.upstream(), description=price),
+            dg.define_asset_job(
+                f"{PREFLIGHT}__{release.schema}", selection=preflight.upstream() - others, description=price
+            ),
         ]
     )
 

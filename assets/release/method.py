@@ -101,6 +101,11 @@ class Method(ABC, Generic[R, I, O]):
     def stages(self) -> Sequence[str]:
         """The names of all stages of the release except the publication, in the order in which gates are evaluated."""
 
+    @property
+    def reads_publications_of(self) -> Sequence[Release]:
+        """Other releases whose publications this one reads; none by default. Its jobs do not make them."""
+        return ()
+
     @abstractmethod
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         """The assets of all stages except charge, draw and publication, which shared packages build."""

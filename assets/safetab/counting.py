@@ -73,7 +73,12 @@ def counts_recipe(
     memberships, members = _members(session, lists, levels)
     areas, area_regions, regions = _stage_regions(session, dataset, list(levels), states)
     unit_areas = session.stage(
-        "unit_areas", "safetab/unit_areas", units=read["units"], key=dataset.units.key, areas=areas, columns=AREA_COLUMNS
+        "unit_areas",
+        "safetab/unit_areas",
+        units=read["units"],
+        key=dataset.units.key,
+        areas=areas,
+        columns=AREA_COLUMNS,
     )
     answers = session.stage("answers", "safetab/answers", **read)
     races = [code for code in read["codes"] if code != ETHNICITY_CODE]

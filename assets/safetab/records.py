@@ -119,4 +119,3 @@ def require_countable_records(
 
 def _number(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
-

@@ -45,6 +45,17 @@ class RegionType(StrEnum):
         return RegionType(name) if name in set(RegionType) else None
 
     @property
+    def digits(self) -> int:
+        """The number of digits of identifiers of such regions."""
+        return _DIGITS[self.removeprefix(PUERTO_RICO_ONLY)]
+
+    @property
+    def words(self) -> str:
+        """The type in words."""
+        words = _WORDS[self.removeprefix(PUERTO_RICO_ONLY)]
+        return f"{words} of Puerto Rico" if self.run == "PR" and self is not RegionType.PR_STATE else words
+
+    @property
     def pattern(self) -> str:
         """The regular expression that identifiers of such regions match in full."""
         return _PATTERNS[self]
@@ -61,4 +72,15 @@ _PATTERNS = {
     RegionType.PR_COUNTY: "72[0-9]{3}",
     RegionType.PR_TRACT: "72[0-9]{9}",
     RegionType.PR_PLACE: "72[0-9]{5}",
+}
+
+_DIGITS = {"USA": 1, "STATE": 2, "COUNTY": 5, "TRACT": 11, "PLACE": 7, "AIANNH": 4}
+
+_WORDS = {
+    "USA": "The nation: all states of the release",
+    "STATE": "State or its equivalent",
+    "COUNTY": "County",
+    "TRACT": "Census tract",
+    "PLACE": "Place",
+    "AIANNH": "American Indian, Alaska Native or Native Hawaiian area",
 }

@@ -5,6 +5,7 @@ from orchestration.components.dataset import Dataset
 from orchestration.components.pair_swapping import PairSwapping2010
 from orchestration.components.phsafe import PHSafe
 from orchestration.components.publisher import PublisherSettings
+from orchestration.components.safetab import SafeTabH, SafeTabP
 from orchestration.components.safetab_dataset import SafeTabDataset
 from orchestration.components.swapping import PermutationSwapping
 from orchestration.components.synthetic_census import SyntheticCensus
@@ -20,6 +21,8 @@ __all__ = [
     "PermutationSwapping",
     "PublisherSettings",
     "SafeTabDataset",
+    "SafeTabH",
+    "SafeTabP",
     "SyntheticCensus",
     "SyntheticSurvey",
     "TableBuilder",

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 import dagster as dg
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
 
 from assets.release.numbers import Budget, Delta, Margin
 from assets.release.release import DeclarationError
@@ -17,22 +17,11 @@ from mechanisms.accounting.specification import DELTA
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import DesignError, PHSafeDesign, RunDesign, production, run_design
 from mechanisms.phsafe.estimation import Interval
+from orchestration.components.noise_declaration import Definition, State
 from orchestration.components.release import ReleaseDeclaration
 
 Product = Literal["PH1", "PH2", "PH3", "PH4", "PH5", "PH6", "PH7", "PH8"]
 """A finished table."""
-
-
-class Definition(StrEnum):
-    """The definition of DP, which determines the noise."""
-
-    ZCDP = "zcdp"
-    PURE = "pure"
-
-    @property
-    def noise(self) -> Noise:
-        """Discrete Gaussian or discrete Laplace."""
-        return Noise.GAUSSIAN if self is Definition.ZCDP else Noise.LAPLACE
 
 
 class MeasurementFormat(StrEnum):
@@ -48,15 +37,6 @@ class MeasurementFormat(StrEnum):
         return "," if self is MeasurementFormat.COMMA else "|"
 
 
-def _state(value: object) -> object:
-    if isinstance(value, int):
-        raise ValueError(f"{value} is a number; write a state's FIPS code in quotes, with both of its digits")
-    return value
-
-
-_STATE_TEXT = r"^[0-9]{2}$"
-
-State = Annotated[str, Field(pattern=_STATE_TEXT), BeforeValidator(_state)]
 Truncation = Annotated[
     int | None, Field(strict=True, ge=1), WithJsonSchema({"type": "integer", "minimum": 1, "title": "Truncation"})
 ]

@@ -224,5 +224,6 @@ def automated(method: Method[Any, Any, Any], declaration: ReleaseDeclaration, ro
     schedules = [release_schedule(release, declaration.schedule)] if declaration.schedule else []
     sensors = [source_sensor(release, f"{declaration!r} {release.dataset!r}", root)] if declaration.watch_source else []
     return dg.Definitions.merge(
-        release_jobs(release, method.charges), dg.Definitions(schedules=schedules, sensors=sensors)
+        release_jobs(release, method.charges, method.reads_publications_of),
+        dg.Definitions(schedules=schedules, sensors=sensors),
     )

@@ -117,9 +117,7 @@ class Lists:
         for code, name, level, alone, detailed_only, coarse_only in _rows(
             folder / "race-characteristic-iterations.txt"
         ):
-            iterations[code] = Iteration(
-                code, name, int(level), flag[alone], flag[detailed_only], flag[coarse_only]
-            )
+            iterations[code] = Iteration(code, name, int(level), flag[alone], flag[detailed_only], flag[coarse_only])
         for code, name, level, detailed_only, coarse_only in _rows(folder / "ethnicity-characteristic-iterations.txt"):
             iterations[code] = Iteration(code, name, int(level), None, flag[detailed_only], flag[coarse_only])
         return cls(
@@ -260,7 +258,7 @@ FINEST_AGES = (0, 5, 10, 15, 18, 20, 21, 22, 25, 30, 35, 40, 45, 50, 55, 60, 62,
 def finest_cell(record: Person | Household) -> int:
     """The number of the finest cell of a record."""
     if isinstance(record, Person):
-        return (int(record.QSEX) - 1) * 23 + sum(record.QAGE >= first for first in FINEST_AGES) - 1
+        return (int(record.QSEX) - 1) * 23 + sum(first <= record.QAGE for first in FINEST_AGES) - 1
     return (int(record.HOUSEHOLD_TYPE) - 1) * 4 + int(record.TEN) - 1
 
 
@@ -348,7 +346,7 @@ def safetab_p(
                     else:
                         tables["t1"].append((*group, total))
                         for sex in ("1", "2"):
-                            of_sex = [person for person in people if person.QSEX == sex]
+                            of_sex = [person for person in people if sex == person.QSEX]
                             tables["t2"].append((*group, "*", "*", sex, len(of_sex)))
                             for first, last in AGES[detail]:
                                 count = sum(first <= person.QAGE <= last for person in of_sex)

@@ -422,7 +422,9 @@ def test_the_columns_read_are_those_of_the_layout(dataset: DatasetDeclaration, c
     for table, columns in columns_read(dataset, counted).items():
         missing = set(columns) - set(dataset.tables[table].stored)
         # Households need a file of households, or the production layout.
-        assert bool(missing) == (counted is Counted.HOUSEHOLDS and dataset.units.key == "BLOCK" and not has_file(dataset))
+        assert bool(missing) == (
+            counted is Counted.HOUSEHOLDS and dataset.units.key == "BLOCK" and not has_file(dataset)
+        )
 
 
 def has_file(dataset: DatasetDeclaration) -> bool:

@@ -1,0 +1,152 @@
+"""The asset `population_groups` of a SafeTab-H release: the groups that SafeTab-P published, and their detail.
+
+A group has tables of households if it has a published total of persons, and the total says in what detail. The totals
+are read from the publication, as everyone reads them, after its signature was verified. Nothing is spent on them.
+"""
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assets.conventions import StageKind, attributes, preview, public_table_metadata, table_schema
+from assets.failures import stated_plainly
+from assets.publication.asset import publication_problems
+from assets.publication.signature import identity
+from assets.release.contents import cef_version
+from assets.release.method import PUBLICATION
+from assets.release.seal import seal_stage
+from assets.safetab.method import SafeTabPMethod
+from assets.safetab.release import GROUPS, SafeTabHRelease
+from assets.safetab.tables import T1
+from mechanisms.refusal import RefusedError
+from mechanisms.safetab.details import HOUSEHOLD_TABLES
+from resources.custody import Custody
+from resources.ledger import Ledger
+from resources.statements import Zone
+from resources.warehouse import Recipe, Session, Warehouse
+
+CODE_VERSION = "1"
+
+GROUP_COLUMNS = {
+    "number": "Number of the group in the order of the draw",
+    "region_type": "Type of the region",
+    "level": "Level of the iteration: 1 regional, 2 detailed",
+    "region_id": "Code of the region",
+    "iteration_code": "Characteristic iteration",
+    "total": "Published total of persons",
+    "t3": "Detail of household types: 0 to 3",
+    "t4": "Detail of tenure: 0 or 1",
+}
+
+
+class DetailError(RefusedError, ValueError):
+    """The publication that says which groups there are is missing, or is not of the current records."""
+
+
+def build_groups(release: SafeTabHRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "population_groups"]`."""
+
+    @dg.asset(
+        key=release.key(GROUPS),
+        deps=[release.detail.key(PUBLICATION)],
+        group_name=release.schema,
+        description=f"The groups with a published total in {release.dataset.name}/{release.detail.name}, and the "
+        "detail that this total allows. Read from the signed publication, so nothing is spent on them.",
+        code_version=CODE_VERSION,
+        **attributes(StageKind.POSTPROCESSING, Zone.PUBLIC, {"duckdb", "parquet"}),
+    )
+    @stated_plainly(StageKind.POSTPROCESSING)
+    def population_groups(warehouse: Warehouse, custody: Custody, ledger: Ledger) -> dg.MaterializeResult:
+        table = release.public(GROUPS)
+        with warehouse.session(writes=Zone.PUBLIC) as session:
+            totals = published_totals(session, release, custody, ledger)
+            name, values, names = groups_recipe(session, release, totals)
+            with session.transaction():
+                session.create(table, name, values, **names)
+                of = {"cef": cef_version(session, custody, release.dataset), "parameters": dict(release.counted_with)}
+                seal_stage(session, custody, release.schema, GROUPS, [table], of)
+            rows = session.rows("safetab/groups_by_detail", table=table)
+            return dg.MaterializeResult(
+                data_version=dg.DataVersion(session.content_version([table])),
+                metadata={
+                    **public_table_metadata(session, table),
+                    "groups": preview(
+                        ["region type", "level", "detail", "groups"],
+                        [(kind, level, f"T3: {t3}, T4: {t4}", f"{groups:,}") for kind, level, t3, t4, groups in rows],
+                    ),
+                    "dagster/column_schema": table_schema(session.columns(table), GROUP_COLUMNS),
+                },
+            )
+
+    return population_groups
+
+
+def published_totals(session: Session, release: SafeTabHRelease, custody: Custody, ledger: Ledger) -> pa.Table:
+    """T1 as the release by SafeTab-P published it, from the current records.
+
+    Args:
+        session: a session that reads the public zone.
+        release: the release by SafeTab-H.
+        custody: the custody, whose signature counts.
+        ledger: the ledger, which holds the draw.
+
+    Raises:
+        DetailError: if the publication is missing or was altered, or is of other records or of another declaration.
+    """
+    persons = release.detail
+    name, job = f"{persons.dataset.name}/{persons.name}", persons.schema
+    launch = f"launch the job {job}, and then this one again"
+    if not persons.folder.exists():
+        raise DetailError(f"{release.schema}: {name} is not published yet; {launch}")
+    if problems := publication_problems(persons.published, persons.dataset.name, persons.name, custody, ledger):
+        raise DetailError(f"{release.schema}: the publication of {name} cannot be believed: {'; '.join(problems)}")
+    draw = SafeTabPMethod(persons).describe(session, custody)
+    if identity(persons.folder).draw_id != draw.draw_id:
+        raise DetailError(f"{release.schema}: {name} is published from other records or another declaration; {launch}")
+    return pq.read_table(persons.folder / f"{T1}.parquet")
+
+
+_THRESHOLDS = pa.schema(
+    [
+        ("region_type", pa.string()),
+        ("level", pa.int64()),
+        *((family.lower(), pa.list_(pa.int64())) for family in HOUSEHOLD_TABLES),
+    ]
+)
+
+
+def groups_recipe(session: Session, release: SafeTabHRelease, totals: pa.Table) -> Recipe:
+    """The recipe of the measured groups, in the order of the draw: those of the universe of a measured line.
+
+    Args:
+        session: the session that runs it.
+        release: the release.
+        totals: T1, in the production layout.
+    """
+    design = release.design
+    lines = release.pairs
+    universes = [
+        {"place": place, "region_type": region_type.value, "level": level, "iteration_code": iteration.code}
+        for place, (region_type, level) in enumerate(lines)
+        for iteration in release.lists.universe(region_type, level)
+    ]
+    thresholds = [
+        {
+            "region_type": region_type.value,
+            "level": level,
+            **{
+                family.lower(): list(design.thresholds.get(family, {}).get((region_type, level), ()))
+                for family in HOUSEHOLD_TABLES
+            },
+        }
+        for region_type, level in lines
+    ]
+    return (
+        "safetab/groups",
+        {},
+        {
+            "totals": session.register("published_totals", totals),
+            "universes": session.register("universes", pa.Table.from_pylist(universes)),
+            "thresholds": session.register("thresholds", pa.Table.from_pylist(thresholds, _THRESHOLDS)),
+        },
+    )

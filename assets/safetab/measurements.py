@@ -1,0 +1,222 @@
+"""The draw of SafeTab-P: exact counts in blocks of regions, and the measurements that are kept.
+
+Most groups of a tract or place are empty, and suppression leaves hardly any of those. So groups are measured in blocks
+of whole regions, and only what is kept is stored: a table of all groups, or of the noisy totals that decide on their
+detail, exists nowhere.
+
+The rows of a batch are the kept cells in the order of region, iteration and cell, with the columns region and iteration
+(their codes as numbers), detail, cell and count. So the version of the measurements covers which groups are kept, and
+in which detail.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from assets.measurement.method import MEASUREMENTS, Batch, GridError
+from assets.safetab.regions import regions_of
+from assets.safetab.release import COUNTS, REGIONS, SafeTabPRelease
+from mechanisms.safetab.adaptive import GroupNoise, Kept, draw_block
+from mechanisms.safetab.design import Measured
+from mechanisms.safetab.details import DETAILS, FINEST, cells, folded
+from mechanisms.safetab.lists import Iteration
+from resources.statements import Fragment
+from resources.warehouse import Session
+
+GROUPS_AT_A_TIME = 2_000_000
+"""How many groups are measured at a time: about 100 megabytes."""
+
+COLUMNS = {
+    "region_type": "Type of the region",
+    "level": "Level of the iteration: 1 regional, 2 detailed",
+    "region_id": "Code of the region",
+    "iteration_code": "Characteristic iteration",
+    "detail": "Detail in which the group is measured: 0 the total, 1 to 3 sex by 4, 9 or 23 age groups",
+    "cell": "Number of the cell within the detail, sex by sex",
+    "count": "Noisy count",
+}
+
+_STORED = ("region", "iteration", "detail", "cell", "count")
+
+
+@dataclass(frozen=True)
+class KeptCells(Batch):
+    """Kept cells of one region type and level, shape (cells, 5): region, iteration, detail, cell, count.
+
+    Attributes:
+        measured: the region type and level, with their noise.
+    """
+
+    measured: Measured
+
+
+def measured_batches(session: Session, release: SafeTabPRelease, noise: GroupNoise) -> Iterator[KeptCells]:
+    """Measure every group, region type by region type and level by level, and give what is kept.
+
+    Args:
+        session: a session that reads the confidential and the public zone.
+        release: the release.
+        noise: the noise of the draw.
+    """
+    regions = regions_of(session, release)
+    for measured in release.design.measured:
+        universe = release.lists.universe(measured.region_type, measured.level)
+        iterations = _registered(session, universe)
+        names = {"counts": release.confidential(COUNTS), "regions": release.public(REGIONS), "iterations": iterations}
+        of = {"region_type": measured.region_type.value, "level": measured.level}
+        totals = session.stage("totals", "safetab/totals", of, **names)
+        found, size = regions[measured.region_type], max(1, GROUPS_AT_A_TIME // max(1, len(universe)))
+        for first in range(0, len(found), size):
+            block = found[first : first + size]
+            exact = _totals(session, totals, first, len(block), len(universe))
+
+            exact_cells = partial(_cells, session, names, of, first)
+            kept = draw_block(measured, block, universe, exact, exact_cells, noise)
+            yield KeptCells(measured.label, _rows(kept, block, universe), measured)
+
+
+def _registered(session: Session, universe: Sequence[Iteration]) -> Fragment:
+    columns = {"place": np.arange(len(universe)), "iteration_code": [each.code for each in universe]}
+    return session.register("iterations", pa.table(columns))
+
+
+def _totals(session: Session, totals: Fragment, first: int, regions: int, iterations: int) -> NDArray[np.int64]:
+    """The exact totals of some regions, shape (regions, iterations)."""
+    found = session.arrow("safetab/totals_between", {"first": first, "last": first + regions}, totals=totals)
+    exact = np.zeros((regions, iterations), dtype=np.int64)
+    number, place, total = (found[name].to_numpy() for name in ("number", "place", "total"))
+    exact[number, place] = total
+    return exact
+
+
+def _cells(
+    session: Session,
+    names: Mapping[str, Any],
+    of: Mapping[str, Any],
+    first: int,
+    number: NDArray[np.int64],
+    place: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """The exact counts of the finest cells of some groups of a block of regions from `first`, shape (groups, 46)."""
+    columns = {"row": np.arange(len(number)), "number": number + first, "place": place}
+    groups = session.register("groups", pa.table(columns))
+    found = session.arrow("safetab/cells_of_groups", of, groups=groups, **names)
+    exact = np.zeros((len(number), FINEST), dtype=np.int64)
+    row, cell, count = (found[name].to_numpy() for name in ("row", "cell", "count"))
+    exact[row, cell] = count
+    return exact
+
+
+def _rows(kept: Sequence[Kept], regions: Sequence[str], universe: Sequence[Iteration]) -> NDArray[np.int64]:
+    """The kept cells in the order of region, iteration and cell."""
+    region = np.array([int(each) for each in regions], dtype=np.int64)
+    iteration = np.array([int(each.code) for each in universe], dtype=np.int64)
+    parts = []
+    for each in kept:
+        part = np.empty((*each.cells.shape, len(_STORED)), dtype=np.int64)
+        part[..., 0], part[..., 1] = region[each.regions][:, None], iteration[each.iterations][:, None]
+        part[..., 2], part[..., 3], part[..., 4] = each.detail, np.arange(each.cells.shape[1]), each.cells
+        parts.append(part.reshape(-1, len(_STORED)))
+    rows = np.concatenate(parts)
+    return rows[np.lexsort((rows[:, 3], rows[:, 1], rows[:, 0]))]
+
+
+def write_measurements(session: Session, release: SafeTabPRelease, batches: Iterator[KeptCells]) -> None:
+    """Store what is kept."""
+    table = release.public(MEASUREMENTS)
+    session.create(table, "safetab/no_measurements")
+    for batch in batches:
+        rows = pa.table(dict(zip(_STORED, batch.values.T, strict=True)))
+        of = {"region_type": batch.measured.region_type.value, "level": batch.measured.level}
+        session.run(
+            "safetab/append",
+            of | {"digits": batch.measured.region_type.digits},
+            table=table,
+            rows=session.register("rows", rows),
+        )
+
+
+def stored_batches(session: Session, release: SafeTabPRelease) -> Iterator[KeptCells]:
+    """The stored measurements, a batch for each region type and level.
+
+    Raises:
+        GridError: unless they are cells of declared groups, each group with all cells of one detail and only once, and
+            of the nation and the states with every group.
+    """
+    table = release.public(MEASUREMENTS)
+    if list(session.columns(table)) != list(COLUMNS):
+        raise GridError(f"{release.schema}: the columns are not {', '.join(COLUMNS)}")
+    regions, stored = regions_of(session, release), 0
+    for measured in release.design.measured:
+        universe = release.lists.universe(measured.region_type, measured.level)
+        found = session.arrow(
+            "safetab/measurements_in_order",
+            {"region_type": measured.region_type.value, "level": measured.level},
+            measurements=table,
+            regions=release.public(REGIONS),
+            iterations=_registered(session, universe),
+        )
+        if any(found[name].null_count for name in _STORED):
+            raise GridError(f"{release.schema}: {measured.label}: measurements of unknown groups, or without a number")
+        rows = np.stack([found[name].to_numpy() for name in _STORED], axis=1)
+        _require_whole(release, measured, rows, universe, len(regions[measured.region_type]))
+        stored += len(rows)
+        yield KeptCells(measured.label, rows, measured)
+    if stored != session.count(table):
+        raise GridError(f"{release.schema}: measurements of region types and levels that are not declared")
+
+
+def _require_whole(
+    release: SafeTabPRelease,
+    measured: Measured,
+    rows: NDArray[np.int64],
+    universe: Sequence[Iteration],
+    regions: int,
+) -> None:
+    """Refuse stored measurements that cannot be what a draw keeps, whatever it was drawn from."""
+    name = f"{release.schema}: {measured.label}"
+    region, iteration, detail, cell, count = rows.T
+    starts = np.flatnonzero((np.diff(region, prepend=-1) != 0) | (np.diff(iteration, prepend=-1) != 0))
+    lengths = np.diff(starts, append=len(rows))
+    of_group = detail[starts]
+    if not np.isin(of_group, DETAILS).all() or not np.array_equal(detail, np.repeat(of_group, lengths)):
+        raise GridError(f"{name}: groups with another detail than 0 to 3, or with several")
+    sizes = np.array([cells(each) for each in DETAILS])[of_group]
+    if not np.array_equal(lengths, sizes) or not np.array_equal(
+        cell, np.arange(len(rows)) - np.repeat(starts, lengths)
+    ):
+        raise GridError(f"{name}: groups without all cells of their detail, or with more")
+    totals_only = [int(each.code) for each in universe if each.detailed_only]
+    if measured.region_type.detailed and np.isin(iteration[starts], totals_only)[of_group > 0].any():
+        raise GridError(f"{name}: details of groups that have totals only")
+    if measured.cut_off is None and len(starts) != regions * len(universe):
+        raise GridError(f"{name}: not every group is measured")
+    if measured.cut_off is not None and (count[starts][of_group == 0] <= measured.cut_off).any():
+        raise GridError(f"{name}: totals that suppression does not leave")
+    if not release.design.negative_counts and (count < 0).any():
+        raise GridError(f"{name}: negative counts")
+
+
+def exact_batches(session: Session, release: SafeTabPRelease) -> Iterator[KeptCells]:
+    """The exact counts of the cells that are stored as measured, in the batches of `stored_batches`."""
+    finest = np.eye(FINEST, dtype=np.int64)
+    mapping = [
+        {"detail": detail, "finest": part, "cell": cell}
+        for detail in DETAILS
+        for part, cell in zip(*np.nonzero(folded(detail, finest)), strict=True)
+    ]
+    parts = session.register("parts", pa.Table.from_pylist(mapping))
+    for measured in release.design.measured:
+        found = session.arrow(
+            "safetab/exact_in_order",
+            {"region_type": measured.region_type.value, "level": measured.level},
+            measurements=release.public(MEASUREMENTS),
+            counts=release.confidential(COUNTS),
+            cells=parts,
+        )
+        yield KeptCells(measured.label, np.stack([found[name].to_numpy() for name in _STORED], axis=1), measured)

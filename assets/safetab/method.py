@@ -1,0 +1,200 @@
+"""SafeTab-P as a method: how it fills in the hooks of charge, draw, gates and publication."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from assets.conventions import preview
+from assets.measurement.counts import build_counts
+from assets.measurement.method import MEASUREMENTS, NoisyCounts
+from assets.release.draw import Draw, Inputs
+from assets.release.gate import Gate
+from assets.release.method import CHARGE
+from assets.release.published import PublishedTable
+from assets.release.statement import Statement
+from assets.safetab.counting import COUNT_COLUMNS, counts_recipe
+from assets.safetab.gates import person_gates, unlikely_noise
+from assets.safetab.measurements import (
+    COLUMNS,
+    KeptCells,
+    exact_batches,
+    measured_batches,
+    stored_batches,
+    write_measurements,
+)
+from assets.safetab.parameters import build_parameters
+from assets.safetab.published import person_products
+from assets.safetab.records import columns_read, require_countable_records
+from assets.safetab.regions import build_regions
+from assets.safetab.release import COUNTS, PARAMETERS, REGIONS, SafeTabPRelease, SafeTabRelease
+from assets.safetab.statement import person_statement
+from assets.safetab.tables import build_person_tables
+from assets.tabulation.asset import TABLES
+from mechanisms.accounting.specification import Specification
+from mechanisms.safetab.adaptive import StreamedNoise
+from mechanisms.safetab.design import MECHANISM_P, VERSION
+from mechanisms.sampling.noise import Distribution
+from resources.custody import Custody
+from resources.statements import Table
+from resources.warehouse import Recipe, Session
+
+CHARGE_COLUMNS = {
+    "output_premetric": "How the loss is measured",
+    "unbounded": "Loss for one record added or removed, exact",
+    "bounded": "Loss for one record changed, exact; this is charged",
+    "bounded_rounded_up": "Loss for one record changed, rounded up",
+    "lines": "Number of lines of the charge",
+}
+
+
+def recipe_of_counts(session: Session, release: SafeTabRelease, groups: Table | None = None) -> Recipe:
+    """The recipe of the exact counts, from the CEF: of all groups, or of those in a table."""
+    return counts_recipe(
+        session,
+        release.dataset,
+        release.counted,
+        release.lists,
+        release.pairs,
+        release.design.states,
+        release.design.max_race_codes,
+        groups,
+    )
+
+
+def require_countable(session: Session, release: SafeTabRelease) -> None:
+    """Refuse records that cannot be counted; the error states rules and numbers of records.
+
+    Raises:
+        RecordsError: if there are any.
+    """
+    require_countable_records(session, release.dataset, release.counted, release.lists.names, release.design.states)
+
+
+def columns_of(release: SafeTabRelease) -> list[str]:
+    """The columns of the CEF that the draw follows from."""
+    return [column for columns in columns_read(release.dataset, release.counted).values() for column in columns]
+
+
+def facts_of(release: SafeTabRelease) -> dict[str, str | int | float]:
+    """The facts about the loss in the row of the charge."""
+    design = release.design
+    return {
+        "output_premetric": design.bounded.output_premetric,
+        "unbounded": str(design.unbounded),
+        "bounded": str(design.bounded),
+        "bounded_rounded_up": float(design.bounded.rounded_up()),
+        "lines": len(design.lines),
+    }
+
+
+class SafeTabPMethod(NoisyCounts[SafeTabPRelease, KeptCells]):
+    """How a SafeTab-P release is charged, drawn, checked and published."""
+
+    mechanism = MECHANISM_P
+    version = VERSION
+    stages = (PARAMETERS, REGIONS, COUNTS, CHARGE, MEASUREMENTS, TABLES)
+    publishes_also_from = (PARAMETERS, REGIONS)
+    charge_follows = (PARAMETERS, REGIONS, COUNTS)
+    draw_follows = (REGIONS, COUNTS)
+    drawn_columns = COLUMNS
+    charge_columns = CHARGE_COLUMNS
+
+    def own_assets(self) -> Sequence[dg.AssetsDefinition]:
+        release = self.release
+        return [
+            build_parameters(release),
+            build_regions(release),
+            build_counts(
+                self,
+                [release.dataset_key("cef")],
+                "The exact counts of every group by sex and 23 age groups. Cells without persons are left out.",
+                COUNT_COLUMNS,
+            ),
+            build_person_tables(release),
+        ]
+
+    @property
+    def counts_table(self) -> Table:
+        return self.release.confidential(COUNTS)
+
+    def counts_recipe(self, session: Session) -> Recipe:
+        return recipe_of_counts(session, self.release)
+
+    def require_countable(self, session: Session) -> None:
+        require_countable(session, self.release)
+
+    def query_names(self) -> Sequence[str]:
+        return [each.label for each in self.release.design.measured]
+
+    def distributions(self) -> Mapping[str, Distribution]:
+        """None: which noise a cell has depends on the detail of its group, so the hooks that need it are defined."""
+        return {}
+
+    def exact(self, session: Session) -> Iterator[KeptCells]:
+        return exact_batches(session, self.release)
+
+    def stored(self, session: Session) -> Iterator[KeptCells]:
+        return stored_batches(session, self.release)
+
+    def store(self, session: Session, batches: Iterator[KeptCells]) -> None:
+        write_measurements(session, self.release, batches)
+
+    def perturbed(self, session: Session, key: bytes) -> Iterator[KeptCells]:
+        return measured_batches(session, self.release, StreamedNoise(self.release.design.measured, key))
+
+    def unlikely(self, pairs: Iterable[tuple[KeptCells, KeptCells]]) -> list[str]:
+        return unlikely_noise(self.release, pairs)
+
+    def further_gates(self) -> Sequence[Gate[SafeTabPRelease]]:
+        return person_gates(self.release)
+
+    def columns_read(self) -> Collection[str]:
+        return columns_of(self.release)
+
+    def counted_with(self) -> Mapping[str, Any]:
+        return self.release.counted_with
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {**self.release.counted_with, **self.release.design.as_record()}
+
+    def charged_tables(self) -> Mapping[str, Sequence[Table]]:
+        return {**super().charged_tables(), REGIONS: [self.release.public(REGIONS)]}
+
+    def inputs(self, session: Session, custody: Custody) -> Inputs:
+        regions = session.content_version([self.release.public(REGIONS)], self.version_key(custody))
+        return Inputs({**super().inputs(session, custody).versions, REGIONS: regions})
+
+    def specification(self, inputs: Inputs) -> Specification:
+        return self.release.design.specification(self.release.dataset.name)
+
+    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
+        return facts_of(self.release)
+
+    def charge_description(self) -> str:
+        symbol = self.release.design.noise.symbol
+        return f"""All region types and levels are charged together, with a line for each. A group's detail is chosen by
+a first noisy total, which takes its share of the line's budget and is not published. Budgets are declared for one
+person added or removed. The charge is the loss for one person's record changed: twice the sum of the lines' {symbol},
+because a change takes one from at most Δ cells and adds one to at most Δ others. Region types of the United States and
+of Puerto Rico share a line with the greater of their budgets, because nobody is in both."""
+
+    def draw_description(self) -> str:
+        return """For every population group, empty ones too: a noisy total, which says in what detail the group is
+published and is kept nowhere; then fresh noise for the total, or for sex by 4, 9 or 23 age groups. Below the states,
+totals that are hardly above zero are left out."""
+
+    def draw_metadata(self, session: Session) -> Mapping[str, Any]:
+        rows = session.rows("safetab/kept", measurements=self.release.public(MEASUREMENTS))
+        return {
+            "published groups": preview(
+                ["region type", "level", "detail", "groups"],
+                [(kind, level, detail, f"{groups:,}") for kind, level, detail, groups in rows],
+            )
+        }
+
+    def tables(self) -> Sequence[PublishedTable]:
+        return person_products(self.release)
+
+    def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
+        return person_statement(self.release, draw.inputs, output_version)

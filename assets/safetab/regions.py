@@ -1,0 +1,81 @@
+"""The asset `regions` of a SafeTab-P release: the regions in which there is a unit, which the release declares exact.
+
+Every group of every region is measured, whether anyone lives there or not. The list of regions is therefore public.
+"""
+
+import dagster as dg
+
+from assets.conventions import INVARIANT, StageKind, attributes, preview, public_table_metadata, table_schema
+from assets.failures import stated_plainly
+from assets.release.contents import counted_from
+from assets.release.seal import seal_stage
+from assets.safetab.counting import REGION_COLUMNS, regions_recipe
+from assets.safetab.release import REGIONS, SafeTabPRelease
+from mechanisms.safetab.regions import RegionType
+from resources.custody import Custody
+from resources.statements import Zone
+from resources.warehouse import Recipe, Session, Warehouse
+
+CODE_VERSION = "1"
+
+
+def build_regions(release: SafeTabPRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "regions"]`."""
+
+    @dg.asset(
+        key=release.key(REGIONS),
+        deps=[release.dataset_key("cef")],
+        group_name=release.schema,
+        description="The regions of every measured type in which there is at least one unit, housing unit or group "
+        "quarters. The list is an invariant of every SafeTab release: it is published exactly.",
+        code_version=CODE_VERSION,
+        **attributes(StageKind.INVARIANTS, Zone.PUBLIC, {"duckdb", "sql"}, crossing=INVARIANT),
+    )
+    @stated_plainly(StageKind.INVARIANTS)
+    def regions(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        table = release.public(REGIONS)
+        with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
+            name, values, names = recipe_of_regions(session, release)
+            with session.transaction():
+                session.create(table, name, values, **names)
+                counted = counted_from(session, custody, release.dataset, release.counted_with)
+                seal_stage(session, custody, release.schema, REGIONS, [table], counted)
+            return dg.MaterializeResult(
+                data_version=dg.DataVersion(session.content_version([table])),
+                metadata={
+                    **public_table_metadata(session, table),
+                    "regions by type": preview(
+                        ["region type", "regions", "groups"],
+                        [
+                            (region_type.value, f"{len(found):,}", f"{groups:,}")
+                            for region_type, found, groups in _by_type(session, release)
+                        ],
+                    ),
+                    "dagster/column_schema": table_schema(session.columns(table), REGION_COLUMNS),
+                },
+            )
+
+    return regions
+
+
+def recipe_of_regions(session: Session, release: SafeTabPRelease) -> Recipe:
+    """The recipe of the regions, from the CEF."""
+    region_types = {region_type for region_type, _ in release.pairs}
+    return regions_recipe(session, release.dataset, region_types, release.design.states)
+
+
+def regions_of(session: Session, release: SafeTabPRelease) -> dict[RegionType, list[str]]:
+    """The regions of each measured type in order, from the public table."""
+    found: dict[RegionType, list[str]] = {region_type: [] for region_type, _ in release.pairs}
+    for region_type, region_id in session.rows("safetab/regions_in_order", regions=release.public(REGIONS)):
+        found[RegionType(region_type)].append(region_id)
+    return found
+
+
+def _by_type(session: Session, release: SafeTabPRelease) -> list[tuple[RegionType, list[str], int]]:
+    """Each measured type with its regions and the number of its groups, of both levels."""
+    iterations: dict[RegionType, int] = {}
+    for region_type, level in release.pairs:
+        universe = release.lists.universe(region_type, level)
+        iterations[region_type] = iterations.get(region_type, 0) + len(universe)
+    return [(kind, found, len(found) * iterations[kind]) for kind, found in regions_of(session, release).items()]

@@ -1,0 +1,95 @@
+"""Releases by SafeTab-P and SafeTab-H as values, which all their stages receive.
+
+This module defines the fields that these releases declare beyond those of all releases, and checks their rules before
+anything runs. `mechanisms.safetab.design` defines what the budgets mean.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+from assets.release.release import Release
+from assets.safetab.records import Counted, columns_read
+from mechanisms.safetab.design import Pair, SafeTabHDesign, SafeTabPDesign
+from mechanisms.safetab.lists import CodeLists
+
+COUNTS, REGIONS, GROUPS, PARAMETERS = "counts", "regions", "population_groups", "parameters"
+"""The tables, and the stages that make them: exact counts, the regions of SafeTab-P, the groups of SafeTab-H, and what
+follows from the declaration."""
+
+
+@dataclass(frozen=True)
+class SafeTabRelease(Release):
+    """What releases of both mechanisms declare.
+
+    Attributes:
+        design: the states, budgets and thresholds.
+        lists: the codes of race and ethnicity, and the iterations that they belong to.
+        delta: the δ at which ρ is stated as (ε, δ) in the certificate.
+
+    Raises:
+        DeclarationError: if the declaration contradicts itself or the dataset.
+    """
+
+    design: SafeTabPDesign | SafeTabHDesign
+    lists: CodeLists
+    delta: Fraction
+
+    counted: ClassVar[Counted]
+
+    def __post_init__(self) -> None:
+        for table, columns in columns_read(self.dataset, self.counted).items():
+            records = self.dataset.tables.get(table)
+            missing = [name for name in columns if records is None or name not in records.stored]
+            if missing:
+                self.refuse(
+                    f"dataset: {table} of {self.dataset.name} have no column {missing[0]}; declare the dataset with "
+                    "detailed_codes: true, or as a SafeTabDataset"
+                )
+        codes = self.dataset.units.stored["TABBLKST"].codes
+        for state in self.design.states:
+            if codes and state not in codes:
+                known = ", ".join(str(code) for code in codes)
+                self.refuse(f"states: {state} is not a state of {self.dataset.name}, which has {known}")
+        if not 0 < self.delta < 1:
+            self.refuse(f"delta: {self.delta} is not strictly between 0 and 1")
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The measured region types and levels, in the order of the draw."""
+        return tuple(dict.fromkeys((each.region_type, each.level) for each in self.design.measured))
+
+    @cached_property
+    def counted_with(self) -> Mapping[str, Any]:
+        """What the exact counts, the regions and the groups follow from, besides the records."""
+        return {
+            "states": sorted(self.design.states),
+            "max_race_codes": self.design.max_race_codes,
+            "lists": self.lists.version,
+            "measured": [f"{region_type} {level}" for region_type, level in self.pairs],
+        }
+
+
+@dataclass(frozen=True)
+class SafeTabPRelease(SafeTabRelease):
+    """A declared release by SafeTab-P."""
+
+    design: SafeTabPDesign
+
+    counted = Counted.PERSONS
+
+
+@dataclass(frozen=True)
+class SafeTabHRelease(SafeTabRelease):
+    """A declared release by SafeTab-H.
+
+    Attributes:
+        detail: the release by SafeTab-P whose published totals say which groups there are, and in what detail.
+    """
+
+    design: SafeTabHDesign
+    detail: SafeTabPRelease
+
+    counted = Counted.HOUSEHOLDS

@@ -1,0 +1,115 @@
+"""Lines of a design by their names: `TRACT 2` for SafeTab-P, `TRACT 2 T3` for SafeTab-H.
+
+A declaration and a plan name lines in this way, give some of them budgets and others margins of error, and both become
+a design's budgets here.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import TypeVar
+
+from mechanisms.noise import Noise
+from mechanisms.safetab.design import DesignError, Pair, SafeTabHDesign, SafeTabPDesign
+from mechanisms.safetab.details import HOUSEHOLD_TABLES
+from mechanisms.safetab.planning import budget_for_margin
+from mechanisms.safetab.regions import RegionType
+
+_LINE = re.compile(r"(?P<region_type>[A-Z-]+) (?P<level>[12])(?: (?P<family>T[34]))?")
+
+V = TypeVar("V")
+D = TypeVar("D", bound=SafeTabPDesign | SafeTabHDesign)
+
+
+def line_of(pair: Pair, family: str = "") -> str:
+    """The name of a line."""
+    return f"{pair[0]} {pair[1]} {family}".rstrip()
+
+
+def pair_of(field: str, line: str) -> tuple[Pair, str]:
+    """The region type and level of a line, and its family of tables; "" if it has none.
+
+    Raises:
+        DesignError: if the text names no line.
+    """
+    found = _LINE.fullmatch(line)
+    if found is None or found["region_type"] not in set(RegionType):
+        kinds = ", ".join(RegionType)
+        raise DesignError(
+            f"{field}: {line!r} is no line such as TRACT 2 (in SafeTab-H: TRACT 2 T3); region types are {kinds}, and "
+            "levels 1 and 2"
+        )
+    return (RegionType(found["region_type"]), int(found["level"])), found["family"] or ""
+
+
+def by_pair(field: str, given: Mapping[str, V]) -> dict[Pair, V]:
+    """Values of SafeTab-P's lines.
+
+    Raises:
+        DesignError: if a line does not exist.
+    """
+    values = {}
+    for line, value in given.items():
+        pair, family = pair_of(field, line)
+        if family:
+            raise DesignError(f"{field}: {line}: SafeTab-P has no tables {family}")
+        values[pair] = value
+    return values
+
+
+def by_family(field: str, given: Mapping[str, V]) -> dict[str, dict[Pair, V]]:
+    """Values of SafeTab-H's lines, by family of tables.
+
+    Raises:
+        DesignError: if a line does not exist, or names no family.
+    """
+    values: dict[str, dict[Pair, V]] = {family: {} for family in HOUSEHOLD_TABLES}
+    for line, value in given.items():
+        pair, family = pair_of(field, line)
+        if not family:
+            raise DesignError(f"{field}: {line}: say which tables: {line} T3, or {line} T4")
+        values[family][pair] = value
+    return values
+
+
+def budgets_of(
+    noise: Noise,
+    stabilities: Mapping[Pair, int],
+    budgets: Mapping[str, Fraction],
+    margins: Mapping[str, Fraction],
+    stage_1_share: Fraction = Fraction(0),
+) -> dict[str, Fraction]:
+    """The budgets of lines of which some have a budget and others a 95% margin of error.
+
+    Raises:
+        DesignError: if a line does not exist or has both, or no budget meets a margin.
+    """
+    found = dict(budgets)
+    for line, margin in margins.items():
+        pair, _ = pair_of("moe", line)
+        if line in budgets:
+            raise DesignError(f"moe: {line}: a line has a budget or a margin of error, not both")
+        if pair not in stabilities:
+            raise DesignError(f"moe: {line}: there are no regions of this type in the declared states")
+        try:
+            found[line] = budget_for_margin(noise, stabilities[pair], margin, stage_1_share)
+        except ValueError as error:
+            raise DesignError(f"moe: {line}: {error}") from None
+    return found
+
+
+def with_budgets(design: D, budgets: Mapping[str, Fraction], margins: Mapping[str, Fraction]) -> D:
+    """The design with other budgets or margins of error for some lines.
+
+    Raises:
+        DesignError: as `budgets_of`, and if the design is not valid with them.
+    """
+    if isinstance(design, SafeTabPDesign):
+        share = design.stage_1_share
+        changed = by_pair("budgets", budgets_of(design.noise, design.stabilities, budgets, margins, share))
+        return replace(design, budgets={**design.budgets, **changed})
+    found = by_family("budgets", budgets_of(design.noise, design.stabilities, budgets, margins))
+    return replace(
+        design, budgets={family: {**design.budgets.get(family, {}), **found[family]} for family in HOUSEHOLD_TABLES}
+    )

@@ -1,0 +1,2 @@
+-- The exact totals of the groups of some regions.
+SELECT number - $first AS number, place, total FROM {{ totals }} WHERE number >= $first AND number < $last
