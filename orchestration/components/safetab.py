@@ -4,7 +4,7 @@ The YAML fields are in `safetab_declaration`. What a release must satisfy is in 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import dagster as dg
@@ -45,7 +45,7 @@ class SafeTabP(ReleaseComponent):
 class SafeTabH(ReleaseComponent):
     """Household type and tenure of detailed race and ethnicity groups (Detailed DHC-B), with all its checks."""
 
-    persons: SafeTabP | None = None
+    persons: SafeTabP | None = field(default=None, compare=False)
     """The component that the field `detail` names, once it is looked up among those declared beside."""
 
     declared_by = SafeTabHDeclaration
