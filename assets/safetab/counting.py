@@ -1,9 +1,9 @@
 """The exact counts of SafeTab's population groups, and the regions in which they are.
 
-Records are aggregated step by step, so that each step has far fewer rows than the one before would have groups: the
-records' distinct combinations of codes are mapped to iterations once; combinations with the same iterations are one set;
-records are counted by area, set and finest cell; and only these counts are added up to regions and iterations. Numbers
-stand for codes and regions until the end.
+Records are aggregated step by step, so that no step handles a record once for each of its groups. Each distinct
+combination of codes is mapped to iterations once, and combinations with the same iterations are one set. Records are
+counted by area, set and finest cell. Only these counts are added up to regions and iterations. Numbers stand for codes
+and regions until the end.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -49,9 +49,10 @@ def counts_recipe(
     """The recipe of the exact counts: a row for each population group and finest cell that is not 0.
 
     Columns: `COUNT_COLUMNS`. `level` and `cell` are UTINYINT, `count` is BIGINT, and the others are VARCHAR. A record
-    counts once in each of its groups. The cell of a person is 23 (QSEX - 1) plus the number of the finest age group, from
-    0; that of a household is 4 (HOUSEHOLD_TYPE - 1) + TEN - 1. Rows of one region type and level come together, by
-    region, iteration and cell.
+    counts once in each of its groups. The cell of a person is 23 (QSEX - 1) plus the number of the finest age group,
+    from 0; that of a household is 4 (HOUSEHOLD_TYPE - 1) + TEN - 1. In a large table, the rows of a region type and
+    level lie together in the order of region, iteration and cell, so that some regions of it are read quickly. Nothing
+    may rely on that order.
 
     Args:
         session: a session that reads the CEF. Intermediate results are temporary tables of this session.
@@ -59,8 +60,8 @@ def counts_recipe(
         counted: what is counted.
         lists: codes and iterations.
         measured: the region types and levels that are counted; others get no rows.
-        states: FIPS codes. Units of other states are left out. Those of Puerto Rico are in the region types of that run,
-            and in no other.
+        states: FIPS codes. Units of other states are left out. Those of Puerto Rico are in the region types of that
+            run, and in no other.
         max_race_codes: how many of a record's race codes count, from the first.
         groups: the groups to count, a table with the columns `region_type`, `region_id` and `iteration_code` without
             repetition; None for all.
@@ -114,8 +115,8 @@ def regions_recipe(
 ) -> Recipe:
     """The recipe of the regions in which there is a unit, whether anyone lives there or not.
 
-    Columns: `REGION_COLUMNS`. `number` is INTEGER and counts from 0 within the region type, in the order of `region_id`;
-    the others are VARCHAR. Rows are in the order of the draw.
+    Columns: `REGION_COLUMNS`. `number` is INTEGER and counts from 0 within the region type, in the order of
+    `region_id`; the others are VARCHAR. Rows are in the order of the draw.
 
     Args:
         session: a session that reads the CEF.

@@ -13,6 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from assets.cef.detailed_codes import RACE_CODES
+from assets.cef.detailed_files import BLOCK
 from assets.release.dataset import DatasetDeclaration
 from mechanisms.refusal import RefusedError
 from mechanisms.safetab.details import AGES
@@ -20,7 +22,6 @@ from mechanisms.safetab.lists import CODES_FILE, MOST_RACE_CODES
 from mechanisms.states import PUERTO_RICO
 from resources.warehouse import Session
 
-RACE_CODES = tuple(f"QRACE{place}" for place in range(1, MOST_RACE_CODES + 1))
 ETHNICITY_CODE = "QSPAN"
 AREA_COLUMNS = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "PLACEFP", "AIANNHCE")
 """The columns of `units` that determine its regions."""
@@ -63,7 +64,7 @@ def has_household_file(dataset: DatasetDeclaration) -> bool:
 
 
 def relation(dataset: DatasetDeclaration, counted: Counted, max_race_codes: int = MOST_RACE_CODES) -> dict[str, Any]:
-    """The identifiers of `sql/safetab/records.sql`: what is counted, the tables, and the columns of codes that are read.
+    """The identifiers of `sql/safetab/records.sql`: what is counted, the tables, and the columns of codes.
 
     Args:
         dataset: the dataset.
@@ -109,7 +110,7 @@ def require_countable_records(
         for column, records in session.rows("safetab/unknown_codes", known=known, optional=_MAY_BE_NULL, **read)
     ]
     within_us = [state for state in states if state != PUERTO_RICO]
-    if dataset.units.key == "BLOCK" and within_us:
+    if dataset.units.key == BLOCK and within_us:
         others = session.row("safetab/other_states", {"states": [*within_us, PUERTO_RICO]}, units=read["units"])[0]
         if others:
             problems.append(f"units: TABBLKST: a block lies in none of the declared states: {_number(others, 'block')}")

@@ -3,7 +3,7 @@
 The oracle is written from the description of the Bureau's programs (SafeTab-P 5.0.0, SafeTab-H 3.0.0) alone, record by
 record and group by group. It shares no code with Stirred. From records, blocks, lists and configuration, it gives:
 
-- `exact_counts`: the counts of all population groups and finest cells that are not 0, as the stage `counts` stores them;
+- `exact_counts`: the counts of population groups and finest cells that are not 0, as the stage `counts` stores them;
 - `regions`: the regions of each type;
 - `safetab_p`: the rows of T1 and T2; `safetab_h`: those of T3 and T4, from the rows of a T1 file;
 - `text`: a file of such rows in the published format, sorted.
@@ -240,15 +240,17 @@ def members(
     """The records of each population group that has any, at both levels."""
     at = {block.key: block for block in blocks if block.TABBLKST in configuration.states}
     found = defaultdict(list)
+    known: dict[tuple[tuple[str, ...], str, str], set[str]] = {}
     for record in records:
         if record.block not in at:
             continue
         for region_type, region_id in regions_of(at[record.block]).items():
-            for level in (1, 2):
-                for code in lists.of_record(
-                    record.races, record.QSPAN, region_type, level, configuration.max_race_codes
-                ):
-                    found[region_type, region_id, code].append(record)
+            codes = (record.races, record.QSPAN, region_type)
+            if codes not in known:
+                of = [lists.of_record(*codes, level, configuration.max_race_codes) for level in (1, 2)]
+                known[codes] = set.union(*of)
+            for code in known[codes]:
+                found[region_type, region_id, code].append(record)
     return found
 
 
