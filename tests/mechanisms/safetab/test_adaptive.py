@@ -225,3 +225,11 @@ def test_the_share_of_empty_groups_that_stay_is_the_chance_of_exceeding_the_cut_
     chance = float(measured.stage_2.probabilities(above).sum())
     assert abs(len(first.regions) - 300_000 * chance) < 5.1 * (300_000 * chance) ** 0.5
     assert not any(len(each.regions) for each in rest)
+
+
+def test_groups_that_are_totals_only_are_kept_in_their_places_among_the_others() -> None:
+    exact = np.zeros((3, 4, FINEST), dtype=np.int64)
+    (first, *_) = draw(MEASURED[STATE], exact, [False, True, True, False], StreamedNoise(DESIGN.measured, KEY))
+    places = list(zip(first.regions.tolist(), first.iterations.tolist(), strict=True))
+    assert places == sorted(places)
+    assert {column for _, column in places} == {0, 1, 2, 3}
