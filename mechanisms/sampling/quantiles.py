@@ -98,7 +98,7 @@ def _least(holds: Callable[[int], bool]) -> int:
     return high
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def noise_sum(noise: Uncapped, cells: int) -> NoiseSum:
     """The table of a sum of independent noises of one distribution."""
     kind = Noise.GAUSSIAN if isinstance(noise, DiscreteGaussian) else Noise.LAPLACE
