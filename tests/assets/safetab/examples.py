@@ -258,7 +258,7 @@ def in_units(made: Town) -> tuple[list[Unit], list[CensusPerson]]:
         for place, person in enumerate(here):
             if place % 3 == 0:
                 number = len(units)
-                units.append(Unit(number, block, "2224"[number % 4], str(number % 7 + 1), str(number % 4 + 1)))
+                units.append(Unit(number, block, "2224"[number % 4], str(number % 8), str(number % 3 + 1)))
             relationship = "20" if place % 3 == 0 else "25"
             people.append(
                 CensusPerson(units[-1].MAFID, person.QAGE, person.QSEX, relationship, person.races, person.QSPAN)
