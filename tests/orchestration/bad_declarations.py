@@ -23,6 +23,7 @@ from orchestration.components import (
     PermutationSwapping,
     PHSafe,
     PublisherSettings,
+    SafeTabDataset,
     SyntheticCensus,
     SyntheticSurvey,
     TopDown,
@@ -78,6 +79,14 @@ VALID: dict[type[Any], dict[str, Any]] = {
         "persons": "persons.csv",
         "units": "units.csv",
         "geo": "geo.csv",
+    },
+    SafeTabDataset: {
+        "name": "town",
+        "title": "A town",
+        "cap": {"rho": 10},
+        "persons": "person-records.txt",
+        "households": "household-records.txt",
+        "blocks": "GRF-C.txt",
     },
     SyntheticCensus: {"name": "town", "cap": {"epsilon": 10, "delta": "1e-10"}, "households": 100, "states": ["10"]},
     SyntheticSurvey: {
@@ -205,6 +214,7 @@ NOT_PATTERNS: Sequence[Any] = (
 NUMBERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
     Dataset: {("cap",): (0, "0.0", *NOT_NUMBERS), ("cap", "rho"): (0,)},
     CensusDataset: {("cap", "rho"): (0, *NOT_NUMBERS)},
+    SafeTabDataset: {("cap", "rho"): (0, *NOT_NUMBERS)},
     SyntheticCensus: {
         ("cap", "epsilon"): (0, *NOT_NUMBERS),
         ("cap", "delta"): (0, 1, "1e-101", "1e-999", "0." + "9" * 101, *NOT_NUMBERS),
@@ -256,7 +266,7 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ),
         ("title",): ("", *NOT_TEXTS),
         ("description",): NOT_TEXTS[1:],
-        ("reader",): ("excel", "synthetic_census", None, 1),
+        ("reader",): ("excel", "synthetic_census", "pipe_separated", None, 1),
         ("record_name",): ("", "person", *NOT_TEXTS),
         ("synthetic",): ("perhaps", None, 3),
         ("population",): (*NOT_NAMES[1:], "ledger", "information_schema"),
@@ -349,6 +359,7 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("format",): ("ma1940", None, 1),
         ("persons",): ("", None, 1, "a" * 256, "{{ env", "\0"),
         ("group_quarters_types",): ("perhaps", None, 3),
+        ("detailed_codes",): ("perhaps", None, 3),
         ("recoded_units",): (
             None, 1, [], {"TEN": RECODE}, {"ten": RECODE}, {"": RECODE}, {"A": {}}, {"A": RECODE, "a": RECODE},
             {"A": {"type": "integer", "minimum": 0, "maximum": 9}}, {"A": RECODE | {"role": "key"}},
@@ -359,6 +370,15 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("place_names",): (["Kent"], {10: "Delaware"}, {"10": 1}, {"": "Kent"}, {"10": ""}, "Kent", None),
         ("unknown",): (1,),
     },
+    SafeTabDataset: {
+        ("name",): NOT_NAMES,
+        ("population",): ("The_People", 1),
+        ("charging",): ("free",),
+        ("title",): ("", *NOT_TEXTS),
+        ("synthetic",): ("perhaps", None),
+        **{(file,): ("", 1, [], "a" * 256, "{{ env", "\0") for file in ("persons", "households", "blocks")},
+        ("format",): ("csv",),
+    },
     SyntheticCensus: {
         ("name",): NOT_NAMES,
         ("population",): ("The_People", "a" * 61),
@@ -366,6 +386,7 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("states",): ([], None, "10", [10], ["10", "10"], ["03"], ["a" * 5000], [None], [["10"]]),
         ("title",): NOT_TEXTS,
         ("synthetic",): (False,),
+        ("detailed_codes",): ("perhaps", None, 3),
         ("recoded_units",): ({"A": RECODE}, {"A": RECODE | {"source": "QAGE"}}, {"RTYPE": RECODE}),
         ("recoded_persons",): ({"A": RECODE}, {"A": RECODE | {"source": "FINAL_POP"}}),
     },
