@@ -1,4 +1,4 @@
-"""A synthetic census as files in the production layout: persons, units and geo, as CSV or Parquet.
+"""A synthetic census as files: persons, units and geo in the production layout, as CSV or Parquet, or SafeTab's files.
 
 The command is `python -m assets.cef.sample FOLDER --households 1000 --states 01`. The census itself comes from
 `synthetic`.
@@ -6,19 +6,22 @@ The command is `python -m assets.cef.sample FOLDER --households 1000 --states 01
 
 import argparse
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 from pydantic import ValidationError
 
 from assets.cef.census import DETAILED_COLUMNS, PERSON_COLUMNS, UNIT_COLUMNS
+from assets.cef.detailed_files import FILES
 from assets.cef.generated import SEED
-from assets.cef.readers import in_source
+from assets.cef.readers import SEPARATORS, in_source
 from assets.cef.synthetic import SyntheticPopulation, synthetic_names, synthetic_values
 from assets.release.columns import Column, Role
-from resources.statements import literal
-from resources.warehouse import Warehouse
+from assets.release.dataset import Reader
+from resources.statements import Fragment, literal
+from resources.warehouse import Session, Warehouse
 
 
 def _fields(columns: dict[str, Column], first: Sequence[str]) -> dict[str, str]:
@@ -55,19 +58,12 @@ def write_sample(
     Returns:
         The three paths.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    with tempfile.TemporaryDirectory(prefix="stirred-sample-") as home, Warehouse(folder=home).session() as session:
+    with _session_for(folder) as session:
         for name, (table, columns) in _FILES.items():
             if table == "persons" and population.detailed_codes:
                 columns = {**columns, **_fields(DETAILED_COLUMNS, ())}
-            rows = session.stage(
-                name,
-                f"cef/synthetic_{table}",
-                synthetic_values(population, table),
-                **synthetic_names(population),
-                columns=list(columns),
-            )
+            rows = _stage(session, name, table, population, columns)
             paths.append(folder / f"{name}.{file_format}")
             session.run(
                 "cef/write_file", rows=rows, columns=columns, path=literal(paths[-1]), format=literal(file_format)
@@ -76,15 +72,64 @@ def write_sample(
     return paths
 
 
+def write_block_files(folder: Path, population: SyntheticPopulation) -> list[Path]:
+    """Write a synthetic census with detailed codes as SafeTab's files. Rows are sorted.
+
+    Args:
+        folder: the folder of the files; created if it does not exist.
+        population: the parameters of the census, with detailed codes.
+
+    Returns:
+        The paths of GRF-C.txt, person-records.txt and household-records.txt.
+    """
+    paths = []
+    piped = Fragment(f"csv, DELIMITER {literal(SEPARATORS[Reader.PIPE_SEPARATED])}")
+    with _session_for(folder) as session:
+        records = {
+            "units": _stage(session, "units", "units", population, UNIT_COLUMNS),
+            "persons": _stage(session, "persons", "persons", population, {**PERSON_COLUMNS, **DETAILED_COLUMNS}),
+        }
+        for table, file in FILES.items():
+            columns = {name: name for name in file.columns}
+            rows = session.stage("rows", f"cef/block_file_{table}", **records, columns=list(columns))
+            paths.append(folder / file.name)
+            session.run("cef/write_file", rows=rows, columns=columns, path=literal(paths[-1]), format=piped)
+    return paths
+
+
+@contextmanager
+def _session_for(folder: Path) -> Iterator[Session]:
+    """A session in a warehouse of its own, for files in a folder that exists from then on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="stirred-sample-") as home, Warehouse(folder=home).session() as session:
+        yield session
+
+
+def _stage(
+    session: Session, name: str, table: str, population: SyntheticPopulation, columns: Collection[str]
+) -> Fragment:
+    """Stage columns of a table of the census under a name."""
+    return session.stage(
+        name,
+        f"cef/synthetic_{table}",
+        synthetic_values(population, table),
+        **synthetic_names(population),
+        columns=list(columns),
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write a sample as the command line says, or report what is wrong with the command line."""
     parser = argparse.ArgumentParser(prog="python -m assets.cef.sample", description=__doc__)
-    parser.add_argument("folder", type=Path, help="the folder for persons, units and geo")
+    parser.add_argument("folder", type=Path, help="the folder for the files")
     parser.add_argument("--households", type=int, default=1000, help="the number of households (default: 1000)")
     parser.add_argument("--states", nargs="+", default=["01"], help="FIPS codes (default: 01)")
     parser.add_argument("--seed", type=int, default=SEED, help=f"each seed gives another census (default: {SEED})")
     parser.add_argument(
-        "--format", choices=["csv", "parquet"], default="csv", help="the format of the files (default: csv)"
+        "--format",
+        choices=["csv", "parquet", "safetab"],
+        default="csv",
+        help="csv (default) or parquet in the production layout, or safetab for SafeTab's files, with detailed codes",
     )
     parser.add_argument(
         "--detailed-codes", action="store_true", help="whether persons have QSEX, QRACE1 to QRACE8 and QSPAN"
@@ -92,11 +137,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     try:
         population = SyntheticPopulation(
-            seed=given.seed, households=given.households, states=given.states, detailed_codes=given.detailed_codes
+            seed=given.seed,
+            households=given.households,
+            states=given.states,
+            detailed_codes=given.detailed_codes or given.format == "safetab",
         )
     except ValidationError as error:
         parser.error("; ".join(f"{'.'.join(map(str, line['loc']))}: {line['msg']}" for line in error.errors()))
-    for path in write_sample(given.folder, population, given.format):
+    if given.format == "safetab":
+        paths = write_block_files(given.folder, population)
+    else:
+        paths = write_sample(given.folder, population, given.format)
+    for path in paths:
         print(path)
 
 
