@@ -17,9 +17,9 @@ ROW_END = re.compile(r"\r?\n|\Z")
 FIELD = re.compile(r'"(?:[^"]|"")*"|[^",\r\n]*')
 
 
-def read(text: bytes, width: int, block: int = 1 << 20, longest: int = LONGEST) -> Form:
+def read(text: bytes, width: int, block: int = 1 << 20, longest: int = LONGEST, separator: str = ",") -> Form:
     data = np.frombuffer(text, dtype=np.uint8)
-    return form((data[start : start + block] for start in range(0, len(data), block)), width, longest)
+    return form((data[start : start + block] for start in range(0, len(data), block)), width, longest, separator)
 
 
 def rows_by_grammar(content: bytes) -> list[list[str]] | None:
@@ -54,6 +54,7 @@ PIECES = [
     b'"',
     b'""',
     b",",
+    b"|",
     b"\n",
     b"\r\n",
     b"\r",
@@ -80,6 +81,8 @@ NEARLY_WELL_FORMED = st.lists(
 def test_exactly_the_texts_of_the_grammar_are_well_formed(text: bytes, width: int, block: int) -> None:
     found = read(text, width, block)
     assert found == read(text, width), "where the blocks are cut does not matter"
+    exchanged = text.translate(bytes.maketrans(b",|", b"|,"))
+    assert found == read(exchanged, width, separator="|"), "a comma is then a letter like any other"
     rows = rows_by_grammar(text)
     well_formed = rows is not None and all(len(row) == width for row in rows)
     assert (found.offenders == {}) == well_formed

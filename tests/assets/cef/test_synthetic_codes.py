@@ -11,12 +11,17 @@ import pandas as pd
 import pytest
 
 from assets.cef.census import DETAILED_COLUMNS, PERSON_COLUMNS, CensusDeclaration, census_persons, census_units
+from assets.cef.detailed_files import FILES, detailed_files
 from assets.cef.ingestion import ingest
 from assets.cef.sample import main
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census, write
 from assets.cef.synthetic_codes import RACE_CODES_2020
 from assets.cef.validation import cef_problems, structure_findings, structure_offenders
+from assets.safetab.counting import counts_recipe, regions_recipe
+from assets.safetab.lists import read_lists
+from assets.safetab.records import Counted
 from mechanisms.races import RACE_COMBINATIONS, SIX_RACES
+from mechanisms.safetab.regions import RegionType
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.assets.cef.test_synthetic import VERSION_KEY
@@ -233,8 +238,8 @@ def test_a_sample_with_codes_read_back_is_the_same_census(tmp_path: Path, file_f
 
 
 @pytest.mark.deep
-def test_every_code_occurs_in_a_census_of_a_million_persons(tmp_path: Path) -> None:
-    _, units, persons = made(tmp_path, 400_000)
+def test_nearly_every_code_occurs_in_a_large_census(tmp_path: Path) -> None:
+    _, units, persons = made(tmp_path, 200_000)
     races, origins, _ = major_races()
     named = set().union(*(set(persons[code]) for code in CODES)) - {"Null"}
     assert named <= set(races)
@@ -244,3 +249,32 @@ def test_every_code_occurs_in_a_census_of_a_million_persons(tmp_path: Path) -> N
     for race in ("01", "02", "04"):
         county, state, nation = likeness(units, persons, race)
         assert county > 1.3 * state > 1.3 * 1.3 * nation, race
+
+
+@pytest.mark.deep
+def test_safetab_counts_the_same_in_the_census_and_in_the_files_written_from_it(tmp_path: Path) -> None:
+    """Every region type, level, group and cell, of persons and of households; and the same regions."""
+    population = SyntheticPopulation(seed=7, households=30_000, states=["01", "02", "72"], detailed_codes=True)
+    census = synthetic_census(population, name="made_up", cap=1)
+    main([str(tmp_path), "--households", "30000", "--states", "01", "02", "72", "--seed", "7", "--format", "safetab"])
+    paths = [FILES[table].name for table in ("units", "persons", "households")]
+    files = detailed_files(*paths, name="files", title="Files", cap=1)
+    lists = read_lists()
+    measured = {(region_type, level) for region_type in RegionType for level in (1, 2)}
+    found = {}
+    with Warehouse(folder=str(tmp_path / "warehouse")).session(writes=Zone.CONFIDENTIAL) as session:
+        write(session, census)
+        ingest(session, files, tmp_path, VERSION_KEY)
+        assert session.count(files.cef_tables()[1]) == session.count(census.cef_tables()[1])
+        for dataset in (census, files):
+            regions, values, names = regions_recipe(session, dataset, list(RegionType), population.states)
+            found[dataset.name] = [session.rows(regions, values, **names)]
+            for counted in Counted:
+                counts, values, names = counts_recipe(
+                    session, dataset, counted, lists, measured, population.states, max_race_codes=8
+                )
+                found[dataset.name].append(sorted(session.rows(counts, values, **names)))
+    assert found["files"] == found["made_up"]
+    regions, persons, households = found["files"]
+    assert {region_type for region_type, _, _ in regions} == {str(region_type) for region_type in RegionType}
+    assert len(persons) > len(households) > 10_000
