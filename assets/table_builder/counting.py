@@ -125,16 +125,16 @@ def records_read(session: Session, release: HypercubeRelease, amount: Amount | N
         steps = pa.table({"category": values, "step": np.arange(len(values)) * step})
         domains.append({"column": name, "table": session.register(f"domain_{place}", steps)})
         step *= len(values)
-    tables = dataset.cef_tables()
+    tables = dict(zip(dataset.tables, dataset.cef_tables(), strict=True))
     counted, withheld = release.counted, release.withheld
     key = counted.key if counted.key and not withheld else None
     read = dict.fromkeys([*release.variables, *([amount.column] if amount else [])])
     return {
         "columns": list(release.design.inner),
         "domains": domains,
-        "records": withheld.table if withheld else tables[list(dataset.tables).index(release.of)],
-        "persons": dict(zip(dataset.tables, tables, strict=True)).get("persons", tables[0]),
-        "units": tables[0],
+        "records": withheld.table if withheld else tables[release.of],
+        "persons": tables[release.of],
+        "units": tables["units"],
         "own": [*([key] if key else []), *(name for name in read if name not in release.from_unit)],
         "from_unit": list(release.from_unit),
         "unit": counted.unit if release.from_unit else None,
