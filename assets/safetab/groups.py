@@ -106,6 +106,10 @@ def published_totals(session: Session, release: SafeTabHRelease, custody: Custod
     return pq.read_table(persons.folder / f"{T1}.parquet")
 
 
+_UNIVERSES = pa.schema(
+    [("place", pa.int64()), ("region_type", pa.string()), ("level", pa.int64()), ("iteration_code", pa.string())]
+)
+
 _THRESHOLDS = pa.schema(
     [
         ("region_type", pa.string()),
@@ -146,7 +150,7 @@ def groups_recipe(session: Session, release: SafeTabHRelease, totals: pa.Table) 
         {},
         {
             "totals": session.register("published_totals", totals),
-            "universes": session.register("universes", pa.Table.from_pylist(universes)),
+            "universes": session.register("universes", pa.Table.from_pylist(universes, _UNIVERSES)),
             "thresholds": session.register("thresholds", pa.Table.from_pylist(thresholds, _THRESHOLDS)),
         },
     )

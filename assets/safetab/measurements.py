@@ -81,7 +81,8 @@ def measured_batches(session: Session, release: SafeTabPRelease, noise: GroupNoi
 
 
 def _registered(session: Session, universe: Sequence[Iteration]) -> Fragment:
-    columns = {"place": np.arange(len(universe)), "iteration_code": [each.code for each in universe]}
+    codes = pa.array([each.code for each in universe], pa.string())
+    columns = {"place": np.arange(len(universe)), "iteration_code": codes}
     return session.register("iterations", pa.table(columns))
 
 

@@ -95,10 +95,12 @@ def in_words(session: Session, release: SafeTabRelease) -> dict[str, Fragment]:
         for each in release.lists.iteration.values()
     ]
     return {
-        "iterations": session.register("iterations_in_words", pa.Table.from_pylist(iterations)),
+        "iterations": session.register("iterations_in_words", pa.Table.from_pylist(iterations, _ITERATIONS)),
         "names": session.register("names", pa.Table.from_pylist(list(_names(release.dataset)), _NAMES)),
     }
 
+
+_ITERATIONS = pa.schema([("iteration_code", pa.string()), ("name", pa.string()), ("total_only", pa.bool_())])
 
 _NAMES = pa.schema([(name, pa.string()) for name in ("region_type", "region_id", "name")])
 

@@ -1,0 +1,194 @@
+"""The whole of SafeTab-P and SafeTab-H without noise, from records to files, against the oracle of the tests.
+
+Noise that is always 0 takes the place of the draw's. A chance of suppression of 1/2 gives the cut-off 0, which is what
+the specification says of an algorithm without noise.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from assets.publication.package import write_data_files
+from assets.release.dataset import DatasetDeclaration
+from assets.release.release import Release
+from assets.safetab import households, measurements
+from assets.safetab.groups import groups_recipe
+from assets.safetab.method import recipe_of_counts
+from assets.safetab.published import household_products, person_products
+from assets.safetab.regions import recipe_of_regions
+from assets.safetab.release import COUNTS, GROUPS, REGIONS, SafeTabHRelease, SafeTabPRelease
+from assets.safetab.tables import person_table_recipes
+from mechanisms.noise import Noise
+from mechanisms.safetab.design import SafeTabHDesign, SafeTabPDesign
+from mechanisms.safetab.lists import CodeLists
+from mechanisms.safetab.regions import RegionType
+from resources.custody import CustodyMode
+from resources.statements import Table, Zone
+from resources.warehouse import Recipe, Session, Warehouse
+from tests.assets.safetab import examples, oracle
+from tests.assets.safetab.oracle import Block, Configuration, Household, Lists, Person
+from tests.depth import examples as examples_tried
+
+Row = tuple[str | int, ...]
+
+
+class NoNoise:
+    """Noise that is always 0."""
+
+    def of_next(self, query: str, count: int) -> NDArray[np.int64]:
+        return np.zeros(count, dtype=np.int64)
+
+    def of_group(self, query: str, region_id: str, iteration_code: str, count: int) -> NDArray[np.int64]:
+        return np.zeros(count, dtype=np.int64)
+
+
+def releases(
+    dataset: DatasetDeclaration, configuration: Configuration, lists: CodeLists, negative_counts: bool
+) -> tuple[SafeTabPRelease, SafeTabHRelease]:
+    """Both releases as a configuration of the oracle declares them."""
+    runs = {"PR" if state == "72" else "US" for state in configuration.states}
+    pairs = [(RegionType(kind), level) for kind, level in oracle.PAIRS if RegionType(kind).run in runs]
+
+    def budgets(measured: frozenset[tuple[str, int]]) -> dict[Any, Fraction]:
+        return {pair: Fraction(1) for pair in pairs if (pair[0].value, pair[1]) in measured}
+
+    def thresholds(given: Mapping[tuple[str, int], Any]) -> dict[Any, tuple[int, ...]]:
+        return {
+            (RegionType(kind), level): (each,) if isinstance(each, int) else tuple(each)
+            for (kind, level), each in given.items()
+        }
+
+    shared: dict[str, Any] = {
+        "states": tuple(sorted(configuration.states)),
+        "noise": Noise.GAUSSIAN,
+        "stabilities": {pair: lists.stability(*pair, configuration.max_race_codes) for pair in pairs},
+        "negative_counts": negative_counts,
+        "max_race_codes": configuration.max_race_codes,
+    }
+    fields: dict[str, Any] = {
+        "dataset": dataset,
+        "title": "Detailed groups",
+        "description": "",
+        "custody": CustodyMode.ESCROWED,
+        "published": Path("published"),
+        "lists": lists,
+        "delta": Fraction(1, 10**10),
+    }
+    persons = SafeTabPRelease(
+        name="a",
+        design=SafeTabPDesign(
+            budgets=budgets(configuration.p),
+            thresholds=thresholds(configuration.p_thresholds),
+            zero_suppression_chance=Fraction(1, 2) if configuration.suppression else Fraction(0),
+            **shared,
+        ),
+        **fields,
+    )
+    of_households = SafeTabHDesign(
+        budgets={"T3": budgets(configuration.t3), "T4": budgets(configuration.t4)},
+        thresholds={"T3": thresholds(configuration.t3_thresholds), "T4": thresholds(configuration.t4_thresholds)},
+        **shared,
+    )
+    return persons, SafeTabHRelease(name="b", design=of_households, detail=persons, **fields)
+
+
+def measured_somewhere(configuration: Configuration, measured: frozenset[tuple[str, int]]) -> bool:
+    """Whether a run of the configuration's states measures anything."""
+    runs = {"PR" if state == "72" else "US" for state in configuration.states}
+    return any(RegionType(kind).run in runs for kind, _ in measured)
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    return Warehouse(folder=str(tmp_path_factory.mktemp("warehouse")), threads=2)
+
+
+def make(session: Session, recipes: Mapping[Table, Recipe]) -> None:
+    """Make tables by their recipes."""
+    for table, (name, values, names) in recipes.items():
+        session.create(table, name, values, **names)
+
+
+def files_of(session: Session, folder: Path, tables: Sequence[Any]) -> Iterator[tuple[str, str]]:
+    """The published files of tables in the production layout: name and text, with rows sorted."""
+    production = [table for table in tables if table.delimiter == "|"]
+    write_data_files(session, folder, production)
+    for table in production:
+        header, *rows = (folder / f"{table.name}.csv").read_text().splitlines()
+        yield table.name, "".join(f"{line}\n" for line in (header, *sorted(rows)))
+
+
+def check_whole(
+    warehouse: Warehouse,
+    folder: Path,
+    dataset: DatasetDeclaration,
+    lists: Lists,
+    configuration: Configuration,
+    blocks: Sequence[Block],
+    persons: Sequence[Person],
+    of_households: Sequence[Household],
+) -> None:
+    """Compare every file in the production layout with the oracle's, to the byte."""
+    p, h = releases(dataset, configuration, examples.code_lists(lists), negative_counts=True)
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        examples.write_files(session, dataset, blocks, persons, of_households)
+        make(session, {p.confidential(COUNTS): recipe_of_counts(session, p)})
+    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC, folder=folder) as session:
+        make(session, {p.public(REGIONS): recipe_of_regions(session, p)})
+        drawn = list(measurements.measured_batches(session, p, NoNoise()))
+        measurements.write_measurements(session, p, iter(drawn))
+        stored = list(measurements.stored_batches(session, p))
+        assert joined(drawn, p) == joined(stored, p) == joined(measurements.exact_batches(session, p), p)
+        make(session, person_table_recipes(session, p))
+        expected = oracle.safetab_p(persons, blocks, lists, configuration)
+        assert dict(files_of(session, folder, person_products(p))) == {
+            name: oracle.text(name, rows) for name, rows in expected.items()
+        }
+        totals = session.arrow("warehouse/all", source=p.public("t1"))
+        make(session, {h.public(GROUPS): groups_recipe(session, h, totals)})
+    with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
+        make(session, {h.confidential(COUNTS): recipe_of_counts(session, h, h.public(GROUPS))})
+    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC, folder=folder) as session:
+        households.write_measurements(session, h, households.exact_batches(session, h))
+        exact = [batch.values.tolist() for batch in households.exact_batches(session, h)]
+        assert [batch.values.tolist() for batch in households.stored_batches(session, h)] == exact
+        make(session, households.household_table_recipes(session, h))
+        found = dict(files_of(session, folder, household_products(h)))
+        of_h = oracle.safetab_h(of_households, blocks, lists, configuration, expected["t1"])
+        assert found == {name.lower(): oracle.text(name, rows) for name, rows in of_h.items() if name.lower() in found}
+        assert all(name.lower() in found for name, rows in of_h.items() if rows)
+
+
+def joined(batches: Iterator[Any] | Sequence[Any], release: Release) -> dict[str, list[list[int]]]:
+    """The rows of all batches, by query."""
+    rows: dict[str, list[list[int]]] = {}
+    for batch in batches:
+        rows.setdefault(batch.query, []).extend(batch.values.tolist())
+    return {query: found for query, found in rows.items() if found}
+
+
+@settings(
+    max_examples=examples_tried(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+@given(data=st.data())
+def test_files_without_noise_are_the_oracles_to_the_byte(
+    warehouse: Warehouse, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    configuration, lists = data.draw(examples.configurations()), data.draw(examples.lists())
+    assume(measured_somewhere(configuration, configuration.p))
+    assume(measured_somewhere(configuration, configuration.t3 | configuration.t4))
+    blocks = data.draw(examples.BLOCKS)
+    assume(any(block.TABBLKST in configuration.states for block in blocks))
+    people, homes = data.draw(examples.persons(blocks)), data.draw(examples.households(blocks))
+    folder = tmp_path_factory.mktemp("files")
+    check_whole(warehouse, folder, examples.of_files(), lists, configuration, blocks, people, homes)
