@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from hashlib import sha256
 from typing import Any, ClassVar
 
 from assets.release.release import Release
 from assets.safetab.records import Counted, columns_read
 from mechanisms.safetab.design import Pair, SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.lists import CodeLists
+from resources.canonical import canonical
 
 COUNTS, REGIONS, GROUPS, PARAMETERS = "counts", "regions", "population_groups", "parameters"
 """The tables, and the stages that make them: exact counts, the regions of SafeTab-P, the groups of SafeTab-H, and what
@@ -67,9 +69,17 @@ class SafeTabRelease(Release):
         return {
             "states": sorted(self.design.states),
             "max_race_codes": self.design.max_race_codes,
-            "lists": self.lists.version,
+            "lists": _version(self.lists),
             "measured": [f"{region_type} {level}" for region_type, level in self.pairs],
         }
+
+
+def _version(lists: CodeLists) -> str:
+    """A hash of everything in the lists but names: lists that count the same have the same."""
+    iterations = sorted(
+        [each.code, each.level, each.alone, each.detailed_only, each.coarse_only] for each in lists.iteration.values()
+    )
+    return sha256(canonical([iterations, sorted(lists.names), sorted(map(list, lists.pairs))])).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,10 @@ iteration to which s maps. The intersection is taken within the universe.
 Source: SafeTab-P's specification, iterations and validation.
 """
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
 from typing import NamedTuple
 
 from mechanisms.safetab.regions import RegionType
@@ -129,16 +127,6 @@ class CodeLists:
     def iteration(self) -> Mapping[str, Iteration]:
         """All iterations, by code."""
         return {each.code: each for each in (*self.race, *self.ethnicity)}
-
-    @cached_property
-    def version(self) -> str:
-        """A hash of everything but names, 64 hexadecimal digits. Lists that count the same have the same."""
-        iterations = sorted(
-            (each.code, each.level, each.alone, each.detailed_only, each.coarse_only)
-            for each in self.iteration.values()
-        )
-        content = [iterations, sorted(self.names), sorted(self.pairs)]
-        return sha256(json.dumps(content).encode()).hexdigest()
 
     def universe(self, region_type: RegionType, level: int) -> tuple[Iteration, ...]:
         """The iterations that have groups for a region type at a level, in the order of their codes."""
