@@ -1,0 +1,79 @@
+"""Small deployments of releases by SafeTab-P and SafeTab-H, for tests: a town in SafeTab's files, and the toy lists."""
+
+from pathlib import Path
+from typing import Any
+
+from assets.cef.detailed_files import detailed_files
+from assets.safetab.release import SafeTabHRelease, SafeTabPRelease
+from orchestration.components.safetab import SafeTabH, SafeTabP
+from orchestration.components.safetab_declaration import SafeTabHDeclaration, SafeTabPDeclaration
+from tests.assets.safetab import examples
+from tests.deployments import Deployment, deploy
+
+_LINES = ("USA 1", "USA 2", "STATE 2", "COUNTY 2", "TRACT 1", "TRACT 2", "AIANNH 2", "PR-STATE 2", "PR-TRACT 2")
+
+PERSONS: dict[str, Any] = {
+    "name": "a",
+    "dataset": "town",
+    "title": "Detailed groups of persons",
+    "states": ["01", "02", "72", "44"],
+    "lists": str(examples.TOY),
+    "budgets": dict.fromkeys(_LINES, 1),
+    "thresholds": {**{line: [40, 80, 160] for line in _LINES}, "COUNTY 2": [100_000, 100_000, 100_000]},
+}
+"""A release in which there are groups of every detail; those of counties have totals only."""
+
+HOUSEHOLDS: dict[str, Any] = {
+    "name": "b",
+    "dataset": "town",
+    "title": "Detailed groups of households",
+    "detail": "a",
+    "budgets": {f"{line} {family}": "1/2" for line in _LINES for family in ("T3", "T4")},
+    "thresholds": {f"{line} T3": [40, 80, 160] for line in _LINES} | {f"{line} T4": [40] for line in _LINES},
+}
+
+
+def safetab_components(
+    persons: dict[str, Any] | None = None, households: dict[str, Any] | None = None
+) -> tuple[SafeTabP, SafeTabH]:
+    """The components of both releases, with changes to their declarations."""
+    p = SafeTabP(SafeTabPDeclaration.model_validate({**PERSONS, **(persons or {})}))
+    (h,) = SafeTabH(SafeTabHDeclaration.model_validate({**HOUSEHOLDS, **(households or {})})).releases([p])
+    assert isinstance(h, SafeTabH)
+    return p, h
+
+
+def safetab_deployment(
+    root: Path,
+    persons: dict[str, Any] | None = None,
+    *,
+    seed: int = 1,
+    dataset: dict[str, Any] | None = None,
+    releases: str = "p",
+    households: dict[str, Any] | None = None,
+) -> Deployment[Any]:
+    """A deployment of a town of 1,500 persons whose files are written; nothing has run yet.
+
+    Args:
+        root: a new or empty folder, or one with the files of another such deployment, which is then continued.
+        persons: changes to the declaration of the release of persons.
+        seed: of the town.
+        dataset: changes to the dataset's declaration.
+        releases: `p` for the release of persons alone; `ph` for both; `h` for both, with that of households as the
+            release under test.
+        households: changes to the declaration of the release of households.
+    """
+    root.mkdir(exist_ok=True)
+    lists = examples.toy_lists()
+    examples.write_input_files(root, examples.town(seed, 1500, lists))
+    paths = [str(root / name) for name in ("GRF-C.txt", "person-records.txt", "household-records.txt")]
+    declared = {"title": "A town", "cap": {"rho": 60}, "charging": "automatic", "population": "town"}
+    data = detailed_files(*paths, name="town", **{**declared, **(dataset or {})})
+    p, h = safetab_components(persons, households)
+    return deploy(root, data, *{"p": [p], "ph": [p, h], "h": [h, p]}[releases])
+
+
+def release_of_persons(deployment: Deployment[Any]) -> SafeTabPRelease:
+    """The release of persons, of a deployment that may be of households."""
+    release = deployment.release
+    return release.detail if isinstance(release, SafeTabHRelease) else release
