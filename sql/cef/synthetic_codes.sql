@@ -44,7 +44,7 @@ listed AS (
             ) % {{ list.size }}
         END AS {{ ("position_" ~ list.number) | id }},
         {% endfor %}
-        -- Most Hispanic persons of Some Other Race have a Hispanic code as their race, as nearly everyone of that race did.
+        -- Most Hispanic persons of Some Other Race have their origin as a race code too.
         is_person_hispanic AND turn_6 // 10 % 20 < 17 AS is_origin_race
     FROM worded_person
 ),
