@@ -53,8 +53,8 @@ def made(
 
 @pytest.fixture(scope="module")
 def census(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Units and persons of forty thousand households in three states."""
-    _, units, persons = made(tmp_path_factory.mktemp("census"), 40_000, "01", "02", "36")
+    """Units and persons of twenty-eight thousand households in three states."""
+    _, units, persons = made(tmp_path_factory.mktemp("census"), 28_000, "01", "02", "36")
     return units, persons
 
 
