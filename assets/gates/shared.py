@@ -91,7 +91,13 @@ def _shared_gates(method: Method[Any, Any, Any]) -> list[Gate[Any]]:
 
 
 def differing(session: Session, first: Table | Fragment, second: Table | Fragment, columns: list[str]) -> int:
-    """The number of rows by which two tables differ, as multisets over some columns."""
+    """The number of rows by which two tables differ, as multisets over some columns.
+
+    A table that was made again mostly has its rows in the same order, which is found out in a tenth of the time.
+    """
+    (same,) = session.row("gates/same_in_order", first=first, second=second, columns=columns)
+    if same:
+        return 0
     (rows,) = session.row("gates/differing_rows", first=first, second=second, columns=columns)
     return int(rows)
 

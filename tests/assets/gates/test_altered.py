@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from assets.gates.shared import NAMED_ROWS, differing_table
+from assets.gates.shared import NAMED_ROWS, differing, differing_table
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
@@ -48,3 +48,29 @@ def test_at_most_ten_rows_are_named(tmp_path: Path, altered: int) -> None:
 def test_a_comparison_with_confidential_records_names_nothing(tmp_path: Path) -> None:
     with written(tmp_path, [5, 7]).session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         assert problems(session, [5, 8]) == ["public.town__counts.by_county: differing rows: 2"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "rows"),
+    [
+        ([5, 7, 7, 9], [5, 7, 7, 9], 0),
+        ([5, 7, 7, 9], [9, 7, 5, 7], 0),
+        ([5, None, 7], [5, None, 7], 0),
+        ([5, None, 7], [None, 7, 5], 0),
+        ([5, 7, 7], [5, 5, 7], 2),
+        ([5, 7], [5, 7, None], 1),
+        ([5, None], [5], 1),
+        ([5, None], [5, 7], 2),
+        ([], [None], 1),
+        ([], [], 0),
+    ],
+)
+def test_tables_are_compared_as_multisets_of_rows_in_whatever_order_they_are(
+    tmp_path: Path, one: list[int | None], other: list[int | None], rows: int
+) -> None:
+    with Warehouse(folder=str(tmp_path)).session(writes=Zone.PUBLIC) as session:
+        tables = []
+        for name, values in (("one", one), ("other", other)):
+            made = session.register("made", pa.table({"count": pa.array(values, pa.int64())}))
+            tables.append(session.stage(name, "warehouse/all", source=made))
+        assert differing(session, *tables, ["count"]) == rows
