@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = ("orchestration", "assets", "resources", "mechanisms")
 MATHEMATICS = {
     *(
+        "abc",
         "collections",
         "dataclasses",
         "decimal",
@@ -194,7 +195,7 @@ def test_the_project_keeps_the_rule(rule: Rule) -> None:
 
 
 def test_every_mechanism_has_its_package_component_and_page() -> None:
-    assert {"pair_swapping", "phsafe", "swapping", "table_builder", "topdown"} == MECHANISMS
+    assert {"pair_swapping", "phsafe", "safetab", "swapping", "table_builder", "topdown"} == MECHANISMS
     for name in MECHANISMS:
         for place in (f"assets/{name}/method.py", f"sql/{name}", f"orchestration/components/{name}.py"):
             assert (ROOT / place).exists(), place
