@@ -4,6 +4,7 @@ Noise that is always 0 takes the place of the draw's. A chance of suppression of
 the specification says of an algorithm without noise.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -29,12 +30,13 @@ from mechanisms.noise import Noise
 from mechanisms.safetab.design import SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.lists import CodeLists
 from mechanisms.safetab.regions import RegionType
+from mechanisms.sampling.quantiles import half_width
 from resources.custody import CustodyMode
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session, Warehouse
 from tests.assets.safetab import examples, oracle
 from tests.assets.safetab.oracle import Block, Configuration, Household, Lists, Person
-from tests.depth import examples as examples_tried
+from tests.depth import deep_but
 
 Row = tuple[str | int, ...]
 
@@ -151,6 +153,7 @@ def check_whole(
         assert dict(files_of(session, folder, person_products(p))) == {
             name: oracle.text(name, rows) for name, rows in expected.items()
         }
+        check_errors(session, p, lists)
         totals = session.arrow("warehouse/all", source=p.public("t1"))
         make(session, {h.public(GROUPS): groups_recipe(session, h, totals)})
     with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
@@ -166,6 +169,37 @@ def check_whole(
         assert all(name.lower() in found for name, rows in of_h.items() if rows)
 
 
+def check_errors(session: Session, release: SafeTabPRelease, lists: Lists) -> None:
+    """Compare the tables in words with T1 and T2, and their errors with the noise of what was added up."""
+    rows = {name: session.rows("warehouse/all", source=release.public(name)) for name in ("t1", "t2")}
+    sizes = Counter(row[:3] for row in rows["t2"] if row[3] != "*")
+    measured = {(each.region_type.value, each.level): each for each in release.design.measured}
+    total = {row[:3]: row[3] for row in rows["t1"]}
+    for row in session.arrow("warehouse/all", source=release.public("total_population")).to_pylist():
+        group = (row["region_id"], row["region_type"], row["iteration_code"])
+        each, iteration = measured[row["region_type"], row["level"]], lists.iterations[row["iteration_code"]]
+        only = iteration.detailed_only and each.region_type.detailed
+        noise, added = (each.total_only, 1) if only else (each.stage_2, sizes[group] or 1)
+        check_row(row, total.pop(group), noise, added)
+    assert not total
+    cells = {(*row[:3], f"{row[3]} to {row[4]}" if row[3] != row[4] else row[3], row[5]): row[6] for row in rows["t2"]}
+    for row in session.arrow("warehouse/all", source=release.public("sex_by_age")).to_pylist():
+        group = (row["region_id"], row["region_type"], row["iteration_code"])
+        margin = row["age"] == "All ages"
+        count = cells.pop((*group, "*" if margin else row["age"], row["sex"]))
+        noise = measured[row["region_type"], row["level"]].stage_2
+        check_row(row, count, noise, sizes[group] // 2 if margin else 1)
+    assert not cells
+
+
+def check_row(row: Mapping[str, Any], count: int, noise: Any, added: int) -> None:
+    """The estimate is the count, its error that of a sum of noises, and its interval the least that covers 90%."""
+    half = half_width(noise, added, Fraction(9, 10))
+    assert row["estimate"] == count
+    assert float(row["standard_error"]) == pytest.approx((added * float(noise.exact_variance)) ** 0.5, abs=1e-4)
+    assert (row["lower"], row["upper"]) == (count - half, count + half)
+
+
 def joined(batches: Iterator[Any] | Sequence[Any], release: Release) -> dict[str, list[list[int]]]:
     """The rows of all batches, by query."""
     rows: dict[str, list[list[int]]] = {}
@@ -174,8 +208,29 @@ def joined(batches: Iterator[Any] | Sequence[Any], release: Release) -> dict[str
     return {query: found for query, found in rows.items() if found}
 
 
+@pytest.mark.parametrize("suppression", deep_but([True], [True, False]))
+def test_the_files_of_a_town_without_noise_are_the_oracles_to_the_byte(
+    warehouse: Warehouse, tmp_path: Path, suppression: bool
+) -> None:
+    """Both runs, every line, groups of every detail, and areas that cross states."""
+    lists = examples.toy_lists()
+    town = examples.town(4, 600, lists)
+    thresholds: dict[tuple[str, int], tuple[int, int, int]] = dict.fromkeys(oracle.PAIRS, (8, 20, 60))
+    configuration = Configuration(
+        states=("01", "02", "44", "72"),
+        p_thresholds=thresholds,
+        t3_thresholds=thresholds,
+        t4_thresholds=dict.fromkeys(oracle.PAIRS, 8),
+        suppression=suppression,
+    )
+    check_whole(
+        warehouse, tmp_path, examples.of_files(), lists, configuration, town.blocks, town.persons, town.households
+    )
+
+
+@pytest.mark.deep
 @settings(
-    max_examples=examples_tried(60),
+    max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
