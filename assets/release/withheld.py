@@ -43,6 +43,11 @@ class WithheldRecords(ABC):
 
     @property
     @abstractmethod
+    def kept_together(self) -> tuple[tuple[str, ...], ...]:
+        """Sets of columns: the counts of records by the columns of a set are those of the dataset's own records."""
+
+    @property
+    @abstractmethod
     def unit(self) -> str:
         """What a record is, as the specification calls it."""
 

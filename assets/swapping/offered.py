@@ -12,6 +12,7 @@ from assets.release.columns import Column
 from assets.release.gate import ReleaseContext
 from assets.release.withheld import WithheldRecords
 from assets.swapping.method import Swapping
+from assets.swapping.records import swap_variables
 from assets.swapping.release import SwappingRelease
 from assets.swapping.withheld import WITHHELD, swap_loss, withheld_gates
 from mechanisms.accounting.composition import Loss
@@ -46,6 +47,10 @@ class WithheldSwap(WithheldRecords):
     @property
     def columns(self) -> Mapping[str, Column]:
         return self.release.variables
+
+    @property
+    def kept_together(self) -> tuple[tuple[str, ...], ...]:
+        return self.release.design.holding, tuple(swap_variables(self.release))
 
     @property
     def unit(self) -> str:

@@ -171,6 +171,8 @@ def _first(release: SwappingRelease, groups: _Groups) -> Stir:
         return Stir(fine, cases, tuple(case.rate for case in rates.cases))
     firsts = np.flatnonzero(np.diff(fine, prepend=-1))
     sizes = np.add.reduceat(groups.records, firsts) if len(firsts) else groups.records
+    # Beside one ε, the only case is that of exempt records, whose strata need no rate, whatever their sizes.
+    sizes = np.where(cases[firsts] < 0, sizes, 0)
     try:
         of_stratum, each = rates_of_sizes(sizes, rates.epsilon)
     except ValueError as error:

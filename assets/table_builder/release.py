@@ -5,7 +5,7 @@ defines what the budget means.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
@@ -18,6 +18,7 @@ from assets.release.columns import Column, ColumnType, RecordTable, Value
 from assets.release.names import COLUMNS_OF_HYPERCUBES
 from assets.release.release import Release
 from assets.release.withheld import WithheldRecords
+from mechanisms.accounting.composition import stated
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from mechanisms.table_builder.grid_values import LARGEST_STEPS, Grid
 from mechanisms.table_builder.hypercube import Consistency, Hypercube, Table
@@ -110,6 +111,8 @@ class HypercubeRelease(Release):
         if not self.possible.any():
             self.refuse("structural_zeros: no cell is left")
         self._check_keys()
+        if self.withheld:
+            self._check_withheld(self.withheld)
         names = [product.name for product in self.products]
         for product in self.products:
             if names.count(product.name) > 1 or product.name in TABLES_OF_ALL:
@@ -129,6 +132,23 @@ class HypercubeRelease(Release):
                 self.refuse(f"variables: {name} contains the sign that stands between the variables of a table")
             if names.count(name.casefold()) > 1:
                 self.refuse(f"variables: {name} has the name of another variable, but for upper and lower case")
+
+    def _check_withheld(self, withheld: WithheldRecords) -> None:
+        """What a hypercube of withheld records may declare, whose loss is that of two counted records."""
+        for place, zeros in enumerate(self.impossible):
+            if not any(set(zeros) <= set(kept) for kept in withheld.kept_together):
+                self.refuse(
+                    f"structural_zeros.{place}: {withheld.name} may put records into these cells, because it changes "
+                    f"the counts by {', '.join(zeros)}; declare zeros among columns that it keeps together: "
+                    + ", or ".join(" × ".join(kept) for kept in withheld.kept_together)
+                )
+        try:
+            self.specification  # noqa: B018 - computed here, because it may be impossible
+        except ValueError:
+            self.refuse(
+                f"swapped: for the two counted records that may change, δ would be 1 or more, which guarantees nothing; "
+                f"for one it is {stated(self.design.bounded)}"
+            )
 
     def _check_keys(self) -> None:
         if self.withheld and self.design.consistency is Consistency.CELL:
@@ -277,15 +297,21 @@ class HypercubeRelease(Release):
     def specification(self) -> Specification:
         """The DP specification: the loss for one record changed, with a line for each measured table."""
         if self.withheld:
-            return self.withheld.specification(self.design.bounded)
+            found = self.withheld.specification(self.design.bounded)
+            return replace(found, flavor=replace(found.flavor, domain=found.flavor.domain + self._excluded))
         return Specification(self.flavor(self.columns_read), self.design.bounded, self.design.lines)
+
+    @property
+    def _excluded(self) -> str:
+        """What the domain leaves out, after its description."""
+        return ", without those that the declared structural zeros exclude" if self.impossible else ""
 
     def flavor(self, names: Sequence[str]) -> Flavor:
         """The DP flavor, with these names of the columns read."""
         return Flavor(
             domain=f"all possible files of {self.unit}s with the variables of {self.dataset.title}: "
             + " × ".join(names)
-            + (", without those that the declared structural zeros exclude" if self.impossible else ""),
+            + self._excluded,
             multiverse=(),
             unit=self.unit,
             changes_per_person=1 if self.of == UNITS else None,

@@ -29,6 +29,7 @@ from assets.swapping.withheld import STRATA, stage_withheld, swap_loss, withheld
 from assets.swapping.withheld import WITHHELD as WITHHELD_RECORDS
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.swapping.loss import theorem_1
 from mechanisms.swapping.rates import smallest_rate
 from resources.custody import Custody
 from resources.statements import Zone
@@ -203,6 +204,21 @@ def test_an_epsilon_that_no_rate_gives_is_refused(town: Village) -> None:
     town.write_invariants(release)
     with town.public(release) as (session, method), pytest.raises(RatesError, match="no swap rate gives ε = 1 in a"):
         method.inputs(session, CUSTODY)
+
+
+def test_one_epsilon_is_for_the_strata_that_are_swapped(town: Village) -> None:
+    """Exempt strata are larger than the largest in which any rate gives this ε, and have no part in it."""
+    epsilon, exempt = Fraction(79, 50), [2, 3]
+    release = town.release(**ROLES, swap_rate={"epsilon": str(epsilon)}, exempt={"size": exempt})
+    with pytest.raises(ValueError, match="no swap rate"):
+        smallest_rate(max(size for key, size in SIZES.items() if key[1] in exempt), epsilon)
+    inputs, _ = drawn(town, release)
+    assert inputs.losses is not None
+    smaller = [size for key, size in SIZES.items() if key[1] not in exempt]
+    assert inputs.losses.charged == max(
+        (theorem_1(size, smallest_rate(size, epsilon)) for size in smaller), key=float
+    )
+    assert inputs.losses.first.exempt == len(ROWS) - sum(smaller)
 
 
 def test_a_loss_that_does_not_follow_from_the_records_is_not_drawn(town: Village) -> None:

@@ -504,6 +504,14 @@ def test_noise_after_a_withheld_swap_is_counted_from_its_records_and_charged_for
         (AFTER, {"withheld": False, "products": PRODUCTS}, "swapped: village has no release stirred that is withheld"),
         (AFTER | {"variables": ["serial"]}, {}, "there is no column serial"),
         (AFTER | {"epsilon": None, "p_table": MADE, "consistency": "cell"}, {}, "have no keys"),
+        (AFTER | {"cap": 1}, {}, "swapped: for the two counted records that may change, δ would be 1 or more"),
+        (
+            AFTER | {"structural_zeros": [{"county": ["Avon"], "tenure": ["own"]}]},
+            {},
+            "structural_zeros.0: village/stirred may put records into these cells, because it changes the counts by "
+            "county, tenure; declare zeros among columns that it keeps together: region × size × tenure, or region × "
+            "size × county",
+        ),
     ],
 )
 def test_a_hypercube_names_a_withheld_swap_of_its_dataset(
@@ -512,3 +520,12 @@ def test_a_hypercube_names_a_withheld_swap_of_its_dataset(
     with pytest.raises(ValueError, match="release village/tables_after") as refused:
         after_a_swap(tmp_path / "release", cube, **swap)
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize("zeros", [{"size": [1], "tenure": ["own"]}, {"size": [1], "county": ["Avon"]}])
+def test_structural_zeros_that_a_withheld_swap_keeps_are_named_in_the_domain(
+    tmp_path: Path, zeros: Mapping[str, Any]
+) -> None:
+    cube = AFTER | {"variables": ["county", "size", "tenure"], "structural_zeros": [zeros]}
+    specification = after_a_swap(tmp_path / "release", cube).release.specification
+    assert specification.flavor.domain.endswith("without those that the declared structural zeros exclude")
