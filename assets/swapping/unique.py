@@ -136,6 +136,33 @@ def require_few_stored(session: Session, release: SwappingRelease) -> None:
     require_few_unique(session, release, None if release.design.noise else release.public(HOLDING), swapping, persons)
 
 
+def require_few_alone(session: Session, release: SwappingRelease, strata: Table | Fragment) -> None:
+    """Refuse a withheld swap whose strata, which stay exact, are too often single records.
+
+    Args:
+        session: a session that reads the strata.
+        release: a withheld release.
+        strata: the sizes of the strata, stored or staged.
+
+    Raises:
+        UniqueRecordsError: if the share of records that are alone in their stratum is greater than declared.
+    """
+    allowed, design = release.most_unique, release.design
+    if allowed is None:
+        return
+    sizes = session.arrow("swapping/counts_by_code", margin=strata, code="stratum")["count"].to_numpy()
+    share = Fraction(int((sizes == 1).sum()), int(sizes.sum()) or 1)
+    if share > allowed:
+        raise UniqueRecordsError(
+            f"{release.schema}: {_sentence(share, allowed, design.unit, design.match)} The sizes of strata are held "
+            f"fixed and treated as known, so all these values of each such {design.unit} lie outside the protection of "
+            f"tables that are counted from the swapped records. The release allows {percent(allowed)} of such "
+            f"{design.unit}s (publishes_unique_records). Match on fewer variables, recode single values into classes "
+            "(bands, merge, top_coded), or accept it (publishes_unique_records: accepted). This run charged and "
+            "published nothing."
+        )
+
+
 def _sentence(share: Fraction, allowed: Fraction, unit: str, columns: Collection[str]) -> str:
     below = Fraction(math.ceil(share * 100) - 1, 100)
     return (

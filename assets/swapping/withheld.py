@@ -24,6 +24,7 @@ from assets.swapping.extended_words import further_steps, rate_in_words
 from assets.swapping.records import HOLDING, SWAPPING, as_contingency, margin_statements, stage_records, swap_variables
 from assets.swapping.release import SwappingRelease
 from assets.swapping.stirs import first_stir
+from assets.swapping.unique import require_few_alone
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping import permutation
 from mechanisms.swapping.permutation import stir
@@ -56,7 +57,7 @@ def build_strata(release: SwappingRelease) -> dg.AssetsDefinition:
         table = release.public(STRATA)
         with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
             with session.transaction():
-                session.create(table, "swapping/strata_of_match", **_strata_names(session, release))
+                write_strata(session, release)
                 counted = counted_from(session, custody, release.dataset, release.design.as_record())
                 seal_stage(session, custody, release.schema, "invariants", [table], counted)
             return dg.MaterializeResult(
@@ -69,6 +70,17 @@ def build_strata(release: SwappingRelease) -> dg.AssetsDefinition:
             )
 
     return invariants
+
+
+def write_strata(session: Session, release: SwappingRelease) -> None:
+    """Write the sizes of the strata.
+
+    Raises:
+        UniqueRecordsError: if more records are alone in their stratum than the release declares. The caller's
+            transaction is then rolled back.
+    """
+    session.create(release.public(STRATA), "swapping/strata_of_match", **_strata_names(session, release))
+    require_few_alone(session, release, release.public(STRATA))
 
 
 def build_withheld(release: SwappingRelease) -> dg.AssetsDefinition:
@@ -114,11 +126,13 @@ def swap_loss(session: Session, release: SwappingRelease, custody: Custody) -> S
 
     Raises:
         SealError: if the stored sizes are not as the stage `invariants` wrote them, or follow from another CEF.
+        UniqueRecordsError: if too many records are alone in their stratum.
         RatesError: if a stratum has no rate.
     """
     strata = release.public(STRATA)
     counted = {"cef": cef_version(session, custody, release.dataset), "parameters": release.design.as_record()}
     require_sealed(session, custody, release.schema, "invariants", [strata], counted)
+    require_few_alone(session, release, strata)
     return _loss(session, release, strata)
 
 

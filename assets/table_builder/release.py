@@ -146,8 +146,8 @@ class HypercubeRelease(Release):
             self.specification  # noqa: B018 - computed here, because it may be impossible
         except ValueError:
             self.refuse(
-                f"swapped: for the two counted records that may change, δ would be 1 or more, which guarantees nothing; "
-                f"for one it is {stated(self.design.bounded)}"
+                "swapped: for the two counted records that may change, δ would be 1 or more, which guarantees nothing; "
+                f"for one record: {stated(self.design.bounded)}"
             )
 
     def _check_keys(self) -> None:

@@ -215,9 +215,7 @@ def test_one_epsilon_is_for_the_strata_that_are_swapped(town: Village) -> None:
     inputs, _ = drawn(town, release)
     assert inputs.losses is not None
     smaller = [size for key, size in SIZES.items() if key[1] not in exempt]
-    assert inputs.losses.charged == max(
-        (theorem_1(size, smallest_rate(size, epsilon)) for size in smaller), key=float
-    )
+    assert inputs.losses.charged == max((theorem_1(size, smallest_rate(size, epsilon)) for size in smaller), key=float)
     assert inputs.losses.first.exempt == len(ROWS) - sum(smaller)
 
 

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from assets.release.draw import Draw
 from assets.release.statement import Parameter
+from assets.swapping import withheld
 from assets.swapping.draw import read_inputs
 from assets.swapping.gates import swapping_gates
 from assets.swapping.release import SwappingRelease
@@ -367,6 +368,30 @@ def test_a_survey_whose_unique_records_are_accepted_is_published_and_says_so(tmp
         "fixed and treated as known, so these values of such a person are known together, unchanged, at any ε." in page
     )
     assert len(deployment.ledger) == 2
+
+
+def test_a_withheld_swap_whose_strata_are_single_records_is_refused_before_they_are_public(
+    survey: Village, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And again when its loss is asked for, which is before a table that is counted from it is charged."""
+    declared = {"match": ["income"], "swap": ["region"], "variables": ["sex"], "withheld": True}
+    release, accepted = (survey.release(**declared, publishes_unique_records=share) for share in ("1/2", "accepted"))
+    says = r"More than 99% of the persons are the only person with their values of income\. The sizes of strata"
+    with pytest.raises(UniqueRecordsError, match=says):
+        strata_written(survey, release)
+    assert "invariant_strata" not in {name for _, name in public_tables(survey)}
+    strata_written(survey, accepted)
+    monkeypatch.setattr(withheld, "cef_version", lambda *given: "")
+    monkeypatch.setattr(withheld, "require_sealed", lambda *given: None)
+    with survey.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert withheld.swap_loss(session, accepted, CUSTODY).strata == ASKED
+        with pytest.raises(UniqueRecordsError, match=says):
+            withheld.swap_loss(session, release, CUSTODY)
+
+
+def strata_written(at: Village, release: SwappingRelease) -> None:
+    with at.warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session, session.transaction():
+        withheld.write_strata(session, release)
 
 
 @pytest.mark.deep
