@@ -56,9 +56,10 @@ def counted_strata(design: SwappingDesign) -> str:
     """Which strata of the first stir count towards b, after "stratum"."""
     if design.noise:
         return "with two swap values"
+    exempt = ", exempt ones left out" if design.exempt else ""
     if design.second_stir:
-        return "of the first exchange with two records"
-    return "with two distinct records"
+        return f"of the first exchange with two records{exempt}"
+    return f"with two distinct records{exempt}"
 
 
 def charged_for(design: SwappingDesign) -> str:

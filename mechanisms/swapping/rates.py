@@ -59,7 +59,8 @@ class Rates:
         epsilon: the ε that every stratum attains with the smallest rate that gives it; None if the cases give rates.
 
     Raises:
-        ValueError: if there are neither cases nor an ε, or other cases than that of exempt records beside an ε.
+        ValueError: if there are neither cases nor an ε, or other cases than that of exempt records beside an ε; or if a
+            case, or `rarity_of`, could never count.
     """
 
     cases: tuple[Case, ...] = ()
@@ -71,6 +72,10 @@ class Rates:
             raise ValueError("rates that vary have cases, or one ε for all strata")
         if self.epsilon is not None and any(case.rate != EXEMPT for case in self.cases):
             raise ValueError("rates follow from cases or from one ε for all strata, not from both")
+        if any(not case.when and case.at_most is None for case in self.cases[:-1]):
+            raise ValueError("a case of the swap rate without conditions fits all, so those after it would never count")
+        if self.rarity_of is not None and not self.counts_rarity:
+            raise ValueError("rarity_of: no case of the swap rate has at_most, so rarity would never count")
 
     @property
     def variables(self) -> tuple[str, ...]:

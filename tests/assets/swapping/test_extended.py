@@ -29,6 +29,7 @@ from assets.swapping.withheld import STRATA, stage_withheld, swap_loss, withheld
 from assets.swapping.withheld import WITHHELD as WITHHELD_RECORDS
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.loss import theorem_1
 from mechanisms.swapping.rates import smallest_rate
 from resources.custody import Custody
@@ -163,6 +164,22 @@ def test_losses_and_margins_are_those_that_follow_from_the_rows(town: Village, n
     assert (counted(0, 1, 3) == fine) == (name != "second")
     assert (counted(0, 1, 2) == Counter(map(held, ROWS))) == (name != "noise")
     assert counted(0, 1, 2, 3) != Counter((*held(row), row["county"]) for row in ROWS), "something was swapped"
+
+
+@pytest.mark.parametrize("name", ["second", "noise"])
+def test_every_step_of_a_draw_has_randomness_of_its_own(
+    town: Village, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The proofs of two stirs and of noise before take the steps as independent."""
+    used = []
+
+    def recorded(key: bytes, label: str) -> RandomStream:
+        used.append((key, label))
+        return RandomStream(key, label)
+
+    monkeypatch.setattr("assets.swapping.cells.RandomStream", recorded)
+    drawn(town, town.release(**ROLES, **EVERY[name]))
+    assert len(used) == len(set(used)) == 2
 
 
 def test_exempt_records_stay_as_they_are(town: Village) -> None:

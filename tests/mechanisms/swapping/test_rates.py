@@ -117,6 +117,15 @@ def test_the_expected_share_selected_is_that_of_every_selection() -> None:
     assert expected_selected(stir, records) == pytest.approx(float(mean / whole / 3), abs=1e-12)
 
 
+def test_rates_that_could_never_count_are_refused() -> None:
+    everybody, some = Case((), None, HALF), Case((("size", (1,)),), None, HALF)
+    with pytest.raises(ValueError, match="those after it would never count"):
+        Rates((everybody, some))
+    with pytest.raises(ValueError, match="rarity would never count"):
+        Rates((some, everybody), rarity_of=("size",))
+    Rates((some, Case((), 3, HALF), everybody), rarity_of=("size",))
+
+
 def test_rates_need_cases_or_one_epsilon() -> None:
     with pytest.raises(ValueError, match="cases, or one ε"):
         Rates()
