@@ -28,13 +28,19 @@ from assets.swapping.records import (
     stage_records,
     version_key,
 )
-from assets.swapping.release import SwappingRelease
+from assets.swapping.release import MOST_HOLDING_VALUES, SwappingRelease
 from assets.swapping.unique import percent, require_few_unique
+from mechanisms.refusal import RefusedError
 from resources.custody import Custody
 from resources.statements import Fragment, Table, Zone
 from resources.warehouse import Recipe, Session, Warehouse
 
 CODE_VERSION = "1"
+
+
+class TooManyHoldingValuesError(RefusedError):
+    """Noise would choose from too many combinations of holding values in all strata together."""
+
 
 _OWN_COLUMNS = {
     "holding_code": "Number of the combination of holding values",
@@ -94,8 +100,18 @@ def holding_values(session: Session, release: SwappingRelease, swapping: Fragmen
         session: the session that makes the table.
         release: a release with noise.
         swapping: the margin of match and swap variables, which has the strata.
+
+    Raises:
+        TooManyHoldingValuesError: if the table would have more rows than are allowed.
     """
     design = release.design
+    (strata,) = session.row("swapping/combinations", table=swapping, columns=["stratum"])
+    if strata * design.combinations > MOST_HOLDING_VALUES:
+        raise TooManyHoldingValuesError(
+            f"{release.schema}: noise_before: a record could get {design.combinations:,} combinations of holding "
+            f"values in each stratum, which are more than {MOST_HOLDING_VALUES:,} in all strata; match on fewer "
+            "variables, or recode single values into classes (bands, merge). Nothing was written or charged."
+        )
     domains = [release.variables[response.variable].domain() for response in design.noise]
     columns: dict[str, Any] = {"holding_code": pa.array(range(design.combinations), pa.int32())}
     for place, response in enumerate(design.noise):
@@ -133,6 +149,8 @@ def write_invariants(session: Session, release: SwappingRelease, key: bytes) -> 
 
     Raises:
         UniqueRecordsError: if they would publish more unique records than the release declares; nothing is written.
+        TooManyHoldingValuesError: if noise would choose from too many combinations. The caller's transaction is then
+            rolled back.
     """
     records = stage_records(session, release)
     margins = {

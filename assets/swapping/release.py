@@ -20,6 +20,9 @@ from resources.custody import CustodyMode
 MOST_COMBINATIONS = 1_000_000
 """The most combinations of holding values that noise chooses from in a stratum."""
 
+MOST_HOLDING_VALUES = 20_000_000
+"""The most rows of the public table that lists these combinations for every stratum."""
+
 
 @dataclass(frozen=True)
 class Experiment:

@@ -21,6 +21,7 @@ import pytest
 from assets.release.draw import Draw, StaleInputError
 from assets.swapping.cells import drawn_cells, stage_decoded
 from assets.swapping.draw import SwappingInputs, read_inputs
+from assets.swapping.invariants import TooManyHoldingValuesError
 from assets.swapping.offered import WithheldSwap
 from assets.swapping.records import HOLDING, SWAPPING
 from assets.swapping.release import SwappingRelease
@@ -205,6 +206,17 @@ def test_no_invariant_is_published_that_the_release_does_not_fix(
         if extension is NOISE:
             assert not session.columns(release.public(HOLDING)), "left from an earlier declaration"
             assert session.rows("warehouse/count", table=release.public("holding_values")) == [(4 * 2,)]
+
+
+def test_more_combinations_in_all_strata_than_can_be_listed_are_refused(
+    town: Village, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = town.release(**ROLES, **NOISE)
+    monkeypatch.setattr("assets.swapping.invariants.MOST_HOLDING_VALUES", 4 * 2)
+    town.write_invariants(release)
+    monkeypatch.setattr("assets.swapping.invariants.MOST_HOLDING_VALUES", 4 * 2 - 1)
+    with pytest.raises(TooManyHoldingValuesError, match=r"get 2 combinations .* more than 7 in all strata"):
+        town.write_invariants(release)
 
 
 def test_a_stratum_without_a_rate_is_refused_with_their_number(town: Village) -> None:
