@@ -25,7 +25,7 @@ from assets.swapping.invariants import TooManyHoldingValuesError
 from assets.swapping.offered import WithheldSwap
 from assets.swapping.records import HOLDING, SWAPPING
 from assets.swapping.release import SwappingRelease
-from assets.swapping.stirs import RatesError
+from assets.swapping.stirs import RatesError, stored_stirring
 from assets.swapping.withheld import STRATA, stage_withheld, swap_loss, withheld_version
 from assets.swapping.withheld import WITHHELD as WITHHELD_RECORDS
 from mechanisms.accounting.loss import PureLoss
@@ -36,7 +36,7 @@ from mechanisms.swapping.rates import smallest_rate
 from resources.custody import Custody
 from resources.statements import Zone
 from tests.assets.swapping.villages import VERSION_KEY, Village, village
-from tests.deployments import TO_PUBLICATION, UNITS, Deployment, households, small_deployment
+from tests.deployments import PERSONS, TO_PUBLICATION, UNITS, Deployment, households, members, small_deployment
 from tests.gates import executes, failing
 
 CUSTODY = cast(Custody, SimpleNamespace(version_key=lambda: VERSION_KEY))
@@ -165,6 +165,19 @@ def test_losses_and_margins_are_those_that_follow_from_the_rows(town: Village, n
     assert (counted(0, 1, 3) == fine) == (name != "second")
     assert (counted(0, 1, 2) == Counter(map(held, ROWS))) == (name != "noise")
     assert counted(0, 1, 2, 3) != Counter((*held(row), row["county"]) for row in ROWS), "something was swapped"
+
+
+def test_households_are_alike_only_with_the_same_persons(tmp_path: Path) -> None:
+    """15 households agree on region and size; 3 of each 15 have only women."""
+    rows = households(60)
+    persons = [each | ({"sex": "f"} if each["household"] % 5 == 0 else {}) for each in members(rows)]
+    pairs = village(tmp_path, UNITS, rows, PERSONS, persons)
+    release = pairs.release(**ROLES, **ALIKE, variables=["sex"])
+    pairs.write_invariants(release)
+    with pairs.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        first = stored_stirring(session, release).losses.first
+    assert (first.largest_stratum, first.lowest, first.highest) == (15, Fraction(1, 10), ONE_RATE)
+    assert first.loss == PureLoss.logarithm(16 * 9)
 
 
 @pytest.mark.parametrize("name", ["second", "noise"])
