@@ -170,6 +170,28 @@ def test_a_rate_by_rarity_among_swap_values_breaks_the_charge() -> None:
         assert holds(right, states, charged, every_pair(states)), "the same rates by holding value"
 
 
+def test_a_rate_by_the_own_holding_and_swap_value_breaks_the_charge() -> None:
+    """Data sets of a universe then have other rates, and the normalizers do not cancel."""
+    low, high = Fraction(1, 1000), Fraction(999, 1000)
+    states = tables((2, 2), (2, 2))
+    charged = max(5 * (1 - low) / low, high / (1 - high))
+    wrong = stir(states, [0, 0], lambda holding, swap, table: high if (holding, swap) == (1, 1) else low)
+    assert not holds(wrong, states, charged, every_pair(states))
+
+
+@pytest.mark.parametrize("rates", [(LOW, HIGH), (HIGH, HALF), (Fraction(1, 1000), Fraction(999, 1000))])
+def test_a_rate_by_the_swap_value_alone_has_the_same_loss_by_symmetry(rates: tuple[Fraction, Fraction]) -> None:
+    """The same as a rate by the holding value in the transposed universe. It is refused, but not for its loss."""
+    for rows in positive(4, 2):
+        for columns in positive(4, 2):
+            states, transposed = tables(rows, columns), tables(columns, rows)
+            kernel = stir(states, [0, 0], lambda holding, swap, table: rates[swap])
+            mirrored = stir(transposed, [0, 0], by_holding(*rates))
+            places = [transposed.index(tuple(zip(*table, strict=True))) for table in states]
+            assert np.all(kernel == mirrored[np.ix_(places, places)])
+            assert holds(kernel, states, charge(columns, [0, 0], rates), every_pair(states))
+
+
 TWO_STIRS = [
     ((1, 1, 1), (0, 0, 1), (1, 2)),
     ((1, 1, 1), (0, 0, 1), (1, 1, 1)),
