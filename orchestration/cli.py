@@ -517,7 +517,7 @@ def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bo
     given = {"authorized_loss": authorize, "authorized_draw": draw, "authorized_by": by}
     config: dict[str, Any] = {}
     if any(given.values()):
-        operation = "__".join(deployed.release(release).key(CHARGE).path)
+        operation = "__".join(_charging(deployed.release(release)).key(CHARGE).path)
         config = {"ops": {operation: {"config": given}}}
     told, ended = _run(deployed, release.replace("/", "__"), config, quiet=as_json)
     if verbose:
@@ -540,9 +540,8 @@ def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bo
         placed = {"folders": [str(folder) for folder in folders], "files": files}
         _show(found | placed | {"log": str(ended.log)})
     elif ended.success:
-        click.echo(
-            f"\nCharged {', '.join(losses)}." if losses else "\nNothing was charged: the draw was there already."
-        )
+        why = "the draw was there already" if any(each.charges for each in made) else "this release charges nothing"
+        click.echo(f"\nCharged {', '.join(losses)}." if losses else f"\nNothing was charged: {why}.")
         click.echo(f"{passed} checks passed.")
         if files:
             click.echo(f"Published in {', '.join(map(str, folders))}: {', '.join(files)}")
@@ -578,13 +577,19 @@ def preflight(release: str, as_json: bool) -> None:
             console.print(Markdown(value) if str(value).startswith("```") else str(value), markup=False)
 
 
+def _charging(component: ReleaseComponent) -> ReleaseComponent:
+    """A release, refused if it charges nothing, as a withheld swap does."""
+    if not component.charges:
+        raise click.UsageError(f"{component.named} charges nothing")
+    return component
+
+
 def _preflights(
     deployed: Deployed, release: str, components: Sequence[ReleaseComponent], *, quiet: bool
 ) -> list[dict[str, Any]]:
     """What launching a release would charge, and why, for each of the releases that are declared under its name."""
     for component in components:
-        if not component.charges:
-            raise click.UsageError(f"{component.named} charges nothing")
+        _charging(component)
     told, ended = _run(deployed, f"{PREFLIGHT}__{release.replace('/', '__')}", {}, quiet=quiet)
     stated_by = {step.asset: step.metadata for step in told if step.kind == "made"}
     found = [stated_by.get("/".join(component.key(PREFLIGHT).path)) for component in components]

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
+import dagster as dg
 import duckdb
 import pytest
 from click.testing import CliRunner, Result
@@ -14,6 +16,7 @@ from assets.publication.signature import sign
 from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
+from orchestration import cli
 from orchestration.cli import main
 from orchestration.environment import deployment_resources
 from resources.chain import Details
@@ -96,6 +99,32 @@ def test_a_budget_is_shown_with_what_is_wrong_and_names_as_they_are(
     assert "entry 1" in shown.stderr
     assert json.loads(stirred("budget", "--json").stdout)["problems"]
     assert stirred("status").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("charges", "says"),
+    [(True, "Nothing was charged: the draw was there already."), (False, "Nothing was charged: this release charges")],
+)
+def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, charges: bool, says: str
+) -> None:
+    """As a withheld swap. The run itself is left out."""
+    component = SimpleNamespace(
+        named="town/stirred", charges=charges, key=lambda stage: dg.AssetKey(["town", "stirred", stage])
+    )
+    deployed = SimpleNamespace(
+        releases=lambda name: [component],
+        release=lambda name: component,
+        ledger=SimpleNamespace(entries=lambda: ()),
+        published=tmp_path,
+    )
+    ended = SimpleNamespace(run_id="run", success=True, log=tmp_path / "log")
+    monkeypatch.setattr(cli, "Deployed", lambda: deployed)
+    monkeypatch.setattr(cli, "_run", lambda *given, **options: ([], ended))
+    assert says in CliRunner().invoke(main, ["launch", "town/stirred"]).stdout
+    given = ["launch", "town/stirred", "--authorize", "ε = 1", "--draw", "abc", "--by", "A. Officer"]
+    refused = CliRunner().invoke(main, given)
+    assert (refused.exit_code == 2 and "town/stirred charges nothing" in refused.output) == (not charges)
 
 
 def test_a_setting_or_folder_that_is_wrong_is_one_sentence(
