@@ -114,6 +114,10 @@ class SwappingRelease(Release):
                 for value in values:
                     if not any(value == known and type(value) is type(known) for known in domain):
                         self.refuse(f"{field}: {value!r} is not a value of {name}")
+        if self.design.exempt and all(
+            set(values) == set(self._domain("exempt", name)) for name, values in self.design.exempt
+        ):
+            self.refuse("exempt: every record would be exempt, and published as it is; leave a value out")
         for response in self.design.noise:
             if len(self._domain("noise_before", response.variable)) != response.size:
                 self.refuse(f"noise_before: {response.variable} has another number of values than was declared")

@@ -293,6 +293,7 @@ def test_margins_that_are_not_those_of_the_records_are_not_drawn_from(town: Vill
         ({"exempt": {"size": 12}}, "exempt: 12 is not a value of size"),
         ({"exempt": {"size": "1"}}, "exempt: '1' is not a value of size"),
         ({"exempt": {"size": True}}, "exempt: True is not a value of size"),
+        ({"exempt": {"size": list(range(1, 10))}}, "exempt: every record would be exempt"),
         ({"swap_rate": {"by": [{"when": {"tenure": "own"}, "rate": "1/2"}]}}, "by: tenure is not a match variable"),
         ({"noise_before": {"tenure": "9/10", "rooms": "1/2"}}, "noise_before: rooms is no variable of the release"),
         (
