@@ -4,10 +4,12 @@ Nothing is published of them and nothing is charged for them by themselves. A re
 and is charged: `assets.swapping.offered` has its two specifications. It reads the table `WITHHELD`, which has one row
 for each swapped record with the variables that take part and no key, and depends on the asset `swapped`.
 
-The key of the draw is derived from the custody and from what the draw is made of. So the same records and parameters
-give the same swapped records, in whatever release they are used.
+The key of the draw is derived from the custody and from what the draw is made of: the records with the variables that
+take part, and the parameters. So the same records and parameters give the same swapped records, in whatever hypercube
+they are counted, whatever else the dataset contains.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
@@ -21,7 +23,15 @@ from assets.release.contents import cef_version, counted_from
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.seal import require_sealed, seal_stage
 from assets.swapping.extended_words import further_steps, rate_in_words
-from assets.swapping.records import HOLDING, SWAPPING, as_contingency, margin_statements, stage_records, swap_variables
+from assets.swapping.records import (
+    HOLDING,
+    SWAPPING,
+    as_contingency,
+    cells_version,
+    margin_statements,
+    stage_records,
+    swap_variables,
+)
 from assets.swapping.release import SwappingRelease
 from assets.swapping.stirs import first_stir
 from assets.swapping.unique import require_few_alone
@@ -167,7 +177,8 @@ def stage_withheld(session: Session, release: SwappingRelease, custody: Custody)
             "version": permutation.VERSION,
             "parameters": design.as_record(),
             "recodes": release.dataset.recodes(release.columns_read),
-            "records": session.content_version(list(release.dataset.cef_tables()), custody.version_key()),
+            "records": cells_version(table, custody.version_key()),
+            "codes": _codebook_versions(session, release, margins, custody.version_key()),
         }
     )
     stream = RandomStream(custody.derive(f"withheld swap {draw_id}"), _MECHANISM)
@@ -177,6 +188,22 @@ def stage_withheld(session: Session, release: SwappingRelease, custody: Custody)
     drawn = session.register("drawn", pa.table(codes))
     decoded = session.stage("decoded", "swapping/decoded", cells=drawn, **books, **values)
     return session.stage("expanded", "swapping/expanded", cells=decoded, columns=list(release.variables))
+
+
+def _codebook_versions(
+    session: Session, release: SwappingRelease, margins: Mapping[str, Fragment], key: bytes
+) -> list[list[str]]:
+    """The keyed versions of the margins, which define the codes of a contingency table: by margin, a multiset hash."""
+    columns = {
+        HOLDING: ["holding_code", *release.design.holding],
+        SWAPPING: ["swap_code", *swap_variables(release)],
+    }
+    salt = {"salt": key.hex()}
+    hashes = [
+        session.row("warehouse/multiset_hash", salt, table=margins[name], columns=names)
+        for name, names in columns.items()
+    ]
+    return [list(map(str, each)) for each in hashes]
 
 
 def withheld_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:

@@ -397,6 +397,32 @@ def test_a_withheld_swap_keeps_both_margins_and_is_the_same_again(town: Village)
         assert _margin(found, places) == _margin(before, places)
 
 
+def test_a_withheld_swap_is_another_one_if_and_only_if_what_takes_part_has_changed(tmp_path: Path) -> None:
+    custody = cast(
+        Custody,
+        SimpleNamespace(
+            version_key=lambda: VERSION_KEY,
+            draw_id=lambda made_of: sha256(repr(made_of).encode()).hexdigest(),
+            derive=lambda purpose: sha256(purpose.encode()).digest(),
+        ),
+    )
+
+    def swapped(name: str, change: Callable[[Row], Row]) -> Counter[tuple[Any, ...]]:
+        (tmp_path / name).mkdir()
+        changed = village(tmp_path / name, UNITS, [change(row) for row in ROWS])
+        release = changed.release(**(ROLES | {"match": ["region"]}), withheld=True, variables=["size"])
+        with changed.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            staged = stage_withheld(session, release, custody)
+            columns = ["region", "size", "county"]
+            return Counter(session.rows("warehouse/first_rows", {"rows": 10**6}, source=staged, columns=columns))
+
+    before = swapped("before", lambda row: row)
+    assert swapped("another tenure", lambda row: {**row, "tenure": "own"}) == before
+    # The same codes and counts, which stand for other values.
+    larger = swapped("larger", lambda row: {**row, "size": row["size"] + 1})
+    assert Counter({(key[0], key[1] - 1, key[2]): number for key, number in larger.items()}) != before
+
+
 def _margin(table: Counter[tuple[Any, ...]], places: tuple[int, ...]) -> Counter[tuple[Any, ...]]:
     totals: Counter[tuple[Any, ...]] = Counter()
     for values, count in table.items():
