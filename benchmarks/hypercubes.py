@@ -95,7 +95,7 @@ def stages(home: str, name: str, noise: dict[str, Any]) -> None:
         with session.transaction():
             counts, values, names = method.counts_recipe(session)
             session.create(method.counts_table, counts, values, **names)
-            method.require_countable(session)
+            method.require_countable(session, custody)
         version = method.counts_version(session, custody)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         counted = {"cef": cef_version(session, custody, release.dataset), "parameters": dict(method.counted_with())}

@@ -50,7 +50,7 @@ def build_counts(
             with session.transaction():
                 name, values, names = method.counts_recipe(session)
                 session.create(method.counts_table, name, values, **names)
-                method.require_countable(session)
+                method.require_countable(session, custody)
             version = method.counts_version(session, custody)
             counted = counted_from(session, custody, release.dataset, method.counted_with())
             schema = table_schema(session.columns(method.counts_table), columns)

@@ -141,7 +141,7 @@ class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
         """Problems with stored measurements that `stored` does not read; none by default."""
         return []
 
-    def require_countable(self, session: Session) -> None:
+    def require_countable(self, session: Session, custody: Custody) -> None:
         """Raise an error if the mechanism cannot be applied to the exact counts just written; nothing by default."""
 
     @abstractmethod

@@ -6,6 +6,7 @@ other; a component hands the records of the one to the other.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import Any
 
 import dagster as dg
 
@@ -43,6 +44,11 @@ class WithheldRecords(ABC):
 
     @property
     @abstractmethod
+    def parameters(self) -> Mapping[str, Any]:
+        """What the records are made with, as exact plain values."""
+
+    @property
+    @abstractmethod
     def kept_together(self) -> tuple[tuple[str, ...], ...]:
         """Sets of columns: the counts of records by the columns of a set are those of the dataset's own records."""
 
@@ -69,6 +75,18 @@ class WithheldRecords(ABC):
 
         Raises:
             SealError: if what it follows from is missing, was altered, or follows from another CEF.
+        """
+
+    @abstractmethod
+    def require_current(self, session: Session, custody: Custody) -> None:
+        """Refuse stored records that do not follow from the stored CEF and the declaration.
+
+        Args:
+            session: a session that reads the confidential zone.
+            custody: the custody, to make them again.
+
+        Raises:
+            StaleInputError: if they do not.
         """
 
     @abstractmethod

@@ -5,16 +5,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import dagster as dg
 
 from assets.release.columns import Column
+from assets.release.draw import StaleInputError
 from assets.release.gate import ReleaseContext
 from assets.release.withheld import WithheldRecords
 from assets.swapping.method import Swapping
 from assets.swapping.records import swap_variables
 from assets.swapping.release import SwappingRelease
-from assets.swapping.withheld import WITHHELD, swap_loss, withheld_gates
+from assets.swapping.withheld import WITHHELD, rows_not_as_drawn, swap_loss, withheld_gates
 from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.specification import Specification
 from resources.custody import Custody
@@ -49,6 +51,10 @@ class WithheldSwap(WithheldRecords):
         return self.release.variables
 
     @property
+    def parameters(self) -> Mapping[str, Any]:
+        return self.release.design.as_record()
+
+    @property
     def kept_together(self) -> tuple[tuple[str, ...], ...]:
         return self.release.design.holding, tuple(swap_variables(self.release))
 
@@ -62,6 +68,13 @@ class WithheldSwap(WithheldRecords):
     def own_loss(self, session: Session, custody: Custody) -> Specification:
         loss = swap_loss(session, self.release, custody).loss
         return self.release.design.specification(self.release.dataset.title, loss)
+
+    def require_current(self, session: Session, custody: Custody) -> None:
+        if rows_not_as_drawn(session, self.release, custody):
+            raise StaleInputError(
+                f"{self.release.schema}: the withheld records are not those of the current CEF and declaration; "
+                "materialize swapped again"
+            )
 
     def problems(self, context: ReleaseContext) -> list[str]:
         own = replace(context, method=Swapping(self.release))

@@ -238,9 +238,14 @@ def _margins(context: ReleaseContext[SwappingRelease]) -> list[str]:
 def _again(context: ReleaseContext[SwappingRelease]) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        again = stage_withheld(session, release, context.custody)
-        rows = differing(session, release.confidential(WITHHELD), again, list(release.variables))
+        rows = rows_not_as_drawn(session, release, context.custody)
         return count_problem(rows, "records that are not as drawn")
+
+
+def rows_not_as_drawn(session: Session, release: SwappingRelease, custody: Custody) -> int:
+    """The rows by which the stored records differ from those that the custody's key gives for the stored CEF."""
+    again = stage_withheld(session, release, custody)
+    return differing(session, release.confidential(WITHHELD), again, list(release.variables))
 
 
 def _loss(session: Session, release: SwappingRelease, strata: Table | Fragment) -> StirLoss:

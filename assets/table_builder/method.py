@@ -118,6 +118,10 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     def counts_recipe(self, session: Session) -> Recipe:
         return counts_recipe(session, self.release)
 
+    def require_countable(self, session: Session, custody: Custody) -> None:
+        if self.release.withheld:
+            self.release.withheld.require_current(session, custody)
+
     def columns_read(self) -> Collection[str]:
         return self.release.columns_read
 

@@ -263,7 +263,7 @@ class HypercubeRelease(Release):
             "tables": [list(table) for table in self.design.tables],
             "amount": [amount.column, *map(str, astuple(amount.grid))] if amount else None,
             "record_keys": self.record_keys,
-            **({"withheld": self.withheld.name} if self.withheld else {}),
+            **({"withheld": [self.withheld.name, dict(self.withheld.parameters)]} if self.withheld else {}),
             "impossible": sha256(np.packbits(self.possible).tobytes()).hexdigest() if self.impossible else None,
         }
 

@@ -94,7 +94,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
     def counts_recipe(self, session: Session) -> Recipe:
         return histograms_recipe(self.release)
 
-    def require_countable(self, session: Session) -> None:
+    def require_countable(self, session: Session, custody: Custody) -> None:
         require_possible(session, self.release)
 
     def distributions(self) -> Mapping[str, Distribution]:

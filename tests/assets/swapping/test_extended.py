@@ -423,6 +423,26 @@ def test_a_withheld_swap_is_another_one_if_and_only_if_what_takes_part_has_chang
     assert Counter({(key[0], key[1] - 1, key[2]): number for key, number in larger.items()}) != before
 
 
+def test_withheld_records_of_another_declaration_or_cef_are_not_counted(town: Village) -> None:
+    custody = cast(
+        Custody,
+        SimpleNamespace(
+            version_key=lambda: VERSION_KEY, draw_id=repr, derive=lambda purpose: sha256(purpose.encode()).digest()
+        ),
+    )
+    release, other = (town.release(**ROLES, withheld=True, swap_rate=rate) for rate in ("1/2", "1/3"))
+    stored = release.confidential(WITHHELD_RECORDS)
+    with town.warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
+        session.create(stored, "warehouse/all", source=stage_withheld(session, release, custody))
+    with town.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        WithheldSwap(release).require_current(session, custody)
+    with (
+        town.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session,
+        pytest.raises(StaleInputError, match="not those of the current CEF and declaration; materialize swapped again"),
+    ):
+        WithheldSwap(other).require_current(session, custody)
+
+
 def _margin(table: Counter[tuple[Any, ...]], places: tuple[int, ...]) -> Counter[tuple[Any, ...]]:
     totals: Counter[tuple[Any, ...]] = Counter()
     for values, count in table.items():

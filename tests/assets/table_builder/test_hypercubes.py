@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -495,6 +495,7 @@ def test_noise_after_a_withheld_swap_is_counted_from_its_records_and_charged_for
             "UPDATE confidential.village__stirred.withheld_records SET county = 'Avon' WHERE county = 'Brent'"
         )
     assert deployment.failed_checks() >= {"withheld_as_made", "counts_exact"}
+    assert "materialize swapped again" in deployment.refusal("counts"), "nothing can be charged for them"
 
 
 @pytest.mark.parametrize(
@@ -520,6 +521,17 @@ def test_a_hypercube_names_a_withheld_swap_of_its_dataset(
     with pytest.raises(ValueError, match="release village/tables_after") as refused:
         after_a_swap(tmp_path / "release", cube, **swap)
     assert says in str(refused.value)
+
+
+def test_counts_of_a_withheld_swap_follow_from_it_and_are_refused_if_it_is_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release, other = (after_a_swap(tmp_path / rate[-1], swap_rate=rate).release for rate in ("1/2", "1/3"))
+    assert release.counted_with != other.counted_with, "another swap needs other counts before the charge"
+    asked = []
+    monkeypatch.setattr(type(release.withheld), "require_current", lambda *given: asked.append(given))
+    TableBuilderMethod(release).require_countable(cast(Any, "session"), cast(Any, "custody"))
+    assert asked == [(release.withheld, "session", "custody")]
 
 
 @pytest.mark.parametrize("zeros", [{"size": [1], "tenure": ["own"]}, {"size": [1], "county": ["Avon"]}])
