@@ -58,7 +58,7 @@ class Plan(dg.Config):
     """Budgets or margins of error to try, by line. Neither the release nor its tables change."""
 
     budgets: dict[str, Any] = Field(
-        default_factory=dict, description="By line, such as TRACT 2: ρ, or ε under pure DP."
+        default_factory=dict, description="By line, such as TRACT 2 (of households: TRACT 2 T3): ρ, or ε under pure DP."
     )
     moe: dict[str, Any] = Field(default_factory=dict, description="By line: the 95% margin of error of one number.")
 
@@ -213,6 +213,7 @@ def _shown(release: SafeTabRelease, of: str) -> dict[str, dg.MetadataValue]:
 
 
 def _description(release: SafeTabRelease) -> str:
+    line = release.design.measured[-1].label
     symbol = release.design.noise.symbol
     return f"""What is measured for every region type and level: the budget, the noise, its margin of error, and the
 thresholds of details. This asset reads no records.
@@ -223,5 +224,4 @@ error from which budgets follow. Their effect is shown in the metadata, and the 
     ops:
       {release.schema}__parameters:
         config:
-          moe: {{TRACT 2: 8}}
-          budgets: {{USA 2: 1}}"""
+          moe: {{{line}: 8}}       # or budgets: {{{line}: 1/5}}"""

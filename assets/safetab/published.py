@@ -10,10 +10,12 @@ from mechanisms.safetab.regions import RegionType
 
 _PRODUCTION = "The columns and their order are those of the production system."
 
-_ALONE = (
-    "Every number was measured by itself: regions do not add up to larger ones, iterations not to each other, and an "
-    "iteration alone may exceed the same in any combination. Numbers may be negative."
+_APART = (
+    "Every group was measured by itself: regions do not add up to larger ones, iterations not to each other, and an "
+    "iteration alone may exceed the same in any combination."
 )
+
+_NEGATIVE, _NOT_NEGATIVE = "Numbers may be negative.", "Measured numbers below zero became 0."
 
 _SUPPRESSED = (
     "Below the states, totals that are hardly above zero are left out. So a total that is there tends to be too high "
@@ -26,26 +28,27 @@ _AGES = "10, 20 or 48 rows a group: two sexes by 4, 9 or 23 age groups, each sex
 def person_products(release: SafeTabPRelease) -> tuple[PublishedTable, ...]:
     """T1 and T2 in the production layout and in words, the regions and the parameters."""
     suppression = _SUPPRESSED if any(each.cut_off is not None for each in release.design.measured) else ""
+    alone = _alone(release)
     return (
         PublishedTable(
             TOTALS,
             "T1: total population of detailed groups",
-            f"Noisy totals with standard errors and 90% intervals. {_ALONE} {suppression}".strip(),
+            f"Noisy totals with standard errors and 90% intervals. {alone} {suppression}".strip(),
             release.public(TOTALS),
-            (*_in_words(release), *_figures()),
+            (*_in_words(release), *_figures(release)),
             ("region_type", "region_id", "iteration_code"),
         ),
         PublishedTable(
             SEX_BY_AGE,
             "T2: sex by age of detailed groups",
             f"Noisy counts of the groups that are large enough, with standard errors and 90% intervals. The larger a "
-            f"group, the finer are its ages. Its total in T1 is the sum of its cells. {_ALONE}",
+            f"group, the finer are its ages. Its total in T1 is the sum of its cells. {alone}",
             release.public(SEX_BY_AGE),
             (
                 *_in_words(release),
                 PublishedColumn("sex", "string", "Sex", {"1": "Male", "2": "Female"}),
                 PublishedColumn("age", "string", "Age group, or all ages"),
-                *_figures(),
+                *_figures(release),
             ),
             ("region_type", "region_id", "iteration_code", "sex", "age"),
         ),
@@ -105,13 +108,14 @@ def _in_household_words(release: SafeTabHRelease, family: str) -> PublishedTable
         name,
         f"{family}: {name.replace('_', ' ')} of detailed groups",
         "Noisy counts of households by the householder's detailed race or ethnicity, with standard errors and 90% "
-        f"intervals. The larger the published total of a group of persons, the more cells there are. {_ALONE}",
+        "intervals. The larger the published total of a group of persons, the more cells there are. T3 and T4 are "
+        f"measured apart, so that their totals differ. {_alone(release)}",
         release.public(name),
         (
             *_in_words(release),
             PublishedColumn("cell", "integer", "Number of the cell"),
             PublishedColumn("label", "string", "What the cell counts"),
-            *_figures(),
+            *_figures(release),
         ),
         ("region_type", "region_id", "iteration_code", "cell"),
     )
@@ -162,9 +166,13 @@ def _in_words(release: SafeTabRelease) -> tuple[PublishedColumn, ...]:
     )
 
 
-def _figures() -> tuple[PublishedColumn, ...]:
+def _alone(release: SafeTabRelease) -> str:
+    return f"{_APART} {_NEGATIVE if release.design.negative_counts else _NOT_NEGATIVE}"
+
+
+def _figures(release: SafeTabRelease) -> tuple[PublishedColumn, ...]:
     return (
-        PublishedColumn("estimate", "integer", "Noisy count: unbiased, unless it was left out when small"),
+        PublishedColumn("estimate", "integer", "Noisy count, or a sum of noisy counts"),
         PublishedColumn("standard_error", "decimal", "Standard deviation of the noise"),
         PublishedColumn("lower", "integer", "Lower end of the 90% interval"),
         PublishedColumn("upper", "integer", "Upper end of the 90% interval"),

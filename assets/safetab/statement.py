@@ -4,7 +4,7 @@ The mathematics is in `mechanisms.safetab` and `mechanisms.accounting`.
 """
 
 from collections.abc import Mapping
-from math import ceil, sqrt
+from math import sqrt
 
 from assets.measurement.method import COUNTS
 from assets.release.draw import Inputs
@@ -13,6 +13,9 @@ from assets.safetab.parameters import noises
 from assets.safetab.release import GROUPS, REGIONS, SafeTabHRelease, SafeTabPRelease, SafeTabRelease
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import VERSION
+from mechanisms.safetab.lists import LEVELS
+from mechanisms.safetab.planning import COVERAGE
+from mechanisms.sampling.quantiles import half_width
 from mechanisms.states import STATES
 
 PAPERS = (
@@ -29,8 +32,8 @@ PAPERS = (
 
 _TWICE = (
     "For bounded neighbors (one record changed in any way): twice the sum of the unbounded {symbol} over all region "
-    "types and levels. A changed record leaves at most Δ groups and joins at most Δ others, so that at most 2Δ numbers "
-    "change by 1: their squared L2 norm is 2Δ, twice that of adding or removing a record, whatever the details are"
+    "types and levels. A changed record leaves at most Δ groups and joins at most Δ, so that at most 2Δ numbers change "
+    "by 1: their squared L2 norm is 2Δ, twice that of adding or removing a record, whatever the details are"
 )
 
 LOSS_SOURCE = {
@@ -59,10 +62,13 @@ def person_statement(release: SafeTabPRelease, inputs: Inputs, output_version: s
         ),
         Parameter(
             "Suppression",
-            f"Below the states, of {float(design.zero_suppression_chance):.2%} of empty groups"
+            f"{float(100 * design.zero_suppression_chance):g}% of the empty groups below the states"
             if design.zero_suppression_chance
             else "None",
-            "Totals up to a cut-off that follows from the noise are left out.",
+            "Below the states, totals without detail are left out up to a cut-off, which follows from this share and "
+            "the noise. The table of parameters has the cut-offs."
+            if design.zero_suppression_chance
+            else "",
             (str(design.zero_suppression_chance),) if design.zero_suppression_chance else (),
         ),
     )
@@ -106,8 +112,8 @@ def household_statement(release: SafeTabHRelease, inputs: Inputs, output_version
             DataVersion("published groups", inputs.versions[GROUPS], keyed=True),
             DataVersion("noisy measurements", output_version, keyed=False),
         ),
-        remark="Neighbors are two files that differ in one household's record. The guarantee is beside that of the "
-        "release of persons, which chose the groups and their detail.",
+        remark="Neighbors are two files that differ in one household's record. The release of persons, from whose "
+        "published totals the groups and their detail follow, has a guarantee and a charge of its own.",
         delta=release.delta if design.noise is Noise.GAUSSIAN else None,
         equivalents=_equivalents(release, "household", general=False),
         papers=PAPERS,
@@ -138,21 +144,29 @@ def _equivalents(release: SafeTabRelease, unit: str, *, general: bool) -> tuple[
 
 
 def _accuracy(release: SafeTabRelease) -> Accuracy:
-    rows = tuple(
-        (each.label, part, round(sqrt(float(noise.exact_variance)), 2), ceil(1.96 * sqrt(float(noise.exact_variance))))
+    measured = [
+        (f"{each.region_type} {each.level}", part, noise)
         for each in release.design.measured
         for part, noise in noises(each).items()
-    )
-    margins = [row[3] for row in rows]
+    ]
+    margin_of = {noise: half_width(noise, 1, COVERAGE) for noise in {noise for _, _, noise in measured}}
+    margins = margin_of.values()
     return Accuracy(
-        summary=f"The noise of a measured number is within its margin of error with a probability of about 95%. The "
+        summary="The noise of a measured number is within its margin of error with a probability of at least 95%. The "
         f"margins run from ±{min(margins):,} to ±{max(margins):,}, by region type and level.",
         columns=("region type and level", "numbers", "standard deviation", "95% margin of error"),
-        rows=rows,
-        note="The noise of one measured number. Sums of several, such as the total of a group in detail, have more "
-        "noise: every row of the tables in words has its own standard error and 90% interval. Not covered: totals that "
-        "were left out, and errors of the census itself.",
+        rows=tuple(
+            (line, part, round(sqrt(float(noise.exact_variance)), 2), margin_of[noise])
+            for line, part, noise in measured
+        ),
+        note="The noise of one measured number. Iterations are regional at level 1 and detailed at level 2. Sums of "
+        "several numbers, such as the total of a group in detail, have more noise: every row of the tables in words "
+        "has its own standard error and 90% interval. Not covered: totals that were left out, and errors of the census "
+        "itself.",
     )
+
+
+_LEVEL_WORDS = dict(zip(LEVELS, ("regional", "detailed"), strict=True))
 
 
 def _parameters(release: SafeTabRelease) -> tuple[Parameter, ...]:
@@ -161,13 +175,32 @@ def _parameters(release: SafeTabRelease) -> tuple[Parameter, ...]:
     return (
         Parameter("States", tuple(STATES[state] for state in design.states)),
         Parameter("Noise", names[design.noise], "Sampled exactly for every region, iteration and cell."),
+        Parameter("Iterations", _iterations(release), "The races and ethnicities whose groups are measured."),
         Parameter(
-            "Iterations",
-            tuple(
-                f"{each.label}: {len(release.lists.universe(each.region_type, each.level)):,}, Δ = {each.stability}"
-                for each in {one.region_type: one for one in design.measured}.values()
-            ),
-            f"Detailed races and ethnicities. One record is in at most Δ groups of a region type and level; at most "
+            "Groups of one record",
+            _stabilities(release),
+            "Δ, from the lists of iterations. The noise is in proportion to it. At most "
             f"{design.max_race_codes} race codes of a record are read.",
         ),
     )
+
+
+def _iterations(release: SafeTabRelease) -> tuple[str, ...]:
+    """How many iterations of which level are measured, with the region types that have as many."""
+    levels: dict[str, list[str]] = {}
+    for region_type, level in release.pairs:
+        count = len(release.lists.universe(region_type, level))
+        levels.setdefault(region_type, []).append(f"{count:,} {_LEVEL_WORDS[level]}")
+    types: dict[str, list[str]] = {}
+    for name, counts in levels.items():
+        types.setdefault(" and ".join(counts), []).append(name)
+    return tuple(f"{counts} ({', '.join(alike)})" for counts, alike in types.items())
+
+
+def _stabilities(release: SafeTabRelease) -> str | tuple[str, ...]:
+    stabilities = {
+        f"{region_type} {level}": release.design.stabilities[region_type, level] for region_type, level in release.pairs
+    }
+    if len(set(stabilities.values())) == 1:
+        return f"At most {next(iter(stabilities.values()))} of each region type and level"
+    return tuple(f"{line}: {most}" for line, most in stabilities.items())
