@@ -40,6 +40,7 @@ from assets.publication.signature import (
     VerificationError,
     altered_files,
     fingerprint,
+    identity,
     public_key,
     read_public_key,
     signed_identity,
@@ -651,7 +652,11 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_jso
     """
     deployed = Deployed()
     variables = [each.strip() for each in by.split(",") if each.strip()]
-    chosen = dict(_categories(each) for each in where)
+    chosen: dict[str, list[str]] = {}
+    for name, categories in map(_categories, where):
+        if name in chosen:
+            raise click.UsageError(f"--where: {name} is named twice; list all of its categories that count at once")
+        chosen[name] = categories
     folders = [_hypercubes(deployed, each) for each in (release, *([per] if per else []))]
     names, found = TableBuilder.answered(folders, variables, chosen)
     if as_json:
@@ -666,7 +671,7 @@ def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_jso
 
 def _categories(text: str) -> tuple[str, list[str]]:
     """A variable and its categories, from `age in (a, b)`, `age in a, b` or `age=a`; a category may be in quotes."""
-    parts = re.fullmatch(r"\s*(\S+?)\s*(?:=|\s+in\b)\s*\(?(.*?)\)?\s*", text)
+    parts = re.fullmatch(r"\s*(\S+?)\s*(?:=|\s+(?i:in)\b)\s*\(?(.*?)\)?\s*", text)
     if not parts:
         raise click.UsageError(f"--where: {text} is not of the form 'age in (a, b)' or age=a")
     found = next(csv.reader([parts[2]], skipinitialspace=True, quotechar="'" if "'" in parts[2] else '"'), [])
@@ -674,13 +679,17 @@ def _categories(text: str) -> tuple[str, list[str]]:
 
 
 def _hypercubes(deployed: Deployed, release: str) -> dict[str, Path]:
-    """By name, the folders of the published hypercubes of a release, none of which was altered."""
-    folders = {each.named: deployed.published / each.named for each in deployed.releases(release)}
+    """By name, the folders of those hypercubes of a release that are published, none of which was altered."""
+    every = {each.named: deployed.published / each.named for each in deployed.releases(release)}
+    folders = {name: folder for name, folder in every.items() if folder.exists()}
+    if not folders:
+        raise click.UsageError(f"{release} is not published; launch it first")
     for name, folder in folders.items():
-        if not folder.exists():
-            raise click.UsageError(f"{name} is not published; launch it first")
         if problems := altered_files(folder, deployed.public_key):
             raise click.ClickException(f"{name}: the publication is not intact: {problems[0]}")
+        signed = identity(folder)
+        if (found := f"{signed.dataset}/{signed.release}") != name:
+            raise click.ClickException(f"{name}: the publication in its folder is that of {found}")
     return folders
 
 
@@ -695,8 +704,8 @@ def verify(folder: Path, key: Path) -> None:
     intact, problems = verified(folder, known)
     if intact:
         click.echo(f"Intact, and signed with the key {fingerprint(known)}:")
-    for edition, identity in intact.items():
-        click.echo(f"{edition}: {identity}")
+    for edition, found in intact.items():
+        click.echo(f"{edition}: {found}")
     for problem in problems:
         click.echo(f"{folder}: {problem}", err=True)
     if problems:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from assets.table_builder.release import BETWEEN
+from assets.table_builder.release import BETWEEN, NUMBER
 from mechanisms.refusal import RefusedError
 from mechanisms.table_builder.asking import Answer, CannotAnswerError, Question
 from mechanisms.table_builder.fitting import Fit
@@ -34,6 +34,7 @@ PLACES = 4
 PARTS_OF_ONE = 10**PLACES
 
 ESTIMATED = pa.decimal128(24, PLACES)
+_WHOLE = pa.decimal128(24, 0)
 
 Where = Mapping[str, Sequence[Any]]
 """By variable, the categories that count."""
@@ -52,8 +53,8 @@ class Published:
         categories: by variable of the inner table, its categories in order.
         grid: what one step stands for.
         quantity: what the cells contain, in words.
-        numbers: by table, what sub-tables are added up from, in steps: the noisy cells; if the tables are fitted, only
-            the fitted inner table.
+        numbers: by table, what sub-tables are added up from, in ten-thousandths, int64: the noisy cells; if the tables
+            are fitted, only the fitted inner table.
         possible: the cells of the inner table that are no structural zeros.
         missing: by table, the cells that are not published; empty if all are.
     """
@@ -72,6 +73,8 @@ class Published:
         Raises:
             QuestionError: if the hypercube has no such variable or category, or something is named twice.
         """
+        if isinstance(by, str) or any(isinstance(values, str) for values in where.values()):
+            raise QuestionError("variables and categories are given as lists")
         try:
             places = {name: [self._place(name, value) for value in values] for name, values in where.items()}
             return Question(self.design, tuple(by), places, self.possible)
@@ -101,19 +104,32 @@ class Published:
             by, where: as for `ask`.
 
         Raises:
-            QuestionError: as `ask`; if the denominators may be negative; if a cell is possible in one of them alone.
+            QuestionError: as `ask`; if both have the same noise, are of different records or categories, or have other
+                structural zeros; if the bounds of a record do not bound the mean; if a p-table changes a mean.
         """
-        if per.design.least < 0:
-            raise QuestionError("means are taken per counts or per weights, not per an amount that may be negative")
-        if per is self:
+        fewest = 1 if per.quantity.startswith(NUMBER) else per.design.least
+        if fewest < 1:
+            raise QuestionError(
+                "means are taken per counts, or per weights that are declared to be at least one step of their grid: a "
+                "mean per weights that may be 0 has no bounds"
+            )
+        if self.has_the_numbers_of(per):
             raise QuestionError("means need two hypercubes with noise of their own")
+        if self.records != per.records:
+            raise QuestionError(f"means are taken of one kind of records, not of {self.records} per {per.records}")
+        if any(each.design.p_table is not None and each.design.p_table.greatest_bias for each in (self, per)):
+            raise QuestionError("no means are taken of counts whose p-table changes their mean")
         above, below = self.question(by, where), per.question(by, where)
+        for name in by:
+            if not self.categories[name].equals(per.categories[name]):
+                raise QuestionError(f"{name}: the two hypercubes have other categories")
         rows = np.flatnonzero(above.cells.ravel())
         if not np.array_equal(rows, np.flatnonzero(below.cells.ravel())):
             raise QuestionError("the two hypercubes have other structural zeros")
-        step, fewest, most = float(self.grid / per.grid), max(1, per.design.least), per.design.most
-        least = self.design.least / (fewest if self.design.least < 0 else most)
-        found = means(self.answer(above), per.answer(below), least, self.design.most / fewest)
+        step = float(self.grid / per.grid)
+        least = self.design.least / (fewest if self.design.least < 0 else per.design.most)
+        most = self.design.most / (fewest if self.design.most > 0 else per.design.most)
+        found = means(self.answer(above), per.answer(below), least, most)
         figures = {"estimate": found.estimate, "lower": found.lower, "upper": found.upper}
         columns = self._columns(above, rows)
         return pa.table(columns | {name: rounded(each.ravel()[rows] * step) for name, each in figures.items()})
@@ -130,29 +146,36 @@ class Published:
     def answer(self, question: Question) -> Answer:
         """The answer to a question. Raises QuestionError if a cell that is not published would be needed."""
         if (missing := self.missing.get(question.source)) is not None:
-            needed = question.answer({question.source: missing.astype(np.int64)}).values
+            needed = question.sums({question.source: missing.astype(np.int64)})
             if cells := int(np.count_nonzero(needed)):
                 raise QuestionError(f"{cells:,} of {needed.size:,} numbers would need cells that are not published")
-        return question.answer(self.numbers)
+        return question.answer({question.source: self.numbers[question.source] / parts_of_step(self.grid)})
 
     def figures(self, answer: Answer, rows: NDArray[np.int64]) -> dict[str, pa.Array]:
         """The estimates of some cells of an answer with their errors, in records or in the unit of the amount.
 
-        A negative estimate of what cannot be negative is given as 0, unless the tables are fitted: those add up.
+        A negative estimate of what cannot be negative is given as 0, unless the tables are fitted: those add up,
+        because estimates are sums of whole ten-thousandths.
         """
-        values = answer.values
+        estimates = answer.question.sums(self.numbers)
         if self.design.least >= 0 and self.design.margins is not Margins.FITTED:
-            values = np.maximum(values, 0)
-        figures = {
-            "estimate": values,
-            "standard_error": answer.standard_error,
-            "lower": answer.lower,
-            "upper": answer.upper,
+            estimates = np.maximum(estimates, 0)
+        errors = {"standard_error": answer.standard_error, "lower": answer.lower, "upper": answer.upper}
+        return {"estimate": of_parts(estimates.ravel()[rows])} | {
+            name: rounded(each.ravel()[rows] * float(self.grid)) for name, each in errors.items()
         }
-        return {name: self._rounded(each.ravel()[rows]) for name, each in figures.items()}
 
-    def _rounded(self, steps: NDArray[Any]) -> pa.Array:
-        return rounded(steps * float(self.grid))
+    @property
+    def records(self) -> str:
+        """What the records are: units or persons."""
+        return self.quantity.rpartition(" of ")[2]
+
+    def has_the_numbers_of(self, other: "Published") -> bool:
+        """Whether both are one draw: two draws with noise of their own do not have the same numbers throughout."""
+        return self.quantity == other.quantity and all(
+            table in other.numbers and np.array_equal(numbers, other.numbers[table])
+            for table, numbers in self.numbers.items()
+        )
 
     def _place(self, name: str, value: Any) -> int:
         if name not in self.categories:
@@ -187,19 +210,31 @@ def rounded(values: NDArray[Any]) -> pa.Array:
 
 def of_parts(parts: NDArray[np.int64]) -> pa.Array:
     """Ten-thousandths as decimals with four places."""
-    whole = pa.array(parts).cast(pa.decimal128(24, 0))
+    whole = pa.array(parts).cast(_WHOLE)
     # Moving the decimal point is exact; a cast from floats would round again.
     return pa.Array.from_buffers(ESTIMATED, len(whole), whole.buffers())
+
+
+def in_parts(numbers: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Whole numbers or decimals with four places as ten-thousandths; 0 for null."""
+    decimals = pa.concat_arrays(numbers.cast(ESTIMATED).chunks)
+    whole = pa.Array.from_buffers(_WHOLE, len(decimals), decimals.buffers(), offset=decimals.offset)
+    return whole.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+
+
+def parts_of_step(grid: Fraction) -> int:
+    """How many ten-thousandths a step of a grid is: a grid has at most four decimals."""
+    return int(grid * PARTS_OF_ONE)
 
 
 def fitted_numbers(
     design: Hypercube, measured: Mapping[Table, NDArray[np.int64]], possible: NDArray[np.bool_] | None, grid: Fraction
 ) -> dict[Table, NDArray[Any]]:
-    """What sub-tables are added up from: the noisy cells, or the fitted inner table with the published decimals."""
+    """What sub-tables are added up from, in ten-thousandths: the noisy cells, or the fitted inner table."""
     if design.margins is not Margins.FITTED:
-        return dict(measured)
+        return {table: cells * parts_of_step(grid) for table, cells in measured.items()}
     inner = Fit(design, possible).inner(measured)
-    return {design.inner: np.rint(inner * float(grid) * PARTS_OF_ONE) / PARTS_OF_ONE / float(grid)}
+    return {design.inner: np.rint(inner * float(grid) * PARTS_OF_ONE).astype(np.int64)}
 
 
 def read_publication(folder: Path) -> Published:
@@ -280,13 +315,12 @@ def _read(design: Hypercube, grid: Fraction, quantity: str, rows: pa.Table, name
     for table in (design.inner,) if fitted else design.tables:
         own = rows.filter(pa.compute.equal(rows["table_name"], BETWEEN.join(table)))
         cells = own["cell"].to_numpy()
-        given = own["estimate" if fitted else "measured"].combine_chunks()
-        steps = np.array([0 if each is None else Fraction(each) / grid for each in given.to_pylist()])
-        flat = np.zeros(design.cells(table), dtype=np.float64 if fitted else np.int64)
-        flat[cells] = steps.astype(flat.dtype)
+        given = own["estimate" if fitted else "measured"]
+        flat = np.zeros(design.cells(table), dtype=np.int64)
+        flat[cells] = in_parts(given)
         numbers[table] = flat.reshape(design.shape(table))
         gone = np.zeros(len(flat), dtype=np.bool_)
-        gone[cells] = given.is_null().to_numpy(zero_copy_only=False)
+        gone[cells] = given.is_null().to_numpy()
         if gone.any():
             missing[table] = gone.reshape(design.shape(table))
         if table == design.inner:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.method import COUNTS
 from assets.release.gate import Gate, ReleaseContext
-from assets.table_builder.asking import HYPERCUBE, PARTS_OF_ONE
+from assets.table_builder.asking import HYPERCUBE, in_parts
 from assets.table_builder.counting import table_name
 from assets.table_builder.plan import PLAN, planned_tables
 from assets.table_builder.release import HypercubeRelease
@@ -101,8 +101,7 @@ def _agree(context: Context) -> list[str]:
     for table in design.tables:
         own = rows.filter(pc.equal(rows["table_name"], table_name(table)))
         cells = np.zeros(design.cells(table), dtype=np.int64)
-        estimates = own["estimate"].cast(pa.float64()).to_numpy()
-        cells[own["cell"].to_numpy()] = np.rint(estimates * PARTS_OF_ONE).astype(np.int64)
+        cells[own["cell"].to_numpy()] = in_parts(own["estimate"])
         published[table] = cells.reshape(design.shape(table))
     for table in design.tables:
         wrong = np.count_nonzero(design.margin(published[design.inner], table) != published[table])

@@ -148,7 +148,7 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
         design = self.release.design
         return {
             "unbounded": str(design.unbounded),
-            "bounded": str(design.bounded),
+            "bounded": str(self.release.specification.charge),
             "measured_tables": len(design.tables),
         }
 

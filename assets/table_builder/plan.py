@@ -128,13 +128,13 @@ def _as_table(rows: list[dict[str, Any]], columns: dict[str, tuple[str, str, pa.
 
 def _planned(release: HypercubeRelease, table: Variables) -> dict[str, Any]:
     design, noise, name = release.design, noise_of(release.design, table), table_name(table)
-    charged = next((str(line.loss) for line in design.lines if line.label == name), str(design.bounded))
+    loss = next((line.loss for line in design.lines if line.label == name), design.bounded)
     return {
         "table_name": name,
         "counted": release.quantity,
         "cells": release.cells_of(table),
         "budget": str(design.budget_of(table)),
-        "charged": charged,
+        "charged": str(release.charged(loss)),
         "noise": noise.name if isinstance(noise, Perturbation) else DISTRIBUTIONS[type(noise)],
         "parameter": _parameter(design, noise),
         "cap": design.cap,
@@ -223,7 +223,7 @@ def build_plan(release: HypercubeRelease) -> dg.AssetsDefinition:
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
             metadata={
-                "loss, charged": stated(design.bounded),
+                "loss, charged": stated(release.specification.charge),
                 "loss, one record added or removed": stated(design.unbounded),
                 "cells": sum(row["cells"] for row in rows),
                 "measured tables": preview(

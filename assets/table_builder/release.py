@@ -18,7 +18,7 @@ from assets.release.columns import Column, ColumnType, RecordTable, Value
 from assets.release.names import COLUMNS_OF_HYPERCUBES
 from assets.release.release import Release
 from assets.release.withheld import WithheldRecords
-from mechanisms.accounting.composition import stated
+from mechanisms.accounting.composition import Loss, stated
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from mechanisms.table_builder.grid_values import LARGEST_STEPS, Grid
 from mechanisms.table_builder.hypercube import Consistency, Hypercube, Table
@@ -32,6 +32,9 @@ BETWEEN = " × "
 
 TABLES_OF_ALL = frozenset({"hypercube", "measured_tables", "categories", "p_table"})
 """The names of the tables that hypercubes publish besides their products."""
+
+NUMBER = "number of"
+"""How the words begin that say what the cells of a hypercube contain, if it counts records."""
 
 UNITS, PERSONS = "units", "persons"
 Counted = Literal["units", "persons"]
@@ -120,6 +123,8 @@ class HypercubeRelease(Release):
             for name in product.by:
                 if name not in self.variables:
                     self.refuse(f"products: {product.name}: by: {name} is not among the variables")
+                if product.by.count(name) > 1:
+                    self.refuse(f"products: {product.name}: by: {name} is named twice")
             self._require_categories(f"products: {product.name}: where", product.where)
 
     def _check_names(self) -> None:
@@ -178,9 +183,13 @@ class HypercubeRelease(Release):
         for name, values in categories.items():
             if name not in self.variables:
                 self.refuse(f"{field}: {name} is not among the variables")
+            known = {(type(value), value) for value in self.domains[name]}
             for value in values:
-                if value not in self.domains[name]:
+                # Python takes True for 1, but as categories they differ.
+                if (type(value), value) not in known:
                     self.refuse(f"{field}: {name} has no category {value!r}")
+                if values.count(value) > 1:
+                    self.refuse(f"{field}: {name}: {value!r} is named twice")
 
     @property
     def known_columns(self) -> Mapping[str, Column]:
@@ -239,7 +248,7 @@ class HypercubeRelease(Release):
     @property
     def quantity(self) -> str:
         """What the cells contain, in words."""
-        return f"sum of {self.amount.column} of {self.of}" if self.amount else f"number of {self.of}"
+        return f"sum of {self.amount.column} of {self.of}" if self.amount else f"{NUMBER} {self.of}"
 
     @property
     def grid_step(self) -> Fraction:
@@ -305,6 +314,13 @@ class HypercubeRelease(Release):
     def _excluded(self) -> str:
         """What the domain leaves out, after its description."""
         return ", without those that the declared structural zeros exclude" if self.impossible else ""
+
+    def charged(self, loss: Loss) -> Loss:
+        """The loss for one record of the dataset changed, from that for one counted record changed.
+
+        They differ if the counted records are those of a withheld swap, of which two may change.
+        """
+        return self.withheld.specification(loss).charge if self.withheld else loss
 
     def flavor(self, names: Sequence[str]) -> Flavor:
         """The DP flavor, with these names of the columns read."""

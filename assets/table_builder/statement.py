@@ -3,6 +3,7 @@
 The mathematics is in `mechanisms.table_builder` and `mechanisms.accounting`.
 """
 
+from fractions import Fraction
 from math import ceil, sqrt
 
 from assets.measurement.grid import DISTRIBUTIONS
@@ -13,6 +14,8 @@ from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, P
 from assets.table_builder.counting import table_name
 from assets.table_builder.perturbation import noise_of
 from assets.table_builder.release import HypercubeRelease
+from mechanisms.accounting.approximate import ApproximateLoss
+from mechanisms.accounting.rounding import decimal_text_above
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
 from mechanisms.sampling.noise import Perturbation
 from mechanisms.table_builder.asking import margin_of_one
@@ -86,6 +89,7 @@ def _equivalents(release: HypercubeRelease, besides: Specification | None) -> tu
     if release.withheld is None or besides is None:
         return (
             Equivalent(f"One {unit} changed (bounded; this is charged)", design.bounded, "Two cells of every table"),
+            *_with_least_delta(release),
             Equivalent(f"One {unit} added or removed (unbounded)", design.unbounded, "One cell of every table"),
         )
     held = "; ".join(besides.flavor.multiverse)
@@ -113,6 +117,23 @@ def _words(release: HypercubeRelease) -> dict[str, str]:
     columns = release.known_columns
     words = titles({name: columns[name] for name in release.columns_read})
     return words if len(set(words.values())) == len(words) else {name: name for name in words}
+
+
+def _with_least_delta(release: HypercubeRelease) -> tuple[Equivalent, ...]:
+    """The loss for one record changed with a lower δ than basic composition of two cells charges, if there is one."""
+    bounded, least = release.design.bounded, release.design.bounded_delta
+    if not isinstance(bounded, ApproximateLoss) or not least:
+        return ()
+    delta = Fraction(decimal_text_above(least))
+    if delta >= bounded.delta:
+        return ()
+    return (
+        Equivalent(
+            f"One {release.unit} changed, at the same ε with a lower δ",
+            ApproximateLoss(bounded.epsilon, delta),
+            "The hockey-stick divergence of two cells, rounded up",
+        ),
+    )
 
 
 def _method(release: HypercubeRelease) -> str:
@@ -159,6 +180,8 @@ def _loss_source(release: HypercubeRelease) -> str:
     else:
         noise = "exponential mechanism with u(a, b) = −|a − b|"
     changed = f"a changed {release.unit} is in two cells"
+    if release.withheld:
+        changed = f"a changed {release.unit} changes up to two swapped ones, each of which is in two cells"
     return f"{noise[:1].upper()}{noise[1:]}{several}; {changed}"
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from assets.conventions import preview
 from assets.measurement.grid import GridCounts
-from assets.table_builder.asking import HYPERCUBE, PARTS_OF_ONE, Published, fitted_numbers, of_parts
+from assets.table_builder.asking import HYPERCUBE, Published, fitted_numbers, of_parts, parts_of_step
 from assets.table_builder.counting import categories, table_name
 from assets.table_builder.release import HypercubeRelease
 from mechanisms.table_builder.hypercube import Margins
@@ -71,10 +71,7 @@ def _hypercube(
 
 def _in_units(release: HypercubeRelease, steps: NDArray[np.int64]) -> pa.Array:
     """Noisy cells as counts, or as multiples of the grid."""
-    if release.amount is None:
-        return pa.array(steps)
-    # A step is a whole number of ten-thousandths.
-    return of_parts(steps * int(release.amount.grid.step * PARTS_OF_ONE))
+    return pa.array(steps) if release.amount is None else of_parts(steps * parts_of_step(release.grid_step))
 
 
 def _without_suppressed(release: HypercubeRelease, rows: pa.Table) -> pa.Table:

@@ -104,18 +104,21 @@ class Question:
         """The sub-table, in steps of the hypercube's grid.
 
         Args:
-            published: the table `source`: its noisy counts (int64), or the fitted inner table (float64). Others may be
-                left out.
+            published: the table `source`: its noisy counts, or the fitted inner table. Others may be left out.
         """
-        values = np.asarray(published[self.source])
-        if self.possible is not None:
-            values = np.where(self.hypercube.margin(self.possible, self.source), values, 0)
-        values = self._added_up(self.source, values)
+        values = self.sums(published)
         variance, least, greatest = self._errors
         lower, upper = values - greatest, values - least
         if self.hypercube.least >= 0:
             lower, upper = np.maximum(lower, 0), np.maximum(upper, 0)
         return Answer(self, values, variance, lower, upper)
+
+    def sums(self, published: Mapping[Table, NDArray[Any]]) -> NDArray[Any]:
+        """By cell of the sub-table, the sum of published cells of the table `source`, in whatever unit they are."""
+        values = np.asarray(published[self.source])
+        if self.possible is not None:
+            values = np.where(self.hypercube.margin(self.possible, self.source), values, 0)
+        return self._added_up(self.source, values)
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:

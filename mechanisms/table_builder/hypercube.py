@@ -305,17 +305,21 @@ class Hypercube:
     @property
     def bounded_delta(self) -> Fraction | None:
         """The least δ of all tables together at the ε of `bounded`, by the exact hockey-stick divergence; None without
-        a cap.
+        a cap or the δ of a p-table.
 
-        The ratio of the probabilities of any result that is possible under both neighbors is at most e^2ε. So δ is the
-        probability that some noise leads to a sum that is possible under one alone: 1 − Π (1 − δ_T)² over the tables,
-        where δ_T is that of one cell. It is at most the δ of `bounded`. For several tables of magnitudes of either
-        sign it is an upper bound, as no change is the worst one for every table.
+        With a cap, the ratio of the probabilities of any result that is possible under both neighbors is at most e^2ε.
+        So δ is the probability that some noise leads to a sum that is possible under one alone: 1 − Π (1 − δ_T)² over
+        the tables, where δ_T is that of one cell. It is at most the δ of `bounded`. For several tables of magnitudes of
+        either sign it is an upper bound, as no change is the worst one for every table. So it is for several tables that
+        are perturbed by a p-table.
         """
-        if self.cap is None:
+        if self.p_table is not None and self.is_bounded:
+            deltas = [_judged(self.p_table, self.budget_of(table)).changed_exactly for table in self.tables]
+        elif self.cap is not None:
+            deltas = [self._far(table, lambda one: 1 - (1 - one) ** 2) for table in self.tables]
+        else:
             return None
-        same = (1 - self._far(table, lambda one: 1 - (1 - one) ** 2) for table in self.tables)
-        return 1 - prod(same, start=Fraction(1))
+        return 1 - prod((1 - delta for delta in deltas), start=Fraction(1))
 
     def as_record(self) -> dict[str, Any]:
         """The hypercube as exact plain values, equal for hypercubes with the same draws."""

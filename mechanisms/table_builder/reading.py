@@ -23,6 +23,9 @@ ONS_ROWS = 750
 ONS_CYCLE = 250
 """Counts above it use row (count − 1) mod 250 + 501."""
 
+LARGEST_CHANGE = 1000
+"""The greatest change of a count that is read: forty times that of the p-tables that are made."""
+
 _SDCTOOLS = ("i", "j", "p", "v", "p_int_ub")
 _ONS = ("pcv", "ckey", "pvalue")
 _PLAIN = re.compile("-?[0-9]{1,15}")
@@ -79,7 +82,7 @@ def read_ons(text: str) -> PTable:
             raise _error(line, "pcv", f"counts are from 1 to {ONS_ROWS}, not {place[0]}")
         if place[1] < 0:
             raise _error(line, "ckey", f"keys are not negative, but one is {place[1]}")
-        changes[place] = _whole(line, "pvalue")
+        changes[place] = _change(line, "pvalue")
         if place[0] + changes[place] < 0:
             raise _error(line, "pvalue", f"the result of count {place[0]} is negative: {place[0] + changes[place]}")
     keys = max(key for _, key in changes) + 1
@@ -133,6 +136,13 @@ def _whole(line: Line, field: str) -> int:
     return int(number)
 
 
+def _change(line: Line, field: str) -> int:
+    change = _whole(line, field)
+    if abs(change) > LARGEST_CHANGE:
+        raise _error(line, field, f"a count is changed by at most {LARGEST_CHANGE:,}, not by {change:,}")
+    return change
+
+
 @lru_cache(maxsize=1 << 12)
 def _plain(text: str) -> int | None:
     """A whole number written with digits only; None for anything else. A file repeats few of them very often."""
@@ -153,7 +163,7 @@ def _intervals(lines: Sequence[Line], before: int) -> Row:
     """The row of a count from its lines."""
     changes, lengths, start = [], [], Fraction(0)
     for line in lines:
-        change, end = _whole(line, "v"), _decimal(line, "p_int_ub")
+        change, end = _change(line, "v"), _decimal(line, "p_int_ub")
         if before + change < 0 or _whole(line, "j") != before + change:
             raise _error(line, "j", f"the result must be i + v = {before + change}, and not negative")
         if not start <= end <= 1:

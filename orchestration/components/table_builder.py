@@ -16,7 +16,7 @@ from assets.release.columns import Column
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
 from assets.release.withheld import WithheldRecords
-from assets.table_builder.asking import least_variance, read_publication
+from assets.table_builder.asking import QuestionError, least_variance, read_publication
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.p_tables import PTableFileError, load_p_table
 from assets.table_builder.release import PERSONS, UNITS, Amount, HypercubeRelease, SubTable, is_number
@@ -82,9 +82,10 @@ class TableBuilder(DeclaresReleases):
             published = {name: read_publication(folder) for name, folder in each.items()}
             name = least_variance(published, by, where)
             answering.append((name, published[name]))
-        (_, first), *rest = answering
-        found = first.means(rest[0][1], by, where) if rest else first.ask(by, where)
-        return [name for name, _ in answering], found
+        names, (first, *rest) = [name for name, _ in answering], [each for _, each in answering]
+        if len({name.partition("/")[0] for name in names}) > 1:
+            raise QuestionError(f"means are taken of hypercubes of one dataset, not of {' and '.join(names)}")
+        return names, first.means(rest[0], by, where) if rest else first.ask(by, where)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of every hypercube, and the jobs that make all of them and state their prices."""
@@ -225,6 +226,8 @@ def _amount(given: AmountDeclaration, columns: dict[str, Column]) -> Amount:
     if not is_number(columns[given.column]):
         raise ValueError(f"column: {given.column} is no number")
     grid = Grid(given.grid, given.least, given.most)
+    if columns[given.column].nullable and not grid.least <= 0 <= grid.most:
+        raise ValueError(f"least: {given.column} may be empty, which counts as 0, so 0 lies within the bounds")
     if (given.grid * 10**PLACES).denominator != 1:
         raise ValueError(f"grid: {given.grid} is not a number with at most {PLACES} decimals")
     return Amount(given.column, grid)

@@ -14,10 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from assets.release.contents import cef_version
+from assets.release.draw import Inputs
 from assets.release.release import DeclarationError
 from assets.table_builder.asking import QuestionError, least_variance, read_publication, sub_table
 from assets.table_builder.counting import ImpossibleCellError, TooLargeError, counts_recipe, exact_cells
 from assets.table_builder.method import TableBuilderMethod
+from assets.table_builder.plan import planned_tables
 from assets.table_builder.release import HypercubeRelease
 from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.swapping.loss import theorem_1
@@ -179,6 +181,18 @@ REFUSED = {
     "an unknown category": ({"structural_zeros": [{"tenure": ["lent"]}]}, "tenure has no category 'lent'"),
     "no cell left": ({"structural_zeros": [{"tenure": ["own", "rent"]}]}, "no cell is left"),
     "a product of others": ({"products": [{"name": "p", "by": ["region"]}]}, "region is not among the variables"),
+    "a product by a variable twice": (
+        {"products": [{"name": "p", "by": ["size", "size"]}]},
+        "products: p: by: size is named twice",
+    ),
+    "a product of a category twice": (
+        {"products": [{"name": "p", "by": ["size"], "where": {"tenure": ["own", "own"]}}]},
+        "products: p: where: tenure: 'own' is named twice",
+    ),
+    "a product of true for 1": (
+        {"products": [{"name": "p", "by": ["size"], "where": {"size": [True]}}]},
+        "products: p: where: size has no category True",
+    ),
     "a product named like ours": ({"products": [{"name": "categories", "by": ["size"]}]}, "name of another table"),
     "cell consistency without a p-table": ({"epsilon": None, "consistency": "cell"}, "is for p-tables"),
     "cell consistency with a budget": (KEYED | {"epsilon": 1}, "no finite loss holds"),
@@ -207,6 +221,21 @@ NAMED: dict[str, dict[str, Any]] = {
     "a mark of totals": {"County_Total": {"type": "boolean"}},
     "a sign of ours": {"county × size": {"type": "boolean"}},
 }
+
+
+def test_empty_amounts_lie_within_the_bounds(counted: Deployed) -> None:
+    """They count as 0. Otherwise a record could add less than what the hypercube calls the least."""
+    empty = {"rent": {"type": "integer", "minimum": 0, "maximum": 9000, "nullable": True}}
+    dataset = small_dataset(
+        counted.root, with_persons=True, units={"path": "units.csv", "columns": dict(UNITS) | empty}
+    )
+    for bounds, allowed in (({"least": 10, "most": 90}, False), ({"least": -90, "most": 0}, True), ({"most": 9}, True)):
+        (component,) = hypercubes("village", ROOMS | {"weight": {"column": "rent", "grid": 1, **bounds}})
+        if allowed:
+            component.release(dataset, counted.root)
+        else:
+            with pytest.raises(DeclarationError, match="weight: least: rent may be empty, which counts as 0"):
+                component.release(dataset, counted.root)
 
 
 @pytest.mark.parametrize("columns", NAMED.values(), ids=NAMED)
@@ -513,6 +542,7 @@ def test_noise_after_a_withheld_swap_is_counted_from_its_records_and_charged_for
             "county, tenure; declare zeros among columns that it keeps together: region × size × tenure, or region × "
             "size × county",
         ),
+        (AFTER | {"p_table": MADE}, {}, "swapped: for the two counted records that may change, δ would be 1 or more"),
     ],
 )
 def test_a_hypercube_names_a_withheld_swap_of_its_dataset(
@@ -541,3 +571,15 @@ def test_structural_zeros_that_a_withheld_swap_keeps_are_named_in_the_domain(
     cube = AFTER | {"variables": ["county", "size", "tenure"], "structural_zeros": [zeros]}
     specification = after_a_swap(tmp_path / "release", cube).release.specification
     assert specification.flavor.domain.endswith("without those that the declared structural zeros exclude")
+
+
+def test_every_loss_that_is_stated_after_a_swap_is_that_of_two_swapped_records(tmp_path: Path) -> None:
+    """In the plan, in its published table, and beside the charge; not the loss for one swapped record."""
+    rho = {"epsilon": None, "rho": "1/8"}
+    for name, cube, one, two in (("laplace", AFTER, "2", "4"), ("gaussian", AFTER | rho, "1/4", "1")):
+        release = after_a_swap(tmp_path / name, cube).release
+        assert str(release.design.bounded) == one
+        assert str(release.specification.charge) == two
+        planned = planned_tables(release)[release.public("measured_tables")].to_pylist()
+        assert [row["charged"] for row in planned] == [two]
+        assert TableBuilderMethod(release).charge_facts(Inputs({}))["bounded"] == two

@@ -1,0 +1,145 @@
+"""Claims about questions to published numbers: sums are exact, and means without a sound interval are refused.
+
+What a publication answers after a run is in `test_hypercubes`.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assets.table_builder.asking import Published, QuestionError, fitted_numbers, in_parts, of_parts
+from mechanisms.table_builder.entropy import Parameters, make
+from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily
+from mechanisms.table_builder.p_table import PTable
+from tests.depth import deep_but
+
+SIZES = {"sex": 2, "state": 3}
+
+
+def published(
+    seed: int,
+    quantity: str = "number of persons",
+    categories: Mapping[str, Any] | None = None,
+    grid: Fraction = Fraction(1),
+    budget: int = 1,
+    **fields: Any,
+) -> Published:
+    """A hypercube of some numbers, around a million steps of the grid."""
+    design = Hypercube(SIZES, Fraction(budget), **fields)
+    generator = np.random.default_rng(seed)
+    measured = {table: generator.integers(10**6, 2 * 10**6, design.shape(table)) for table in design.tables}
+    named = {"sex": pa.array(["f", "m"]), "state": pa.array(["10", "44", "50"])} | dict(categories or {})
+    return Published(design, named, grid, quantity, fitted_numbers(design, measured, None, grid), None, {})
+
+
+MEANS: dict[str, tuple[Published, Published, str]] = {
+    "the same draw, read again": (published(1), published(1), "noise of their own"),
+    "persons per unit": (
+        published(1),
+        published(2, "number of units"),
+        "one kind of records, not of persons per units",
+    ),
+    "weights that may be 0": (published(1), published(2, "sum of weight of persons", most=9), "may be 0"),
+    "amounts that may be negative": (
+        published(1),
+        published(2, "sum of weight of persons", least=-1, most=9),
+        "may be 0 has no bounds",
+    ),
+    "other categories": (
+        published(1),
+        published(2, categories={"state": pa.array(["10", "44", "51"])}),
+        "state: the two hypercubes have other categories",
+    ),
+    "a p-table with a bias": (
+        published(1),
+        published(
+            2,
+            noise=NoiseFamily.P_TABLE,
+            budget=0,
+            p_table=PTable.of([{0: Fraction(1)}, {1: Fraction(1, 2), 2: Fraction(1, 2)}]),
+        ),
+        "whose p-table changes their mean",
+    ),
+}
+
+
+@pytest.mark.parametrize(("above", "below", "says"), MEANS.values(), ids=MEANS)
+def test_means_without_an_interval_that_holds_are_refused(above: Published, below: Published, says: str) -> None:
+    """Of one draw, the two noises are not independent. The bounds of a record bound a mean only if every record of the
+    numerator counts at least one step in the denominator. Cells of other categories would be divided by each other."""
+    with pytest.raises(QuestionError, match=says):
+        above.means(below, ["state"], {})
+
+
+def test_means_that_hold_are_given() -> None:
+    """Per counts, also of a p-table without a bias, and per weights of one step or more."""
+    above = published(1, "sum of income of persons", most=9)
+    made = make(Parameters(2, Fraction(1)))
+    for below in (
+        published(2),
+        published(3, "sum of weight of persons", least=1, most=9),
+        published(4, noise=NoiseFamily.P_TABLE, budget=0, p_table=made.table),
+    ):
+        rows = above.means(below, ["state"], {}).to_pylist()
+        assert [row["state"] for row in rows] == ["10", "44", "50"]
+        assert all(0 <= row["lower"] <= row["estimate"] <= row["upper"] <= 9 for row in rows)
+
+
+def test_a_mean_of_negative_amounts_may_be_as_near_to_0_as_the_greatest_weight_allows() -> None:
+    """Records that add from −8 to −2 and weigh from 1 to 4 have means of up to −2/4."""
+    above = published(1, "sum of debt of persons", least=-8, most=-2)
+    below = published(2, "sum of weight of persons", least=1, most=4)
+    design, few = above.design, {design: np.full((2, 3), -500 * 10_000) for design in above.numbers}
+    nearly = Published(design, above.categories, above.grid, above.quantity, few, None, {})
+    (row,) = nearly.means(below, [], {}).to_pylist()
+    assert row["estimate"] == Fraction(-1, 2)
+
+
+def test_texts_in_place_of_lists_are_refused() -> None:
+    """Python would take every letter of a text for a variable or a category."""
+    for by, where in (("state", {}), (["state"], {"sex": "fm"})):
+        with pytest.raises(QuestionError, match="given as lists"):
+            published(1).ask(by, where)
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5), st.integers(0, 2))
+def test_ten_thousandths_are_kept_exactly(parts: list[int], left_out: int) -> None:
+    """Floats would change numbers beyond 2^53, in tables that are cut as in tables that are whole."""
+    numbers = pa.chunked_array([of_parts(np.array(parts, dtype=np.int64)), of_parts(np.array([7]))]).slice(left_out)
+    assert in_parts(numbers).tolist() == [*parts, 7][left_out:]
+
+
+def test_missing_numbers_are_0_and_whole_numbers_whole() -> None:
+    assert in_parts(pa.chunked_array([pa.array([3, None, -1])])).tolist() == [30_000, 0, -10_000]
+
+
+@pytest.mark.parametrize("grid", deep_but([Fraction(10)], [Fraction(10), Fraction(1), Fraction(1, 10_000)]))
+def test_fitted_estimates_add_up_exactly_however_large_they_are(grid: Fraction) -> None:
+    """The gate `margins_agree` asks for it after the charge, so floats would charge what is never published.
+
+    With sums in floats, some margin of each of these hypercubes would differ from the sum of its cells.
+    """
+    sizes = {"a": 50, "b": 10, "c": 20}
+    design = Hypercube(sizes, Fraction(1), margins=Margins.FITTED, most=2000)
+    generator = np.random.default_rng(0)
+    exact = generator.integers(0, int(5 * 10**9 / grid), design.shape(design.inner))
+    measured = {
+        table: design.margin(exact, table) + generator.integers(-9000, 9000, design.shape(table))
+        for table in design.tables
+    }
+    numbers = fitted_numbers(design, measured, None, grid)
+    named = {name: pa.array(range(size)) for name, size in sizes.items()}
+    hypercube = Published(design, named, grid, "sum of income of persons", numbers, None, {})
+    estimates = {}
+    for table in design.tables:
+        answer = hypercube.answer(hypercube.question(table, {}))
+        found = hypercube.figures(answer, np.arange(design.cells(table)))["estimate"]
+        estimates[table] = in_parts(pa.chunked_array([found])).reshape(design.shape(table))
+    for table in design.tables:
+        assert np.array_equal(design.margin(estimates[design.inner], table), estimates[table])
