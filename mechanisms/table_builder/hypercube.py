@@ -310,8 +310,8 @@ class Hypercube:
         With a cap, the ratio of the probabilities of any result that is possible under both neighbors is at most e^2ε.
         So δ is the probability that some noise leads to a sum that is possible under one alone: 1 − Π (1 − δ_T)² over
         the tables, where δ_T is that of one cell. It is at most the δ of `bounded`. For several tables of magnitudes of
-        either sign it is an upper bound, as no change is the worst one for every table. So it is for several tables that
-        are perturbed by a p-table.
+        either sign it is an upper bound, as no change is the worst one for every table. So it is for several tables
+        of a p-table.
         """
         if self.p_table is not None and self.is_bounded:
             deltas = [_judged(self.p_table, self.budget_of(table)).changed_exactly for table in self.tables]

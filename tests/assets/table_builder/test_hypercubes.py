@@ -1,5 +1,6 @@
 """Claims about releases of hypercubes: what is counted, published, charged and answered."""
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,22 +8,31 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
+from assets.publication.signature import public_key
 from assets.release.contents import cef_version
 from assets.release.draw import Inputs
 from assets.release.release import DeclarationError
+from assets.release.statement import Statement
 from assets.table_builder.asking import QuestionError, least_variance, read_publication, sub_table
 from assets.table_builder.counting import ImpossibleCellError, TooLargeError, counts_recipe, exact_cells
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.plan import planned_tables
 from assets.table_builder.release import HypercubeRelease
+from assets.table_builder.statement import hypercube_statement
+from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.infinite import InfiniteLoss
+from mechanisms.accounting.loss import PureLoss
 from mechanisms.swapping.loss import theorem_1
+from mechanisms.table_builder.judging import judge
+from orchestration import cli
 from orchestration.components.table_builder import TableBuilder
 from orchestration.components.table_builder_declaration import TableBuilderDeclaration
 from resources.statements import Zone
@@ -315,6 +325,81 @@ def test_what_the_hypercube_cannot_answer_is_refused(
         sub_table(published.release.folder, by, where)
 
 
+@pytest.fixture
+def stirred_table(
+    published: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, Any, str]]:
+    """The command on a copy of the publication; `tables_later` is declared too, but not published.
+
+    Returns the exit code, the answer if there is one, and what was said instead.
+    """
+    shutil.copytree(published.release.published, tmp_path / "published")
+    both = [SimpleNamespace(named=f"village/tables_{name}") for name in ("later", "tenure")]
+    known = {"village/tables": both} | {each.named: [each] for each in both}
+    deployed = SimpleNamespace(
+        releases=known.__getitem__,
+        published=tmp_path / "published",
+        public_key=public_key(published.context.custody),
+    )
+    monkeypatch.setattr(cli, "Deployed", lambda: deployed)
+
+    def ask(release: str, *arguments: str) -> tuple[int, Any, str]:
+        found = CliRunner().invoke(cli.main, ["table", release, *arguments, "--json"])
+        return found.exit_code, json.loads(found.stdout) if found.exit_code == 0 else None, found.stderr
+
+    return ask
+
+
+@pytest.mark.parametrize("where", ["tenure in (own)", "tenure IN own", "tenure=own", "tenure in ('own')"])
+def test_the_command_answers_from_what_is_published(
+    stirred_table: Callable[..., tuple[int, Any, str]], published: Deployed, where: str
+) -> None:
+    """Another hypercube of the release that was declared since, and is not published, does not prevent it."""
+    owners = pq.read_table(published.release.folder / "owners.parquet").to_pylist()
+    for release in ("village/tables", "village/tables_tenure"):
+        code, answer, said = stirred_table(release, "--by", "county", "--where", where)
+        assert code == 0, said
+        assert answer["from"] == ["village/tables_tenure"]
+        assert [{name: str(cell) for name, cell in row.items()} for row in answer["rows"]] == [
+            {name: str(cell) for name, cell in row.items()} for row in owners
+        ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["village/tables_later"], "village/tables_later is not published; launch it first"),
+        (["village/tables", "--where", "tenure=own", "--where", "tenure=rent"], "--where: tenure is named twice"),
+        (["village/tables", "--where", "tenure"], "--where: tenure is not of the form"),
+        (["village/tables", "--where", "tenure in ()"], "tenure: at least one category counts"),
+        (["village/tables", "--where", "tenure=own,own"], "tenure: a category is named twice"),
+        (["village/tables", "--by", "age"], "age: the hypercube is by county, size, tenure"),
+        (["village/tables", "--per", "village/tables"], "means need two hypercubes with noise of their own"),
+    ],
+)
+def test_the_command_refuses_with_one_sentence(
+    stirred_table: Callable[..., tuple[int, Any, str]], arguments: list[str], says: str
+) -> None:
+    code, _, said = stirred_table(*arguments)
+    assert code != 0
+    assert f"Error: {says}" in said
+
+
+def test_the_command_answers_from_no_altered_publication_and_from_none_of_another_release(
+    stirred_table: Callable[..., tuple[int, Any, str]], tmp_path: Path
+) -> None:
+    """The signature of a publication that was copied to the place of another one is still right."""
+    folder = tmp_path / "published" / "village"
+    shutil.copytree(folder / "tables_tenure", folder / "tables_later")
+    code, _, said = stirred_table("village/tables_later")
+    assert code != 0
+    assert "village/tables_later: the publication in its folder is that of village/tables_tenure" in said
+    (folder / "tables_tenure" / "hypercube.parquet").write_bytes(b"")
+    code, _, said = stirred_table("village/tables_tenure")
+    assert code != 0
+    assert "village/tables_tenure: the publication is not intact: hypercube.parquet was altered" in said
+
+
 def test_a_folder_without_a_hypercube_is_refused(tmp_path: Path) -> None:
     with pytest.raises(QuestionError, match="no publication of a hypercube"):
         read_publication(tmp_path)
@@ -583,3 +668,28 @@ def test_every_loss_that_is_stated_after_a_swap_is_that_of_two_swapped_records(t
         planned = planned_tables(release)[release.public("measured_tables")].to_pylist()
         assert [row["charged"] for row in planned] == [two]
         assert TableBuilderMethod(release).charge_facts(Inputs({}))["bounded"] == two
+
+
+def test_the_certificate_states_a_lower_delta_beside_the_one_that_is_charged(counted: Deployed) -> None:
+    """Of one table it is exact, here 2δ − δ² of a cap; without a δ there is none."""
+    capped = release_of(counted, ROOMS | {"epsilon": "1/2", "cap": 7, "weight": None})
+    bounded = capped.design.bounded
+    assert isinstance(bounded, ApproximateLoss)
+    delta = bounded.delta / 2
+    losses = [each.loss for each in _statement(capped).equivalents]
+    assert losses[0] == bounded
+    assert isinstance(losses[1], ApproximateLoss)
+    assert losses[1].epsilon == bounded.epsilon
+    assert 2 * delta - delta**2 <= losses[1].delta < (2 * delta - delta**2) * Fraction(100_001, 100_000)
+    judged = release_of(counted, JUDGED | {"epsilon": 2, "margins": "summed"})
+    charged, lower, _ = (each.loss for each in _statement(judged).equivalents)
+    assert judged.design.p_table is not None
+    exact = judge(judged.design.p_table, PureLoss(Fraction(2))).changed_exactly
+    assert isinstance(charged, ApproximateLoss)
+    assert isinstance(lower, ApproximateLoss)
+    assert exact <= lower.delta < min(exact * Fraction(100_001, 100_000), charged.delta)
+    assert len(_statement(release_of(counted, TENURE)).equivalents) == 2
+
+
+def _statement(release: HypercubeRelease) -> Statement:
+    return hypercube_statement(release, Inputs({"counts": "a version"}), "another version")
