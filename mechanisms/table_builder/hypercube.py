@@ -65,6 +65,10 @@ VERSION = 1
 MOST_VARIABLES = 8
 """The most variables of a hypercube: its 255 tables share one budget."""
 
+LARGEST_RATE = 500
+"""The largest ε/L or ρ/L² of a table. Noise then differs from 0 with a probability below 10^−200, and its variance is a
+positive float."""
+
 Table = tuple[str, ...]
 """A table of a hypercube: its variables, in the hypercube's order."""
 
@@ -149,6 +153,7 @@ class Hypercube:
         if self.least > self.most or self.least == self.most == 0:
             raise HypercubeError("bounds: a record adds from a least to a greatest number of steps, not always 0")
         self._check_shares()
+        self._check_rate()
         self._check_cap()
         self._check_p_table()
 
@@ -166,6 +171,18 @@ class Hypercube:
             raise HypercubeError("shares: the table by all variables is always measured")
         if (total := sum(self.shares.values())) != 1:
             raise HypercubeError(f"shares: they add up to {total}, not to 1")
+
+    def _check_rate(self) -> None:
+        """Refuse noise that is never different from 0, which nobody means to declare, before anything is charged."""
+        if self.p_table is not None:
+            return
+        size = self.sensitivity**2 if self.noise is NoiseFamily.GAUSSIAN else self.sensitivity
+        for table in self.tables:
+            if self.budget_of(table) > LARGEST_RATE * size:
+                raise HypercubeError(
+                    f"budget: with {self.budget_of(table)} for the table by {', '.join(table)}, exact numbers would be "
+                    f"published, because the noise would always be 0; at most {LARGEST_RATE * size:,} is possible"
+                )
 
     def _check_cap(self) -> None:
         if self.cap is None:

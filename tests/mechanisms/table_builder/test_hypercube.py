@@ -16,7 +16,9 @@ from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.sampling.capped_laplace import CappedLaplace
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
-from mechanisms.table_builder.hypercube import Hypercube, HypercubeError, Margins, NoiseFamily, Table
+from mechanisms.table_builder.asking import Question
+from mechanisms.table_builder.fitting import Fit
+from mechanisms.table_builder.hypercube import LARGEST_RATE, Hypercube, HypercubeError, Margins, NoiseFamily, Table
 
 FOUR = {"state": 5, "sex": 2, "age": 4, "race": 3}
 FAMILIES = (NoiseFamily.LAPLACE, NoiseFamily.GAUSSIAN)
@@ -101,6 +103,26 @@ def test_noise_is_that_of_the_budget_of_the_table(cube: Hypercube) -> None:
         else:
             assert budget == most / noise.scale
         assert isinstance(noise, CappedLaplace) == (cube.cap is not None)
+
+
+@pytest.mark.parametrize("noise", [NoiseFamily.LAPLACE, NoiseFamily.GAUSSIAN])
+@pytest.mark.parametrize("margins", Margins)
+def test_a_budget_for_which_noise_is_always_0_is_refused_and_a_smaller_one_can_be_answered(
+    noise: NoiseFamily, margins: Margins
+) -> None:
+    """Beyond the limit, tables could not be fitted after the charge: a variance would be 0 as a float."""
+    sizes, greatest = {"a": 2, "b": 3}, LARGEST_RATE * (1 if margins is Margins.SUMMED else 3)
+    with pytest.raises(HypercubeError, match="noise would always be 0; at most 500 is possible"):
+        Hypercube(sizes, greatest + Fraction(1, 10), noise, margins)
+    cube = Hypercube(sizes, Fraction(greatest), noise, margins)
+    counts = np.array([[1, 2, 3], [4, 5, 0]])
+    possible = counts > 0
+    for zeros in (None, possible):
+        found = {table: cube.margin(counts, table) for table in cube.tables}
+        inner = {cube.inner: Fit(cube, zeros).inner(found)} if margins is Margins.FITTED else found
+        answer = Question(cube, ("b",), {"a": (0, 1)}, zeros).answer(inner)
+        assert np.allclose(answer.values, [5, 7, 3])
+        assert (answer.variance > 0).all()
 
 
 def test_both_deltas_of_the_report_are_charged_twice_for_a_change() -> None:
