@@ -65,9 +65,9 @@ VERSION = 1
 MOST_VARIABLES = 8
 """The most variables of a hypercube: its 255 tables share one budget."""
 
-LARGEST_RATE = 500
-"""The largest ε/L or ρ/L² of a table. Noise then differs from 0 with a probability below 10^−200, and its variance is a
-positive float."""
+LARGEST_RATE = 400
+"""The largest ε/L or ρ/L² of a table. Noise then differs from 0 with a probability below 10^−170: greater budgets
+publish exact numbers, and floats hold neither their variances nor e^ε."""
 
 Table = tuple[str, ...]
 """A table of a hypercube: its variables, in the hypercube's order."""
@@ -173,15 +173,12 @@ class Hypercube:
             raise HypercubeError(f"shares: they add up to {total}, not to 1")
 
     def _check_rate(self) -> None:
-        """Refuse noise that is never different from 0, which nobody means to declare, before anything is charged."""
-        if self.p_table is not None:
-            return
-        size = self.sensitivity**2 if self.noise is NoiseFamily.GAUSSIAN else self.sensitivity
+        limit = LARGEST_RATE * self.sensitivity ** (2 if self.noise is NoiseFamily.GAUSSIAN else 1)
         for table in self.tables:
-            if self.budget_of(table) > LARGEST_RATE * size:
+            if self.budget_of(table) > limit:
                 raise HypercubeError(
-                    f"budget: with {self.budget_of(table)} for the table by {', '.join(table)}, exact numbers would be "
-                    f"published, because the noise would always be 0; at most {LARGEST_RATE * size:,} is possible"
+                    f"budget: {self.budget_of(table)} for the table by {', '.join(table)} protects nobody; a table has "
+                    f"at most {limit:,}"
                 )
 
     def _check_cap(self) -> None:

@@ -210,6 +210,10 @@ REFUSED = {
     "a p-table of weights": (ROOMS | {"p_table": MADE}, "p-tables are for counts"),
     "an impossible p-table": (JUDGED | {"p_table": MADE | {"threshold": 3}}, "p_table: variance"),
     "a p-table that guarantees nothing": (JUDGED | {"epsilon": "1/100"}, "guarantees nothing"),
+    "a p-table at an ε beyond any chart": (
+        JUDGED | {"epsilon": 1201},
+        "protects nobody; a table has at most 400",
+    ),
     "the file of no p-table": (JUDGED | {"p_table": {"path": "none.csv", "form": "ons"}}, "cannot be read"),
     "keys that are no whole numbers": (KEYED | {"record_keys": "tenure"}, "no column of whole numbers from 0"),
     "keys that the p-table does not have": (KEYED | {"record_keys": "size"}, "record_keys: only a p-table with"),

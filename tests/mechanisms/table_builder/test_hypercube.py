@@ -112,7 +112,7 @@ def test_a_budget_for_which_noise_is_always_0_is_refused_and_a_smaller_one_can_b
 ) -> None:
     """Beyond the limit, tables could not be fitted after the charge: a variance would be 0 as a float."""
     sizes, greatest = {"a": 2, "b": 3}, LARGEST_RATE * (1 if margins is Margins.SUMMED else 3)
-    with pytest.raises(HypercubeError, match="noise would always be 0; at most 500 is possible"):
+    with pytest.raises(HypercubeError, match="protects nobody; a table has at most 400"):
         Hypercube(sizes, greatest + Fraction(1, 10), noise, margins)
     cube = Hypercube(sizes, Fraction(greatest), noise, margins)
     counts = np.array([[1, 2, 3], [4, 5, 0]])
