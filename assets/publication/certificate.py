@@ -30,7 +30,7 @@ from mechanisms.accounting.composition import Loss, beside_finite, number, symbo
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.infinite import INFINITY, InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.rounding import DECIMALS, LINE_DECIMALS, ceiling, exponential_above
+from mechanisms.accounting.rounding import DECIMALS, LINE_DECIMALS, ceiling, decimal_text_above, exponential_above
 from mechanisms.accounting.specification import (
     BOUNDED,
     DELTA,
@@ -600,6 +600,7 @@ def page(name: str) -> Template:
     )
     environment.filters["shown"] = _shown
     environment.filters["places"] = _places
+    environment.filters["above"] = lambda exact: decimal_text_above(Fraction(exact))
     environment.filters["breakable"] = _breakable
     environment.globals["schema"] = SCHEMA
     return environment.get_template(name)

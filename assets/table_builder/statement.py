@@ -4,7 +4,7 @@ The mathematics is in `mechanisms.table_builder` and `mechanisms.accounting`.
 """
 
 from fractions import Fraction
-from math import ceil, sqrt
+from math import ceil
 
 from assets.measurement.grid import DISTRIBUTIONS
 from assets.measurement.method import COUNTS
@@ -18,7 +18,7 @@ from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.rounding import decimal_text_above
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
 from mechanisms.sampling.noise import Perturbation
-from mechanisms.table_builder.asking import margin_of_one
+from mechanisms.table_builder.asking import error_of_one, margin_of_one
 from mechanisms.table_builder.hypercube import VERSION, Consistency, Margins, NoiseFamily
 
 MECHANISM = "Table builder: a hypercube with noise in every cell"
@@ -45,7 +45,8 @@ MARGINS = {
 
 NOISE = {
     Consistency.QUERY: "Sampled exactly and independently for every cell.",
-    Consistency.CELL: "A function of the set of the cell's records: the same set has the same noise in every table.",
+    Consistency.CELL: "A function of the set of the cell's records: the same set has the same noise in every table of "
+    "the hypercube.",
 }
 
 
@@ -248,7 +249,7 @@ def accuracy(release: HypercubeRelease) -> Accuracy:
     unit, rows = release.unit_of_cells, []
     for table in release.design.tables:
         margin = margin_of_one(release.design, table) * unit
-        error = ceil(sqrt(release.design.variance(table)) * unit * 100) / 100
+        error = ceil(error_of_one(release.design, table) * unit * 100) / 100
         rows.append((table_name(table), release.cells_of(table), error, ceil(margin * 100) / 100))
     margins = [row[-1] for row in rows]
     fitted = release.design.margins is Margins.FITTED

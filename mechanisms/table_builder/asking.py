@@ -14,7 +14,7 @@ Every cell of the sub-table is a sum of published cells.
 The intervals contain the true number in at least 90% of draws (`intervals`). For sums of independent noises they are
 the shortest sets. For fitted cells they are symmetric, and exact up to 2% of a standard deviation; if there are
 structural zeros, they follow from Chebyshev's inequality and from an upper bound of the variance, so they cover more.
-So do those of p-tables, with the variance and the bias of their widest rows.
+So do those of p-tables, with the variance and the bias of their widest rows; standard errors include the bias.
 If no record can add less than 0, negative numbers are left out of an interval; it is 0 alone if nothing else is left.
 """
 
@@ -42,6 +42,12 @@ def margin_of_one(hypercube: Hypercube, table: Table) -> float:
     if hypercube.p_table is not None:
         return float(hypercube.p_table.greatest_bias) + sqrt(float(hypercube.p_table.exact_variance) / (1 - COVERAGE))
     return -shortest_set(hypercube.distribution(table), 1)[0]
+
+
+def error_of_one(hypercube: Hypercube, table: Table) -> float:
+    """The standard error of one cell of a measured table, in steps; that of a p-table's widest row, bias included."""
+    bias = hypercube.p_table.greatest_bias if hypercube.p_table else 0
+    return sqrt(Fraction(hypercube.variance(table)) + bias**2)
 
 
 @dataclass(frozen=True)
@@ -158,8 +164,9 @@ class Question:
             return variance, -greatest, greatest
         if self.hypercube.p_table is not None:
             variance = counts * float(self.hypercube.p_table.exact_variance)
-            most = counts * float(self.hypercube.p_table.greatest_bias) + np.sqrt(variance / (1 - COVERAGE))
-            return np.asarray(variance), np.asarray(-most), np.asarray(most)
+            bias = counts * float(self.hypercube.p_table.greatest_bias)
+            most = bias + np.sqrt(variance / (1 - COVERAGE))
+            return np.asarray(variance + bias**2), np.asarray(-most), np.asarray(most)
         noise = self.hypercube.distribution(self.source)
         different, which = np.unique(counts, return_inverse=True)
         sets = np.array([shortest_set(noise, count) if count else (0, 0) for count in different.tolist()])
@@ -174,7 +181,9 @@ class Question:
         return self.fit.variance(weights)
 
     def _variance_from(self, table: Table) -> Fraction:
-        return int(self._cells_of(table).sum()) * Fraction(self.hypercube.variance(table))
+        counts, p_table = self._cells_of(table), self.hypercube.p_table
+        squared_bias = int((counts**2).sum()) * p_table.greatest_bias**2 if p_table else 0
+        return int(counts.sum()) * Fraction(self.hypercube.variance(table)) + squared_bias
 
     def _cells_of(self, table: Table) -> NDArray[np.int64]:
         possible = np.ones(self.hypercube.shape(table), dtype=np.int64)
@@ -200,7 +209,8 @@ class Answer:
     Attributes:
         question: what was asked.
         values: the sums of published cells, int64, or float64 of fitted ones; possibly negative.
-        variance: of each; under structural zeros, an upper bound of it for fitted cells.
+        variance: of each; under structural zeros, an upper bound of it for fitted cells; of p-tables, an upper bound
+            of the mean squared error, as some change the mean.
         lower, upper: the limits of the 90% interval.
     """
 

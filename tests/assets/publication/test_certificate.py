@@ -31,6 +31,7 @@ from assets.publication.package import DataFile
 from assets.release.publisher import UNDECLARED, Publisher
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from assets.swapping import statement as swapping
+from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Line, Specification
@@ -323,6 +324,22 @@ def test_a_loss_in_zcdp_is_written_in_rho_with_its_lines_and_meaning() -> None:
     assert "ε charged" not in text
     assert "k²ρα" in text
     assert [line["exact"] for line in certificate.as_record()["loss"]["lines"]] == ["1/8", "3/8"]
+
+
+def test_every_delta_is_shown_and_never_rounded_down() -> None:
+    """Beside the ε of a part too: losses that differ in δ alone would look alike."""
+    certificate = massachusetts()
+    loss = ApproximateLoss(PureLoss(Fraction(2)), Fraction(1, 3))
+    flavor = replace(certificate.specification.flavor, output_premetric=ApproximateLoss.output_premetric)
+    parts = (Equivalent("A part", ApproximateLoss(PureLoss(Fraction(2)), Fraction(1, 7)), "Lemma 7"),)
+    said = replace(certificate.statement, flavor=flavor, evaluated=None, equivalents=parts, fewest=1)
+    ledger = replace(certificate.ledger, total=loss, total_at_publication=loss, cap=loss)
+    specification = Specification(flavor, loss)
+    text = _page(replace(certificate, statement=said, specification=specification, ledger=ledger)).text
+    text = text.replace("\xa0", " ")
+    assert "2.0000 at δ = 0.142858" in text, "1/7 is 0.1428571…"
+    assert "at δ = 0.333334" in text
+    assert "0.333333" not in text
 
 
 def test_a_certificate_without_a_finite_loss_says_so_everywhere_and_guarantees_nothing() -> None:

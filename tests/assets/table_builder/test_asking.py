@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.table_builder.asking import Published, QuestionError, fitted_numbers, in_parts, of_parts
+from assets.table_builder.asking import Published, QuestionError, fitted_numbers, in_parts, least_variance, of_parts
 from mechanisms.table_builder.entropy import Parameters, make
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily
 from mechanisms.table_builder.p_table import PTable
@@ -143,3 +143,10 @@ def test_fitted_estimates_add_up_exactly_however_large_they_are(grid: Fraction) 
         estimates[table] = in_parts(pa.chunked_array([found])).reshape(design.shape(table))
     for table in design.tables:
         assert np.array_equal(design.margin(estimates[design.inner], table), estimates[table])
+
+
+def test_a_p_table_without_variance_does_not_answer_in_place_of_noise_that_is_nearer() -> None:
+    """It moves every count by up to 9; the other hypercube's noise is within ±3 in nine draws of ten."""
+    far = PTable.of([{0: Fraction(1)}, {10: Fraction(1)}])
+    rounding = published(1, noise=NoiseFamily.P_TABLE, budget=0, p_table=far)
+    assert least_variance({"rounding": rounding, "noise": published(2)}, ["state"], {}) == "noise"

@@ -1,6 +1,7 @@
 """Answers are the sub-tables of what is published, from the most accurate source, with intervals that cover."""
 
 from fractions import Fraction
+from itertools import product
 from math import sqrt
 
 import numpy as np
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mechanisms.sampling.stream import RandomStream
-from mechanisms.table_builder.asking import CannotAnswerError, Question
+from mechanisms.table_builder.asking import CannotAnswerError, Question, error_of_one, margin_of_one
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
+from mechanisms.table_builder.p_table import PTable
 from tests.depth import deep_but, examples
 
 KEY = b"\x0d" * 32
@@ -204,3 +206,31 @@ def test_under_structural_zeros_fitted_intervals_cover(seed: int) -> None:
 def test_what_a_hypercube_cannot_answer_is_refused(by: Table, where: dict[str, tuple[int, ...]], message: str) -> None:
     with pytest.raises(CannotAnswerError, match=message):
         Question(Hypercube(SIZES, Fraction(1)), by, where)
+
+
+BIASED = PTable.of(
+    [{0: Fraction(1)}, {0: Fraction(1, 2), 3: Fraction(1, 2)}, {4: Fraction(1)}, {2: Fraction(3, 4), 4: Fraction(1, 4)}]
+)
+"""A p-table that changes means, by up to 2, and leaves a count without any variance."""
+
+
+@pytest.mark.parametrize("cells", [1, 2, 3])
+def test_errors_of_sums_of_a_p_table_include_its_bias(cells: int) -> None:
+    """Exactly, over all results of all counts. The variance alone would state no error where every result is wrong."""
+    cube = Hypercube({"a": cells}, Fraction(0), NoiseFamily.P_TABLE, p_table=BIASED)
+    question = Question(cube)
+    for counts in product(range(5), repeat=cells):
+        squared = covered = Fraction(0)
+        for results in product(range(7), repeat=cells):
+            chance = Fraction(1)
+            for count, result in zip(counts, results, strict=True):
+                chance *= BIASED.probability(count, result)
+            if not chance:
+                continue
+            answer = question.answer({("a",): np.array(results)})
+            squared += chance * (sum(results) - sum(counts)) ** 2
+            covered += chance * bool(answer.lower <= sum(counts) <= answer.upper)
+        assert squared <= Fraction(float(answer.variance)) + Fraction(1, 10**9)
+        assert covered >= Fraction(9, 10)
+    assert error_of_one(cube, ("a",)) == pytest.approx(sqrt(9 / 4 + 4)), "of the widest row in either respect"
+    assert margin_of_one(cube, ("a",)) == pytest.approx(2 + sqrt(9 / 4 * 10))
