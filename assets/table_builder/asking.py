@@ -250,7 +250,7 @@ def read_publication(folder: Path) -> Published:
         changes = folder / f"{P_TABLE}.parquet"
         design = _design(tables, named, _p_table(pq.read_table(changes)) if changes.exists() else None)
         return _read(design, Fraction(tables[0]["grid"]), tables[0]["counted"], rows, named)
-    except (OSError, KeyError, IndexError, pa.ArrowException):
+    except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
         raise QuestionError(f"{folder}: this is no publication of a hypercube") from None
 
 

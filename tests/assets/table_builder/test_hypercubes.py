@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -402,6 +403,24 @@ def test_the_command_answers_from_no_altered_publication_and_from_none_of_anothe
     code, _, said = stirred_table("village/tables_tenure")
     assert code != 0
     assert "village/tables_tenure: the publication is not intact: hypercube.parquet was altered" in said
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("margins", "doubled"), ("budget", "much"), ("grid", None), ("least", 9), ("table_name", "size")],
+)
+def test_a_publication_that_was_altered_is_refused_in_a_sentence(
+    published: Deployed, tmp_path: Path, column: str, value: Any
+) -> None:
+    """The function checks no signature, and shows no stack trace either."""
+    shutil.copytree(published.release.folder, folder := tmp_path / "copy")
+    tables = pq.read_table(folder / "measured_tables.parquet")
+    altered = pa.array([value] * len(tables), tables.schema.field(column).type)
+    pq.write_table(
+        tables.set_column(tables.column_names.index(column), column, altered), folder / "measured_tables.parquet"
+    )
+    with pytest.raises(QuestionError, match="no publication of a hypercube"):
+        sub_table(folder)
 
 
 def test_a_folder_without_a_hypercube_is_refused(tmp_path: Path) -> None:
