@@ -26,7 +26,7 @@ from assets.publication.signature import CHECKSUMS, SIGNATURE
 from assets.release.publisher import Publisher
 from assets.release.statement import Statement
 from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import Loss, beside_finite, number, symbol
+from mechanisms.accounting.composition import Loss, beside_finite, stated, symbol
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.infinite import INFINITY, InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
@@ -391,6 +391,10 @@ def _exactly(delta: Fraction | None) -> dict[str, Any] | None:
     return None if delta is None else {"value": float(delta), "exact": str(delta)}
 
 
+_OF_GROUP = "exp(kε) times, plus δ(1 + exp(ε) + … + exp((k − 1)ε))"
+"""What (ε, δ) becomes for k units (`ApproximateLoss.of_group`)."""
+
+
 def guarantee(specification: Specification, statement: Statement) -> dict[str, Any]:
     """The guarantee in plain words, with the greatest factor by which the publication can change odds.
 
@@ -415,7 +419,6 @@ def guarantee(specification: Specification, statement: Statement) -> dict[str, A
     least = f" (k = {fewest}: two such lists that differ at all differ in {fewest} or more)" if fewest > 1 else ""
     alike = " agree on everything held fixed and" if flavor.multiverse else ""
     but = f", plus at most {_chance(delta)}" if delta else ""
-    loss = f"{symbol(specification.loss)} = {specification.loss.rounded_up(DECIMALS)}"
     odds = (
         ""
         if delta
@@ -425,8 +428,8 @@ def guarantee(specification: Specification, statement: Statement) -> dict[str, A
         "sentence": f"Take two possible lists of the confidential records that{alike} differ in {who}{least}. Nothing "
         f"that is published here is more than {factor_text(factor)} times as probable under one list as under the "
         f"other{but}.{odds}",
-        "number": f"{loss} is the loss for one {flavor.unit}."
-        + (implied or " For k of them, the factor is exp(kε).")
+        "number": f"{stated(specification.loss)} is the loss for one {flavor.unit}."
+        + (implied or (f" For k of them it is {_OF_GROUP}." if delta else " For k of them, the factor is exp(kε)."))
         + " A factor of 1 would mean that nothing at all can be learned about which list is the true one; the greater "
         "it is, the less is ruled out. It bounds the worst case.",
         "units": fewest,
@@ -457,7 +460,7 @@ def _float_above(number: Fraction) -> float:
 
 
 def _chance(delta: Fraction) -> str:
-    return f"1 in {delta.denominator:,}" if delta.numerator == 1 else f"{float(delta):g}"
+    return f"1 in {delta.denominator:,}" if delta.numerator == 1 else decimal_text_above(delta)
 
 
 def factor_text(factor: Fraction) -> str:
@@ -528,7 +531,7 @@ def _building_blocks(specification: Specification) -> list[dict[str, Any]]:
             "question": "How much protection is afforded?",
             "answer": "ε = ∞: no finite amount"
             if isinstance(loss, InfiniteLoss)
-            else f"{symbol(loss)} = {number(loss)}, rounded up; a smaller loss is more protection",
+            else f"{stated(loss)}, rounded up; a smaller loss is more protection",
         },
     ]
 
@@ -547,6 +550,11 @@ def _meaning(specification: Specification, remark: str) -> str:
             f"{agree} k {unit}s, the Rényi divergence of order α between the outcomes under one and under the other "
             "is at most k²ρα, for every α > 1 and in both directions (zero-concentrated differential privacy). "
             f"{remark}"
+        ).rstrip()
+    if isinstance(loss, ApproximateLoss):
+        return (
+            f"{agree} one {unit}, no set of outcomes of the mechanism is more than exp(ε) times as probable under one "
+            f"as under the other, plus δ. For k {unit}s it is {_OF_GROUP} (approximate differential privacy). {remark}"
         ).rstrip()
     return (
         f"{agree} k {unit}s, no outcome of the mechanism is more than exp(kε) times as probable under one as under the "

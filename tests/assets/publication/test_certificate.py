@@ -340,6 +340,12 @@ def test_every_delta_is_shown_and_never_rounded_down() -> None:
     assert "2.0000 at δ = 0.142858" in text, "1/7 is 0.1428571…"
     assert "at δ = 0.333334" in text
     assert "0.333333" not in text
+    assert "plus at most 1 in 3" in text
+    assert "ε = 2.0000 at δ = 0.333334 is the loss for one" in text
+    assert "ε = 2.0000 at δ = 0.333334, rounded up; a smaller loss is more protection" in text
+    assert "more than exp(ε) times as probable under one as under the other, plus δ. For k" in text
+    assert text.count("exp(kε) times, plus δ(1 + exp(ε) + … + exp((k − 1)ε))") == 2
+    assert "no outcome" not in text, "what holds for ε alone"
 
 
 def test_a_certificate_without_a_finite_loss_says_so_everywhere_and_guarantees_nothing() -> None:
