@@ -106,7 +106,7 @@ def page(
                 (
                     each.entry.sequence,
                     each.release,
-                    _loss(each.entry.declared().charge),
+                    _with_delta(each.entry.declared().charge),
                     _running(entries, each, declared),
                 )
                 for each in shown
@@ -234,8 +234,13 @@ def bar(share: float) -> str:
     return f"{'█' * blocks}{'░' * (_BAR - blocks)} {_unbroken(percent)}\u00a0%"
 
 
+def _with_delta(loss: Loss) -> str:
+    """A loss with its δ, if it has one; a line may end before it."""
+    return " at\u00a0".join(_unbroken(part) for part in stated(loss).split(" at "))
+
+
 def _loss(loss: Loss) -> str:
-    """A loss without its δ, which the cap states."""
+    """A total without its δ, which the cap states."""
     return _unbroken(f"{symbol(loss)} = {number(loss)}")
 
 

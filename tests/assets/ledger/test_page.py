@@ -11,6 +11,7 @@ from assets.conventions import in_groups
 from assets.ledger.page import LATEST, bar, page
 from assets.ledger.population import Population
 from assets.release.dataset import DatasetDeclaration
+from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
@@ -164,3 +165,11 @@ def test_an_infinite_charge_is_shown_beside_the_finite_total_from_its_entry_on()
 )
 def test_only_nothing_is_an_empty_bar_and_only_everything_a_full_one(share: float, words: str) -> None:
     assert bar(share).replace("\u00a0", " ") == words
+
+
+def test_a_charge_is_shown_with_its_delta() -> None:
+    """Two p-tables with the same ε may guarantee something, or next to nothing."""
+    found = [charge([], "y2020", "counts", "people", loss=ApproximateLoss(LOSS, Fraction(2, 3)))]
+    cap = {"epsilon": 10, "delta": "9/10"}
+    shown = page(found, [Population("people", (declared("y2020", "people", cap),))], {})
+    assert [row[2] for row in rows(shown, "charges")] == ["ε = 2.5000 at δ = 0.666667"]
