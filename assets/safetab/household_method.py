@@ -79,7 +79,7 @@ class SafeTabHMethod(NoisyCounts[SafeTabHRelease, Batch]):
     def counts_recipe(self, session: Session) -> Recipe:
         return recipe_of_counts(session, self.release, self.release.public(GROUPS))
 
-    def require_countable(self, session: Session) -> None:
+    def require_countable(self, session: Session, custody: Custody) -> None:
         require_countable(session, self.release)
         require_households_in_groups(session, self.counts_table, self.release.pairs)
 

@@ -121,7 +121,7 @@ class SafeTabPMethod(NoisyCounts[SafeTabPRelease, KeptCells]):
     def counts_recipe(self, session: Session) -> Recipe:
         return recipe_of_counts(session, self.release)
 
-    def require_countable(self, session: Session) -> None:
+    def require_countable(self, session: Session, custody: Custody) -> None:
         require_countable(session, self.release)
 
     def query_names(self) -> Sequence[str]:
