@@ -94,8 +94,12 @@ def swap_release(home: str, release: SwappingRelease) -> None:
 
 def decode(home: str, run: int) -> None:
     """Write the swapped data as a table of values, for comparison: the stage itself stores codes."""
+    write_values(home, declared(home, f"run{run}"))
+
+
+def write_values(home: str, release: SwappingRelease) -> None:
+    """Write the swapped data of a release as a table of values."""
     warehouse, _, _ = opened(home)
-    release = declared(home, f"run{run}")
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         session.create(release.public("values"), "warehouse/all", source=release.public(SWAPPED))
 
