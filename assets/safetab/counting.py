@@ -50,9 +50,8 @@ def counts_recipe(
 
     Columns: `COUNT_COLUMNS`. `level` and `cell` are UTINYINT, `count` is BIGINT, and the others are VARCHAR. A record
     counts once in each of its groups. The cell of a person is 23 (QSEX - 1) plus the number of the finest age group,
-    from 0; that of a household is 4 (HOUSEHOLD_TYPE - 1) + TEN - 1. In a large table, the rows of a region type and
-    level lie together in the order of region, iteration and cell, so that some regions of it are read quickly. Nothing
-    may rely on that order.
+    from 0; that of a household is 4 (HOUSEHOLD_TYPE - 1) + TEN - 1. Rows are in the order of the draw: region type,
+    level, region, iteration and cell. So some regions are read quickly, and counts made again compare quickly.
 
     Args:
         session: a session that reads the CEF. Intermediate results are temporary tables of this session.
@@ -71,7 +70,8 @@ def counts_recipe(
     """
     levels = _levels(measured)
     read = relation(dataset, counted, max_race_codes)
-    memberships, members = _members(session, lists, levels)
+    universes = _universes(lists, levels)
+    memberships, members = _members(session, lists, universes)
     areas, area_regions, regions = _stage_regions(session, dataset, list(levels), states)
     unit_areas = session.stage(
         "unit_areas",
@@ -88,7 +88,7 @@ def counts_recipe(
     )
     answer_sets = session.stage("answer_sets", "safetab/answer_sets", answer_members=answer_members)
     sets = session.stage("sets", "safetab/sets", answer_sets=answer_sets)
-    names = {"regions": regions, "members": members, "area_regions": area_regions, "sets": sets}
+    names = {"regions": regions, "members": members, "area_regions": area_regions, "sets": sets, "groups": groups}
     names["area_counts"] = session.stage(
         "area_counts",
         "safetab/area_counts",
@@ -103,11 +103,15 @@ def counts_recipe(
         )
         for region_type, measured_levels in levels.items()
     ]
-    return (
-        "safetab/counts",
-        {"region_types": [str(region_type) for region_type in levels]},
-        {"region_counts": region_counts, "regions": regions, "members": members, "groups": groups},
-    )
+    region_ids: dict[str, list[str]] = {str(region_type): [] for region_type in levels}
+    for region_type, _, region_id in session.rows("warehouse/all", source=regions):
+        region_ids[region_type].append(region_id)
+    codes = {
+        "region_types": list(region_ids),
+        "region_ids": list(region_ids.values()),
+        "iteration_codes": [code for _, _, code in universes],
+    }
+    return "safetab/counts", codes, {"region_counts": region_counts}
 
 
 def regions_recipe(
@@ -178,21 +182,27 @@ def _stage_regions(
     return areas, area_regions, regions
 
 
-def _members(
-    session: Session, lists: CodeLists, levels: Mapping[RegionType, Collection[int]]
-) -> tuple[Fragment, Fragment]:
-    """Register which codes map to which members, and the members: the iterations of the universes that are measured.
+def _universes(lists: CodeLists, levels: Mapping[RegionType, Collection[int]]) -> list[tuple[bool, int, str]]:
+    """The members: universe by universe (detailed or not, and level), the iterations to which codes map."""
+    measured = sorted({(region_type.detailed, level) for region_type, of in levels.items() for level in of})
+    return [
+        (detailed, level, code)
+        for detailed, level in measured
+        for code in sorted({code for kind in lists.memberships(detailed, level) for code in kind.values()})
+    ]
 
-    A member is numbered by universe, then by the code of the iteration.
-    """
-    universes = sorted({(kind.detailed, level) for kind, measured in levels.items() for level in measured})
-    mapped: list[tuple[str, str, tuple[bool, int, str]]] = []
-    for detailed, level in universes:
-        kinds = lists.memberships(detailed, level)
-        for kind in ("alone", "combination", "ethnicity"):
-            mapped += [(kind, code, (detailed, level, to)) for code, to in getattr(kinds, kind).items()]
-    members = sorted({member for _, _, member in mapped})
-    number = {member: index for index, member in enumerate(members)}
+
+def _members(
+    session: Session, lists: CodeLists, universes: Sequence[tuple[bool, int, str]]
+) -> tuple[Fragment, Fragment]:
+    """Register which codes map to which members, and the members, numbered from 0."""
+    number = {member: index for index, member in enumerate(universes)}
+    mapped = [
+        (kind, code, number[detailed, level, to])
+        for detailed, level in dict.fromkeys(member[:2] for member in universes)
+        for kind, codes in lists.memberships(detailed, level)._asdict().items()
+        for code, to in codes.items()
+    ]
     return (
         session.register(
             "memberships",
@@ -200,7 +210,7 @@ def _members(
                 {
                     "kind": pa.array([kind for kind, _, _ in mapped], pa.string()),
                     "code": pa.array([code for _, code, _ in mapped], pa.string()),
-                    "member": pa.array([number[member] for _, _, member in mapped], pa.uint16()),
+                    "member": pa.array([member for _, _, member in mapped], pa.uint16()),
                 }
             ),
         ),
@@ -208,10 +218,10 @@ def _members(
             "members",
             pa.table(
                 {
-                    "member": pa.array(range(len(members)), pa.uint16()),
-                    "detailed": pa.array([detailed for detailed, _, _ in members], pa.bool_()),
-                    "level": pa.array([level for _, level, _ in members], pa.uint8()),
-                    "iteration_code": pa.array([code for _, _, code in members], pa.string()),
+                    "member": pa.array(range(len(universes)), pa.uint16()),
+                    "detailed": pa.array([detailed for detailed, _, _ in universes], pa.bool_()),
+                    "level": pa.array([level for _, level, _ in universes], pa.uint8()),
+                    "iteration_code": pa.array([code for _, _, code in universes], pa.string()),
                 }
             ),
         ),

@@ -1,13 +1,14 @@
--- The number of records of each population group and finest cell; zeros are left out.
+-- The number of records of each population group and finest cell, with the codes that numbers stand for. No row changes
+-- its place, so that the counts made again have the same order.
 {% for counts in region_counts %}
-SELECT region_type, level, region_id, iteration_code, cell, count
+SELECT
+    $region_types[{{ loop.index }}] AS region_type,
+    level,
+    $region_ids[{{ loop.index }}][number + 1]::VARCHAR AS region_id,
+    $iteration_codes[member + 1]::VARCHAR AS iteration_code,
+    cell,
+    count
 FROM {{ counts }}
-JOIN (SELECT number, region_type, region_id FROM {{ regions }} WHERE region_type = $region_types[{{ loop.index }}])
-    USING (number)
-JOIN {{ members }} USING (member, level)
-{% if groups %}
-SEMI JOIN {{ groups }} USING (region_type, region_id, iteration_code)
-{% endif %}
 {% if not loop.last %}
 UNION ALL
 {% endif %}

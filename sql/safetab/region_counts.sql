@@ -9,7 +9,16 @@ FROM (
     GROUP BY ALL
 )
 JOIN (SELECT number AS set_number, unnest(members) AS member FROM {{ sets }}) USING (set_number)
-JOIN {{ members }} USING (member)
+JOIN {{ members }} AS members USING (member)
+{% if groups %}
+SEMI JOIN (
+    SELECT number, member
+    FROM {{ groups }}
+    JOIN {{ regions }} USING (region_type, region_id)
+    JOIN {{ members }} USING (iteration_code)
+    WHERE region_type = $region_type
+) USING (number, member)
+{% endif %}
 WHERE detailed = $detailed AND level IN (SELECT unnest($levels))
 GROUP BY ALL
 ORDER BY level, number, member, cell

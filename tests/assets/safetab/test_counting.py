@@ -71,6 +71,7 @@ def counts(
     rows = session.rows("warehouse/all", source=COUNTS)
     found = {row[:-1]: row[-1] for row in rows}
     assert len(found) == len(rows)
+    assert rows == sorted(rows, key=lambda row: (TYPES.index(row[0]), *row[1:]))
     assert all(found.values())
     return found
 
