@@ -123,10 +123,10 @@ def _details(context: Context) -> list[str]:
 
 def _suppression(context: Context) -> list[str]:
     release, problems = context.release, []
+    suppressed = [measured for measured in release.design.measured if measured.cut_off is not None]
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        for measured in release.design.measured:
-            if measured.cut_off is None:
-                continue
+        for measured in suppressed:
+            assert measured.cut_off is not None
             missing, empty, kept = session.row(
                 "safetab/kept_and_left_out",
                 {
@@ -140,7 +140,7 @@ def _suppression(context: Context) -> list[str]:
                 regions=release.public(REGIONS),
             )
             problems += count_problem(missing, f"{measured.label}: groups far above the cut-off that are missing")
-            if not _binomial(kept, empty, _beyond(measured)):
+            if not _binomial(kept, empty, _beyond(measured), FALSE_ALARM / len(suppressed)):
                 problems.append(f"{measured.label}: more or fewer empty groups were kept than the noise makes expect")
     return problems
 
@@ -152,14 +152,14 @@ def _beyond(measured: Measured) -> float:
     return float(measured.stage_2.probabilities(np.arange(measured.cut_off + 1, largest)).sum())
 
 
-def _binomial(found: int, of: int, probability: float) -> bool:
-    """Whether a binomial number is no further from its mean than happens once in a billion (Chernoff's bound)."""
+def _binomial(found: int, of: int, probability: float, false_alarm: float) -> bool:
+    """Whether a binomial number is no further from its mean than happens with some probability (Chernoff's bound)."""
     if of <= 0:
         return found == 0
     share = found / of
     terms = [(share, probability), (1 - share, 1 - probability)]
     divergence = sum(one * log(one / other) if one else 0.0 for one, other in terms)
-    return of * divergence <= log(2 / FALSE_ALARM)
+    return of * divergence <= log(2 / false_alarm)
 
 
 def _margins(context: Context) -> list[str]:

@@ -28,7 +28,7 @@ from assets.safetab.households import (
 )
 from assets.safetab.method import CHARGE_COLUMNS, columns_of, facts_of, recipe_of_counts, require_countable
 from assets.safetab.parameters import build_parameters
-from assets.safetab.published import household_products
+from assets.safetab.published import column_descriptions, household_products
 from assets.safetab.release import COUNTS, GROUPS, PARAMETERS, SafeTabHRelease
 from assets.safetab.statement import household_statement
 from assets.tabulation.asset import TABLES
@@ -69,7 +69,7 @@ class SafeTabHMethod(NoisyCounts[SafeTabHRelease, Batch]):
                 COUNT_COLUMNS,
                 reads=[Zone.PUBLIC],
             ),
-            build_household_tables(release),
+            build_household_tables(release, column_descriptions(household_products(release))),
         ]
 
     @property

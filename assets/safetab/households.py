@@ -4,7 +4,7 @@ Which cells there are follows from the published groups alone. They are measured
 tenures, group by group.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import dagster as dg
@@ -122,14 +122,15 @@ def _cells_of(
     return values, names
 
 
-def build_household_tables(release: SafeTabHRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "tables"]` of SafeTab-H."""
+def build_household_tables(release: SafeTabHRelease, columns: Mapping[str, str]) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "tables"]` of SafeTab-H, with descriptions of the tables' columns by name."""
     return build_tables(
         release,
         [GROUPS, MEASUREMENTS],
         "T3, household type, and T4, tenure: in the production layout, and in words with standard errors and 90% "
         "intervals. Made from public data only.",
         lambda session: household_table_recipes(session, release),
+        columns,
     )
 
 

@@ -24,7 +24,7 @@ from assets.safetab.measurements import (
     write_measurements,
 )
 from assets.safetab.parameters import build_parameters
-from assets.safetab.published import person_products
+from assets.safetab.published import column_descriptions, person_products
 from assets.safetab.records import columns_read, require_countable_records
 from assets.safetab.regions import build_regions
 from assets.safetab.release import COUNTS, PARAMETERS, REGIONS, SafeTabPRelease, SafeTabRelease
@@ -111,7 +111,7 @@ class SafeTabPMethod(NoisyCounts[SafeTabPRelease, KeptCells]):
                 "The exact counts of every group by sex and 23 age groups. Cells without persons are left out.",
                 COUNT_COLUMNS,
             ),
-            build_person_tables(release),
+            build_person_tables(release, column_descriptions(person_products(release))),
         ]
 
     @property

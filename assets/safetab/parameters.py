@@ -179,37 +179,44 @@ def _numbers(field: str, given: Mapping[str, object]) -> dict[str, Fraction]:
 
 
 def _shown(release: SafeTabRelease, of: str) -> dict[str, dg.MetadataValue]:
-    """Budgets, margins and cut-offs, the totals, and the chances of each detail, for the asset's page."""
+    """The losses, the lines, and the chances of each detail, for the asset's page."""
     design = release.design
-    symbol = design.noise.symbol
+    last = "cut-off" if isinstance(design, SafeTabPDesign) else "more cells from"
     rows = [
         (
             f"{row['region_type']} {row['level']}, {row['part']}",
             str(float(Fraction(row["budget_exact"]))),
             f"{row['margin']:,.2f}",
-            "–" if row.get("cut_off") is None else row["cut_off"],
+            _or_dash(row.get("cut_off") if isinstance(design, SafeTabPDesign) else row["thresholds"]),
         )
         for row in parameters(release)
     ]
     shown = {
-        f"{of}parameters": preview(["line", symbol, "95% margin", "cut-off"], rows),
-        f"{of}one record added or removed": dg.MetadataValue.text(stated(design.unbounded)),
         f"{of}one record changed (charged)": dg.MetadataValue.text(stated(design.bounded)),
+        f"{of}one record added or removed": dg.MetadataValue.text(stated(design.unbounded)),
+        f"{of}parameters": preview(["line", design.noise.symbol, "95% margin", last], rows),
     }
     if isinstance(design, SafeTabPDesign):
-        found = {
-            each.label: [chances(each, size).details for size in SIZES]
-            for each in {(one.thresholds, one.stage_1): one for one in design.measured}.values()
-        }
+        alike: dict[Any, list[Measured]] = {}
+        for each in design.measured:
+            alike.setdefault((each.thresholds, each.stage_1), []).append(each)
         shown[f"{of}chances of detail 1, 2, 3 by true size"] = preview(
-            ["line", "persons", "chances"],
+            ["lines", "persons", "chances"],
             [
-                (label, f"{size:,}", " / ".join(f"{chance:.0%}" for chance in details[1:]))
-                for label, by_size in found.items()
-                for size, details in zip(SIZES, by_size, strict=True)
+                (", ".join(each.label for each in lines), f"{size:,}", _chances_in_detail(lines[0], size))
+                for lines in alike.values()
+                for size in SIZES
             ],
         )
     return shown
+
+
+def _or_dash(value: object) -> str:
+    return "–" if value is None else str(value)
+
+
+def _chances_in_detail(measured: Measured, size: int) -> str:
+    return " / ".join(f"{chance:.0%}" for chance in chances(measured, size).details[1:])
 
 
 def _description(release: SafeTabRelease) -> str:

@@ -1,5 +1,7 @@
 """The published tables of SafeTab-P and SafeTab-H, as the data dictionary describes them."""
 
+from collections.abc import Iterable
+
 from assets.release.published import PublishedColumn, PublishedTable
 from assets.safetab.households import IN_WORDS, cell_column, measured_tables, product_of
 from assets.safetab.parameters import PARAMETER_COLUMNS
@@ -100,6 +102,11 @@ def household_products(release: SafeTabHRelease) -> tuple[PublishedTable, ...]:
         *(_in_production_layout(release, table) for table in tables),
         _parameters(release),
     )
+
+
+def column_descriptions(tables: Iterable[PublishedTable]) -> dict[str, str]:
+    """The descriptions of the columns of tables, by name, for the page of the asset that makes them."""
+    return {column.name: column.description for table in tables for column in table.columns}
 
 
 def _in_household_words(release: SafeTabHRelease, family: str) -> PublishedTable:

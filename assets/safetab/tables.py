@@ -3,7 +3,7 @@
 All are post-processing of the measurements. A total of a group that is measured in detail is the sum of its cells.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from math import sqrt
@@ -36,14 +36,15 @@ ERROR = pa.decimal128(24, PLACES)
 """How standard errors are stored."""
 
 
-def build_person_tables(release: SafeTabPRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "tables"]` of SafeTab-P."""
+def build_person_tables(release: SafeTabPRelease, columns: Mapping[str, str]) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "tables"]` of SafeTab-P, with descriptions of the tables' columns by name."""
     return build_tables(
         release,
         [REGIONS, MEASUREMENTS],
         "T1, the total of every published group, and T2, sex by age of those published in detail: in the production "
         "layout, and in words with standard errors and 90% intervals. Made from public data only.",
         lambda session: person_table_recipes(session, release),
+        columns,
         shown=lambda session: {
             "largest groups": preview(
                 ["region", "iteration", "estimate", "90% interval"],
