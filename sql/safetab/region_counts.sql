@@ -12,10 +12,10 @@ JOIN (SELECT number AS set_number, unnest(members) AS member FROM {{ sets }}) US
 JOIN {{ members }} AS members USING (member)
 {% if groups %}
 SEMI JOIN (
-    SELECT number, member
+    SELECT regions.number, members.member
     FROM {{ groups }}
-    JOIN {{ regions }} USING (region_type, region_id)
-    JOIN {{ members }} USING (iteration_code)
+    JOIN {{ regions }} AS regions USING (region_type, region_id)
+    JOIN {{ members }} AS members USING (iteration_code)
     WHERE region_type = $region_type
 ) USING (number, member)
 {% endif %}

@@ -53,7 +53,9 @@ def counts(
     if groups is not None:
         columns = ("region_type", "region_id", "iteration_code")
         arrays = [pa.array([group[place] for group in groups], pa.string()) for place in range(3)]
-        named = session.register("groups", pa.table(arrays, names=columns))
+        # Tables of groups have columns of their own, whose names may be those of columns in the statement.
+        others = {name: pa.array(range(len(groups))) for name in ("number", "level", "member", "cell", "count")}
+        named = session.register("groups", pa.table({**dict(zip(columns, arrays, strict=True)), **others}))
     name, values, names = counts_recipe(
         session,
         dataset,
