@@ -36,6 +36,10 @@ Measured = Collection[tuple[RegionType, int]]
 """Pairs of a region type and a level."""
 
 
+_KINDS = ("alone", "combination", "ethnicity")
+"""The kinds of iterations, in the order in which the lists give their memberships."""
+
+
 def counts_recipe(
     session: Session,
     dataset: DatasetDeclaration,
@@ -200,7 +204,7 @@ def _members(
     mapped = [
         (kind, code, number[detailed, level, to])
         for detailed, level in dict.fromkeys(member[:2] for member in universes)
-        for kind, codes in lists.memberships(detailed, level)._asdict().items()
+        for kind, codes in zip(_KINDS, lists.memberships(detailed, level), strict=True)
         for code, to in codes.items()
     ]
     return (
