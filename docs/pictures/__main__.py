@@ -12,6 +12,7 @@ FOLDER = Path(__file__).resolve().parent
 RELEASES = {
     "swapping": ("ma1940", "tenure_by_county"),
     "phsafe": ("two_states", "s_dhc"),
+    "safetab": ("detailed", "persons"),
     "topdown": ("two_states", "redistricting"),
     "pair_swapping": ("two_states", "pairs_2010"),
     "table_builder": ("survey", "tables_employment"),

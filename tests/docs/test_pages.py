@@ -18,6 +18,8 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 COMPONENTS = {f"orchestration.components.{name}": getattr(components, name) for name in components.__all__}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+BESIDE = {"safetab": ("detailed", "households")}
+"""Further releases whose gates the page of a mechanism lists."""
 PATH = re.compile(r"`((?:assets|benchmarks|docs|mechanisms|orchestration|resources|sql|tests)/[\w./]*)`")
 
 
@@ -98,7 +100,7 @@ def checks() -> dict[str, set[str]]:
     for definition in definitions().asset_checks or ():
         assert isinstance(definition, dg.AssetsDefinition)
         for spec in definition.check_specs:
-            for mechanism, (dataset, release) in RELEASES.items():
+            for mechanism, (dataset, release) in [*RELEASES.items(), *BESIDE.items()]:
                 if list(spec.asset_key.path[:-1]) in ([dataset, release], [dataset]):
                     found[mechanism].add(spec.name)
     return found

@@ -4,6 +4,7 @@ import ast
 from itertools import pairwise
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from docs.pictures.__main__ import FOLDER, RELEASES, drawings
@@ -31,6 +32,11 @@ PARTS = {
 @pytest.fixture(scope="module")
 def all_drawings() -> dict[str, Drawing]:
     return drawings()
+
+
+@pytest.fixture(scope="module")
+def defined() -> dg.Definitions:
+    return definitions()
 
 
 def arrows(drawing: Drawing) -> list[Arrow]:
@@ -132,9 +138,8 @@ def test_imports_in_a_circle_are_not_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mechanism", RELEASES)
-def test_a_lineage_has_the_arrows_of_the_asset_graph(mechanism: str) -> None:
+def test_a_lineage_has_the_arrows_of_the_asset_graph(mechanism: str, defined: dg.Definitions) -> None:
     dataset, release = RELEASES[mechanism]
-    defined = definitions()
     graph = set()
     for spec in defined.resolve_all_asset_specs():
         for dep in spec.deps:
@@ -147,8 +152,8 @@ def test_a_lineage_has_the_arrows_of_the_asset_graph(mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", RELEASES)
-def test_every_way_out_of_the_confidential_zone_is_marked(mechanism: str) -> None:
-    flow = stages(definitions(), *RELEASES[mechanism])
+def test_every_way_out_of_the_confidential_zone_is_marked(mechanism: str, defined: dg.Definitions) -> None:
+    flow = stages(defined, *RELEASES[mechanism])
     confidential = {stage.name for stage in flow if stage.zone == "confidential"}
     out = {(parent, stage.name) for stage in flow for parent in stage.parents if stage.name not in confidential}
     drawing = lineage_drawing("a release", flow)

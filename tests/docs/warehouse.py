@@ -10,6 +10,7 @@ PAGE = FOLDER.parent / "reference" / "warehouse.md"
 METHODS = {
     "swapping": "Swapping",
     "phsafe": "S-DHC by PHSafe",
+    "safetab": "Detailed groups by SafeTab",
     "topdown": "Redistricting data by TopDown",
     "pair_swapping": "Pair swapping as in 2010",
     "table_builder": "Table builder",
