@@ -48,24 +48,30 @@ def safetab_deployment(
     persons: dict[str, Any] | None = None,
     *,
     seed: int = 1,
+    size: int = 1500,
+    guess: int | None = None,
     dataset: dict[str, Any] | None = None,
     releases: str = "p",
     households: dict[str, Any] | None = None,
 ) -> Deployment[Any]:
-    """A deployment of a town of 1,500 persons whose files are written; nothing has run yet.
+    """A deployment of a town whose files are written; nothing has run yet.
 
     Args:
         root: a new or empty folder, or one with the files of another such deployment, which is then continued.
         persons: changes to the declaration of the release of persons.
         seed: of the town.
+        size: the number of persons.
+        guess: 0 or 1 for the sex of one person, who is in some group; otherwise the town stays as it is.
         dataset: changes to the dataset's declaration.
         releases: `p` for the release of persons alone; `ph` for both; `h` for both, with that of households as the
             release under test.
         households: changes to the declaration of the release of households.
     """
     root.mkdir(exist_ok=True)
-    lists = examples.toy_lists()
-    examples.write_input_files(root, examples.town(seed, 1500, lists))
+    town = examples.town(seed, size, examples.toy_lists())
+    if guess is not None:
+        town.persons[0] = town.persons[0]._replace(QSEX="12"[guess], races=("1010",))
+    examples.write_input_files(root, town)
     paths = [str(root / name) for name in ("GRF-C.txt", "person-records.txt", "household-records.txt")]
     declared = {"title": "A town", "cap": {"rho": 60}, "charging": "automatic", "population": "town"}
     data = detailed_files(*paths, name="town", **{**declared, **(dataset or {})})

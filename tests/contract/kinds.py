@@ -25,6 +25,7 @@ from tests.deployments import (
 from tests.pair_swapping_deployments import PRODUCTS as PAIR_PRODUCTS
 from tests.pair_swapping_deployments import pair_swapping_deployment
 from tests.phsafe_deployments import FEW, Files, census, changed, phsafe_deployment
+from tests.safetab_deployments import PERSONS, safetab_deployment
 from tests.table_builder_deployments import TENURE, hypercube_deployment
 from tests.topdown_deployments import TWO_LEVELS, topdown_deployment, with_quarters
 
@@ -113,6 +114,10 @@ def _phsafe(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
     return phsafe_deployment(root, files=_guessed(census(60), guess), **({"runs": FEW} | changes))
 
 
+def _safetab(root: Path, guess: int = 0, dataset: Mapping[str, Any] | None = None, **changes: Any) -> Deployment[Any]:
+    return safetab_deployment(root, changes, size=150, guess=guess, dataset=dict(dataset or {}))
+
+
 def _topdown(root: Path, guess: int = 0, **changes: Any) -> Deployment[Any]:
     products = {"products": ["P1", "H1", "persons", "noisy_measurements"]}
     files = _guessed(with_quarters(census(60)), guess)
@@ -155,6 +160,17 @@ KINDS: dict[str, Kind] = {
         {"rho": "1/100"},
         "UPDATE noisy_measurements SET count = count + 1 WHERE draw_order = 0",
         "UPDATE confidential.town__s_dhc.counts SET count = count + 1 WHERE draw_order = 0",
+    ),
+    "safetab": Kind(
+        _safetab,
+        {
+            "states": PERSONS["states"][::-1],
+            "budgets": _backwards(PERSONS["budgets"]),
+            "thresholds": dict(reversed(PERSONS["thresholds"].items())),
+        },
+        {"rho": "1/100"},
+        "UPDATE noisy_measurements SET count = count + 1 WHERE region_type = 'USA'",
+        "UPDATE confidential.town__a.counts SET count = count + 1",
     ),
     "topdown": Kind(
         _topdown,
