@@ -6,7 +6,8 @@ details or left out totals by another rule than the declared one is noticed.
 """
 
 from collections.abc import Iterable
-from math import log, sqrt
+from fractions import Fraction
+from math import log
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,13 @@ from assets.safetab.tables import T1, T2, person_table_recipes
 from assets.tabulation.asset import tables_gate
 from mechanisms.safetab.design import Measured
 from mechanisms.sampling.goodness import FALSE_ALARM, Binned, binned, misfits
-from mechanisms.sampling.noise import Distribution
+from mechanisms.sampling.quantiles import Uncapped, quantile
 from resources.statements import Zone
 
 Context = ReleaseContext[SafeTabPRelease]
 
-FARTHEST = 12
-"""How many standard deviations count as impossible: the probability beyond them is less than 10^-31."""
+IMPOSSIBLE = Fraction(1, 10**31)
+"""A probability that counts as none."""
 
 
 def person_gates(release: SafeTabPRelease) -> list[Gate[SafeTabPRelease]]:
@@ -80,18 +81,22 @@ def unlikely_noise(release: SafeTabPRelease, pairs: Iterable[tuple[KeptCells, Ke
     return misfits(counted)
 
 
-def _least_tested(release: SafeTabPRelease, measured: Measured, noise: Distribution, detail: np.ndarray) -> np.ndarray:
+def _least_tested(release: SafeTabPRelease, measured: Measured, noise: Uncapped, detail: np.ndarray) -> np.ndarray:
     """By cell, the least exact count whose noise was neither cut off nor clipped."""
     noisiest = farthest(noise)
     least = np.full(len(detail), 0 if release.design.negative_counts else noisiest)
     if measured.cut_off is not None:
-        least[detail == 0] = measured.cut_off + noisiest
+        least[detail == 0] = np.maximum(least[detail == 0], measured.cut_off + noisiest)
     return least
 
 
-def farthest(noise: Distribution) -> int:
-    """A value that the noise does not exceed."""
-    return int(FARTHEST * sqrt(float(noise.exact_variance))) + 30
+def farthest(noise: Uncapped) -> int:
+    """The least value that the noise reaches with a probability of at most `IMPOSSIBLE`.
+
+    It follows from the distribution and not from σ: the discrete Laplace is beyond 12σ with 4 · 10^-8, and of many
+    groups some are.
+    """
+    return quantile(noise, 1 - IMPOSSIBLE) + 1
 
 
 def _regions(context: Context) -> list[str]:
@@ -140,26 +145,34 @@ def _suppression(context: Context) -> list[str]:
                 regions=release.public(REGIONS),
             )
             problems += count_problem(missing, f"{measured.label}: groups far above the cut-off that are missing")
-            if not _binomial(kept, empty, _beyond(measured), FALSE_ALARM / len(suppressed)):
+            if not _binomial(kept, empty, _kept_and_left_out(measured), FALSE_ALARM / len(suppressed)):
                 problems.append(f"{measured.label}: more or fewer empty groups were kept than the noise makes expect")
     return problems
 
 
-def _beyond(measured: Measured) -> float:
-    """The probability that an empty group's total is above the cut-off."""
+def _kept_and_left_out(measured: Measured) -> tuple[float, float]:
+    """The probabilities that an empty group's total is above the cut-off, and that it is not."""
     assert measured.cut_off is not None
-    largest = measured.cut_off + farthest(measured.stage_2)
-    return float(measured.stage_2.probabilities(np.arange(measured.cut_off + 1, largest)).sum())
+    noise, most = measured.stage_2, farthest(measured.stage_2)
+    above, below = np.arange(measured.cut_off + 1, most), np.arange(-most + 1, measured.cut_off + 1)
+    return float(noise.probabilities(above).sum()), float(noise.probabilities(below).sum())
 
 
-def _binomial(found: int, of: int, probability: float, false_alarm: float) -> bool:
-    """Whether a binomial number is no further from its mean than happens with some probability (Chernoff's bound)."""
+def _binomial(found: int, of: int, probabilities: tuple[float, float], false_alarm: float) -> bool:
+    """Whether a binomial number is no further from its mean than happens with some probability (Chernoff's bound).
+
+    Args:
+        found: the number of successes.
+        of: the number of trials.
+        probabilities: of a success and of a failure. Each is given, because either may be tiny.
+        false_alarm: the probability that a true binomial number is further away.
+    """
     if of <= 0:
         return found == 0
-    share = found / of
-    terms = [(share, probability), (1 - share, 1 - probability)]
-    divergence = sum(one * log(one / other) if one else 0.0 for one, other in terms)
-    return of * divergence <= log(2 / false_alarm)
+    terms = [(one / of, other) for one, other in zip((found, of - found), probabilities, strict=True) if one]
+    if not all(other for _, other in terms):
+        return False
+    return of * sum(one * log(one / other) for one, other in terms) <= log(2 / false_alarm)
 
 
 def _margins(context: Context) -> list[str]:
