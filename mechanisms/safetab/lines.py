@@ -91,7 +91,7 @@ def budgets_of(
         if line in budgets:
             raise DesignError(f"moe: {line}: a line has a budget or a margin of error, not both")
         if pair not in stabilities:
-            raise DesignError(f"moe: {line}: there are no regions of this type in the declared states")
+            raise DesignError(f"moe: {line}: there are no regions of this type, or no groups in them")
         try:
             found[line] = budget_for_margin(noise, stabilities[pair], margin, stage_1_share)
         except ValueError as error:

@@ -4,7 +4,7 @@ This module defines the fields, their domains and their JSON schema. What a desi
 `mechanisms.safetab.design`. The components are in `safetab`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Literal
 
@@ -18,7 +18,7 @@ from assets.safetab.release import SafeTabPRelease
 from mechanisms.accounting.specification import DELTA
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import DesignError, Pair, SafeTabHDesign, SafeTabPDesign
-from mechanisms.safetab.lines import budgets_of, by_family, by_pair, line_of
+from mechanisms.safetab.lines import budgets_of, by_family, by_pair, line_of, pair_of
 from mechanisms.safetab.lists import CodeLists
 from mechanisms.safetab.production import (
     BUDGETS_H,
@@ -117,10 +117,11 @@ def safetab_p_design(declaration: SafeTabPDeclaration, lists: CodeLists) -> Safe
         DeclarationError: if it is not valid; the message names the release, the field and the rule.
     """
     states, share = tuple(sorted(declaration.states)), declaration.stage_1_share
-    stabilities = _stabilities(lists, states, declaration.max_race_codes)
+    stabilities = _stabilities(lists, _with_iterations(lists, states), declaration.max_race_codes)
     margins = {line_of(pair): margin for pair, margin in MARGINS.items() if pair in stabilities and BUDGETS_P[pair]}
     production = {line_of(pair): budget for pair, budget in BUDGETS_P.items() if pair in stabilities}
     try:
+        _require_groups(declaration, stabilities, states, "the lists have no iteration of this level for such regions")
         return SafeTabPDesign(
             states=states,
             noise=declaration.noise.noise,
@@ -143,7 +144,7 @@ def safetab_h_design(declaration: SafeTabHDeclaration, persons: SafeTabPRelease)
         DeclarationError: as `safetab_p_design`.
     """
     states, max_race_codes = persons.design.states, persons.design.max_race_codes
-    stabilities = _stabilities(persons.lists, states, max_race_codes)
+    stabilities = _stabilities(persons.lists, persons.pairs, max_race_codes)
     production = {
         line_of(pair, family): budget
         for family, budgets in BUDGETS_H.items()
@@ -157,6 +158,7 @@ def safetab_h_design(declaration: SafeTabHDeclaration, persons: SafeTabPRelease)
         if pair in stabilities and budget
     }
     try:
+        _require_groups(declaration, stabilities, states, f"release {persons.name} measures no totals there")
         thresholds = by_family("thresholds", _tuples(declaration.thresholds))
         return SafeTabHDesign(
             states=states,
@@ -183,14 +185,34 @@ def declared_lists(declaration: SafeTabPDeclaration) -> CodeLists:
         raise declaration.refuse(error) from None
 
 
-def _stabilities(lists: CodeLists, states: Sequence[str], max_race_codes: int) -> dict[Pair, int]:
-    """Δ of every region type and level that the states have."""
+def _with_iterations(lists: CodeLists, states: Sequence[str]) -> list[Pair]:
+    """The region types and levels that the states and the lists have."""
     runs = {"PR" if state == PUERTO_RICO else "US" for state in states}
-    return {
-        (region_type, level): lists.stability(region_type, level, max_race_codes)
-        for region_type, level in PAIRS
-        if region_type.run in runs
-    }
+    return [pair for pair in PAIRS if pair[0].run in runs and lists.universe(*pair)]
+
+
+def _stabilities(lists: CodeLists, pairs: Sequence[Pair], max_race_codes: int) -> dict[Pair, int]:
+    """Δ of region types and levels."""
+    return {pair: lists.stability(*pair, max_race_codes) for pair in pairs}
+
+
+def _require_groups(
+    declaration: SafeTabPDeclaration | SafeTabHDeclaration, pairs: Container[Pair], states: Sequence[str], without: str
+) -> None:
+    """Refuse a declared line whose regions exist but have no groups: it would be charged, and nothing measured.
+
+    The lines of production that have no groups are left out.
+
+    Raises:
+        DesignError: if there is such a line.
+    """
+    runs = {"PR" if state == PUERTO_RICO else "US" for state in states}
+    budgets = declaration.budgets if isinstance(declaration.budgets, Mapping) else {}
+    for field, given in (("budgets", budgets), ("moe", declaration.moe)):
+        for line, number in given.items():
+            pair, _ = pair_of(field, line)
+            if number and pair not in pairs and pair[0].run in runs:
+                raise DesignError(f"{field}: {line}: there are no groups, as {without}")
 
 
 def _budgets(
