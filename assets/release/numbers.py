@@ -171,7 +171,7 @@ Budget = Annotated[
     _schema(
         {"minimum": 0, "maximum": LARGEST_NUMBER},
         _ANY_TEXT,
-        "ρ, or ε with noise: pure, for one person added or removed; 0: not released",
+        "ρ, or ε with noise: pure, for one person or household added or removed; 0: not released",
     ),
 ]
 """A nonnegative budget."""
@@ -185,7 +185,7 @@ Epsilon = Annotated[Fraction, BeforeValidator(positive_fraction), _schema(_POSIT
 Margin = Annotated[
     Fraction,
     BeforeValidator(_margin),
-    _schema(_POSITIVE, _POSITIVE_TEXT, "the 90% margin of error of one count, in persons or units"),
+    _schema(_POSITIVE, _POSITIVE_TEXT, "the margin of error of one number, in persons, units or households"),
 ]
 """A margin of error greater than 0."""
 

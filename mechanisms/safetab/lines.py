@@ -11,7 +11,15 @@ from fractions import Fraction
 from typing import TypeVar
 
 from mechanisms.noise import Noise
-from mechanisms.safetab.design import DesignError, Pair, SafeTabHDesign, SafeTabPDesign
+from mechanisms.safetab.design import (
+    LARGEST_BUDGET,
+    LARGEST_VARIANCE,
+    DesignError,
+    Pair,
+    SafeTabHDesign,
+    SafeTabPDesign,
+    noise_of_measurement,
+)
 from mechanisms.safetab.details import HOUSEHOLD_TABLES
 from mechanisms.safetab.planning import budget_for_margin
 from mechanisms.safetab.regions import RegionType
@@ -83,19 +91,34 @@ def budgets_of(
     """The budgets of lines of which some have a budget and others a 95% margin of error.
 
     Raises:
-        DesignError: if a line does not exist or has both, or no budget meets a margin.
+        DesignError: if a line does not exist or has both, or no budget within bounds meets a margin.
     """
+    if not 0 <= stage_1_share < 1:
+        raise DesignError(f"stage_1_share: the number is above 0 and below 1, not {stage_1_share}")
     found = dict(budgets)
     for line, margin in margins.items():
         pair, _ = pair_of("moe", line)
         if line in budgets:
-            raise DesignError(f"moe: {line}: a line has a budget or a margin of error, not both")
+            raise DesignError(
+                f"moe: {line}: a line has a budget or a margin of error, not both, and budgets names this one too"
+            )
         if pair not in stabilities:
             raise DesignError(f"moe: {line}: there are no regions of this type, or no groups in them")
         try:
-            found[line] = budget_for_margin(noise, stabilities[pair], margin, stage_1_share)
+            budget = budget_for_margin(noise, stabilities[pair], margin, stage_1_share)
         except ValueError as error:
             raise DesignError(f"moe: {line}: {error}") from None
+        if budget > LARGEST_BUDGET:
+            raise DesignError(
+                f"moe: {line}: a margin of {float(margin):g} takes {noise.symbol} = {float(budget):g}, which leaves "
+                f"hardly any noise; the most is {LARGEST_BUDGET}"
+            )
+        least = (min(stage_1_share, 1 - stage_1_share) or 1) * budget
+        if noise_of_measurement(noise, stabilities[pair], least).exact_variance > LARGEST_VARIANCE:
+            raise DesignError(
+                f"moe: {line}: a margin of {float(margin):g} takes noise of a variance above {LARGEST_VARIANCE:,}"
+            )
+        found[line] = budget
     return found
 
 
@@ -107,8 +130,10 @@ def with_budgets(design: D, budgets: Mapping[str, Fraction], margins: Mapping[st
     """
     if isinstance(design, SafeTabPDesign):
         share = design.stage_1_share
+        by_pair("moe", margins)
         changed = by_pair("budgets", budgets_of(design.noise, design.stabilities, budgets, margins, share))
         return replace(design, budgets={**design.budgets, **changed})
+    by_family("moe", margins)
     found = by_family("budgets", budgets_of(design.noise, design.stabilities, budgets, margins))
     return replace(
         design, budgets={family: {**design.budgets.get(family, {}), **found[family]} for family in HOUSEHOLD_TABLES}

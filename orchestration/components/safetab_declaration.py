@@ -74,7 +74,7 @@ class SafeTabPDeclaration(SafeTabDeclaration):
     states: Annotated[list[State], Field(min_length=1)] = Field(
         description="FIPS codes in quotes, such as '06'. The states form the nation; '72' is Puerto Rico, by itself."
     )
-    lists: Literal["production"] | SourcePath = Field(
+    lists: SourcePath = Field(
         "production",
         description="production: the iterations of the 2020 Census. Otherwise a folder with the four lists, "
         "absolute or relative to the project's root.",
@@ -121,6 +121,7 @@ def safetab_p_design(declaration: SafeTabPDeclaration, lists: CodeLists) -> Safe
     margins = {line_of(pair): margin for pair, margin in MARGINS.items() if pair in stabilities and BUDGETS_P[pair]}
     production = {line_of(pair): budget for pair, budget in BUDGETS_P.items() if pair in stabilities}
     try:
+        by_pair("moe", declaration.moe)
         _require_groups(declaration, stabilities, states, "the lists have no iteration of this level for such regions")
         return SafeTabPDesign(
             states=states,
@@ -158,6 +159,7 @@ def safetab_h_design(declaration: SafeTabHDeclaration, persons: SafeTabPRelease)
         if pair in stabilities and budget
     }
     try:
+        by_family("moe", declaration.moe)
         _require_groups(declaration, stabilities, states, f"release {persons.name} measures no totals there")
         thresholds = by_family("thresholds", _tuples(declaration.thresholds))
         return SafeTabHDesign(
@@ -182,7 +184,7 @@ def declared_lists(declaration: SafeTabPDeclaration) -> CodeLists:
     try:
         return read_lists(PRODUCTION if declaration.lists == "production" else PROJECT / declaration.lists)
     except ListsFileError as error:
-        raise declaration.refuse(error) from None
+        raise DeclarationError(f"release {declaration.dataset}/{declaration.name}: lists: {error}") from None
 
 
 def _with_iterations(lists: CodeLists, states: Sequence[str]) -> list[Pair]:

@@ -24,6 +24,8 @@ from orchestration.components import (
     PHSafe,
     PublisherSettings,
     SafeTabDataset,
+    SafeTabH,
+    SafeTabP,
     SyntheticCensus,
     SyntheticSurvey,
     TopDown,
@@ -59,6 +61,7 @@ _PERSONS = {
     },
 }
 RECODE = {"type": "integer", "bands": {"few": {"below": 3}, "many": {"at_least": 3}}}
+_LISTS = Path(__file__).parents[1] / "data" / "safetab_toy"
 _QUERIES = {"US": {"detailed": 1}, "Block": {"total": "1/2", "detailed": "1/2"}}
 
 VALID: dict[type[Any], dict[str, Any]] = {
@@ -87,6 +90,32 @@ VALID: dict[type[Any], dict[str, Any]] = {
         "persons": "person-records.txt",
         "households": "household-records.txt",
         "blocks": "GRF-C.txt",
+    },
+    SafeTabP: {
+        "name": "persons",
+        "dataset": "detailed",
+        "title": "Detailed groups",
+        "states": ["10"],
+        "lists": str(_LISTS),
+        "noise": "zcdp",
+        "budgets": {"TRACT 2": "1/5", "USA 1": 1},
+        "moe": {"STATE 2": 5},
+        "thresholds": {"TRACT 2": [10, 20, 30]},
+        "stage_1_share": "1/10",
+        "zero_suppression_chance": "0.9999",
+        "negative_counts": True,
+        "max_race_codes": 8,
+        "delta": "1e-10",
+    },
+    SafeTabH: {
+        "name": "households",
+        "dataset": "detailed",
+        "title": "Detailed groups",
+        "detail": "persons",
+        "budgets": {"TRACT 2 T3": "1/5", "USA 1 T4": 1},
+        "moe": {"TRACT 2 T4": 5},
+        "thresholds": {"TRACT 2 T3": [10, 20, 30], "TRACT 2 T4": [10]},
+        "delta": "1e-10",
     },
     SyntheticCensus: {"name": "town", "cap": {"epsilon": 10, "delta": "1e-10"}, "households": 100, "states": ["10"]},
     SyntheticSurvey: {
@@ -179,9 +208,8 @@ class Bad:
         """What the refusal must name: the dataset, or the dataset and the release, as far as the name is given."""
         if self.kind is PublisherSettings:
             return "publisher of all releases"
-        field = (
-            "dataset" if issubclass(self.kind, PermutationSwapping | PairSwapping2010 | PHSafe | TopDown) else "name"
-        )
+        releases = PermutationSwapping | PairSwapping2010 | PHSafe | SafeTabP | SafeTabH | TopDown
+        field = "dataset" if issubclass(self.kind, releases) else "name"
         kind = "release" if field == "dataset" else "dataset"
         name = self.attributes.get(field)
         known = isinstance(name, str) and name.isprintable() and len(name) <= 60
@@ -241,6 +269,19 @@ NUMBERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("runs", "PH1_num", "budget", "nation_*"): (1001, "1/1000000000001", *NOT_NUMBERS),
         ("runs", "PH1_num", "moe", "state_*"): (0, "0.000001", 10**9, *NOT_NUMBERS),
         ("runs", "PH1_num", "truncation"): (0, 100_000, *NOT_INTEGERS),
+        ("delta",): (0, 1, "1e-101", *NOT_NUMBERS),
+    },
+    SafeTabP: {
+        ("budgets", "TRACT 2"): (1001, "1/1000000000001", *NOT_NUMBERS),
+        ("moe", "STATE 2"): (0, "0.000001", 10**9, *NOT_NUMBERS),
+        ("stage_1_share",): (0, 1, 2, "1/1000000000001", *NOT_NUMBERS),
+        ("zero_suppression_chance",): (1, 2, *NOT_NUMBERS),
+        ("max_race_codes",): (0, 9, *NOT_INTEGERS),
+        ("delta",): (0, 1, "1e-101", *NOT_NUMBERS),
+    },
+    SafeTabH: {
+        ("budgets", "TRACT 2 T3"): (1001, "1/1000000000001", *NOT_NUMBERS),
+        ("moe", "TRACT 2 T4"): (0, "0.000001", 10**9, *NOT_NUMBERS),
         ("delta",): (0, 1, "1e-101", *NOT_NUMBERS),
     },
     TopDown: {
@@ -478,6 +519,47 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ("measurement_format",): ("tab", None, 1),
         ("private",): ("perhaps", None),
     },
+    SafeTabP: {
+        ("name",): NOT_NAMES,
+        ("dataset",): ("village", "nowhere", "census"),
+        ("states",): (
+            [], None, "10", [10], ["10", "10"], ["03"], ["1"], ["06"], [None], ["10", "72"], ["72"], ["10", "06"],
+        ),
+        ("lists",): ("", None, 1, [], "nowhere", "\0", "a" * 256),
+        ("noise",): ("white", None, 1),
+        ("budgets",): (
+            None, "produktion", [], 1, {"TRACT": 1}, {"TRACT 3": 1}, {"tract 2": 1}, {"TRACT 2 T3": 1},
+            {"PR-TRACT 2": 1}, {"STATE 2": 1}, {"TRACT 2": "1/1000000000"}, {"": 1}, {"TRACT 2\n": 1},
+        ),
+        ("moe",): (
+            None, [], 1, "production", {"TRACT 2": 5}, {"STATE 9": 5}, {"PR-STATE 2": 5}, {"STATE 2 T4": 5},
+            {"STATE": 5},
+        ),
+        ("thresholds",): (
+            None, "produktion", [], 1, {"TRACT 2": [1, 2]}, {"TRACT 2": [3, 2, 1]}, {"TRACT 2": [1, 2, 3, 4]},
+            {"TRACT 2": [1.5, 2, 3]}, {"TRACT 2": ["1", 2, 3]}, {"TRACT 2": 3}, {"TRACT 2": []}, {"TRACT": [1, 2, 3]},
+            {"TRACT 2 T3": [1, 2, 3]}, {"TRACT 2": [1, 2, 10**10]}, {"TRACT 2": [True, 2, 3]}, {"TRACT 2": None},
+        ),
+        ("negative_counts",): ("perhaps", None, 3),
+        ("households",): (True,),
+    },
+    SafeTabH: {
+        ("name",): NOT_NAMES,
+        ("dataset",): ("nowhere",),
+        ("detail",): ("nobody", "households", *NOT_NAMES),
+        ("states",): (["10"],),
+        ("noise",): ("white", None, 1),
+        ("budgets",): (
+            None, "produktion", {"TRACT 2": 1}, {"TRACT 2 T5": 1}, {"TRACT 2 T1": 1}, {"PR-TRACT 2 T3": 1},
+            {"TRACT 2 T4": 1}, {"TRACT 2 T3": "1/1000000000"},
+        ),
+        ("moe",): (None, [], {"TRACT 2 T3": 5}, {"TRACT 2": 5}, {"PR-STATE 2 T3": 5}),
+        ("thresholds",): (
+            None, "produktion", {"TRACT 2": [1]}, {"TRACT 2 T4": [1, 2, 3]}, {"TRACT 2 T3": [1]},
+            {"TRACT 2 T3": [3, 2, 1]}, {"TRACT 2 T4": []}, {"TRACT 2 T4": 5},
+        ),
+        ("negative_counts",): ("perhaps", None, 3),
+    },
     TopDown: {
         ("name",): NOT_NAMES,
         ("dataset",): ("village", "nowhere"),
@@ -543,6 +625,8 @@ def _datasets(root: Path) -> list[Any]:
     return [
         Dataset.resolve_from_yaml(yaml.safe_dump(village)),
         SyntheticCensus.resolve_from_yaml(yaml.safe_dump(census)),
+        SyntheticCensus.resolve_from_yaml(yaml.safe_dump(census | {"name": "detailed", "detailed_codes": True})),
+        SafeTabP.resolve_from_yaml(yaml.safe_dump(VALID[SafeTabP])),
     ]
 
 
