@@ -103,7 +103,9 @@ def budgets_of(
                 f"moe: {line}: a line has a budget or a margin of error, not both, and budgets names this one too"
             )
         if pair not in stabilities:
-            raise DesignError(f"moe: {line}: there are no regions of this type, or no groups in them")
+            raise DesignError(
+                f"moe: {line}: there are no regions of this type in the declared states, or no groups in them"
+            )
         try:
             budget = budget_for_margin(noise, stabilities[pair], margin, stage_1_share)
         except ValueError as error:
