@@ -4,6 +4,8 @@ A group has tables of households if it has a published total of persons, and the
 are read from the publication, as everyone reads them, after its signature was verified. Nothing is spent on them.
 """
 
+from typing import Any
+
 import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,11 +16,12 @@ from assets.publication.asset import publication_problems
 from assets.publication.signature import identity
 from assets.release.contents import cef_version
 from assets.release.method import PUBLICATION
-from assets.release.seal import seal_stage
+from assets.release.seal import SealError, seal_stage
 from assets.safetab.method import SafeTabPMethod
 from assets.safetab.release import GROUPS, SafeTabHRelease
 from assets.safetab.tables import T1
 from mechanisms.refusal import RefusedError
+from mechanisms.safetab.design import Pair
 from mechanisms.safetab.details import HOUSEHOLD_TABLES
 from resources.custody import Custody
 from resources.ledger import Ledger
@@ -100,8 +103,12 @@ def published_totals(session: Session, release: SafeTabHRelease, custody: Custod
         raise DetailError(f"{release.schema}: {name} is not published yet; {launch}")
     if problems := publication_problems(persons.published, persons.dataset.name, persons.name, custody, ledger):
         raise DetailError(f"{release.schema}: the publication of {name} cannot be believed: {'; '.join(problems)}")
-    draw = SafeTabPMethod(persons).describe(session, custody)
-    if identity(persons.folder).draw_id != draw.draw_id:
+    try:
+        current = SafeTabPMethod(persons).describe(session, custody).draw_id
+    except SealError:
+        # Its counts are of other records, or were made with other parameters.
+        current = None
+    if identity(persons.folder).draw_id != current:
         raise DetailError(f"{release.schema}: {name} is published from other records or another declaration; {launch}")
     return pq.read_table(persons.folder / f"{T1}.parquet")
 
@@ -127,30 +134,24 @@ def groups_recipe(session: Session, release: SafeTabHRelease, totals: pa.Table) 
         release: the release.
         totals: T1, in the production layout.
     """
-    design = release.design
-    lines = release.pairs
     universes = [
         {"place": place, "region_type": region_type.value, "level": level, "iteration_code": iteration.code}
-        for place, (region_type, level) in enumerate(lines)
+        for place, (region_type, level) in enumerate(release.pairs)
         for iteration in release.lists.universe(region_type, level)
     ]
-    thresholds = [
-        {
-            "region_type": region_type.value,
-            "level": level,
-            **{
-                family.lower(): list(design.thresholds.get(family, {}).get((region_type, level), ()))
-                for family in HOUSEHOLD_TABLES
-            },
-        }
-        for region_type, level in lines
-    ]
+    # A family that is not measured has no thresholds, whatever is declared: the groups would be others with others.
+    thresholds: dict[Pair, dict[str, Any]] = {
+        pair: {"region_type": pair[0].value, "level": pair[1], **{family.lower(): [] for family in HOUSEHOLD_TABLES}}
+        for pair in release.pairs
+    }
+    for each in release.design.measured:
+        thresholds[each.region_type, each.level][each.family.lower()] = list(each.thresholds)
     return (
         "safetab/groups",
         {},
         {
             "totals": session.register("published_totals", totals),
             "universes": session.register("universes", pa.Table.from_pylist(universes, _UNIVERSES)),
-            "thresholds": session.register("thresholds", pa.Table.from_pylist(thresholds, _THRESHOLDS)),
+            "thresholds": session.register("thresholds", pa.Table.from_pylist(list(thresholds.values()), _THRESHOLDS)),
         },
     )

@@ -26,7 +26,7 @@ from assets.safetab.measurements import (
 from assets.safetab.parameters import build_parameters
 from assets.safetab.published import column_descriptions, person_products
 from assets.safetab.records import columns_read, require_countable_records
-from assets.safetab.regions import build_regions
+from assets.safetab.regions import build_regions, require_regions
 from assets.safetab.release import COUNTS, PARAMETERS, REGIONS, SafeTabPRelease, SafeTabRelease
 from assets.safetab.statement import person_statement
 from assets.safetab.tables import build_person_tables
@@ -123,6 +123,10 @@ class SafeTabPMethod(NoisyCounts[SafeTabPRelease, KeptCells]):
 
     def require_countable(self, session: Session, custody: Custody) -> None:
         require_countable(session, self.release)
+
+    def require_chargeable(self, session: Session) -> None:
+        """Refuse, before the charge, a run without regions."""
+        require_regions(session, self.release)
 
     def query_names(self) -> Sequence[str]:
         return [each.label for each in self.release.design.measured]

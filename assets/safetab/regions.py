@@ -10,6 +10,7 @@ from assets.failures import stated_plainly
 from assets.release.contents import counted_from
 from assets.release.seal import seal_stage
 from assets.safetab.counting import REGION_COLUMNS, regions_recipe
+from assets.safetab.records import RecordsError
 from assets.safetab.release import REGIONS, SafeTabPRelease
 from mechanisms.safetab.regions import RegionType
 from resources.custody import Custody
@@ -70,6 +71,23 @@ def regions_of(session: Session, release: SafeTabPRelease) -> dict[RegionType, l
     for region_type, region_id in session.rows("safetab/regions_in_order", regions=release.public(REGIONS)):
         found[RegionType(region_type)].append(region_id)
     return found
+
+
+def require_regions(session: Session, release: SafeTabPRelease) -> None:
+    """Refuse a run without any region, such as one of Puerto Rico with files of a state: it would measure nothing.
+
+    Raises:
+        RecordsError: if there is such a run. Which regions there are is public.
+    """
+    if not session.columns(release.public(REGIONS)):
+        return
+    found = {region_type.run for region_type, regions in regions_of(session, release).items() if regions}
+    for run in dict.fromkeys(region_type.run for region_type, _ in release.pairs):
+        if run not in found:
+            raise RecordsError(
+                f"states: {release.dataset.name} has no unit in a state of the {run} run, so that nothing would be "
+                "measured there; check the states, the budgets and the files of the dataset"
+            )
 
 
 def _by_type(session: Session, release: SafeTabPRelease) -> list[tuple[RegionType, list[str], int]]:

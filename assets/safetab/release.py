@@ -4,6 +4,7 @@ This module defines the fields that these releases declare beyond those of all r
 anything runs. `mechanisms.safetab.design` defines what the budgets mean.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -70,8 +71,13 @@ class SafeTabRelease(Release):
             "states": sorted(self.design.states),
             "max_race_codes": self.design.max_race_codes,
             "lists": _version(self.lists),
-            "measured": [f"{region_type} {level}" for region_type, level in self.pairs],
+            "measured": self._counted_lines,
         }
+
+    @property
+    @abstractmethod
+    def _counted_lines(self) -> Any:
+        """What the exact counts, the regions and the groups follow from of the measured lines."""
 
 
 def _version(lists: CodeLists) -> str:
@@ -90,6 +96,10 @@ class SafeTabPRelease(SafeTabRelease):
 
     counted = Counted.PERSONS
 
+    @property
+    def _counted_lines(self) -> list[str]:
+        return [each.label for each in self.design.measured]
+
 
 @dataclass(frozen=True)
 class SafeTabHRelease(SafeTabRelease):
@@ -103,3 +113,8 @@ class SafeTabHRelease(SafeTabRelease):
     detail: SafeTabPRelease
 
     counted = Counted.HOUSEHOLDS
+
+    @property
+    def _counted_lines(self) -> dict[str, list[int]]:
+        """With the thresholds, because they say in what detail the groups are."""
+        return {each.label: list(each.thresholds) for each in self.design.measured}

@@ -239,7 +239,7 @@ class _Design:
             without = f"{_PR} is not" if region_type.run == "PR" else f"no state besides {_PR} is"
             raise DesignError(f"{field}: there are no regions of this type, as {without} among the states")
         if budget and self.stabilities.get(pair, 0) < 1:
-            raise DesignError(f"{field}: there are no groups, so that Δ, the most of them that a person is in, is missing")
+            raise DesignError(f"{field}: there are no groups: Δ, the most that a person is in, is missing")
 
     def _check_noise(self, field: str, noise: Uncapped) -> None:
         if noise.exact_variance > LARGEST_VARIANCE:

@@ -18,6 +18,7 @@ from tests.mechanisms.sampling.exact_noise import reference
 
 TRACT = (RegionType.TRACT, 2)
 BUDGETS = [Fraction(1, 2), Fraction(1000)]
+CHANCES = [Fraction(1, 10**12), Fraction(1, 2), Fraction(9999, 10_000), 1 - Fraction(1, 10**12)]
 
 
 def measured(noise: Noise, budget: Fraction = BUDGETS[0], chance: Fraction = Fraction(9999, 10_000)) -> Measured:
@@ -47,7 +48,9 @@ def test_impossible_noise_is_reached_with_at_most_ten_to_the_minus_31(noise: Noi
     assert reached(stage_2, most) <= Decimal("1e-31") < reached(stage_2, most - 1)
 
 
-@pytest.mark.parametrize("chance", [Fraction(1, 10**12), Fraction(1, 2), Fraction(9999, 10_000), 1 - Fraction(1, 10**12)])
+@pytest.mark.parametrize(
+    "chance", [Fraction(1, 10**12), Fraction(1, 2), Fraction(9999, 10_000), 1 - Fraction(1, 10**12)]
+)
 @pytest.mark.parametrize("noise", Noise)
 def test_empty_groups_are_expected_to_stay_as_often_as_their_noise_exceeds_the_cut_off(
     noise: Noise, chance: Fraction
@@ -72,7 +75,8 @@ def test_what_has_no_probability_is_no_binomial_number() -> None:
 def test_clipped_totals_are_not_tested_whatever_the_cut_off_is() -> None:
     """With a chance below one half, the cut-off is below 0, and totals above it may have been clipped."""
     each = replace(measured(Noise.LAPLACE, chance=Fraction(1, 10**6)), negative_counts=False)
-    assert each.cut_off is not None and each.cut_off < 0
+    assert each.cut_off is not None
+    assert each.cut_off < 0
     release: Any = SimpleNamespace(design=SimpleNamespace(negative_counts=False))
     least = _least_tested(release, each, each.stage_2, np.array([0, 1]))
     assert (least >= farthest(each.stage_2)).all()
