@@ -85,8 +85,8 @@ def require_regions(session: Session, release: SafeTabPRelease) -> None:
     for run in dict.fromkeys(region_type.run for region_type, _ in release.pairs):
         if run not in found:
             raise RecordsError(
-                f"states: {release.dataset.name} has no unit in a state of the {run} run, so that nothing would be "
-                "measured there; check the states, the budgets and the files of the dataset"
+                f"{release.schema}: states: {release.dataset.name} has no unit in a state of the {run} run, so that "
+                "nothing would be measured there; check the states, the budgets and the files of the dataset"
             )
 
 

@@ -221,6 +221,9 @@ def test_households_refuse_totals_of_other_records(tmp_path: Any) -> None:
     assert safetab_deployment(tmp_path).run().success
     changed = safetab_deployment(tmp_path, releases="h", seed=2)
     a = release_of_persons(changed)
+    assert changed.run_assets(changed.key("cef"), changed.key("parameters")).success
+    refusal = changed.refusal("population_groups")
+    assert "town/a is published from other records or another declaration; launch the job town__a" in refusal
     assert changed.run_assets(changed.key("cef"), a.key("regions"), a.key("counts"), changed.key("parameters")).success
     refusal = changed.refusal("population_groups")
     assert "town/a is published from other records or another declaration" in refusal
