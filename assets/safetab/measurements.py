@@ -25,11 +25,16 @@ from mechanisms.safetab.adaptive import GroupNoise, Kept, draw_block
 from mechanisms.safetab.design import Measured
 from mechanisms.safetab.details import DETAILS, FINEST, cells, folded
 from mechanisms.safetab.lists import Iteration
+from mechanisms.safetab.planning import numbers_of_an_empty_group
 from resources.statements import Fragment
 from resources.warehouse import Session
 
 GROUPS_AT_A_TIME = 2_000_000
-"""How many groups are measured at a time: about 100 megabytes."""
+"""How many groups are measured at a time: about 100 megabytes. If empty groups are published in detail, it is so many
+numbers instead."""
+
+MOST_NUMBERS = 10**9
+"""The largest number of published numbers of empty groups that is expected. More could hardly be stored."""
 
 COLUMNS = {
     "region_type": "Type of the region",
@@ -70,7 +75,7 @@ def measured_batches(session: Session, release: SafeTabPRelease, noise: GroupNoi
         names = {"counts": release.confidential(COUNTS), "regions": release.public(REGIONS), "iterations": iterations}
         of = {"region_type": measured.region_type.value, "level": measured.level}
         totals = session.stage("totals", "safetab/totals", of, **names)
-        found, size = regions[measured.region_type], max(1, GROUPS_AT_A_TIME // max(1, len(universe)))
+        found, size = regions[measured.region_type], _regions_at_a_time(measured, len(universe))
         for first in range(0, len(found), size):
             block = found[first : first + size]
             exact = _totals(session, totals, first, len(block), len(universe))
@@ -78,6 +83,28 @@ def measured_batches(session: Session, release: SafeTabPRelease, noise: GroupNoi
             exact_cells = partial(_cells, session, names, of, first)
             kept = draw_block(measured, block, universe, exact, exact_cells, noise)
             yield KeptCells(measured.label, _rows(kept, block, universe), measured)
+
+
+def _regions_at_a_time(measured: Measured, iterations: int) -> int:
+    return max(1, int(GROUPS_AT_A_TIME / max(1, iterations * max(1.0, numbers_of_an_empty_group(measured)))))
+
+
+def require_storable(session: Session, release: SafeTabPRelease) -> None:
+    """Refuse a release of which empty groups alone would make too many numbers. It depends on nothing confidential.
+
+    Raises:
+        DeclarationError: if thresholds are so low, or the noise of the first stage is so large, that many empty groups
+            are published in detail.
+    """
+    numbers, regions = 0.0, regions_of(session, release)
+    for measured in release.design.measured:
+        groups = len(regions[measured.region_type]) * len(release.lists.universe(measured.region_type, measured.level))
+        numbers += groups * numbers_of_an_empty_group(measured)
+    if numbers > MOST_NUMBERS:
+        release.refuse(
+            f"of groups without persons, about {numbers:,.0f} numbers would be published, and the most is "
+            f"{MOST_NUMBERS:,}; raise the thresholds, the budgets or zero_suppression_chance"
+        )
 
 
 def _registered(session: Session, universe: Sequence[Iteration]) -> Fragment:

@@ -20,6 +20,7 @@ from assets.safetab.measurements import (
     KeptCells,
     exact_batches,
     measured_batches,
+    require_storable,
     stored_batches,
     write_measurements,
 )
@@ -125,8 +126,10 @@ class SafeTabPMethod(NoisyCounts[SafeTabPRelease, KeptCells]):
         require_countable(session, self.release)
 
     def require_chargeable(self, session: Session) -> None:
-        """Refuse, before the charge, a run without regions."""
-        require_regions(session, self.release)
+        """Refuse, before the charge, a run without regions, and more numbers than can be stored."""
+        if session.columns(self.release.public(REGIONS)):
+            require_regions(session, self.release)
+            require_storable(session, self.release)
 
     def query_names(self) -> Sequence[str]:
         return [each.label for each in self.release.design.measured]

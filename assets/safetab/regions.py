@@ -79,8 +79,6 @@ def require_regions(session: Session, release: SafeTabPRelease) -> None:
     Raises:
         RecordsError: if there is such a run. Which regions there are is public.
     """
-    if not session.columns(release.public(REGIONS)):
-        return
     found = {region_type.run for region_type, regions in regions_of(session, release).items() if regions}
     for run in dict.fromkeys(region_type.run for region_type, _ in release.pairs):
         if run not in found:

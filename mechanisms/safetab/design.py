@@ -371,10 +371,12 @@ class SafeTabPDesign(_Design):
         self._check_common()
         _check_number("stage_1_share", self.stage_1_share, strictly=True)
         _check_number("zero_suppression_chance", self.zero_suppression_chance, strictly=False)
+        for pair, thresholds in self.thresholds.items():
+            _check_thresholds(f"thresholds: {_label(pair[:1], pair[1])}", thresholds, len(DETAILS) - 1)
         for pair, budget in self.budgets.items():
-            self._check_budget(f"budgets: {_label(pair[:1], pair[1])}", pair, budget)
+            label = _label(pair[:1], pair[1])
+            self._check_budget(f"budgets: {label}", pair, budget)
             if budget:
-                label = _label(pair[:1], pair[1])
                 _check_thresholds(f"thresholds: {label}", self.thresholds.get(pair, ()), len(DETAILS) - 1)
                 for part in (budget, self.stage_1_share * budget, (1 - self.stage_1_share) * budget):
                     self._check_noise(f"budgets: {label}", self._noise(pair, part))
@@ -447,15 +449,21 @@ class SafeTabHDesign(_Design):
 
     def __post_init__(self) -> None:
         self._check_common()
+        for field, families in (("budgets", self.budgets), ("thresholds", self.thresholds)):
+            for family in families:
+                if family not in HOUSEHOLD_TABLES:
+                    tables = ", ".join(HOUSEHOLD_TABLES)
+                    raise DesignError(f"{field}: there is no table {family}; tables are {tables}")
+        for family, of_family in self.thresholds.items():
+            for pair, thresholds in of_family.items():
+                _check_thresholds(f"thresholds: {_label(pair[:1], pair[1], family)}", thresholds, _details_of(family))
         for family, budgets in self.budgets.items():
-            if family not in HOUSEHOLD_TABLES:
-                raise DesignError(f"budgets: there is no table {family}; tables are {', '.join(HOUSEHOLD_TABLES)}")
             for pair, budget in budgets.items():
                 label = _label(pair[:1], pair[1], family)
                 self._check_budget(f"budgets: {label}", pair, budget)
                 if budget:
                     thresholds = self.thresholds.get(family, {}).get(pair, ())
-                    _check_thresholds(f"thresholds: {label}", thresholds, len(HOUSEHOLD_TABLES[family]) - 1)
+                    _check_thresholds(f"thresholds: {label}", thresholds, _details_of(family))
                     self._check_noise(f"budgets: {label}", self._noise(pair, budget))
         if not self.measured:
             raise DesignError("budgets: nothing is measured, as no table has a budget above 0")
@@ -490,6 +498,11 @@ class SafeTabHDesign(_Design):
     def as_record(self) -> dict[str, Any]:
         """The design as exact plain values in a fixed order, equal for designs that release the same."""
         return self._common_record() | {"measured": self._measured_record()}
+
+
+def _details_of(family: str) -> int:
+    """How many thresholds a family of tables of SafeTab-H has."""
+    return len(HOUSEHOLD_TABLES[family]) - 1
 
 
 def _check_number(field: str, number: Fraction, strictly: bool) -> None:

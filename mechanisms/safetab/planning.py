@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Measured, noise_of_measurement
+from mechanisms.safetab.details import cells
 from mechanisms.sampling.quantiles import Uncapped, half_width, laplace_budget, noise_sum, quantile
 
 Z = Fraction(196, 100)
@@ -100,6 +101,16 @@ def chances(measured: Measured, size: int) -> Chances:
     if measured.cut_off is None:
         return Chances(size, details, 1.0)
     return Chances(size, details, 1 - details[0] * _at_most(measured.stage_2, measured.cut_off - size))
+
+
+def numbers_of_an_empty_group(measured: Measured) -> float:
+    """How many numbers are expected to be published of an empty group of SafeTab-P that is not a total only.
+
+    Nearly all groups of small regions are empty, so this says how large a release becomes.
+    """
+    found = chances(measured, 0)
+    detailed = sum(chance * cells(detail) for detail, chance in enumerate(found.details) if detail)
+    return found.published - (1 - found.details[0]) + detailed
 
 
 def size_for(measured: Measured, detail: int, chance: Fraction) -> int:

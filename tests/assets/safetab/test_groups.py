@@ -6,7 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from assets.release.release import DeclarationError
 from assets.safetab.groups import groups_recipe
+from assets.safetab.measurements import require_storable
 from assets.safetab.records import RecordsError
 from assets.safetab.regions import require_regions
 from assets.safetab.release import GROUPS, REGIONS, SafeTabHRelease, SafeTabPRelease
@@ -18,8 +20,8 @@ from tests.safetab_deployments import safetab_components
 LINES = {"budgets": {"TRACT 2": 1, "PR-TRACT 2": 1}}
 
 
-def declared(**households: Any) -> tuple[SafeTabPRelease, SafeTabHRelease]:
-    p, h = safetab_components(LINES, households)
+def declared(persons: dict[str, Any] | None = None, **households: Any) -> tuple[SafeTabPRelease, SafeTabHRelease]:
+    p, h = safetab_components({**LINES, **(persons or {})}, households)
     dataset, published = examples.of_files("town"), Path("published")
     return p.release(dataset, published), h.release(dataset, published)  # type: ignore[return-value]
 
@@ -87,3 +89,23 @@ def test_a_run_without_any_region_is_refused(warehouse: Warehouse, region_types:
             return
         with pytest.raises(RecordsError, match=f"no unit in a state of the {refused} run"):
             require_regions(session, release)
+
+
+@pytest.mark.parametrize(("thresholds", "refused"), [([971, 4971, 19_971], False), ([0, 0, 0], True)])
+def test_a_release_of_too_many_empty_groups_in_detail_is_refused(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, thresholds: list[int], refused: bool
+) -> None:
+    """Thresholds of 0 publish half of all empty groups in the finest detail: 23 numbers for each group."""
+    monkeypatch.setattr("assets.safetab.measurements.MOST_NUMBERS", 100_000)
+    release = declared({"thresholds": {"TRACT 2": thresholds}}, budgets={"TRACT 2 T3": 1})[0]
+    rows = [{"region_type": "TRACT", "number": each, "region_id": f"{each:011d}"} for each in range(1000)]
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        stored = session.register("stored", pa.Table.from_pylist(rows))
+        session.create(release.public(REGIONS), "warehouse/all", source=stored)
+        if not refused:
+            require_storable(session, release)
+            return
+        with pytest.raises(
+            DeclarationError, match=r"of groups without persons, about [0-9,]+ numbers would be published"
+        ):
+            require_storable(session, release)

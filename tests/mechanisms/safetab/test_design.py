@@ -323,6 +323,10 @@ def test_designs_that_release_the_same_have_the_same_record() -> None:
         ({"stabilities": {PAIR: 0}}, "budgets: COUNTY 2: .*Δ"),
         ({"thresholds": {}}, "thresholds: COUNTY 2: 3 thresholds are needed, and there are 0"),
         ({"thresholds": {PAIR: (1, 2, 3, 4)}}, "thresholds: COUNTY 2: 3 thresholds .* are 4"),
+        (
+            {"thresholds": {PAIR: (1, 2, 3), (RegionType.PR_TRACT, 2): (1, 2)}},
+            "thresholds: PR-TRACT 2: 3 thresholds are needed, and there are 2",
+        ),
         ({"thresholds": {PAIR: (1, 3, 2)}}, "thresholds: COUNTY 2: .*do not decrease"),
         ({"thresholds": {PAIR: (1, 2, 10**10)}}, "thresholds: COUNTY 2: a threshold lies between"),
         ({"stage_1_share": Fraction(0)}, "stage_1_share: .*above 0 and below 1"),
@@ -342,6 +346,11 @@ def test_a_design_that_cannot_be_carried_out_is_refused(changes: dict[str, Any],
     ("changes", "message"),
     [
         ({"budgets": {"T5": {PAIR: Fraction(1)}}}, "budgets: there is no table T5; tables are T3, T4"),
+        ({"thresholds": {"T5": {}}}, "thresholds: there is no table T5"),
+        (
+            {"thresholds": {"T3": {PAIR: (1, 2, 3)}, "T4": {PAIR: (1,), (RegionType.TRACT, 2): (1, 2)}}},
+            "thresholds: TRACT 2 T4: one threshold is needed, and there are 2",
+        ),
         ({"budgets": {"T4": {PAIR: Fraction(-1)}}}, "budgets: COUNTY 2 T4: .*not negative"),
         ({"budgets": {"T3": {PAIR: Fraction(1, 10**9)}}}, "budgets: COUNTY 2 T3: .*drowns any count"),
         ({"budgets": {}}, "budgets: nothing is measured"),

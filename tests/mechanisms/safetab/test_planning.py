@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import Measured, SafeTabPDesign, noise_of_measurement
-from mechanisms.safetab.planning import COVERAGE, budget_for_margin, chances, margin_of_error, size_for
+from mechanisms.safetab.planning import (
+    COVERAGE,
+    budget_for_margin,
+    chances,
+    margin_of_error,
+    numbers_of_an_empty_group,
+    size_for,
+)
 from mechanisms.safetab.production import (
     BUDGETS_H,
     BUDGETS_P,
@@ -129,6 +136,18 @@ def test_an_empty_tract_of_production_is_published_in_its_total_as_seldom_as_sta
     for each in production_p(("01",), NINE).measured:
         if each.region_type is RegionType.TRACT:
             assert chances(each, 0).published == pytest.approx(6.2e-5 if each.level == 2 else 9.2e-5, rel=0.01)
+
+
+@pytest.mark.parametrize("below", [True, False])
+def test_the_numbers_of_an_empty_group_are_those_of_each_detail_by_its_chance(below: bool) -> None:
+    each = measured(Noise.GAUSSIAN, below)
+    ends = [-math.inf, *each.thresholds, math.inf]
+    first = [probability(each.stage_1, low, high - 1) for low, high in pairwise(ends)]
+    total = first[0] * (1 if each.cut_off is None else probability(each.stage_2, each.cut_off + 1, math.inf))
+    exact = total + 8 * first[1] + 18 * first[2] + 46 * first[3]
+    assert numbers_of_an_empty_group(each) == pytest.approx(float(exact), abs=1e-10)
+    always = replace(each, thresholds=(-(10**9),) * 3)
+    assert numbers_of_an_empty_group(always) == pytest.approx(46)
 
 
 @given(st.sampled_from(Noise), st.integers(1, 3), st.fractions(Fraction(1, 100), Fraction(99, 100)))
