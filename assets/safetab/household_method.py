@@ -34,7 +34,7 @@ from assets.safetab.statement import household_statement
 from assets.tabulation.asset import TABLES
 from mechanisms.accounting.specification import Specification
 from mechanisms.safetab.design import MECHANISM_H, VERSION
-from mechanisms.sampling.noise import Distribution
+from mechanisms.sampling.quantiles import Uncapped
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session
@@ -83,7 +83,7 @@ class SafeTabHMethod(NoisyCounts[SafeTabHRelease, Batch]):
         require_countable(session, self.release)
         require_households_in_groups(session, self.counts_table, self.release.pairs)
 
-    def distributions(self) -> Mapping[str, Distribution]:
+    def distributions(self) -> Mapping[str, Uncapped]:
         return {each.label: each.noise for each in self.release.design.measured}
 
     def exact(self, session: Session) -> Iterator[Batch]:

@@ -210,9 +210,10 @@ def joined(batches: Iterator[Any] | Sequence[Any], release: Release) -> dict[str
 
 @pytest.mark.parametrize("suppression", deep_but([True], [True, False]))
 def test_the_files_of_a_town_without_noise_are_the_oracles_to_the_byte(
-    warehouse: Warehouse, tmp_path: Path, suppression: bool
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suppression: bool
 ) -> None:
-    """Both runs, every line, groups of every detail, and areas that cross states."""
+    """Both runs, every line, groups of every detail, areas that cross states, and many blocks of a line."""
+    monkeypatch.setattr(measurements, "GROUPS_AT_A_TIME", 150)
     lists = examples.toy_lists()
     town = examples.town(4, 600, lists)
     thresholds: dict[tuple[str, int], tuple[int, int, int]] = dict.fromkeys(oracle.PAIRS, (8, 20, 60))
