@@ -20,7 +20,7 @@ from tests.attacker import hashes_shown, on_disk
 from tests.contract.kinds import KINDS, Kind, before_draw, to_publication
 from tests.contract.laplace_tables.method import LaplaceMethod
 from tests.deployments import UNITS, Deployment, refuses_to_publish
-from tests.docs.warehouse import METHODS, undescribed
+from tests.docs.warehouse import METHODS, tables_of, undescribed
 from tests.gates import executes, failing
 
 SHARED = {"schema_and_keys", "as_read", "charge_present", "settled", "confidentiality", "within_cap", "ledger_intact"}
@@ -189,14 +189,7 @@ def test_the_page_of_the_warehouse_describes_every_table(published: Deployment[A
     mechanism = type(published.context.method).__module__.split(".")[1]
     if mechanism not in METHODS:
         pytest.skip("a kind that only the tests have")
-    tables: dict[str, list[str]] = {}
-    for database in ("confidential", "public", "ledger"):
-        with published.opened(database) as connection:
-            found = connection.execute(
-                "SELECT schema_name, table_name, column_name FROM duckdb_columns() WHERE NOT internal"
-            ).fetchall()
-            for schema, table, column in found:
-                tables.setdefault(f"{database}.{schema}.{table}", []).append(column)
+    tables = tables_of(published)
     assert len(tables) > 10
     assert undescribed(tables, mechanism) == []
 

@@ -3,8 +3,10 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from docs.pictures.__main__ import FOLDER
+from tests.deployments import Deployment
 
 PAGE = FOLDER.parent / "reference" / "warehouse.md"
 METHODS = {
@@ -41,6 +43,19 @@ def described(mechanism: str) -> list[Described]:
     _, *parts = re.split(r"^## (.+)\n", PAGE.read_text("utf-8"), flags=re.MULTILINE)
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
     return [row for heading in ("Shared by all releases", METHODS[mechanism]) for row in _rows(sections[heading])]
+
+
+def tables_of(deployment: Deployment[Any]) -> dict[str, list[str]]:
+    """The columns of every table of a deployment, by `database.schema.table`."""
+    tables: dict[str, list[str]] = {}
+    for database in ("confidential", "public", "ledger"):
+        with deployment.opened(database) as connection:
+            found = connection.execute(
+                "SELECT schema_name, table_name, column_name FROM duckdb_columns() WHERE NOT internal"
+            ).fetchall()
+            for schema, table, column in found:
+                tables.setdefault(f"{database}.{schema}.{table}", []).append(column)
+    return tables
 
 
 def undescribed(tables: dict[str, list[str]], mechanism: str) -> list[str]:

@@ -21,6 +21,7 @@ from mechanisms.safetab.design import SafeTabPDesign
 from resources.statements import Zone
 from resources.warehouse import Session
 from tests.deployments import Deployment
+from tests.docs.warehouse import tables_of, undescribed
 from tests.safetab_deployments import release_of_persons, safetab_deployment
 
 pytestmark = pytest.mark.deep
@@ -59,6 +60,12 @@ def put_back(made: Deployment[Any]) -> Iterator[None]:
     kept = made.context.warehouse.path(Zone.PUBLIC).read_bytes()
     yield
     made.context.warehouse.path(Zone.PUBLIC).write_bytes(kept)
+
+
+def test_the_page_of_the_warehouse_describes_the_tables_of_both_releases(made: Deployment[Any]) -> None:
+    tables = tables_of(made)
+    assert {"public.town__a.t1", "public.town__b.population_groups"} <= set(tables)
+    assert undescribed(tables, "safetab") == []
 
 
 def test_what_was_drawn_passes_every_gate(made: Deployment[Any]) -> None:
