@@ -22,11 +22,13 @@ from resources.statements import Zone
 from resources.warehouse import Session
 from tests.deployments import Deployment
 from tests.docs.warehouse import tables_of, undescribed
-from tests.safetab_deployments import release_of_persons, safetab_deployment
+from tests.safetab_deployments import HOUSEHOLDS, release_of_persons, safetab_deployment
 
 pytestmark = pytest.mark.deep
 
 KEY = bytes(range(32))
+
+OTHER_THRESHOLDS = {**HOUSEHOLDS["thresholds"], "TRACT 2 T3": [41, 80, 160]}
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +201,25 @@ def test_altered_tables_of_households_are_noticed(made: Deployment[Any], alterat
     with made.opened() as connection:
         connection.execute(statement)
     assert failing(made.context) >= expected
+
+
+@pytest.mark.parametrize(
+    "alteration", ["t3 = 3 WHERE t3 = 0", "total = total + 1", "region_id = '02' WHERE region_id = '01'"]
+)
+@pytest.mark.usefixtures("put_back")
+def test_altered_groups_are_not_charged(made: Deployment[Any], alteration: str) -> None:
+    with made.opened() as connection:
+        connection.execute(f"UPDATE population_groups SET {alteration}")
+    entries = len(made.ledger)
+    assert "the stored tables of stage population_groups are not those that the stage wrote" in made.refusal("charge")
+    assert len(made.ledger) == entries
+
+
+@pytest.mark.usefixtures("put_back")
+def test_groups_of_other_thresholds_are_not_charged(made: Deployment[Any]) -> None:
+    """Whoever materializes the charge alone, after the thresholds were changed, has groups in the details of before."""
+    changed = safetab_deployment(made.root, releases="h", households={"thresholds": OTHER_THRESHOLDS})
+    assert "the stored tables of stage" in changed.refusal("charge")
 
 
 def test_households_need_the_publication_of_persons_as_it_was_signed(made: Deployment[Any]) -> None:
