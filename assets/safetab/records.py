@@ -63,6 +63,11 @@ def has_household_file(dataset: DatasetDeclaration) -> bool:
     return Counted.HOUSEHOLDS in dataset.tables
 
 
+def lacks_household_file(dataset: DatasetDeclaration) -> bool:
+    """Whether a dataset from SafeTab's files is declared without that of households."""
+    return dataset.units.key == BLOCK and not has_household_file(dataset)
+
+
 def relation(dataset: DatasetDeclaration, counted: Counted, max_race_codes: int = MOST_RACE_CODES) -> dict[str, Any]:
     """The identifiers of `sql/safetab/records.sql`: what is counted, the tables, and the columns of codes.
 

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, ClassVar
 
 from assets.release.release import Release
-from assets.safetab.records import Counted, columns_read
+from assets.safetab.records import Counted, columns_read, lacks_household_file
 from mechanisms.safetab.design import Pair, SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.lists import CodeLists
 from resources.canonical import canonical
@@ -43,6 +43,8 @@ class SafeTabRelease(Release):
     counted: ClassVar[Counted]
 
     def __post_init__(self) -> None:
+        if self.counted is Counted.HOUSEHOLDS and lacks_household_file(self.dataset):
+            self.refuse(f"dataset: {self.dataset.name} has no records of households; declare their file as households")
         for table, columns in columns_read(self.dataset, self.counted).items():
             records = self.dataset.tables.get(table)
             missing = [name for name in columns if records is None or name not in records.stored]

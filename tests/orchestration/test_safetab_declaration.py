@@ -60,3 +60,10 @@ def test_households_are_refused_where_persons_are_not_measured(field: str) -> No
     changes[field] = {**changes[field], "STATE 2 T4": 10}
     with pytest.raises(DeclarationError, match=f"release town/b: {field}: STATE 2 T4: .*release a measures no totals"):
         declared({"budgets": {"TRACT 2": 1}}, changes)
+
+
+def test_households_need_a_file_of_households() -> None:
+    _, h = safetab_components()
+    without = examples.of_files("town", with_households=False)
+    with pytest.raises(DeclarationError, match="release town/b: dataset: town has no records of households; declare"):
+        h.release(without, Path("published"))
