@@ -181,9 +181,7 @@ class SwappingDesign:
             raise DesignError("noise_before: no loss is known together with second_stir")
         if self.exempt:
             raise DesignError("noise_before: no loss is known together with exempt")
-        if isinstance(self.swap_rate, Rates) and (
-            self.swap_rate.counts_rarity or not set(self.swap_rate.variables) <= set(self.match)
-        ):
+        if not self.has_rates_of_strata:
             raise DesignError("noise_before: swap rates may differ between strata only, not by perturbed values")
 
     @property
@@ -200,6 +198,17 @@ class SwappingDesign:
             return Rates((*self._exempt_case, Case((), None, self.swap_rate)))
         given = self.swap_rate
         return Rates((*self._exempt_case, *given.cases), given.rarity_of, given.epsilon)
+
+    @property
+    def has_rates_of_strata(self) -> bool:
+        """Whether all records of a stratum have the same rate."""
+        rates = self.swap_rate
+        return isinstance(rates, Fraction) or not (rates.counts_rarity or set(rates.variables) - set(self.match))
+
+    @property
+    def has_estimates(self) -> bool:
+        """Whether counts before the swap can be estimated from the swapped ones, the invariants and the rates."""
+        return self.has_rates_of_strata and not (self.second_stir or self.noise)
 
     @property
     def _exempt_case(self) -> tuple[Case, ...]:

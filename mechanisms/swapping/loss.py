@@ -93,12 +93,13 @@ def _feasible(largest_stratum: int) -> list[int]:
 
 
 @cache
-def _derangements(size: int) -> int:
-    return 1 if size == 0 else size * _derangements(size - 1) + (-1) ** size
+def derangement_number(size: int) -> int:
+    """d(size), the number of derangements of `size` elements."""
+    return 1 if size == 0 else size * derangement_number(size - 1) + (-1) ** size
 
 
 def _log_derangements(size: int) -> float:
-    return math.log(_derangements(size))
+    return math.log(derangement_number(size))
 
 
 def _log_ratio(size: int) -> float:

@@ -1,0 +1,274 @@
+"""Unbiased estimates of counts before a permutation swap, with their standard errors, from published numbers alone.
+
+A count is X = Σ f_i g_i over records i: f_i follows from what record i holds (1 if the record is counted, or the number
+of its persons who are), and g_i is 1 if the record's swap values are counted, else 0. A swap gives record i the swap
+values of record σ(i) of its stratum, so that the swapped count is Y = Σ f_i g_σ(i). The sums F = Σ f_i, Σ f_i² and
+G = Σ g_i follow from the invariants.
+
+The law of σ is the same for every numbering of the records, so first and second moments of Y need only the laws of one
+record and of two. With k selected records of n, and uniform derangements, whose number is d(k), these are:
+
+- p̃ = E[k] / n, the probability that a record moves. Then E Y = c X + p̃ F G / (n - 1), with c = 1 - p̃ n / (n - 1).
+- q = E[k (k - 1)] / (n (n - 1)) = p² / (1 - n p (1 - p)^(n - 1)), that two given records both move.
+- r = E[k (k - 1) d(k - 2) / d(k)] / (n (n - 1)), that they exchange their values.
+
+With f, g centered (φ_i = f_i - F / n, γ_i = g_i - G / n), the second moment is that of Σ φ_i γ_σ(i):
+
+E[(Y - FG/n)²] = a (X - FG/n)² + b Σ φ_i² γ_i² + e Σ φ_i² Σ γ_i²,
+
+where A = 1 - 2 p̃ + q + r, B = (p̃ - q + p̃ / (n - 1) - r) / (n - 2), C = (q - 2 p̃ / (n - 1) + r) / ((n - 2) (n - 3)),
+a = A - 2 B + 2 C, b = c - A + 4 B - 6 C and e = p̃ / (n - 1) + C. Both (X - FG/n)² and Σ φ_i² γ_i² have unbiased
+estimates from the swapped data, so the variance has one too. Nothing about the unknown composition is assumed.
+
+All this was derived for this project. The tests compare it with the enumeration of all outcomes of small strata.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.swapping.loss import derangement_number
+
+Numbers: TypeAlias = NDArray[Any]
+"""Numbers in arrays: floats, or fractions (as objects) for exact arithmetic."""
+
+MOST_EXACT = 30
+"""Strata of more records are computed in floats."""
+
+LAST_TERM = 30
+"""d(k - 2) k (k - 1) / d(k) differs from 1 by less than 1e-28 for greater k."""
+
+LEAST_KEPT = Fraction(1, 8)
+"""With a smaller |c|, the counts of a stratum are not corrected: the variance, which grows with 1 / c², would be too
+large to be of use."""
+
+MOST_FACTOR = 10
+"""With a greater |1 / c² - 1 / a|, the greatest possible variance is stated: its estimate would vary too much."""
+
+HALF_WIDTH = 1.6448536269514722
+"""Standard errors from the estimate to either end of an interval: the 95% quantile of the normal distribution."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The first and second moments of swapped counts in a stratum, as the module's docstring defines them.
+
+    Attributes:
+        kept: c.
+        entering: p̃ / (n - 1).
+        square: a.
+        fourth: b.
+        spread: e.
+    """
+
+    kept: Fraction | float
+    entering: Fraction | float
+    square: Fraction | float
+    fourth: Fraction | float
+    spread: Fraction | float
+
+    @property
+    def correctable(self) -> bool:
+        """Whether counts are corrected."""
+        return abs(self.kept) >= LEAST_KEPT
+
+    @property
+    def has_variance(self) -> bool:
+        """Whether the variance of corrected counts is estimated."""
+        if not self.correctable or self.square == 0:
+            return False
+        return abs(1 / float(self.kept) ** 2 - 1 / float(self.square)) <= MOST_FACTOR
+
+
+def moments(size: int, swap_rate: Fraction) -> Moments:
+    """The moments in a stratum: exact in strata of up to `MOST_EXACT` records, otherwise in floats.
+
+    Args:
+        size: n, the number of records; at least 1. A record that is alone never moves.
+        swap_rate: p, at least 0 (exempt records) and below 1.
+    """
+    one: Fraction | float = Fraction(1)
+    if size < 2 or swap_rate == 0:
+        return Moments(one, 0 * one, one, 0 * one, 0 * one)
+    if size > MOST_EXACT:
+        one = 1.0
+    moves, both, exchange = laws(size, swap_rate)
+    entering = moves / (size - 1)
+    kept = one - moves - entering
+    same = one - 2 * moves + both + exchange
+    one_other = (moves - both + entering - exchange) / (size - 2) if size > 2 else 0 * one
+    two_others = (both - 2 * entering + exchange) / ((size - 2) * (size - 3)) if size > 3 else 0 * one
+    return Moments(
+        kept,
+        entering,
+        same - 2 * one_other + 2 * two_others,
+        kept - same + 4 * one_other - 6 * two_others,
+        entering + two_others,
+    )
+
+
+def laws(size: int, swap_rate: Fraction) -> tuple[Fraction | float, Fraction | float, Fraction | float]:
+    """p̃, q and r: the probabilities that a record moves, that two given ones both do, and that they exchange values.
+
+    Args:
+        size: n, the number of records; at least 2.
+        swap_rate: p, strictly between 0 and 1.
+    """
+    p: Fraction | float = swap_rate if size <= MOST_EXACT else float(swap_rate)
+    stays = 1 - p
+    # A selection of exactly one record is repeated.
+    accepted = 1 - size * p * stays ** (size - 1)
+    moves = p * (1 - stays ** (size - 1)) / accepted
+    both = p * p / accepted
+    # E[k (k - 1) d(k - 2) / d(k)]: the factor is 1 but for few selected records.
+    factor = 1 - stays**size / accepted
+    for k in range(2, min(size, LAST_TERM) + 1):
+        chance = math.comb(size, k) * p**k * stays ** (size - k) / accepted
+        factor += chance * (Fraction(k * (k - 1) * derangement_number(k - 2), derangement_number(k)) - 1)
+    return moves, both, factor / (size * (size - 1))
+
+
+@dataclass(frozen=True)
+class MomentsOfStrata:
+    """The moments of strata, in arrays.
+
+    Attributes:
+        size: shape (strata,), n, the number of records.
+        kept, entering, square, fourth, spread: shape (strata,), as `Moments` has them. Where it says that counts are
+            not corrected, or that there is no estimate of the variance, they are not used.
+        correctable, has_variance: shape (strata,), as `Moments` has them.
+    """
+
+    size: Numbers
+    kept: Numbers
+    entering: Numbers
+    square: Numbers
+    fourth: Numbers
+    spread: Numbers
+    correctable: NDArray[np.bool_]
+    has_variance: NDArray[np.bool_]
+
+    def of(self, strata: NDArray[np.int64]) -> "MomentsOfStrata":
+        """The moments of some strata, in this order."""
+        return MomentsOfStrata(*(getattr(self, each.name)[strata] for each in fields(self)))
+
+
+def moments_of_strata(sizes: NDArray[np.int64], rates: Sequence[Fraction]) -> MomentsOfStrata:
+    """The moments of strata as floats.
+
+    Args:
+        sizes: shape (strata,), n, the number of records of each stratum.
+        rates: for each stratum, its swap rate.
+    """
+    kinds = list(zip(sizes.tolist(), rates, strict=True))
+    known = {kind: moments(*kind) for kind in set(kinds)}
+    of_strata = [known[kind] for kind in kinds]
+    figures = (np.array([float(getattr(each, field.name)) for each in of_strata]) for field in fields(Moments))
+    flags = (
+        np.array([getattr(each, name) for each in of_strata], dtype=bool) for name in ("correctable", "has_variance")
+    )
+    return MomentsOfStrata(sizes.astype(np.float64), *figures, *flags)
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """What strata contribute to the cells of a product.
+
+    Attributes:
+        held: shape (contributions,), F = Σ f_i.
+        squares: shape (contributions,), Σ f_i².
+        most: shape (contributions,), the greatest f_i.
+        swapped_in: shape (contributions,), G = Σ g_i.
+        count: shape (contributions,), Y, the swapped count.
+        count_of_squares: shape (contributions,), Σ f_i² g_σ(i), the swapped count with f squared.
+    """
+
+    held: Numbers
+    squares: Numbers
+    most: Numbers
+    swapped_in: Numbers
+    count: Numbers
+    count_of_squares: Numbers
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Estimates of counts before the swap. Strata are swapped independently, so those of a cell add up in every field.
+
+    Attributes:
+        estimate: unbiased, but for the counts with a `greatest_bias`; it may be negative.
+        variance: an unbiased estimate of the variance of `estimate`, which may be negative; or its greatest possible
+            value, where counts are not corrected or the estimate would vary too much.
+        greatest_bias: how far the mean of `estimate` may be from the true count at most.
+        fewest, most: the least and the greatest true count that the invariants allow.
+    """
+
+    estimate: Numbers
+    variance: Numbers
+    greatest_bias: Numbers
+    fewest: Numbers
+    most: Numbers
+
+
+def estimates(parts: Contributions, moments: MomentsOfStrata) -> Estimates:
+    """The estimates of contributions.
+
+    A contribution that follows from the invariants is exact: all records of the stratum hold the same, or all or none
+    have the swap values. Where counts are not corrected, the swapped count is the estimate. Its mean is
+    (1 - c) (F G / n - X) above X, of which only the range is known.
+
+    Args:
+        parts: the contributions.
+        moments: of the stratum of each contribution.
+    """
+    n = moments.size
+    kept = np.where(moments.correctable, moments.kept, 1)
+    square = np.where(moments.has_variance, moments.square, 1)
+    mean_held, share = parts.held / n, parts.swapped_in / n
+    independent = parts.held * share
+    spread_held = parts.squares - parts.held * mean_held
+    spread_swapped = parts.swapped_in - parts.swapped_in * share
+    away = parts.count - independent
+    centered_squares = parts.count_of_squares - mean_held * (2 * parts.count - mean_held * parts.swapped_in)
+    fourth_swapped = (1 - 2 * share) * centered_squares + share * share * spread_held
+    fourth = (fourth_swapped - moments.entering * spread_held * spread_swapped) / kept
+    squared = (away * away - moments.fourth * fourth - moments.spread * spread_held * spread_swapped) / square
+    fewest = np.maximum(parts.held - (n - parts.swapped_in) * parts.most, 0)
+    most = np.minimum(parts.held, parts.swapped_in * parts.most)
+    # A count between two bounds has at most a quarter of their squared distance as its variance.
+    variance = np.where(moments.has_variance, away * away / (kept * kept) - squared, ((most - fewest) / kept) ** 2 / 4)
+    exact = (n * parts.squares == parts.held * parts.held) | (parts.swapped_in == 0) | (parts.swapped_in == n)
+    bias = abs(1 - moments.kept) * np.maximum(independent - fewest, most - independent)
+    return Estimates(
+        estimate=np.where(exact | ~moments.correctable, parts.count, independent + away / kept),
+        variance=np.where(exact, 0, variance),
+        greatest_bias=np.where(exact | moments.correctable, 0, bias),
+        fewest=np.where(exact, parts.count, fewest),
+        most=np.where(exact, parts.count, most),
+    )
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Standard errors and 90% intervals."""
+
+    standard_error: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+
+
+def intervals(found: Estimates) -> Intervals:
+    """The standard errors of estimates of cells in floats, and intervals of the true counts.
+
+    An interval is the estimate ± `HALF_WIDTH` standard errors, wider by the greatest bias on either side, and cut to
+    what the invariants allow.
+    """
+    error = np.sqrt(np.maximum(found.variance, 0))
+    half = HALF_WIDTH * error + found.greatest_bias
+    lower, upper = (np.clip(found.estimate + side * half, found.fewest, found.most) for side in (-1, 1))
+    return Intervals(error, lower, upper)
