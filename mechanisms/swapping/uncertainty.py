@@ -43,7 +43,7 @@ MOST_EXACT = 30
 LAST_TERM = 30
 """d(k - 2) k (k - 1) / d(k) differs from 1 by less than 1e-28 for greater k."""
 
-LEAST_KEPT = Fraction(1, 8)
+LEAST_KEPT = 0.125
 """With a smaller |c|, the counts of a stratum are not corrected: the variance, which grows with 1 / c², would be too
 large to be of use."""
 
@@ -75,7 +75,7 @@ class Moments:
     @property
     def correctable(self) -> bool:
         """Whether counts are corrected."""
-        return abs(self.kept) >= LEAST_KEPT
+        return abs(float(self.kept)) >= LEAST_KEPT
 
     @property
     def has_variance(self) -> bool:
