@@ -25,7 +25,10 @@ OURS = frozenset({"certificate", "datapackage", "sha256sums", "editions", "readm
 """The stems of the files and folders of a publication that are not products, in lowercase."""
 
 COLUMNS_OF_SWAPPED = frozenset(
-    {"count", "stratum", "holding_code", "swap_code", "composition", "persons", "unit_key", "household_type"}
+    {
+        *("count", "stratum", "holding_code", "swap_code", "composition", "persons", "unit_key", "household_type"),
+        *("estimate", "standard_error", "lower", "upper", "greatest_bias"),
+    }
 )
 COLUMNS_OF_COUNTS = frozenset({"draw_order", "table_name", "cell", "count"})
 COLUMNS_OF_HYPERCUBES = COLUMNS_OF_COUNTS | {

@@ -12,6 +12,10 @@ MOST_TOTALS = 6
 """The most columns that totals are added over: 64 combinations of them. DuckDB runs out of memory at 14."""
 
 
+ESTIMATED = ("estimate", "standard_error", "lower", "upper", "greatest_bias")
+"""The columns beside `count`, where counts before the swap are estimated."""
+
+
 class SwappedProduct(Product):
     """A table of counts, tabulated from the swapped data."""
 
@@ -43,7 +47,7 @@ class SwappedProduct(Product):
                 f"product {self.name}: totals: at most {MOST_TOTALS} columns, each once: every combination of them has "
                 "rows of its own"
             )
-        taken = {name.casefold() for name in (*self.columns, "count")}
+        taken = {name.casefold() for name in (*self.columns, "count", *ESTIMATED)}
         for name, flag in self.flags.items():
             if name not in self.columns:
                 raise ValueError(f"product {self.name}: totals: {name} is not a column of the product")

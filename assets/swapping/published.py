@@ -4,10 +4,31 @@ This module describes them for the data dictionary. `tables` makes them.
 """
 
 from assets.release.published import PublishedColumn, PublishedTable
-from assets.swapping.product import SwappedProduct
+from assets.swapping.product import ESTIMATED, SwappedProduct
 from assets.swapping.release import SwappingRelease
 from assets.swapping.tables import HOUSEHOLD_TYPES, SATURATED
 from assets.tabulation.dictionary import published_column
+
+ESTIMATES = {
+    "estimate": (
+        "Unbiased estimate of the number of {counted} before swapping, from the numbers after swapping, the counts "
+        "held fixed and the swap rates; it may be negative"
+    ),
+    "standard_error": "Standard error of the estimate, over the random choices of the swap",
+    "lower": (
+        "Lower end of the 90% interval: 1.645 standard errors and the greatest bias below the estimate, but no less "
+        "than the counts held fixed allow"
+    ),
+    "upper": (
+        "Upper end of the 90% interval: 1.645 standard errors and the greatest bias above the estimate, but no more "
+        "than the counts held fixed allow"
+    ),
+    "greatest_bias": (
+        "How far the estimate may be off on average; above 0 only where numbers after swapping stand for those before, "
+        "in strata that the swap changes too much to be corrected"
+    ),
+}
+"""By column, what the data dictionary says of the estimates."""
 
 _ADDING_UP = "All tables of the release are counted from the same swapped data, so they add up and agree."
 
@@ -65,13 +86,32 @@ def _published_product(release: SwappingRelease, product: SwappedProduct) -> Pub
         )
         for name, flag in product.flags.items()
     ]
+    words = {"counted": counted, "unit": release.design.unit}
+    reason = release.design.without_estimates
+    estimated = () if reason else ESTIMATED
     return PublishedTable(
         product.name,
         product.title or product.name,
-        f"{product.description} {_ADDING_UP}".strip(),
+        f"{product.description} {_ADDING_UP} {_estimates_in_words(product, counted, reason)}".strip(),
         release.public(product.table),
-        (*columns, *flags, _count(counted)),
+        (
+            *columns,
+            *flags,
+            _count(counted),
+            *(PublishedColumn(name, "decimal", ESTIMATES[name].format(**words)) for name in estimated),
+        ),
         (*product.columns, *product.flags.values()),
+    )
+
+
+def _estimates_in_words(product: SwappedProduct, counted: str, reason: str) -> str:
+    if reason:
+        return f"The numbers before swapping are not estimated, because {reason}."
+    if product.zeros:
+        return ""
+    return (
+        f"Cells without {counted} after swapping are left out, so the estimates of the smallest cells that are listed "
+        "are too high on average."
     )
 
 

@@ -96,9 +96,7 @@ class SwappingRelease(Release):
             self.refuse("withheld: the swapped records are drawn again by gates; declare custody: escrowed")
         if design.second_stir or design.noise or design.exempt:
             self.refuse("withheld: no loss is known together with second_stir, noise_before or exempt")
-        if isinstance(design.swap_rate, Rates) and (
-            design.swap_rate.counts_rarity or not set(design.swap_rate.variables) <= set(design.match)
-        ):
+        if not design.has_rates_of_strata:
             self.refuse("withheld: swap rates must be constant within strata, not differ between records (risk)")
         if design.persons:
             self.refuse(f"withheld: persons cannot follow; leave {', '.join(design.persons)} out (variables)")

@@ -200,7 +200,7 @@ def accuracy(design: SwappingDesign, moved: Moved) -> Accuracy:
         note="These shares follow from the swap rate and from counts that are held fixed, which the guarantee treats "
         "as known. Within each stratum, "
         f"swapping spreads every characteristic more evenly over {_and(design.swap)}, so that differences come out "
-        "smaller than they are.",
+        f"smaller than they are. {estimates_in_words(design)}",
     )
 
 
@@ -221,7 +221,23 @@ def _accuracy_of_selection(design: SwappingDesign, moved: Moved) -> Accuracy:
         note="These shares follow from the declared rates and from counts that are held fixed, which the guarantee "
         "treats as known. A selected record may get the same values as its own. Within each stratum, swapping spreads "
         f"every characteristic more evenly over {_and(design.swap)}, so that differences come out smaller than they "
-        "are.",
+        f"are. {estimates_in_words(design)}",
+    )
+
+
+def estimates_in_words(design: SwappingDesign) -> str:
+    """What the columns beside the counts of products are, and how they are made."""
+    if design.without_estimates:
+        return f"The counts before the exchange are not estimated, because {design.without_estimates}."
+    return (
+        "Beside each count y of a product after the exchange stand an unbiased estimate of the count before it, its "
+        "standard error and a 90% interval. They are computed from what is published and the swap rates alone, without "
+        "further loss. The mean of y in a stratum is c x + (1 − c) F G / n, where x is the count before the exchange, "
+        f"F and G are what the counts held fixed say of the cell, n is the stratum's number of {design.unit}s, and c "
+        "follows from n and the rate; the estimate solves this for x, and estimates of strata are added up. The "
+        "standard error is from the exact variance of y, in which what is unknown is replaced by unbiased estimates. "
+        "The interval is the estimate ± 1.645 standard errors, wider by the greatest bias where one is stated, and cut "
+        "to what the counts held fixed allow. It is meant for counts of 20 or more."
     )
 
 

@@ -8,6 +8,7 @@ import dagster as dg
 
 from assets.conventions import preview
 from assets.swapping.cells import SWAPPED
+from assets.swapping.estimated import stored_moments, with_estimates
 from assets.swapping.product import SwappedProduct, titles_of
 from assets.swapping.records import COMPOSITIONS, SWAPPING, holding_table
 from assets.swapping.release import SwappingRelease
@@ -19,6 +20,14 @@ SATURATED, HOUSEHOLD_TYPES = "saturated", "saturated_persons"
 MOST_CELLS = 20_000_000
 FIRST_ROWS = 10
 """How many rows of each product the asset's page shows."""
+
+_ESTIMATES = """Beside every count stands an unbiased estimate of the count before the swap, with its standard error and
+90% interval. In a stratum of n records, with F of them in the cell by holding variables and G by swap variables,
+
+    E y = c x + (1 − c) F G / n,   so the estimate is F G / n + (y − F G / n) / c;   c = 1 − p̃ n / (n − 1).
+
+Here x and y are the counts before and after the swap, and p̃ is the probability that a record moves. Estimates add up
+over strata."""
 
 
 class TooManyCellsError(RefusedError):
@@ -75,9 +84,14 @@ def saturated_statements(release: SwappingRelease) -> dict[str, tuple[str, dict[
 def table_recipes(session: Session, release: SwappingRelease) -> dict[Table, Recipe]:
     """The recipe of every published table, products first."""
     recipes: dict[Table, Recipe] = {}
+    estimated = bool(release.products) and not release.design.without_estimates
+    moments = stored_moments(session, release) if estimated else None
     for product in release.products:
         names = product_names(product, counted(session, release, product, release.public(SWAPPED)))
-        recipes[release.public(product.table)] = ("swapping/product", {}, names)
+        recipe: Recipe = ("swapping/product", {}, names)
+        if moments is not None:
+            recipe = with_estimates(session, release, product, recipe, moments)
+        recipes[release.public(product.table)] = recipe
     for table, (name, names) in saturated_statements(release).items():
         recipes[release.public(table)] = (name, {}, names)
     return recipes
@@ -113,23 +127,36 @@ def first_rows(session: Session, release: SwappingRelease) -> dict[str, dg.Metad
     """The first rows of every product, for the asset's page. Geography and dimensions have a column each."""
     shown: dict[str, dg.MetadataValue] = {}
     titles = titles_of(release.products)
+    figures = [] if release.design.without_estimates else ["estimate", "lower", "upper"]
     for product in release.products:
         table = release.public(product.table)
         rows = session.rows(
-            "warehouse/first_rows", {"rows": FIRST_ROWS}, source=table, columns=[*product.columns, "count"]
+            "warehouse/first_rows", {"rows": FIRST_ROWS}, source=table, columns=[*product.columns, "count", *figures]
         )
-        border = len(product.geography)
+        border, last = len(product.geography), len(product.columns)
         header = {
             "place": ", ".join(product.geography) or "all places",
             "cell": ", ".join(product.dimensions) or f"all {product.of}",
             "count": f"number of {product.of}",
+            **({"estimate": "estimate before the swap, with its 90% interval"} if figures else {}),
         }
         first = f"first {len(rows)} of {session.count(table):,} rows"
         shown[f"{titles[product.name]} ({first})"] = preview(
             header,
-            [(_joined(row[:border]), _joined(row[border:-1]), f"{row[-1]:,}") for row in rows],
+            [
+                (_joined(row[:border]), _joined(row[border:last]), f"{row[last]:,}", *_estimate(row[last + 1 :]))
+                for row in rows
+            ],
         )
     return shown
+
+
+def _estimate(figures: Sequence[Any]) -> tuple[str, ...]:
+    """An estimate with its interval, if there is one, without a break in the middle of the interval."""
+    if not figures:
+        return ()
+    estimate, lower, upper = figures
+    return (f"{estimate:,.1f} ({lower:,.1f}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{upper:,.1f})",)
 
 
 def _joined(codes: Sequence[object]) -> str:
@@ -148,6 +175,11 @@ def describe_tables(release: SwappingRelease) -> str:
             "Products, tabulated from the swapped data only:",
             "",
             *lines,
+            "",
+            _ESTIMATES
+            if not release.design.without_estimates
+            else f"Counts before the swap are not estimated, because {release.design.without_estimates}.",
+            "",
             *(
                 ["- **saturated**: the saturated contingency table, from which every other table can be computed"]
                 if release.saturated

@@ -16,7 +16,7 @@ from assets.release.release import Release
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session, Warehouse
 
-CODE_VERSION = "2"
+CODE_VERSION = "3"
 MOST_COLUMNS = 20
 """With more columns, their list would hide the tables on the asset's page, and is one click away instead."""
 TABLES = "tables"

@@ -206,9 +206,15 @@ class SwappingDesign:
         return isinstance(rates, Fraction) or not (rates.counts_rarity or set(rates.variables) - set(self.match))
 
     @property
-    def has_estimates(self) -> bool:
-        """Whether counts before the swap can be estimated from the swapped ones, the invariants and the rates."""
-        return self.has_rates_of_strata and not (self.second_stir or self.noise)
+    def without_estimates(self) -> str:
+        """Why no counts before the swap are estimated, in words; "" if they are (`mechanisms.swapping.uncertainty`)."""
+        if self.noise:
+            return "values were perturbed before the swap"
+        if self.second_stir:
+            return "records were swapped twice, and the strata of the first swap are not published"
+        if not self.has_rates_of_strata:
+            return "swap rates differ between the records of a stratum"
+        return ""
 
     @property
     def _exempt_case(self) -> tuple[Case, ...]:

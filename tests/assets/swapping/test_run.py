@@ -17,11 +17,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mechanisms.swapping.uncertainty import Contributions, estimates, moments, moments_of_strata
 from tests.deployments import (
     COUNTIES,
     PERSONS,
@@ -35,6 +37,8 @@ from tests.deployments import (
 
 FIRST_KEY, STEP = 941_700_000_003, 8_191
 """Keys that cannot be mistaken for a count or a code."""
+
+FIGURES = ("estimate", "standard_error", "lower", "upper", "greatest_bias")
 
 Row = dict[str, str | None]
 
@@ -297,12 +301,18 @@ def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def rows_of(deployment: Deployment, name: str) -> list[tuple[Row, int]]:
-    """The rows of a published CSV file with their counts. The data package says which text marks a missing value."""
+    """The rows of a published CSV file with their counts, without estimates.
+
+    The data package says which text marks a missing value.
+    """
     files = deployment.published()
     package = json.loads(files["datapackage.json"])
     (resource,) = (resource for resource in package["resources"] if resource["path"] == f"{name}.csv")
     (missing,) = resource["schema"]["missingValues"]
-    rows = csv.DictReader(io.StringIO(files[f"{name}.csv"].decode(), newline=""))
+    rows = [
+        {column: value for column, value in row.items() if column not in FIGURES}
+        for row in csv.DictReader(io.StringIO(files[f"{name}.csv"].decode(), newline=""))
+    ]
     return [
         (
             {column: None if value == missing else value for column, value in list(row.items())[:-1]},
@@ -382,7 +392,7 @@ def test_only_records_of_the_same_stratum_are_swapped(published: Case) -> None:
 
 def tabulated(of: Case, product: Mapping[str, Any]) -> dict[tuple[str | None, ...], int]:
     """A product as declared, counted from the published saturated table."""
-    columns = [*product.get("geography", []), *product.get("dimensions", [])]
+    columns = columns_of(product)
     names = list(of.records[0])
     person_names = list(of.deployment.release.person_variables)
     cells: Counter[tuple[str | None, ...]] = Counter()
@@ -419,9 +429,85 @@ def test_every_product_follows_from_the_saturated_table_with_totals_and_empty_ce
 
 def test_csv_and_parquet_hold_the_same_rows(published: Case) -> None:
     for path in published.deployment.release.folder.glob("*.parquet"):
-        rows = [[text(value) for value in row.values()] for row in pq.read_table(path).to_pylist()]
+        table = pq.read_table(path)
+        kept = [name for name in table.column_names if name not in FIGURES]
+        rows = [[text(value) for value in row.values()] for row in table.select(kept).to_pylist()]
         listed = [[*row.values(), str(count)] for row, count in rows_of(published.deployment, path.stem)]
         assert rows == listed
+        figures = [name for name in table.column_names if name in FIGURES]
+        with path.with_suffix(".csv").open(newline="") as file:
+            assert [[row[name] for name in figures] for row in csv.DictReader(file)] == [
+                [str(value) for value in row.values()] for row in table.select(figures).to_pylist()
+            ]
+
+
+def estimated(of: Case, product: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[float, float, float, float, float]:
+    """The figures beside the count in a row of a product, by plain sums over the records of each stratum.
+
+    Nothing but the margins is taken from the records before the swap: what each holds, and how often swap values occur.
+    """
+    names, person_names = list(of.records[0]), list(of.deployment.release.person_variables)
+    fits = {name: row[name] for name in columns_of(product) if not row.get(f"{name}_total")}
+
+    def amount(values: Mapping[str, Any]) -> int:
+        """f: whether a record is counted by what it holds, or how many of its persons are."""
+        if any(values[name] != fits[name] for name in fits if name in values and name not in of.swap):
+            return 0
+        if product.get("of") != "persons":
+            return 1
+        persons = [dict(zip(person_names, person, strict=True)) for person in values["persons"]]
+        return sum(all(person[name] == fits[name] for name in fits if name in person) for person in persons)
+
+    def taken(values: Mapping[str, Any]) -> bool:
+        return all(values[name] == fits[name] for name in fits if name in of.swap)
+
+    strata: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for record in of.records:
+        strata.setdefault(tuple(record[name] for name in of.match), []).append(record)
+    after: dict[tuple[Any, ...], list[tuple[int, int]]] = {stratum: [] for stratum in strata}
+    for record, count in swapped_records(of).items():
+        values = dict(zip(names, record, strict=True))
+        if taken(values):
+            after[tuple(values[name] for name in of.match)].append((amount(values), count))
+    estimate, variance, bias, fewest, most = 0.0, 0.0, 0.0, 0.0, 0.0
+    for stratum, records in strata.items():
+        each, given = moments(len(records), of.swap_rate), [amount(record) for record in records]
+        found = estimates(
+            Contributions(
+                *(np.array([figure], dtype=float) for figure in (sum(given), sum(f * f for f in given), max(given))),
+                np.array([float(sum(map(taken, records)))]),
+                *(np.array([float(sum(f**power * count for f, count in after[stratum]))]) for power in (1, 2)),
+            ),
+            moments_of_strata(np.array([len(records)]), [of.swap_rate]),
+        )
+        if each.correctable:
+            # The formula of the page, once more.
+            n, y, of_margins = len(records), found_count(after[stratum]), sum(given) * sum(map(taken, records))
+            moves = float(each.entering) * (n - 1)
+            right = y if n == 1 else (y - moves * of_margins / (n - 1)) / (1 - moves * n / (n - 1))
+            assert found.estimate[0] == pytest.approx(right)
+        estimate, variance = estimate + found.estimate[0], variance + found.variance[0]
+        bias, fewest, most = bias + found.greatest_bias[0], fewest + found.fewest[0], most + found.most[0]
+    error = math.sqrt(max(variance, 0))
+    lower, upper = (min(max(estimate + side * (1.6448536 * error + bias), fewest), most) for side in (-1, 1))
+    return estimate, error, lower, upper, bias
+
+
+def found_count(after: Sequence[tuple[int, int]]) -> int:
+    return sum(f * count for f, count in after)
+
+
+def columns_of(product: Mapping[str, Any]) -> list[str]:
+    return [*product.get("geography", []), *product.get("dimensions", [])]
+
+
+def test_every_count_has_its_estimate_error_interval_and_bias(published: Case) -> None:
+    for product in published.products:
+        path = published.deployment.release.folder / f"{product['name']}.parquet"
+        for row in pq.read_table(path).to_pylist():
+            values = {name: value if name.endswith("_total") else text(value) for name, value in row.items()}
+            shown = [float(row[name]) for name in FIGURES]
+            assert shown == pytest.approx(estimated(published, product, values), abs=0.00501), (product["name"], row)
 
 
 def test_only_the_products_and_the_saturated_table_are_published(published: Case) -> None:
