@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from assets.swapping.cells import CELLS
 from assets.swapping.product import ESTIMATED, SwappedProduct
-from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING
+from assets.swapping.records import COMPOSITIONS, HOLDING, SWAPPING, swap_variables
 from assets.swapping.release import SwappingRelease
 from assets.swapping.stirs import first_stir
 from mechanisms.swapping.uncertainty import (
@@ -64,7 +64,7 @@ def with_estimates(
     cells = session.stage(f"cells_of_{product.name}", "swapping/numbered", product=counted, key=key)
     (number,) = session.row("warehouse/count", table=cells)
     figures = _hundredths(_found(session, release, product, cells, int(number), moments))
-    found = pa.table({"cell": pa.array(np.arange(number)), **figures})
+    found = pa.table({"cell_number": pa.array(np.arange(number)), **figures})
     return (
         "swapping/estimated",
         {},
@@ -99,7 +99,8 @@ def _found(
             "cells": release.public(CELLS),
             "product": cells,
             "held": [column for column in columns if column not in design.swap],
-            "swapped": [column for column in columns if column in design.swap],
+            # The strata of a cell follow from match variables on either side.
+            "swapped": [column for column in columns if column in swap_variables(release)],
             "summed": [product.flags[column] for column in summed],
             "single": [flag for column, flag in product.flags.items() if column not in summed],
         }
@@ -111,7 +112,7 @@ def _found(
 def _add(sums: Estimates, batch: pa.RecordBatch, moments: MomentsOfStrata) -> None:
     """Add the estimates of contributions to those of their cells, in the order of the rows."""
     column = {name: batch.column(name).to_numpy() for name in batch.schema.names}
-    cell, stratum = column.pop("cell"), column.pop("stratum")
+    cell, stratum = column.pop("cell_number"), column.pop("stratum")
     each = estimates(Contributions(**column), moments.of(stratum))
     for name, values in vars(each).items():
         np.add.at(getattr(sums, name), cell, values)

@@ -1,8 +1,8 @@
 -- A product with the estimates of its cells, given in hundredths.
 SELECT
-    product.* EXCLUDE (cell)
+    product.* EXCLUDE (cell_number)
     {% for name in figures %}, (found.{{ name | id }} / 100)::DECIMAL(18, 2) AS {{ name | id }}{% endfor %}
 
 FROM {{ product }} AS product
-JOIN {{ found }} AS found USING (cell)
-ORDER BY cell
+JOIN {{ found }} AS found USING (cell_number)
+ORDER BY cell_number

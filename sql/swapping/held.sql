@@ -1,15 +1,15 @@
--- What the records of each combination of holding values add to a product: to which of its cells, by holding variables
--- and by variables of persons, and how much each.
+-- To which cells of a product, by holding variables and variables of persons, each combination of holding values counts,
+-- and how much: its persons with the values, or 1 if records are counted.
 SELECT
-    holding.stratum, holding.holding_code, holding.count AS records
+    holding.stratum, holding.holding_code, holding.count
     {% for column in held %}, holding.{{ column | id }}{% endfor %}
     {% if persons %}
-    {% for column in of_persons %}, persons.{{ column | id }}{% endfor %}
-    , sum(persons.persons)::BIGINT AS counted
+    {% for column in of_persons %}, persons.{{ column | id }}{% endfor %},
+    sum(persons.persons)::BIGINT AS persons
 FROM {{ holding }} AS holding
 JOIN {{ persons }} AS persons USING (holding_code)
 GROUP BY ALL
     {% else %}
-    , 1::BIGINT AS counted
+    , 1::BIGINT AS persons
 FROM {{ holding }} AS holding
     {% endif %}
