@@ -171,6 +171,11 @@ def in_a_total(deployment: Deployment) -> None:
         connection.execute("UPDATE product_tenure_by_county SET count = count + 1 WHERE tenure_total")
 
 
+def in_an_interval(deployment: Deployment) -> None:
+    with deployment.opened() as connection:
+        connection.execute("UPDATE product_tenure_by_county SET upper = upper - 1 WHERE upper > lower")
+
+
 def a_cell_left_out(deployment: Deployment) -> None:
     with deployment.opened() as connection:
         connection.execute("DELETE FROM product_size_by_county WHERE size = '1' AND county = 'Avon'")
@@ -293,6 +298,7 @@ ALTERATIONS = [
     Alteration(in_a_product, PRODUCTS),
     Alteration(in_the_saturated_table, TABLES),
     Alteration(in_a_total, TABLES),
+    Alteration(in_an_interval, TABLES),
     Alteration(a_cell_left_out, {*PRODUCTS, "products_agree_with_invariants"}),
     Alteration(in_a_product_and_its_margins, {*PRODUCTS, "products_agree_with_invariants"}),
     Alteration(a_ledger_entry_removed, LEDGER, says="the ledger is not intact"),
