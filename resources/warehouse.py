@@ -26,7 +26,9 @@ from secrets import token_hex
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from dagster import ConfigurableResource
 
 from mechanisms.refusal import RefusedError
@@ -37,6 +39,9 @@ from resources.statements import Fragment, Table, Zone, identifier, literal, sta
 _ISOLATED: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 _SETTINGS = {**_ISOLATED, "temp_file_encryption": True, "allow_unsigned_extensions": True}
 """The settings of every session. Extensions come from `_extension` alone, which checks their signature."""
+
+_ROWS_AT_A_TIME = 1_000_000
+"""The number of rows of a large table that are hashed at a time."""
 
 _REMEDY = "Nothing was changed. If the file is damaged, restore it (docs/how-to/back-up.md)"
 
@@ -189,6 +194,34 @@ class Session:
             content.append([table.name, list(columns.items()), [str(number) for number in row]])
         message = json.dumps(content, separators=(",", ":")).encode()
         return hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
+
+    def sorted_version(self, table: Table, key: bytes) -> str:
+        """A keyed content hash of a large table of integers and texts as a multiset of rows: 64 hexadecimal digits.
+
+        The rows are sorted, and each column is hashed as a whole. For tens of millions of short rows, that takes a
+        quarter of the time of `content_version`, which hashes row by row.
+
+        Args:
+            table: the table. Its name (without zone and schema), columns, types and rows are hashed.
+            key: at least 32 bytes.
+
+        Raises:
+            TypeError: if a column holds neither integers nor texts.
+        """
+        columns, rows = self.columns(table), 0
+        digests = [[sha256() for _ in range(3)] for _ in columns]
+        for batch in self.batches("warehouse/sorted", _ROWS_AT_A_TIME, table=table, columns=list(columns)):
+            for column, of_column in zip(batch.columns, digests, strict=True):
+                for part, digest in zip(_parts(column, rows), of_column, strict=True):
+                    digest.update(part)
+            rows += batch.num_rows
+        content = [
+            table.name,
+            list(columns.items()),
+            rows,
+            [[digest.hexdigest() for digest in of_column] for of_column in digests],
+        ]
+        return hmac.new(key, json.dumps(content, separators=(",", ":")).encode(), sha256).hexdigest()
 
     def _execute(self, name: str, text: str, values: Mapping[str, Any] | None) -> duckdb.DuckDBPyConnection:
         with self._guarded(name):
@@ -346,6 +379,27 @@ class Warehouse(ConfigurableResource):
                     )
                     raise WarehouseError(f"cannot open {path.name}: {reason}") from None
             time.sleep(0.05)
+
+
+def _parts(column: pa.Array, first: int) -> Iterator[bytes | memoryview]:
+    """The numbers of the rows in which a column is NULL, the lengths of its texts, and its texts or integers.
+
+    Joined over batches, these parts are unique to the values and do not depend on where a batch ends.
+
+    Args:
+        column: of a batch.
+        first: the number of the batch's first row.
+    """
+    yield (np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)) + first).astype("<i8").tobytes()
+    if pa.types.is_integer(column.type):
+        yield b""
+        yield pc.fill_null(column, 0).to_numpy().astype("<i8").tobytes()
+    elif pa.types.is_string(column.type):
+        texts = pc.fill_null(column, "")
+        yield pc.binary_length(texts).to_numpy().astype("<i8").tobytes()
+        yield memoryview(pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts), "")[0].as_buffer())
+    else:
+        raise TypeError(f"a column of {column.type} holds neither integers nor texts")
 
 
 @cache

@@ -79,6 +79,9 @@ class SafeTabHMethod(NoisyCounts[SafeTabHRelease, Batch]):
     def counts_recipe(self, session: Session) -> Recipe:
         return recipe_of_counts(session, self.release, self.release.public(GROUPS))
 
+    def counts_version(self, session: Session, custody: Custody) -> str:
+        return session.sorted_version(self.counts_table, self.version_key(custody))
+
     def require_countable(self, session: Session, custody: Custody) -> None:
         require_countable(session, self.release)
         require_households_in_groups(session, self.counts_table, self.release.pairs)

@@ -122,6 +122,9 @@ class SafeTabPMethod(NoisyCounts[SafeTabPRelease, KeptCells]):
     def counts_recipe(self, session: Session) -> Recipe:
         return recipe_of_counts(session, self.release)
 
+    def counts_version(self, session: Session, custody: Custody) -> str:
+        return session.sorted_version(self.counts_table, self.version_key(custody))
+
     def require_countable(self, session: Session, custody: Custody) -> None:
         require_countable(session, self.release)
 

@@ -1,14 +1,14 @@
 -- Each row is written as a sequence of length-prefixed texts ('-' for NULL), which is unique to its values, and hashed.
--- The digests are summed in two lanes of 64 bits.
+-- The digests are summed in two lanes of 64 bits. `concat` leaves NULL out.
 SELECT
     count(*),
-    coalesce(sum(('0x' || digest[1:16])::UBIGINT), 0),
-    coalesce(sum(('0x' || digest[17:32])::UBIGINT), 0)
+    coalesce(sum(('0x' || substr(digest, 1, 16))::UBIGINT), 0),
+    coalesce(sum(('0x' || substr(digest, 17, 16))::UBIGINT), 0)
 FROM (
     SELECT sha256(concat(
         $salt
         {% for column in columns %}
-        , coalesce(strlen({{ column | id }}::VARCHAR) || ':' || {{ column | id }}::VARCHAR, '-')
+        , strlen({{ column | id }}::VARCHAR), if({{ column | id }} IS NULL, '-', ':'), {{ column | id }}::VARCHAR
         {% endfor %}
     )) AS digest
     FROM {{ table }}

@@ -1,8 +1,11 @@
 """Claims about the warehouse: who sees which zone, what a failure leaves, what a content version depends on."""
 
+import hmac
+import json
 import signal
 import traceback
 from collections import Counter
+from hashlib import sha256
 from itertools import combinations, product
 from pathlib import Path
 
@@ -447,6 +450,20 @@ def test_tables_that_differ_have_different_content_versions(warehouse):
             assert found[one] != found[other], (one, other)
 
 
+def test_a_content_version_is_what_its_definition_says(warehouse):
+    """Published versions and draw ids rest on it, whatever statement computes it."""
+    make(warehouse, "SELECT * FROM (VALUES (1, 'é:'), (NULL, NULL), (-20, ''), (-20, '')) AS t(x, y)")
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        for key in (None, KEY):
+            salt = key.hex() if key else ""
+            digests = [sha256((salt + row).encode()).digest() for row in ("1:13:é:", "--", *2 * ["3:-200:"])]
+            lanes = [sum(int.from_bytes(digest[first : first + 8], "big") for digest in digests) for first in (0, 8)]
+            content = [[UNITS.name, [["x", "INTEGER"], ["y", "VARCHAR"]], [str(number) for number in (4, *lanes)]]]
+            message = json.dumps(content, separators=(",", ":")).encode()
+            made = hmac.new(key, message, sha256) if key else sha256(message)
+            assert session.content_version([UNITS], key) == made.hexdigest()
+
+
 def test_a_content_version_depends_on_the_key_and_only_a_key_makes_it(warehouse):
     text = DIFFERENT["one row"]
     versions = {version(warehouse, text, key) for key in (None, KEY, KEY[::-1], bytes(32))}
@@ -477,7 +494,7 @@ rows_of_text = st.lists(st.tuples(*2 * [st.none() | st.text(alphabet='a1:-", ', 
 def test_content_versions_are_equal_exactly_where_the_multisets_of_rows_are(warehouse, data):
     one = data.draw(rows_of_text)
     other = data.draw(st.permutations(one) | rows_of_text)
-    found = []
+    found, sorted_ = [], []
     for rows in (one, other):
         with warehouse.session(writes=Zone.PUBLIC) as session:
             first, second = zip(*rows, strict=True) if rows else ((), ())
@@ -486,4 +503,34 @@ def test_content_versions_are_equal_exactly_where_the_multisets_of_rows_are(ware
             )
             session.create(Table(Zone.PUBLIC, "s", "t"), "tests/copy", source=lent)
             found.append(session.content_version([Table(Zone.PUBLIC, "s", "t")]))
-    assert (found[0] == found[1]) == (Counter(one) == Counter(other))
+            sorted_.append(session.sorted_version(Table(Zone.PUBLIC, "s", "t"), KEY))
+    same = Counter(one) == Counter(other)
+    assert (found[0] == found[1]) == (sorted_[0] == sorted_[1]) == same
+
+
+def test_the_version_of_a_sorted_table_tells_tables_apart_and_depends_on_the_key(warehouse):
+    found, tables = {}, {name: text for name, text in DIFFERENT.items() if name not in ("decimals", "truth")}
+    for name, text in tables.items():
+        make(warehouse, text)
+        with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            found[name] = session.sorted_version(UNITS, KEY)
+            assert found[name] != session.sorted_version(UNITS, KEY[::-1])
+    for one, other in combinations(tables, 2):
+        assert found[one] != found[other], (one, other)
+
+
+def test_the_version_of_a_sorted_table_does_not_depend_on_order_storage_or_batches(warehouse, monkeypatch):
+    rows = "SELECT i, i % 7 AS code, CASE WHEN i % 5 > 0 THEN 'v' || i END AS text FROM range(5000) AS r(i)"
+    found = set()
+    for order, threads, size in (("i", 1, 1_000_000), ("hash(i)", 2, 1_000_000), ("i", 1, 2048)):
+        make(warehouse, f"{rows} ORDER BY {order}")
+        monkeypatch.setattr("resources.warehouse._ROWS_AT_A_TIME", size)
+        with warehouse.model_copy(update={"threads": threads}).session(reads=[Zone.CONFIDENTIAL]) as session:
+            found.add(session.sorted_version(UNITS, KEY))
+    assert len(found) == 1
+
+
+def test_only_integers_and_texts_have_a_version_of_a_sorted_table(warehouse):
+    make(warehouse, "SELECT 0.5::DOUBLE AS x")
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session, pytest.raises(TypeError, match="neither"):
+        session.sorted_version(UNITS, KEY)

@@ -58,6 +58,7 @@ def test_a_comparison_with_confidential_records_names_nothing(tmp_path: Path) ->
         ([5, None, 7], [5, None, 7], 0),
         ([5, None, 7], [None, 7, 5], 0),
         ([5, 7, 7], [5, 5, 7], 2),
+        ([5, 5, 5, 7], [7, 5, 9], 3),
         ([5, 7], [5, 7, None], 1),
         ([5, None], [5], 1),
         ([5, None], [5, 7], 2),
