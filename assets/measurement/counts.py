@@ -47,8 +47,9 @@ def build_counts(
     @stated_plainly(StageKind.COUNTS)
     def counts(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
         with warehouse.session(reads=reads, writes=Zone.CONFIDENTIAL) as session:
+            # DuckDB reads what a running transaction wrote on one core, so intermediate results are made before it.
+            name, values, names = method.counts_recipe(session)
             with session.transaction():
-                name, values, names = method.counts_recipe(session)
                 session.create(method.counts_table, name, values, **names)
                 method.require_countable(session, custody)
             version = method.counts_version(session, custody)
