@@ -144,7 +144,7 @@ def test_a_setting_or_folder_that_is_wrong_is_one_sentence(
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["launch", "ma1940/nothing"], 2, "there is no release ma1940/nothing; declared are ma1940/tenure_by_county"),
+        (["launch", "ma1940/nothing"], 2, "there is no release ma1940/nothing; declared are detailed/households, "),
         (["launch", "ma1940"], 2, "there is no release ma1940;"),
         (["launch"], 2, "Missing argument"),
         (["withdraw", "ma1940/nothing", "--by", "Ada"], 1, "ma1940/nothing"),
