@@ -455,7 +455,7 @@ def test_two_short_files_make_a_release_that_is_launched_and_published(project: 
     assert "tenures" in {each["table"] for each in planned["tables"]}
     certificate = json.loads((published / "certificate.json").read_text())
     assert certificate["loss"]["exact"] == "ln(62)"
-    assert (published / "tenures.csv").read_text().startswith("county,tenure,tenure_total,count\n")
+    assert (published / "tenures.csv").read_text().startswith("county,tenure,tenure_total,count,estimate,")
     assert sorted(path.name for path in (project / "shown").iterdir()) == ["index.html", "public_key.pem", "village"]
     assert sorted(path.name for path in (project / "kept").iterdir()) == ["custody", "logs", "warehouse"]
     assert left_behind(project) == {"kept", "shown"}
