@@ -1,20 +1,20 @@
 """SafeTab-H as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import dagster as dg
 import numpy as np
 
 from assets.measurement.counts import build_counts
-from assets.measurement.method import MEASUREMENTS, Batch, NoisyCounts
+from assets.measurement.method import MEASUREMENTS, Batch
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE
 from assets.release.published import PublishedTable
 from assets.release.release import Release
 from assets.release.statement import Statement
+from assets.safetab.counted import SafeTabMethod
 from assets.safetab.counting import COUNT_COLUMNS, require_households_in_groups
 from assets.safetab.gates import farthest
 from assets.safetab.groups import build_groups
@@ -26,31 +26,28 @@ from assets.safetab.households import (
     stored_batches,
     write_measurements,
 )
-from assets.safetab.method import CHARGE_COLUMNS, columns_of, facts_of, recipe_of_counts, require_countable
 from assets.safetab.parameters import build_parameters
 from assets.safetab.published import column_descriptions, household_products
 from assets.safetab.release import COUNTS, GROUPS, PARAMETERS, SafeTabHRelease
 from assets.safetab.statement import household_statement
 from assets.tabulation.asset import TABLES
-from mechanisms.accounting.specification import Specification
-from mechanisms.safetab.design import MECHANISM_H, VERSION
+from mechanisms.safetab.design import MECHANISM_H
 from mechanisms.sampling.quantiles import Uncapped
 from resources.custody import Custody
 from resources.statements import Table, Zone
-from resources.warehouse import Recipe, Session
+from resources.warehouse import Session
 
 
-class SafeTabHMethod(NoisyCounts[SafeTabHRelease, Batch]):
+class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
     """How a SafeTab-H release is charged, drawn, checked and published."""
 
     mechanism = MECHANISM_H
-    version = VERSION
     stages = (PARAMETERS, GROUPS, COUNTS, CHARGE, MEASUREMENTS, TABLES)
     publishes_also_from = (PARAMETERS, GROUPS)
     charge_follows = (PARAMETERS, GROUPS, COUNTS)
     draw_follows = (GROUPS, COUNTS)
     drawn_columns = COLUMNS
-    charge_columns = CHARGE_COLUMNS
+    counted_in = GROUPS
 
     @property
     def reads_publications_of(self) -> Sequence[Release]:
@@ -73,17 +70,11 @@ class SafeTabHMethod(NoisyCounts[SafeTabHRelease, Batch]):
         ]
 
     @property
-    def counts_table(self) -> Table:
-        return self.release.confidential(COUNTS)
-
-    def counts_recipe(self, session: Session) -> Recipe:
-        return recipe_of_counts(session, self.release, self.release.public(GROUPS))
-
-    def counts_version(self, session: Session, custody: Custody) -> str:
-        return session.sorted_version(self.counts_table, self.version_key(custody))
+    def groups(self) -> Table:
+        return self.release.public(GROUPS)
 
     def require_countable(self, session: Session, custody: Custody) -> None:
-        require_countable(session, self.release)
+        super().require_countable(session, custody)
         require_households_in_groups(session, self.counts_table, self.release.pairs)
 
     def distributions(self) -> Mapping[str, Uncapped]:
@@ -113,28 +104,6 @@ class SafeTabHMethod(NoisyCounts[SafeTabHRelease, Batch]):
 
     def further_gates(self) -> Sequence[Gate[SafeTabHRelease]]:
         return household_gates(self.release)
-
-    def columns_read(self) -> Collection[str]:
-        return columns_of(self.release)
-
-    def counted_with(self) -> Mapping[str, Any]:
-        return self.release.counted_with
-
-    def parameters(self) -> Mapping[str, Any]:
-        return {**self.release.counted_with, **self.release.design.as_record()}
-
-    def charged_tables(self) -> Mapping[str, Sequence[Table]]:
-        return {**super().charged_tables(), GROUPS: [self.release.public(GROUPS)]}
-
-    def inputs(self, session: Session, custody: Custody) -> Inputs:
-        groups = session.content_version([self.release.public(GROUPS)], self.version_key(custody))
-        return Inputs({**super().inputs(session, custody).versions, GROUPS: groups})
-
-    def specification(self, inputs: Inputs) -> Specification:
-        return self.release.design.specification(self.release.dataset.name)
-
-    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
-        return facts_of(self.release)
 
     def charge_description(self) -> str:
         design = self.release.design

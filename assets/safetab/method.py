@@ -1,19 +1,20 @@
 """SafeTab-P as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
 from assets.conventions import preview
 from assets.measurement.counts import build_counts
-from assets.measurement.method import MEASUREMENTS, NoisyCounts
+from assets.measurement.method import MEASUREMENTS
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
-from assets.safetab.counting import COUNT_COLUMNS, counts_recipe
+from assets.safetab.counted import SafeTabMethod
+from assets.safetab.counting import COUNT_COLUMNS
 from assets.safetab.gates import person_gates, unlikely_noise
 from assets.safetab.measurements import (
     COLUMNS,
@@ -26,80 +27,27 @@ from assets.safetab.measurements import (
 )
 from assets.safetab.parameters import build_parameters
 from assets.safetab.published import column_descriptions, person_products
-from assets.safetab.records import columns_read, require_countable_records
 from assets.safetab.regions import build_regions, require_regions
-from assets.safetab.release import COUNTS, PARAMETERS, REGIONS, SafeTabPRelease, SafeTabRelease
+from assets.safetab.release import COUNTS, PARAMETERS, REGIONS, SafeTabPRelease
 from assets.safetab.statement import person_statement
 from assets.safetab.tables import build_person_tables
 from assets.tabulation.asset import TABLES
-from mechanisms.accounting.specification import Specification
 from mechanisms.safetab.adaptive import StreamedNoise
-from mechanisms.safetab.design import MECHANISM_P, VERSION
+from mechanisms.safetab.design import MECHANISM_P
 from mechanisms.sampling.noise import Distribution
-from resources.custody import Custody
-from resources.statements import Table
-from resources.warehouse import Recipe, Session
-
-CHARGE_COLUMNS = {
-    "output_premetric": "How the loss is measured",
-    "unbounded": "Loss for one record added or removed, exact",
-    "bounded": "Loss for one record changed, exact; this is charged",
-    "bounded_rounded_up": "Loss for one record changed, rounded up",
-    "lines": "Number of lines of the charge",
-}
+from resources.warehouse import Session
 
 
-def recipe_of_counts(session: Session, release: SafeTabRelease, groups: Table | None = None) -> Recipe:
-    """The recipe of the exact counts, from the CEF: of all groups, or of those in a table."""
-    return counts_recipe(
-        session,
-        release.dataset,
-        release.counted,
-        release.lists,
-        release.pairs,
-        release.design.states,
-        release.design.max_race_codes,
-        groups,
-    )
-
-
-def require_countable(session: Session, release: SafeTabRelease) -> None:
-    """Refuse records that cannot be counted; the error states rules and numbers of records.
-
-    Raises:
-        RecordsError: if there are any.
-    """
-    require_countable_records(session, release.dataset, release.counted, release.lists.names, release.design.states)
-
-
-def columns_of(release: SafeTabRelease) -> list[str]:
-    """The columns of the CEF that the draw follows from."""
-    return [column for columns in columns_read(release.dataset, release.counted).values() for column in columns]
-
-
-def facts_of(release: SafeTabRelease) -> dict[str, str | int | float]:
-    """The facts about the loss in the row of the charge."""
-    design = release.design
-    return {
-        "output_premetric": design.bounded.output_premetric,
-        "unbounded": str(design.unbounded),
-        "bounded": str(design.bounded),
-        "bounded_rounded_up": float(design.bounded.rounded_up()),
-        "lines": len(design.lines),
-    }
-
-
-class SafeTabPMethod(NoisyCounts[SafeTabPRelease, KeptCells]):
+class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
     """How a SafeTab-P release is charged, drawn, checked and published."""
 
     mechanism = MECHANISM_P
-    version = VERSION
     stages = (PARAMETERS, REGIONS, COUNTS, CHARGE, MEASUREMENTS, TABLES)
     publishes_also_from = (PARAMETERS, REGIONS)
     charge_follows = (PARAMETERS, REGIONS, COUNTS)
     draw_follows = (REGIONS, COUNTS)
     drawn_columns = COLUMNS
-    charge_columns = CHARGE_COLUMNS
+    counted_in = REGIONS
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
@@ -114,19 +62,6 @@ class SafeTabPMethod(NoisyCounts[SafeTabPRelease, KeptCells]):
             ),
             build_person_tables(release, column_descriptions(person_products(release))),
         ]
-
-    @property
-    def counts_table(self) -> Table:
-        return self.release.confidential(COUNTS)
-
-    def counts_recipe(self, session: Session) -> Recipe:
-        return recipe_of_counts(session, self.release)
-
-    def counts_version(self, session: Session, custody: Custody) -> str:
-        return session.sorted_version(self.counts_table, self.version_key(custody))
-
-    def require_countable(self, session: Session, custody: Custody) -> None:
-        require_countable(session, self.release)
 
     def require_chargeable(self, session: Session) -> None:
         """Refuse, before the charge, a run without regions, and more numbers than can be stored."""
@@ -158,28 +93,6 @@ class SafeTabPMethod(NoisyCounts[SafeTabPRelease, KeptCells]):
 
     def further_gates(self) -> Sequence[Gate[SafeTabPRelease]]:
         return person_gates(self.release)
-
-    def columns_read(self) -> Collection[str]:
-        return columns_of(self.release)
-
-    def counted_with(self) -> Mapping[str, Any]:
-        return self.release.counted_with
-
-    def parameters(self) -> Mapping[str, Any]:
-        return {**self.release.counted_with, **self.release.design.as_record()}
-
-    def charged_tables(self) -> Mapping[str, Sequence[Table]]:
-        return {**super().charged_tables(), REGIONS: [self.release.public(REGIONS)]}
-
-    def inputs(self, session: Session, custody: Custody) -> Inputs:
-        regions = session.content_version([self.release.public(REGIONS)], self.version_key(custody))
-        return Inputs({**super().inputs(session, custody).versions, REGIONS: regions})
-
-    def specification(self, inputs: Inputs) -> Specification:
-        return self.release.design.specification(self.release.dataset.name)
-
-    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
-        return facts_of(self.release)
 
     def charge_description(self) -> str:
         symbol = self.release.design.noise.symbol

@@ -21,7 +21,8 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.release import Release
 from assets.safetab import households, measurements
 from assets.safetab.groups import groups_recipe
-from assets.safetab.method import recipe_of_counts
+from assets.safetab.household_method import SafeTabHMethod
+from assets.safetab.method import SafeTabPMethod
 from assets.safetab.published import household_products, person_products
 from assets.safetab.regions import recipe_of_regions
 from assets.safetab.release import COUNTS, GROUPS, REGIONS, SafeTabHRelease, SafeTabPRelease
@@ -141,7 +142,7 @@ def check_whole(
     p, h = releases(dataset, configuration, examples.code_lists(lists), negative_counts=True)
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
         examples.write_files(session, dataset, blocks, persons, of_households)
-        make(session, {p.confidential(COUNTS): recipe_of_counts(session, p)})
+        make(session, {p.confidential(COUNTS): SafeTabPMethod(p).counts_recipe(session)})
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC, folder=folder) as session:
         make(session, {p.public(REGIONS): recipe_of_regions(session, p)})
         drawn = list(measurements.measured_batches(session, p, NoNoise()))
@@ -157,7 +158,7 @@ def check_whole(
         totals = session.arrow("warehouse/all", source=p.public("t1"))
         make(session, {h.public(GROUPS): groups_recipe(session, h, totals)})
     with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
-        make(session, {h.confidential(COUNTS): recipe_of_counts(session, h, h.public(GROUPS))})
+        make(session, {h.confidential(COUNTS): SafeTabHMethod(h).counts_recipe(session)})
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC, folder=folder) as session:
         households.write_measurements(session, h, households.exact_batches(session, h))
         exact = [batch.values.tolist() for batch in households.exact_batches(session, h)]

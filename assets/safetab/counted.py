@@ -1,0 +1,99 @@
+"""What the methods of SafeTab-P and SafeTab-H share: how records are counted, and what a charge follows from."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from assets.measurement.method import Batch, NoisyCounts
+from assets.release.draw import Inputs
+from assets.safetab.counting import counts_recipe
+from assets.safetab.records import columns_read, require_countable_records
+from assets.safetab.release import COUNTS, SafeTabRelease
+from mechanisms.accounting.specification import Specification
+from mechanisms.safetab.design import VERSION
+from resources.custody import Custody
+from resources.statements import Table
+from resources.warehouse import Recipe, Session
+
+R = TypeVar("R", bound=SafeTabRelease)
+B = TypeVar("B", bound=Batch)
+
+
+class SafeTabMethod(NoisyCounts[R, B]):
+    """A method that counts records by detailed race and ethnicity, in regions or groups that are public.
+
+    A subclass names the public table beside which counts are charged (`counted_in`), and defines the draw.
+    """
+
+    version = VERSION
+    charge_columns: ClassVar[Mapping[str, str]] = {
+        "output_premetric": "How the loss is measured",
+        "unbounded": "Loss for one record added or removed, exact",
+        "bounded": "Loss for one record changed, exact; this is charged",
+        "bounded_rounded_up": "Loss for one record changed, rounded up",
+        "lines": "Number of lines of the charge",
+    }
+
+    @property
+    @abstractmethod
+    def counted_in(self) -> str:
+        """The stage, and its public table, that says where records are counted."""
+
+    @property
+    def groups(self) -> Table | None:
+        """The groups that are counted; None for all."""
+        return None
+
+    @property
+    def counts_table(self) -> Table:
+        return self.release.confidential(COUNTS)
+
+    def counts_recipe(self, session: Session) -> Recipe:
+        release, design = self.release, self.release.design
+        return counts_recipe(
+            session,
+            release.dataset,
+            release.counted,
+            release.lists,
+            release.pairs,
+            design.states,
+            design.max_race_codes,
+            self.groups,
+        )
+
+    def counts_version(self, session: Session, custody: Custody) -> str:
+        return session.sorted_version(self.counts_table, self.version_key(custody))
+
+    def require_countable(self, session: Session, custody: Custody) -> None:
+        release = self.release
+        require_countable_records(session, release.dataset, release.counted, release.lists.names, release.design.states)
+
+    def columns_read(self) -> Collection[str]:
+        read = columns_read(self.release.dataset, self.release.counted)
+        return [column for columns in read.values() for column in columns]
+
+    def counted_with(self) -> Mapping[str, Any]:
+        return self.release.counted_with
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {**self.release.counted_with, **self.release.design.as_record()}
+
+    def charged_tables(self) -> Mapping[str, Sequence[Table]]:
+        return {**super().charged_tables(), self.counted_in: [self.release.public(self.counted_in)]}
+
+    def inputs(self, session: Session, custody: Custody) -> Inputs:
+        public = session.content_version([self.release.public(self.counted_in)], self.version_key(custody))
+        return Inputs({**super().inputs(session, custody).versions, self.counted_in: public})
+
+    def specification(self, inputs: Inputs) -> Specification:
+        return self.release.design.specification(self.release.dataset.name)
+
+    def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
+        design = self.release.design
+        return {
+            "output_premetric": design.bounded.output_premetric,
+            "unbounded": str(design.unbounded),
+            "bounded": str(design.bounded),
+            "bounded_rounded_up": float(design.bounded.rounded_up()),
+            "lines": len(design.lines),
+        }
