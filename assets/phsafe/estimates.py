@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from assets.measurement.grid import GridCounts
 from assets.phsafe.release import PHSafeRelease
+from assets.release.published import ERRORS
 from mechanisms.phsafe.averages import estimate_averages
 from mechanisms.phsafe.design import PHSafeDesign
 from mechanisms.phsafe.estimation import Estimates, estimate_counts
@@ -27,7 +28,7 @@ _SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in ("table_name", "level", "region_type", "region_id", "iteration_code")),
         ("cell", pa.int64()),
-        *((name, _HUNDREDTHS) for name in ("estimate", "lower", "upper", "margin_of_error")),
+        *((name, _HUNDREDTHS) for name in (*ERRORS, "margin_of_error")),
     ]
 )
 
@@ -40,8 +41,9 @@ def estimates(method: GridCounts[PHSafeRelease], session: Session) -> pa.Table:
         session: a session that reads the stored measurements.
 
     Returns:
-        Columns `table_name`, `level`, `region_type`, `region_id`, `iteration_code`, `cell`, `estimate`, `lower`,
-        `upper` and `margin_of_error`, the last four as decimals with two places.
+        Columns `table_name`, `level`, `region_type`, `region_id`, `iteration_code`, `cell`, `estimate`,
+        `standard_error`, `lower`, `upper` and `margin_of_error`, the last five as decimals with two places. Averages
+        have no standard error: the ratio of two noisy counts has no finite variance.
 
     Raises:
         GridError: unless there is exactly one measurement of every declared cell.
@@ -100,10 +102,11 @@ def _rows(shell: Shell, level: Level, cell: Cell, measured: _Measured) -> pa.Tab
         found = estimate_counts(
             counted.noisy, counted.variance, counted.cells, measured.design.noise, measured.interval
         )
-        margin = np.full(len(counted.noisy), float(Z) * counted.variance**0.5)
+        deviations = np.full(len(counted.noisy), counted.variance**0.5)
+        deviation, margin = _hundredths(deviations), float(Z) * deviations
     else:
         found = _average(cell, counted, measured.sums(cell.per, level), measured.design)
-        margin = (found.upper - found.lower) / 2
+        deviation, margin = pa.nulls(len(counted.noisy), _HUNDREDTHS), (found.upper - found.lower) / 2
     groups = measured.groups[cell.counted.run, level.name]
     table = pa.table(
         {
@@ -113,8 +116,9 @@ def _rows(shell: Shell, level: Level, cell: Cell, measured: _Measured) -> pa.Tab
             "cell": pa.repeat(pa.scalar(cell.number, pa.int64()), len(groups)),
         }
     )
-    for name, values in (("estimate", found.estimate), ("lower", found.lower), ("upper", found.upper)):
-        table = table.append_column(name, _hundredths(values))
+    columns = (_hundredths(found.estimate), deviation, _hundredths(found.lower), _hundredths(found.upper))
+    for name, values in zip(ERRORS, columns, strict=True):
+        table = table.append_column(name, values)
     return table.append_column("margin_of_error", _hundredths(np.ceil(margin * 100) / 100))
 
 

@@ -20,7 +20,7 @@ from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 
 _COLUMNS = {
     "table_name": "The finished table, PH1 to PH8",
@@ -29,6 +29,7 @@ _COLUMNS = {
     "estimate": "Estimate of the count or average from the measurements",
     "lower": "Lower end of the 90% interval",
     "upper": "Upper end of the 90% interval",
+    "standard_error": "Standard deviation of the noise of a count; empty for an average",
     "margin_of_error": "90% margin of error; for an average, half the width of the interval",
 }
 

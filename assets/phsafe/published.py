@@ -7,7 +7,8 @@ from assets.phsafe.grid import NOISE
 from assets.phsafe.parameters import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import finished_table, measured_files, measured_table
-from assets.release.published import PublishedColumn, PublishedTable
+from assets.release.published import STANDARD_ERROR, PublishedColumn, PublishedTable, error_columns
+from mechanisms.phsafe.estimation import Interval
 from mechanisms.phsafe.runs import ITERATIONS, NATION_ID
 from mechanisms.phsafe.tables import SHELL, Shell, measured_labels
 from mechanisms.states import STATES
@@ -16,6 +17,20 @@ _NOT_ADDING_UP = (
     "Every cell of every group is estimated by itself, so cells do not add up to their totals, states not to the "
     "nation, iterations not to the total population, and the same quantity may differ between tables."
 )
+
+COUNTS = {
+    Interval.SHORTEST: "The shortest set of counts with a posterior probability of 0.902, given the noisy count and "
+    "its noise, if all counts from 0 up are equally likely before.",
+    Interval.EQUAL_TAILED: "The counts between the posterior quantiles 0.05 and 0.95, given the noisy count and its "
+    "noise, if all counts from 0 up are equally likely before.",
+}
+"""How the intervals of counts are made, as the data dictionary says it."""
+
+AVERAGES = (
+    "All plausible averages that are compatible with the two noisy counts: those whose line comes within 1.645 "
+    "standard deviations of them."
+)
+"""How the intervals of averages are made."""
 
 _REGION_TYPES = {"USA": "The nation: all states of the release", "STATE": "A state or its equivalent"}
 
@@ -48,9 +63,14 @@ def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
                 "cell", "integer", "Number of the table's cell", {cell.number: cell.label for cell in shell.cells}
             ),
             PublishedColumn("label", "string", "Label of the cell"),
-            PublishedColumn("estimate", number, f"Estimated {unit}, given the measurements"),
-            PublishedColumn("lower", number, "Lower end of the 90% interval"),
-            PublishedColumn("upper", number, "Upper end of the 90% interval"),
+            *error_columns(
+                number,
+                f"Estimated {unit}, given the measurements",
+                "Always empty: an average of noisy counts has no finite variance"
+                if shell.averages
+                else "Standard deviation of the noise of the count, before only counts from 0 up were admitted",
+                optional=(STANDARD_ERROR,) if shell.averages else (),
+            ),
             PublishedColumn(
                 "margin_of_error",
                 "decimal",
@@ -60,6 +80,7 @@ def _finished(release: PHSafeRelease, shell: Shell) -> PublishedTable:
             ),
         ),
         ("region_type", "region_id", "iteration_code", "cell"),
+        interval=AVERAGES if shell.averages else COUNTS[release.interval],
     )
 
 

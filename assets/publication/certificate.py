@@ -44,7 +44,7 @@ from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.custody import CustodyMode
 from resources.ledger import remaining
 
-VERSION = "2.0"
+VERSION = "2.1"
 """The version of the record. The first part grows when a program that reads the record could fail on a new one."""
 
 SCHEMA = "certificate.schema.json"
@@ -326,6 +326,7 @@ class Certificate:
                     "rows": file.rows,
                     "bytes": file.bytes,
                     "sha256": file.sha256,
+                    "interval": file.interval,
                 }
                 for file in self.products
             ],

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from assets.publication.signature import file_sha256
-from assets.release.published import FIELD_TYPES, LIST, PublishedColumn, PublishedTable
+from assets.release.published import CONFIDENCE, FIELD_TYPES, LIST, PublishedColumn, PublishedTable
 from assets.release.publisher import Publisher
 from resources.statements import literal
 from resources.warehouse import Session
@@ -39,6 +39,7 @@ class DataFile:
         bytes: the size of the file.
         sha256: the SHA-256 of the file, 64 hexadecimal digits.
         missing: the text that stands for a missing value; None if the format has nulls.
+        interval: by which method the 90% intervals of the table are made, or "".
     """
 
     product: str
@@ -49,6 +50,7 @@ class DataFile:
     bytes: int
     sha256: str
     missing: str | None
+    interval: str = ""
 
 
 def write_data_files(session: Session, folder: Path, tables: Sequence[PublishedTable]) -> tuple[DataFile, ...]:
@@ -196,6 +198,7 @@ def _data_file(published: PublishedTable, path: Path, rows: int, missing: str | 
         bytes=path.stat().st_size,
         sha256=file_sha256(path),
         missing=missing,
+        interval=published.interval,
     )
 
 
@@ -203,6 +206,7 @@ def _resource(published: PublishedTable, file: DataFile) -> dict[str, Any]:
     described = {
         "title": published.title,
         "description": published.description,
+        **({"interval": {"confidence": CONFIDENCE, "method": published.interval}} if published.interval else {}),
         "path": file.path,
         "format": file.format,
         "bytes": file.bytes,

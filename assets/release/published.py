@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,12 @@ FIELD_TYPES = {
 }
 """By declared type, the type of the Table Schema field, and the DuckDB types that files preserve exactly."""
 
+
+ESTIMATE, STANDARD_ERROR, LOWER, UPPER = ERRORS = ("estimate", "standard_error", "lower", "upper")
+"""The columns that every table with errors has, whatever its mechanism."""
+
+CONFIDENCE = 0.9
+"""The confidence of every published interval."""
 
 LIST = "integers"
 """The type that CSV cannot represent: a table with such a column is written as Parquet only."""
@@ -69,10 +75,13 @@ class PublishedTable:
         columns: all its columns, in the order of publication.
         primary_key: the columns that identify a row.
         delimiter: the separator of columns in CSV.
+        interval: by which method the 90% interval of each estimate is made, as a sentence; "" if the table has no
+            errors.
 
     Raises:
-        ValueError: if the name is not valid in a file name, a key column is not among the columns, or a table with
-            lists has no primary key or has a list in it.
+        ValueError: if the name is not valid in a file name, a key column is not among the columns, a table with lists
+            has no primary key or has a list in it, or the table has all of `ERRORS` without the sentence on their
+            method, or the sentence without all of them.
     """
 
     name: str
@@ -82,6 +91,7 @@ class PublishedTable:
     columns: tuple[PublishedColumn, ...]
     primary_key: tuple[str, ...]
     delimiter: str = ","
+    interval: str = ""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", self.name):
@@ -95,11 +105,38 @@ class PublishedTable:
         lists = {column.name for column in self.columns if column.type == LIST}
         if lists and not (self.primary_key and lists.isdisjoint(self.primary_key)):
             raise ValueError(f"product {self.name}: a table with lists needs a primary key without lists")
+        if bool(self.interval) != {column.name for column in self.columns}.issuperset(ERRORS):
+            raise ValueError(
+                f"product {self.name}: a table with the columns {', '.join(ERRORS)} states the method of its "
+                "intervals, and no other table does"
+            )
 
     @property
     def has_lists(self) -> bool:
         """Whether a column contains lists, so that the table is written as Parquet only."""
         return any(column.type == LIST for column in self.columns)
+
+
+def error_columns(
+    kind: str, estimate: str, standard_error: str, *, optional: Collection[str] = ()
+) -> tuple[PublishedColumn, ...]:
+    """The columns of an estimate and its errors.
+
+    Args:
+        kind: the type of estimate and interval; standard errors are decimals.
+        estimate: what the estimate is.
+        standard_error: what the standard error is.
+        optional: those of the columns that may be empty.
+    """
+    described = {
+        ESTIMATE: (kind, estimate),
+        STANDARD_ERROR: ("decimal", standard_error),
+        LOWER: (kind, "Lower end of the 90% interval"),
+        UPPER: (kind, "Upper end of the 90% interval"),
+    }
+    return tuple(
+        PublishedColumn(name, kind, words, required=name not in optional) for name, (kind, words) in described.items()
+    )
 
 
 def require_placeable(release: Release, tables: Sequence[PublishedTable]) -> None:

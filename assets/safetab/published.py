@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from assets.release.published import PublishedColumn, PublishedTable
+from assets.release.published import PublishedColumn, PublishedTable, error_columns
 from assets.safetab.households import IN_WORDS, cell_column, measured_tables, product_of
 from assets.safetab.parameters import PARAMETER_COLUMNS
 from assets.safetab.release import PARAMETERS, REGIONS, SafeTabHRelease, SafeTabPRelease, SafeTabRelease
@@ -24,6 +24,12 @@ _SUPPRESSED = (
     "if the true one is small; intervals do not account for that."
 )
 
+INTERVAL = (
+    "The noisy count, or sum of noisy counts, and on both sides the least number that bounds its noise, a sum of "
+    "independent discrete noises, with a probability of at least 0.9."
+)
+"""How the intervals are made, as the data dictionary says it."""
+
 _AGES = "10, 20 or 48 rows a group: two sexes by 4, 9 or 23 age groups, each sex with its total (* as age)."
 
 
@@ -39,6 +45,7 @@ def person_products(release: SafeTabPRelease) -> tuple[PublishedTable, ...]:
             release.public(TOTALS),
             (*_in_words(release), *_figures(release)),
             ("region_type", "region_id", "iteration_code"),
+            interval=INTERVAL,
         ),
         PublishedTable(
             SEX_BY_AGE,
@@ -53,6 +60,7 @@ def person_products(release: SafeTabPRelease) -> tuple[PublishedTable, ...]:
                 *_figures(release),
             ),
             ("region_type", "region_id", "iteration_code", "sex", "age"),
+            interval=INTERVAL,
         ),
         PublishedTable(
             T1,
@@ -125,6 +133,7 @@ def _in_household_words(release: SafeTabHRelease, family: str) -> PublishedTable
             *_figures(release),
         ),
         ("region_type", "region_id", "iteration_code", "cell"),
+        interval=INTERVAL,
     )
 
 
@@ -178,12 +187,7 @@ def _alone(release: SafeTabRelease) -> str:
 
 
 def _figures(release: SafeTabRelease) -> tuple[PublishedColumn, ...]:
-    return (
-        PublishedColumn("estimate", "integer", "Noisy count, or a sum of noisy counts"),
-        PublishedColumn("standard_error", "decimal", "Standard deviation of the noise"),
-        PublishedColumn("lower", "integer", "Lower end of the 90% interval"),
-        PublishedColumn("upper", "integer", "Upper end of the 90% interval"),
-    )
+    return error_columns("integer", "Noisy count, or a sum of noisy counts", "Standard deviation of the noise")
 
 
 def _parameters(release: SafeTabRelease) -> PublishedTable:

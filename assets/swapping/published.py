@@ -3,32 +3,25 @@
 This module describes them for the data dictionary. `tables` makes them.
 """
 
-from assets.release.published import PublishedColumn, PublishedTable
-from assets.swapping.product import ESTIMATED, SwappedProduct
+from assets.release.published import PublishedColumn, PublishedTable, error_columns
+from assets.swapping.product import SwappedProduct
 from assets.swapping.release import SwappingRelease
 from assets.swapping.tables import HOUSEHOLD_TYPES, SATURATED
 from assets.tabulation.dictionary import published_column
 
-ESTIMATES = {
-    "estimate": (
-        "Unbiased estimate of the number of {counted} before swapping, from the numbers after swapping, the counts "
-        "held fixed and the swap rates; it may be negative"
-    ),
-    "standard_error": "Standard error of the estimate, over the random choices of the swap",
-    "lower": (
-        "Lower end of the 90% interval: 1.645 standard errors and the greatest bias below the estimate, but no less "
-        "than the counts held fixed allow"
-    ),
-    "upper": (
-        "Upper end of the 90% interval: 1.645 standard errors and the greatest bias above the estimate, but no more "
-        "than the counts held fixed allow"
-    ),
-    "greatest_bias": (
-        "How far the estimate may be off on average; above 0 only where numbers after swapping stand for those before, "
-        "in strata that the swap changes too much to be corrected"
-    ),
-}
-"""By column, what the data dictionary says of the estimates."""
+ESTIMATED_NUMBER = (
+    "Unbiased estimate of the number of {counted} before swapping, from the numbers after swapping, the counts held "
+    "fixed and the swap rates; it may be negative"
+)
+GREATEST_BIAS = (
+    "How far the estimate may be off on average; above 0 only where numbers after swapping stand for those before, in "
+    "strata that the swap changes too much to be corrected"
+)
+INTERVAL = (
+    "1.645 standard errors and the greatest bias on both sides of the estimate, but never beyond what the counts held "
+    "fixed allow."
+)
+"""What the data dictionary says of the estimates."""
 
 _ADDING_UP = "All tables of the release are counted from the same swapped data, so they add up and agree."
 
@@ -86,9 +79,7 @@ def _published_product(release: SwappingRelease, product: SwappedProduct) -> Pub
         )
         for name, flag in product.flags.items()
     ]
-    words = {"counted": counted, "unit": release.design.unit}
     reason = release.design.without_estimates
-    estimated = () if reason else ESTIMATED
     return PublishedTable(
         product.name,
         product.title or product.name,
@@ -98,9 +89,21 @@ def _published_product(release: SwappingRelease, product: SwappedProduct) -> Pub
             *columns,
             *flags,
             _count(counted),
-            *(PublishedColumn(name, "decimal", ESTIMATES[name].format(**words)) for name in estimated),
+            *(() if reason else _errors(counted)),
         ),
         (*product.columns, *product.flags.values()),
+        interval="" if reason else INTERVAL,
+    )
+
+
+def _errors(counted: str) -> tuple[PublishedColumn, ...]:
+    return (
+        *error_columns(
+            "decimal",
+            ESTIMATED_NUMBER.format(counted=counted),
+            "Standard error of the estimate, over the random choices of the swap",
+        ),
+        PublishedColumn("greatest_bias", "decimal", GREATEST_BIAS),
     )
 
 

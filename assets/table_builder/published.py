@@ -1,9 +1,7 @@
 """The published tables of a hypercube, as the data dictionary describes them. `tables` and `plan` make them."""
 
-from dataclasses import replace
-
 from assets.release.columns import described
-from assets.release.published import PublishedColumn, PublishedTable
+from assets.release.published import ERRORS, PublishedColumn, PublishedTable, error_columns
 from assets.table_builder.asking import CATEGORIES, HYPERCUBE, P_TABLE, TABLES
 from assets.table_builder.plan import CATEGORY_COLUMNS, OPTIONAL, P_TABLE_COLUMNS, TABLE_COLUMNS
 from assets.table_builder.release import HypercubeRelease, SubTable
@@ -100,6 +98,7 @@ def _hypercube(release: HypercubeRelease) -> PublishedTable:
             *_figures(release),
         ),
         ("table_name", "cell"),
+        interval=interval(release),
     )
 
 
@@ -115,24 +114,34 @@ def _product(release: HypercubeRelease, product: SubTable) -> PublishedTable:
         release.public(f"product_{product.name}"),
         (*(published_column(name, release.columns[name]) for name in product.by), *_figures(release)),
         product.by,
+        interval=interval(release),
+    )
+
+
+def interval(release: HypercubeRelease) -> str:
+    """How the intervals are made, as the data dictionary says it."""
+    if release.design.margins is Margins.FITTED:
+        return (
+            "The estimate, and on both sides the least number that bounds its error, a weighted sum of the "
+            "measurements' noises, with a probability of at least 0.9."
+        )
+    return (
+        "All numbers from which what was measured differs by a value in the shortest set that has its noise with a "
+        "probability of at least 0.9."
     )
 
 
 def _figures(release: HypercubeRelease) -> tuple[PublishedColumn, ...]:
     negative = release.design.margins is Margins.FITTED or release.design.least < 0
-    columns = (
-        PublishedColumn(
-            "estimate",
-            "decimal",
-            "Estimate; it may be negative" if negative else "Estimate: what was measured, or 0 if that is negative",
-        ),
-        PublishedColumn("standard_error", "decimal", "Standard error of the estimate, from the noise alone"),
-        PublishedColumn("lower", "decimal", "Lower end of the 90% interval"),
-        PublishedColumn("upper", "decimal", "Upper end of the 90% interval"),
+    columns = error_columns(
+        "decimal",
+        "Estimate; it may be negative" if negative else "Estimate: what was measured, or 0 if that is negative",
+        "Standard error of the estimate, from the noise alone",
+        optional=ERRORS if release.suppressed_below else (),
     )
     if not release.suppressed_below:
         return columns
     flag = PublishedColumn(
         "suppressed", "boolean", f"Whether the estimate is below {float(release.suppressed_below):g} and not published"
     )
-    return (*(replace(column, required=False) for column in columns), flag)
+    return (*columns, flag)

@@ -7,9 +7,10 @@ SELECT
     iterations.name AS iteration,
     cell,
     cells.label,
-    {% for column in ("estimate", "lower", "upper") %}
-    {{ column | id }}::{{ type }} AS {{ column | id }},
-    {% endfor %}
+    estimate::{{ type }} AS estimate,
+    standard_error,
+    lower::{{ type }} AS lower,
+    upper::{{ type }} AS upper,
     margin_of_error
 FROM {{ estimates }} AS estimates
 JOIN {{ regions }} AS regions USING (region_id)

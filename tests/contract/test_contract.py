@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow.parquet as pq
 import pytest
 
 from assets.gates.shared import all_gates
 from assets.release.gate import Gate
 from assets.release.method import CHARGE, Method
+from assets.release.published import ERRORS
 from assets.release.release import DeclarationError
 from resources.custody import Custody, CustodyMode
 from resources.statements import Zone
@@ -192,6 +194,28 @@ def test_the_page_of_the_warehouse_describes_every_table(published: Deployment[A
     tables = tables_of(published)
     assert len(tables) > 10
     assert undescribed(tables, mechanism) == []
+
+
+def test_every_estimate_has_its_errors_and_the_method_of_its_interval(published: Deployment[Any]) -> None:
+    """In files, dictionary and certificate. Without a method, no table has all columns of errors."""
+    method = published.context.method
+    folder = published.root / "published" / method.release.dataset.name / method.release.name
+    package = json.loads((folder / "datapackage.json").read_text())
+    certificate = json.loads((folder / "certificate.json").read_text())
+    stated = {each["path"]: each["interval"] for each in certificate["products"]}
+    for each in package["resources"]:
+        columns = pq.read_schema(folder / f"{each['name'].removesuffix('-parquet')}.parquet").names
+        assert bool(stated[each["path"]]) == set(columns).issuperset(ERRORS)
+        assert each.get("interval", {}).get("method", "") == stated[each["path"]]
+        if not stated[each["path"]]:
+            continue
+        assert each["interval"]["confidence"] == 0.9
+        rows = pq.read_table(folder / f"{each['name'].removesuffix('-parquet')}.parquet").to_pylist()
+        assert rows
+        for row in rows:
+            error, lower, upper = (row[name] for name in ERRORS[1:])
+            assert error is None or error >= 0
+            assert lower is upper is None or lower <= upper
 
 
 def test_every_shared_gate_is_there_and_blocks(published: Deployment[Any]) -> None:

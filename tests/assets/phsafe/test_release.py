@@ -556,12 +556,14 @@ def test_counts_and_their_intervals_are_what_the_measurements_say(published: Cas
                     assert chance[low : high + 1].sum() - min(chance[low], chance[high]) <= 0.905
                 margin = 1.645 * (len(cells) * float(published.distribution(run, level).exact_variance)) ** 0.5
                 assert margin - 1e-6 <= float(row["margin_of_error"]) <= margin + 0.01 + 1e-6
+                assert float(row["standard_error"]) == pytest.approx(margin / 1.645, abs=0.005 + 1e-6)
 
 
 def test_averages_are_plausible_and_no_greater_than_what_truncation_keeps(published: Case) -> None:
     for name in [name for name in published.products if name in AVERAGES]:
         persons, _, least, _ = AVERAGES[name]
         for (*_, cell), row in finished(published, name).items():
+            assert row["standard_error"] == "", "a ratio of noisy counts has no finite variance"
             assert Decimal(row["lower"]) >= (least if cell == 1 or name == "PH8" else 0)
             assert Decimal(row["upper"]) <= max(published.truncation[persons], least)
 

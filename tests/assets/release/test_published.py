@@ -1,12 +1,13 @@
 """What a release publishes can be written side by side, or the release is refused before anything runs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from assets.release.published import PublishedColumn, PublishedTable, require_placeable
+from assets.release.published import ERRORS, PublishedColumn, PublishedTable, error_columns, require_placeable
 from assets.release.release import DeclarationError, Release
 from resources.custody import CustodyMode
 from resources.statements import Table, Zone
@@ -24,6 +25,28 @@ def table(name: str, stored: str | None = None) -> PublishedTable:
 
 def test_distinct_names_and_short_paths_are_accepted() -> None:
     require_placeable(release(), [table("population"), table("tables")])
+
+
+def _with_errors(names: Sequence[str], interval: str) -> PublishedTable:
+    columns = tuple(PublishedColumn(name, "decimal") for name in names)
+    return PublishedTable("town", "Town", "", Table(Zone.PUBLIC, "town", "town"), columns, (), interval=interval)
+
+
+@pytest.mark.parametrize("missing", range(len(ERRORS)))
+def test_a_method_of_intervals_is_stated_by_tables_with_all_columns_of_errors_alone(missing: int) -> None:
+    assert _with_errors(ERRORS, "Exact.").interval == "Exact."
+    some = [name for name in ERRORS if name != ERRORS[missing]]
+    assert not _with_errors(some, "").interval, "a dataset may have variables of these names"
+    for names, interval in ((ERRORS, ""), (some, "Exact."), (["count"], "Exact.")):
+        with pytest.raises(ValueError, match="states the method of its intervals"):
+            _with_errors(names, interval)
+
+
+def test_columns_of_errors_have_the_same_names_and_order_everywhere() -> None:
+    columns = error_columns("integer", "Number", "Error", optional=("standard_error",))
+    assert tuple(column.name for column in columns) == ERRORS == ("estimate", "standard_error", "lower", "upper")
+    assert [column.type for column in columns] == ["integer", "decimal", "integer", "integer"]
+    assert [column.required for column in columns] == [True, False, True, True]
 
 
 @pytest.mark.parametrize(
