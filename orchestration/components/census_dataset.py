@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import BaseModel, Field, model_validator
 
 from assets.cef.census import (
     CensusDeclaration,
@@ -18,32 +17,17 @@ from assets.cef.census import (
     census_units,
     refuse_recodes_named_like_detailed_codes,
 )
-from assets.release.dataset import Cap, Charging, Reader, UnboundedReleases
-from assets.release.declaration import Declaration
-from assets.release.names import DatasetName, SourcePath
-from orchestration.components.dataset import Dataset, filled_path
-
-_described = CensusDeclaration.model_fields
+from assets.release.dataset import Reader
+from assets.release.names import SourcePath
+from orchestration.components.dataset import Dataset, FileAttributes, filled_path
 
 
-class CensusAttributes(Declaration):
+class CensusAttributes(FileAttributes):
     """The YAML attributes of a dataset in the production layout."""
 
-    declares = "dataset"
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-
-    name: DatasetName
-    title: str = Field(min_length=1, description=_described["title"].description)
-    description: str = Field("", description=_described["description"].description)
-    synthetic: bool = Field(False, description=_described["synthetic"].description)
-    population: DatasetName | SkipJsonSchema[None] = Field(None, description=_described["population"].description)
-    cap: Cap = Field(description=_described["cap"].description)
-    charging: Charging | SkipJsonSchema[None] = Field(None, description=_described["charging"].description)
-    unbounded_releases: UnboundedReleases | SkipJsonSchema[None] = Field(
-        None, description=_described["unbounded_releases"].description
+    place_names: PlaceNames = Field(
+        default_factory=dict, description=CensusDeclaration.model_fields["place_names"].description
     )
-    place_names: PlaceNames = Field(default_factory=dict, description=_described["place_names"].description)
     format: Literal["csv", "parquet"] = Field(description="csv or parquet, the same for all three files.")
     persons: SourcePath = Field(description="The file of persons: absolute, or relative to the project's root.")
     units: SourcePath = Field(description="The file of units.")
@@ -93,14 +77,8 @@ class CensusDataset(Dataset):
         )
         return cls(
             CensusDeclaration(
-                name=declared.name,
-                title=declared.title,
-                description=declared.description,
+                **declared.declared(),
                 synthetic=declared.synthetic,
-                population=declared.population or declared.name,
-                cap=declared.cap,
-                charging=declared.charging,
-                unbounded_releases=declared.unbounded_releases,
                 place_names=declared.place_names,
                 reader=Reader(declared.format),
                 record_name="unit",

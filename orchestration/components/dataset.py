@@ -4,14 +4,17 @@ This module turns YAML into a declaration. The fields of a declaration are in `a
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.asset import build_cef
 from assets.conventions import OWNERS
-from assets.release.dataset import DatasetDeclaration
-from assets.release.names import SourcePath
+from assets.release.dataset import Cap, Charging, DatasetDeclaration, UnboundedReleases
+from assets.release.declaration import Declaration
+from assets.release.names import DatasetName, SourcePath
 from assets.release.numbers import shown
 from assets.release.release import DeclarationError
 from orchestration.components.scaffolding import ExampleScaffolder
@@ -35,6 +38,45 @@ def filled_path(context: dg.ResolutionContext, dataset: str, field: str, path: s
 
 
 _PATH = TypeAdapter(SourcePath)
+
+
+described = DatasetDeclaration.model_fields
+
+
+class DatasetAttributes(Declaration):
+    """The YAML attributes of every dataset that is declared by other fields than those of `DatasetDeclaration`."""
+
+    declares = "dataset"
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    name: DatasetName
+    title: str = Field(min_length=1, description=described["title"].description)
+    description: str = Field("", description=described["description"].description)
+    population: DatasetName | SkipJsonSchema[None] = Field(None, description=described["population"].description)
+    cap: Cap = Field(description=described["cap"].description)
+    charging: Charging | SkipJsonSchema[None] = Field(None, description=described["charging"].description)
+    unbounded_releases: UnboundedReleases | SkipJsonSchema[None] = Field(
+        None, description=described["unbounded_releases"].description
+    )
+
+    def declared(self) -> dict[str, Any]:
+        """These attributes as keyword arguments of `DatasetDeclaration`."""
+        given = {field: getattr(self, field) for field in DatasetAttributes.model_fields}
+        return given | {"population": self.population or self.name}
+
+
+class FileAttributes(DatasetAttributes):
+    """The YAML attributes of every such dataset that is read from files."""
+
+    synthetic: bool = Field(False, description=described["synthetic"].description)
+
+
+class GeneratedAttributes(DatasetAttributes):
+    """The YAML attributes of every generated dataset."""
+
+    title: str = Field("", description="The dataset's name in words; by default it names the states.")
+    description: str = Field("", description="What the dataset is for; how it was generated is added.")
 
 
 @dg.scaffold_with(ExampleScaffolder)

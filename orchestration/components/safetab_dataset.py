@@ -6,35 +6,17 @@ This module turns YAML into the declaration. The layout itself is in `assets.cef
 from dataclasses import dataclass
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.detailed_files import detailed_files
-from assets.release.dataset import Cap, Charging, DatasetDeclaration, UnboundedReleases
-from assets.release.declaration import Declaration
-from assets.release.names import DatasetName, SourcePath
-from orchestration.components.dataset import Dataset, filled_path
-
-_described = DatasetDeclaration.model_fields
+from assets.release.names import SourcePath
+from orchestration.components.dataset import Dataset, FileAttributes, filled_path
 
 
-class SafeTabAttributes(Declaration):
+class SafeTabAttributes(FileAttributes):
     """The YAML attributes of a dataset from the input files of SafeTab."""
 
-    declares = "dataset"
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-
-    name: DatasetName
-    title: str = Field(min_length=1, description=_described["title"].description)
-    description: str = Field("", description=_described["description"].description)
-    synthetic: bool = Field(False, description=_described["synthetic"].description)
-    population: DatasetName | SkipJsonSchema[None] = Field(None, description=_described["population"].description)
-    cap: Cap = Field(description=_described["cap"].description)
-    charging: Charging | SkipJsonSchema[None] = Field(None, description=_described["charging"].description)
-    unbounded_releases: UnboundedReleases | SkipJsonSchema[None] = Field(
-        None, description=_described["unbounded_releases"].description
-    )
     persons: SourcePath = Field(
         description="The file of persons, person-records.txt: absolute, or relative to the project's root."
     )
@@ -69,13 +51,7 @@ class SafeTabDataset(Dataset):
                 str(blocks),
                 str(persons),
                 households,
-                name=declared.name,
-                title=declared.title,
-                description=declared.description,
+                **declared.declared(),
                 synthetic=declared.synthetic,
-                population=declared.population or declared.name,
-                cap=declared.cap,
-                charging=declared.charging,
-                unbounded_releases=declared.unbounded_releases,
             )
         )

@@ -7,32 +7,17 @@ from dataclasses import dataclass
 from typing import Self
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import BaseModel, Field, model_validator
 
 from assets.cef.survey import SurveyParameters, refuse_other_columns, synthetic_survey
 from assets.release.columns import Column
-from assets.release.dataset import Cap, Charging, DatasetDeclaration
-from assets.release.declaration import Declaration
-from assets.release.names import ColumnName, DatasetName
-from orchestration.components.dataset import Dataset
-
-_described = DatasetDeclaration.model_fields
+from assets.release.names import ColumnName
+from orchestration.components.dataset import Dataset, GeneratedAttributes
 
 
-class SyntheticSurveyAttributes(Declaration, SurveyParameters):
+class SyntheticSurveyAttributes(GeneratedAttributes, SurveyParameters):
     """The YAML attributes of a synthetic survey."""
 
-    declares = "dataset"
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-
-    name: DatasetName
-    title: str = Field("", description="The dataset's name in words; by default it names the states.")
-    description: str = Field("", description="What the dataset is for; how it was generated is added.")
-    population: DatasetName | SkipJsonSchema[None] = Field(None, description=_described["population"].description)
-    cap: Cap = Field(description=_described["cap"].description)
-    charging: Charging | SkipJsonSchema[None] = Field(None, description=_described["charging"].description)
     recoded_units: dict[ColumnName, Column] = Field(
         default_factory=dict, description="Further columns of households, each recoded from one that is generated."
     )
@@ -64,12 +49,7 @@ class SyntheticSurvey(Dataset):
         return cls(
             synthetic_survey(
                 parameters,
-                name=declared.name,
-                title=declared.title,
-                description=declared.description,
-                population=declared.population or declared.name,
-                cap=declared.cap,
-                charging=declared.charging,
+                **declared.declared(),
                 recoded_units=declared.recoded_units,
                 recoded_persons=declared.recoded_persons,
             )
