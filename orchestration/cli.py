@@ -69,6 +69,7 @@ from orchestration.proposal import Proposal, propose_dataset, propose_swapping, 
 from resources.chain import RESERVE, SETTLE, Entry
 from resources.custody import CustodyError
 from resources.ledger import Ledger, LedgerError, remaining
+from resources.statements import Zone
 from resources.warehouse import Warehouse, WarehouseError
 
 REFUSED, UNAUTHORIZED = 1, 3
@@ -764,6 +765,36 @@ def restore(folder: Path) -> None:
     home, published = deployment_folders()
     restored(folder, home, published)
     click.echo(f"{home} and {published}: restored from {folder}")
+
+
+@main.group()
+def ledger() -> None:
+    """Keep the ledger in a PostgreSQL server, which PGHOST, PGUSER, PGDATABASE and PGPASSFILE name."""
+
+
+@ledger.command(name="migrate")
+def migrate_command() -> None:
+    """Make or update the ledger's tables on the server, as the role that owns them."""
+    try:
+        # Here, so that a deployment on files needs no driver for PostgreSQL.
+        from resources.ledger_server import migrate
+    except ImportError:
+        raise click.ClickException("this needs psycopg: install Stirred with the extra cluster") from None
+    applied = migrate()
+    click.echo(f"Applied: {', '.join(applied)}." if applied else "Nothing to apply: the ledger's schema is up to date.")
+
+
+@ledger.command(name="move")
+def move_command() -> None:
+    """Move the ledger from its file to the server. The file keeps its entries, and is never appended to again.
+
+    Every entry is checked: chain, anchor, and that it is the same on the server. A server ledger that is not empty is
+    refused. Set STIRRED_LEDGER=postgres first, for every process of the deployment.
+    """
+    count = Deployed().ledger.move_to_server()
+    click.echo(
+        f"The ledger is on the server, with {count} entries; {Zone.LEDGER.database} is not appended to any more."
+    )
 
 
 @main.command()

@@ -4,10 +4,13 @@
 - `STIRRED_PUBLISHED`: the folder of publications; `published` in the project by default;
 - `STIRRED_PUBLISHED_URL`: the address under which the folder of publications is served, if it is;
 - `STIRRED_MEMORY_LIMIT`, `STIRRED_THREADS`, `STIRRED_SPILL_FOLDER`: DuckDB's settings for each session;
-- `STIRRED_MASTER_KEY`: the master key, if it is not kept in a file.
+- `STIRRED_MASTER_KEY`: the master key, if it is not kept in a file;
+- `STIRRED_DEPLOYMENT`: `files` (the default), or `cluster` for what several machines share;
+- `STIRRED_LEDGER`: `file` or `postgres`, if it is not as the deployment has it; libpq's environment names the server.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -41,11 +44,36 @@ def published_address() -> str:
     return address
 
 
+def is_cluster() -> bool:
+    """Whether several machines share the deployment.
+
+    Raises:
+        DeclarationError: if `STIRRED_DEPLOYMENT` is neither `files` nor `cluster`.
+    """
+    return _chosen("STIRRED_DEPLOYMENT", ("files", "cluster"), 0) == "cluster"
+
+
+def ledger_on_server() -> bool:
+    """Whether the ledger is in a PostgreSQL server: in a cluster it is, and on files only if that is said.
+
+    Raises:
+        DeclarationError: if `STIRRED_LEDGER` is neither `file` nor `postgres`.
+    """
+    return _chosen("STIRRED_LEDGER", ("file", "postgres"), int(is_cluster())) == "postgres"
+
+
+def _chosen(variable: str, choices: Sequence[str], default: int) -> str:
+    given = os.environ.get(variable) or choices[default]
+    if given not in choices:
+        raise DeclarationError(f"{variable} is {given!r}, which is not one of {', '.join(choices)}")
+    return given
+
+
 def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
     """The warehouse, custody and ledger of the deployment that keeps its state in `home`.
 
     Raises:
-        DeclarationError: if `STIRRED_THREADS` is not a number.
+        DeclarationError: if `STIRRED_THREADS` is not a number, or `STIRRED_DEPLOYMENT` or `STIRRED_LEDGER` is unknown.
     """
     threads = os.environ.get("STIRRED_THREADS", "0")
     if not (threads.isascii() and threads.isdigit()):
@@ -59,4 +87,5 @@ def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
         spill_folder=os.environ.get("STIRRED_SPILL_FOLDER", ""),
     )
     custody = Custody(folder=str(home / "custody"), databases=warehouse.folder)
-    return {"warehouse": warehouse, "custody": custody, "ledger": Ledger(warehouse=warehouse, custody=custody)}
+    ledger = Ledger(warehouse=warehouse, custody=custody, on_server=ledger_on_server())
+    return {"warehouse": warehouse, "custody": custody, "ledger": ledger}

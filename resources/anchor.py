@@ -2,13 +2,15 @@
 
 A chain of hashes cannot reveal that its last entries were cut off, that the file was replaced by an earlier copy, or
 that the whole chain was rebuilt. The anchor can. It is a small file outside the database, which `custody` keeps beside
-the master key. `ledger` writes it, and compares it with the chain.
+the master key. `ledger` writes it, and compares it with the chain. It also says where the chain goes on, so that of a
+file ledger and the server ledger that it was moved to only one can be appended to.
 """
 
 import hmac
 import json
 from dataclasses import asdict, astuple, dataclass
 from hashlib import sha256
+from typing import Any
 
 from resources.canonical import canonical
 
@@ -24,11 +26,13 @@ class Anchor:
         sequence: the number of the last entry known to be committed; 0 before the first.
         hash: the hash of that entry; 64 zeros before the first.
         announced: the hash of the entry that is being appended, or None.
+        on_server: whether the chain is in a PostgreSQL server instead of the deployment's file. Only there it goes on.
     """
 
     sequence: int = 0
     hash: str = GENESIS
     announced: str | None = None
+    on_server: bool = False
 
     @property
     def charged(self) -> bool:
@@ -37,18 +41,24 @@ class Anchor:
 
     def sealed(self, key: bytes) -> bytes:
         """The content of the anchor's file, authenticated under a key."""
-        return canonical(asdict(self) | {"mac": self.mac(key)})
+        facts = asdict(self) if self.on_server else self._of_file()
+        return canonical(facts | {"mac": self.mac(key)})
 
     def mac(self, key: bytes) -> str:
         """The HMAC-SHA256 of the anchor under a key, 64 hexadecimal digits."""
-        return hmac.new(key, canonical(list(astuple(self))), sha256).hexdigest()
+        facts = astuple(self) if self.on_server else tuple(self._of_file().values())
+        return hmac.new(key, canonical(list(facts)), sha256).hexdigest()
+
+    def _of_file(self) -> dict[str, Any]:
+        """The facts of an anchor of a file, the same in all versions."""
+        return {name: value for name, value in asdict(self).items() if name != "on_server"}
 
 
 def opened(content: bytes, key: bytes) -> Anchor | None:
     """The anchor in a file's content; None unless it was sealed with this key and not altered since."""
     try:
         record = json.loads(content)
-        anchor = Anchor(record["sequence"], record["hash"], record["announced"])
+        anchor = Anchor(record["sequence"], record["hash"], record["announced"], record.get("on_server", False))
         genuine = hmac.compare_digest(record["mac"], anchor.mac(key))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

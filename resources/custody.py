@@ -260,7 +260,8 @@ class Custody(ConfigurableResource):
                 f"{FINGERPRINT} is missing in {self.databases}, and {ANCHOR} says that nothing was charged, so nothing "
                 f"shows that {data[0]} belongs to this custody"
             )
-        if anchor.charged and self.databases and not self._has_data(Zone.LEDGER.database):
+        in_file = anchor.charged and not anchor.on_server
+        if in_file and self.databases and not self._has_data(Zone.LEDGER.database):
             raise self._refusal(
                 f"{Zone.LEDGER.database} is missing in {self.databases}, but {ANCHOR} says that it has entries, "
                 f"{anchor.sequence} or more"

@@ -1,19 +1,20 @@
 """The budget ledger: which draws were charged, under which DP specification, and which were settled.
 
-This module keeps the append-only table and its anchor, and enforces the cap. Entries and their chaining are in `chain`,
-keys in `custody`, and the composition of losses in `mechanisms.accounting`.
+This module decides what is appended, keeps the anchor, and enforces the cap. Entries and their chaining are in `chain`,
+their storage in a file or a server in `ledger_storage`, keys in `custody`, and the composition of losses in
+`mechanisms.accounting`.
 
 The order is write-ahead: reserve, draw, settle. A reservation counts from the moment it is committed, whether or not
 the draw follows. A run that is killed at any point therefore leaves either no reservation or one that counts.
 
 At any moment the chain must end either at the anchor's head or at the entry that the anchor announces, which is written
 *before* the entry is committed; the ledger refuses anything else. The anchor cannot reveal that it was itself restored
-to an earlier state together with the database: someone who can write to both folders can roll both back.
+to an earlier state together with the database: someone who can write to both can roll both back.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -32,16 +33,19 @@ from resources.anchor import GENESIS, Anchor
 from resources.chain import RESERVE, SETTLE, WITHDRAW, Details, Entry
 from resources.custody import Custody
 from resources.keyfiles import CustodyError
-from resources.statements import Table, Zone
-from resources.warehouse import Session, Warehouse, WarehouseError
+from resources.ledger_storage import FileStorage, LedgerStorage, OpenLedger
+from resources.statements import Zone
+from resources.warehouse import Warehouse, WarehouseError
 
 _NOTHING = Decimal(0).scaleb(-DECIMALS)
-ENTRIES = Table(Zone.LEDGER, "main", "entries")
-_COLUMNS = {field.name: "BIGINT" if field.name == "sequence" else "VARCHAR" for field in fields(Entry)}
-
-
-_EARLIER_COLUMNS = {name: kind for name, kind in _COLUMNS.items() if name != "details"}
-"""The columns of ledgers written before reservations had details. The column is added with the next entry."""
+_MOVED = (
+    f"no entry from 1 on counts in {Zone.LEDGER.database}: the ledger was moved to a server, and only there it goes on "
+    "(STIRRED_LEDGER=postgres)"
+)
+_NOT_MOVED = (
+    "no entry from 1 on counts on the server: this deployment's ledger was not moved there, which stirred ledger move "
+    "does, also for a new deployment"
+)
 
 
 class LedgerError(RefusedError):
@@ -57,10 +61,18 @@ class PopulationError(LedgerError):
 
 
 class Ledger(ConfigurableResource):
-    """The ledger of one deployment: a table in the warehouse's `ledger` zone, and its anchor in the custody."""
+    """The ledger of one deployment: its entries in a file or a server, and its anchor in the custody.
+
+    Attributes:
+        warehouse: the warehouse; without a server, its zone `ledger` has the entries.
+        custody: the keys and the anchor.
+        on_server: whether the entries are in the PostgreSQL server that libpq's environment names. `move_to_server`
+            brings them there first, also those of a new deployment, which has none.
+    """
 
     warehouse: ResourceDependency[Warehouse]
     custody: ResourceDependency[Custody]
+    on_server: bool = False
 
     def reserve(
         self,
@@ -97,12 +109,12 @@ class Ledger(ConfigurableResource):
             LedgerError: if the ledger is not intact, or the draw is reserved on other terms or was withdrawn.
         """
         told = details or Details(dataset)
-        with self._appending() as (session, entries):
+        with self._appending() as (opened, entries):
             new = chain.reservation(entries, dataset, release, draw_id, specification, commitment, told)
             found = chain.find(entries, RESERVE, draw_id)
             if found is None:
                 _require_chargeable(entries, dataset, release, specification, cap, told, unbounded_releases)
-                self._append(session, new)
+                self._append(opened, new)
                 return new
             _refuse_withdrawn(entries, draw_id)
             for term in ("dataset", "release", "commitment"):
@@ -142,7 +154,7 @@ class Ledger(ConfigurableResource):
             LedgerError: if the ledger is not intact, the draw is not reserved or was withdrawn, or it is already
                 settled with another output version, which the same key and the same inputs cannot produce.
         """
-        with self._appending() as (session, entries):
+        with self._appending() as (opened, entries):
             reserved = chain.find(entries, RESERVE, draw_id)
             if reserved is None:
                 raise LedgerError(f"draw {draw_id} cannot be settled: it is not reserved")
@@ -150,7 +162,7 @@ class Ledger(ConfigurableResource):
             found = chain.find(entries, SETTLE, draw_id)
             if found is None:
                 new = chain.settlement(entries, reserved, output_version)
-                self._append(session, new)
+                self._append(opened, new)
                 return new
             if found.output_version != output_version:
                 raise LedgerError(f"draw {draw_id} is settled in entry {found.sequence} with another output version")
@@ -171,7 +183,7 @@ class Ledger(ConfigurableResource):
             LedgerError: if the ledger is not intact.
         """
         withdrawn = f"release {dataset}/{release}" if release else f"dataset {dataset}"
-        with self._appending() as (session, entries):
+        with self._appending() as (opened, entries):
             reserved = [
                 entry
                 for entry in entries
@@ -182,7 +194,7 @@ class Ledger(ConfigurableResource):
                 before = chain.find(entries, WITHDRAW, entry.draw_id)
                 if before is None:
                     before = chain.withdrawal(entries, entry, withdrawn, by)
-                    self._append(session, before)
+                    self._append(opened, before)
                     entries = (*entries, before)
                 found.append(before)
             return tuple(found)
@@ -258,6 +270,61 @@ class Ledger(ConfigurableResource):
             return (f"no entry from 1 on can be read: {error}",)
         return problems
 
+    def move_to_server(self) -> int:
+        """Move a deployment's ledger from its file to the server, entry by entry. Then only the server's goes on.
+
+        If this is interrupted, either ledger goes on, and never both: the anchor says which. Repeat it then.
+
+        Returns:
+            The number of entries, which are the same as before in all fields and hashes.
+
+        Raises:
+            LedgerError: if this ledger is not `on_server`, if either ledger is not intact, or if the server has entries
+                that are not the first of the file.
+            StorageError: if the server refuses an entry.
+        """
+        if not self.on_server:
+            raise LedgerError(
+                "the ledger stays in its file, because nothing says that it is on a server; nothing was moved; set "
+                "STIRRED_LEDGER=postgres for every process of the deployment first"
+            )
+        self.custody.establish()
+        file = FileStorage(self.warehouse)
+        with file.appending() as old:
+            anchor = self.custody.anchor()
+            if anchor and anchor.on_server:
+                old.mark_moved()
+                return len(self._intact())
+            entries, problems = self._load(old, on_server=False)
+            _refuse(problems)
+            with self._storage().appending() as new:
+                there, _ = new.load()
+                if there != entries[: len(there)]:
+                    raise LedgerError(
+                        f"the server's ledger is not empty: it has {len(there)} entries, which are not those of "
+                        f"{Zone.LEDGER.database}; nothing was moved; name a database of its own"
+                    )
+                for entry in entries[len(there) :]:
+                    new.append(entry, _nothing)
+                moved, _ = new.load()
+                if moved != entries or chain.breaks(moved):
+                    raise LedgerError(
+                        f"the server does not have the entries as {Zone.LEDGER.database} has them; nothing was moved"
+                    )
+                self.custody.set_anchor(replace(_head(moved), on_server=True))
+            old.mark_moved()
+            return len(moved)
+
+    def _storage(self) -> LedgerStorage:
+        if not self.on_server:
+            return FileStorage(self.warehouse)
+        try:
+            # Here, so that a deployment on files needs no driver for PostgreSQL.
+            from resources.ledger_server import ServerStorage
+        except ImportError:
+            raise LedgerError("a ledger on a server needs psycopg: install Stirred with the extra cluster") from None
+        return ServerStorage(self.warehouse.patience)
+
     def _intact(self) -> tuple[Entry, ...]:
         entries, problems = self._read()
         _refuse(problems)
@@ -266,57 +333,72 @@ class Ledger(ConfigurableResource):
     def _read(self) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
         # The database is created before the anchor announces an entry. Reading the anchor first rules out an anchor
         # without a database just because another process wrote both in the meantime.
-        anchor, problems = self._anchor()
-        if self.warehouse.path(Zone.LEDGER).exists():
-            with self.warehouse.session(reads=[Zone.LEDGER]) as session:
-                return self._load(session)
+        anchor, problems = self._anchor(self.on_server)
+        storage = self._storage()
+        if storage.exists():
+            with storage.reading() as opened:
+                return self._load(opened, self.on_server)
         if anchor and anchor.charged:
             return (), (*problems, f"entries from 1 on are missing: there is no {Zone.LEDGER.database}")
         return (), problems
 
     @contextmanager
-    def _appending(self) -> Iterator[tuple[Session, tuple[Entry, ...]]]:
-        """Open an intact ledger for writing, and keep every other process out until the end of the block."""
-        _, problems = self._anchor()
+    def _appending(self) -> Iterator[tuple[OpenLedger, tuple[Entry, ...]]]:
+        """Open an intact ledger for appending, and keep every other process out until the end of the block."""
+        _, problems = self._anchor(self.on_server)
         _refuse(problems)
         # The keys of a new deployment come before its databases.
         self.custody.establish()
-        with self.warehouse.session(writes=Zone.LEDGER) as session:
-            entries, problems = self._load(session)
+        with self._storage().appending() as opened:
+            entries, problems = self._load(opened, self.on_server)
             _refuse(problems)
-            if entries and self.custody.anchor() != (head := Anchor(entries[-1].sequence, entries[-1].hash)):
+            if self.custody.anchor() != (head := replace(_head(entries), on_server=self.on_server)):
                 # A run was killed after it announced an entry, before or after it committed it.
                 self.custody.set_anchor(head)
-            yield session, entries
+            yield opened, entries
 
-    def _load(self, session: Session) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
-        found = session.columns(ENTRIES)
-        if found and found not in (_COLUMNS, _EARLIER_COLUMNS):
-            return (), ("the table of entries was altered from entry 1 on: its columns are not the ledger's",)
-        rows = session.rows("ledger/entries", table=ENTRIES, columns=list(found)) if found else []
-        entries = tuple(Entry(*row) for row in rows)
-        anchor, problems = self._anchor()
+    def _load(self, opened: OpenLedger, on_server: bool) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+        entries, altered = opened.load()
+        if altered:
+            return (), altered
+        anchor, problems = self._anchor(on_server)
         if anchor:
             problems += _departures(entries, anchor)
-        elif not problems:
+        elif not problems and (entries or not on_server):
             problems += ("no entry from 1 on can be trusted: the ledger has no anchor",)
         return entries, (*chain.breaks(entries), *problems)
 
-    def _append(self, session: Session, entry: Entry) -> None:
-        with session.transaction():
-            session.run("ledger/create", table=ENTRIES)
-            if session.columns(ENTRIES) == _EARLIER_COLUMNS:
-                session.run("ledger/add_details", table=ENTRIES)
-            session.run("ledger/append", asdict(entry), table=ENTRIES)
-            self.custody.set_anchor(Anchor(entry.sequence - 1, entry.previous_hash, announced=entry.hash))
-        self.custody.set_anchor(Anchor(entry.sequence, entry.hash))
+    def _append(self, opened: OpenLedger, entry: Entry) -> None:
+        before = Anchor(entry.sequence - 1, entry.previous_hash, on_server=self.on_server)
+        announced = replace(before, announced=entry.hash)
 
-    def _anchor(self) -> tuple[Anchor | None, tuple[str, ...]]:
+        def announce() -> None:
+            # Nobody else writes the anchor meanwhile, unless this process has lost its connection, and its lock.
+            if self.custody.anchor() != before:
+                raise LedgerError("another process appended to the ledger meanwhile; nothing was charged; launch again")
+            self.custody.set_anchor(announced)
+
+        opened.append(entry, announce)
+        if self.custody.anchor() == announced:
+            self.custody.set_anchor(Anchor(entry.sequence, entry.hash, on_server=self.on_server))
+
+    def _anchor(self, on_server: bool) -> tuple[Anchor | None, tuple[str, ...]]:
         """The anchor, if there is one that can be trusted, and otherwise the problem; neither in a new deployment."""
         try:
-            return self.custody.anchor(), ()
+            anchor = self.custody.anchor()
         except CustodyError as error:
             return None, (f"no entry from 1 on can be trusted: {error}",)
+        if anchor is None or anchor.on_server == on_server:
+            return anchor, ()
+        return None, (_MOVED if anchor.on_server else _NOT_MOVED,)
+
+
+def _head(entries: Sequence[Entry]) -> Anchor:
+    return Anchor(entries[-1].sequence, entries[-1].hash) if entries else Anchor()
+
+
+def _nothing() -> None:
+    """What is done before an entry is committed that the anchor knows already."""
 
 
 def _departures(entries: Sequence[Entry], anchor: Anchor) -> tuple[str, ...]:

@@ -4,12 +4,19 @@ The examples are the same every time, and have no deadline, as the first one may
 fifth of them and `make test-deep` tries all, so every Hypothesis test is marked as deep there.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
 from tests.depth import QUICK, WHOLE
+
+if TYPE_CHECKING:
+    from tests.postgres import Server
 
 settings.register_profile("whole", deadline=None, derandomize=True, max_examples=WHOLE)
 settings.register_profile("quick", settings.get_profile("whole"), max_examples=QUICK)
@@ -38,3 +45,12 @@ def _quick(config: pytest.Config) -> bool:
 def _turn(item: pytest.Item) -> int:
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
     return LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """One PostgreSQL server for all tests of this process that need one."""
+    from tests.postgres import server
+
+    with server() as started:
+        yield started

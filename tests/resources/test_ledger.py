@@ -1,4 +1,8 @@
-"""Claims about the ledger: a charge is neither lost nor doubled, the cap holds, and tampering shows."""
+"""Claims about the ledger: a charge is neither lost nor doubled, the cap holds, and tampering shows.
+
+They are tried on a ledger in a file and, as deep tests, on one in a PostgreSQL server. What the server itself refuses,
+and the way there, is in `test_ledger_server`.
+"""
 
 import json
 import os
@@ -11,6 +15,7 @@ from pathlib import Path
 
 import dagster as dg
 import duckdb
+import psycopg
 import pytest
 
 from mechanisms.accounting.approximate import ApproximateLoss
@@ -23,6 +28,7 @@ from resources.custody import Custody, CustodyError, CustodyMode, commitment
 from resources.ledger import CapExceeded, Ledger, LedgerError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
+from tests.postgres import SUPERUSER, logged_in
 
 HOUSEHOLDS = Flavor("all households", ("households by county", "tenure by county"), "household", 1)
 PERSONS = Flavor("all persons", ("persons by county",), "person", 1)
@@ -40,9 +46,27 @@ def deployment(folder):
     return Ledger(warehouse=warehouse, custody=Custody(folder=str(folder / "custody"), databases=warehouse.folder))
 
 
+@pytest.fixture(params=["file", pytest.param("server", marks=pytest.mark.deep)])
+def ledger(request, tmp_path):
+    if request.param == "file":
+        yield deployment(tmp_path)
+        return
+    database = request.getfixturevalue("postgres").migrated()
+    with logged_in(database.environment()):
+        yield moved(tmp_path)
+
+
 @pytest.fixture
-def ledger(tmp_path):
+def file_ledger(tmp_path):
     return deployment(tmp_path)
+
+
+def moved(folder):
+    """A deployment whose ledger is on the server that libpq's environment names."""
+    there = deployment(folder)
+    ledger = Ledger(warehouse=there.warehouse, custody=there.custody, on_server=True)
+    ledger.move_to_server()
+    return ledger
 
 
 def rational(value):
@@ -70,7 +94,8 @@ def reserve(ledger, release, loss=LN2, cap=None, dataset="ma1940", flavor=HOUSEH
 # Charges ---------------------------------------------------------------------------------------------------
 
 
-def test_a_ledger_that_nobody_wrote_is_empty_and_stays_unmade(ledger, tmp_path):
+def test_a_ledger_that_nobody_wrote_is_empty_and_stays_unmade(file_ledger, tmp_path):
+    ledger = file_ledger
     assert ledger.entries() == ()
     assert ledger.verify() == ()
     assert ledger.reservation("0" * 64) is None
@@ -80,7 +105,8 @@ def test_a_ledger_that_nobody_wrote_is_empty_and_stays_unmade(ledger, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_what_ledger_and_custody_write_is_closed_to_others_whatever_the_umask(ledger, tmp_path):
+def test_what_ledger_and_custody_write_is_closed_to_others_whatever_the_umask(file_ledger, tmp_path):
+    ledger = file_ledger
     before = os.umask(0)
     try:
         ledger.custody.commit("0" * 64, CustodyMode.EPHEMERAL)
@@ -399,11 +425,34 @@ def rows(ledger):
 
 
 def rewrite(ledger, rows):
-    """Put other rows in the table, as someone can who may write the file."""
+    """Put other rows in the table, as someone can who may write the file, or administers the server."""
+    if ledger.on_server:
+        with psycopg.connect(user=SUPERUSER) as connection:
+            connection.execute(UNGUARDED)
+            connection.execute("DELETE FROM stirred.entries")
+            if rows:
+                into = f"INSERT INTO stirred.entries VALUES ({', '.join(['%s'] * len(rows[0]))})"
+                connection.cursor().executemany(into, rows)
+        return
     with duckdb.connect(str(ledger.warehouse.path(Zone.LEDGER))) as connection:
         connection.execute("CREATE OR REPLACE TABLE entries AS SELECT * FROM entries LIMIT 0")
         if rows:
             connection.executemany(f"INSERT INTO entries VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+
+UNGUARDED = """
+DO $$
+DECLARE guard TEXT;
+BEGIN
+    ALTER TABLE stirred.entries DISABLE TRIGGER USER;
+    FOR guard IN SELECT conname FROM pg_constraint WHERE conrelid = 'stirred.entries'::regclass ORDER BY contype = 'n'
+    LOOP
+        EXECUTE format('ALTER TABLE stirred.entries DROP CONSTRAINT %I', guard);
+    END LOOP;
+END
+$$
+"""
+"""Takes away what keeps a table of the server from being written to."""
 
 
 def rechained(rows):
@@ -434,6 +483,15 @@ def assert_refused(ledger):
 
 @pytest.fixture
 def written(ledger):
+    return with_draws(ledger)
+
+
+@pytest.fixture
+def written_in_file(file_ledger):
+    return with_draws(file_ledger)
+
+
+def with_draws(ledger):
     """Two draws, one of them settled, and a third."""
     first = reserve(ledger, "first")
     reserve(ledger, "second")
@@ -535,7 +593,8 @@ def test_an_emptied_table_shows(written):
     assert_refused(written)
 
 
-def test_a_dropped_table_shows(written):
+def test_a_dropped_table_shows(written_in_file):
+    written = written_in_file
     with duckdb.connect(str(written.warehouse.path(Zone.LEDGER))) as connection:
         connection.execute("DROP TABLE entries")
     assert_refused(written)
@@ -547,18 +606,24 @@ def test_a_dropped_table_shows(written):
 )
 def test_a_table_of_other_columns_shows(written, change):
     rewrite(written, rows(written))
-    with duckdb.connect(str(written.warehouse.path(Zone.LEDGER))) as connection:
-        connection.execute(f"ALTER TABLE entries {change}")
+    if written.on_server:
+        with psycopg.connect(user=SUPERUSER) as connection:
+            connection.execute(f"ALTER TABLE stirred.entries {change}")
+    else:
+        with duckdb.connect(str(written.warehouse.path(Zone.LEDGER))) as connection:
+            connection.execute(f"ALTER TABLE entries {change}")
     assert_refused(written)
 
 
-def test_a_deleted_file_shows(written):
+def test_a_deleted_file_shows(written_in_file):
+    written = written_in_file
     written.warehouse.path(Zone.LEDGER).unlink()
     assert written.entries() == ()
     assert_refused(written)
 
 
-def test_a_file_put_back_to_any_earlier_copy_shows(ledger, tmp_path):
+def test_a_file_put_back_to_any_earlier_copy_shows(file_ledger, tmp_path):
+    ledger = file_ledger
     file, copies = ledger.warehouse.path(Zone.LEDGER), []
     for number in range(3):
         draw = reserve(ledger, f"release {number}")
@@ -634,8 +699,9 @@ def test_a_ledger_under_another_custody_is_refused(written, tmp_path):
     assert written.verify() == ()
 
 
-def test_the_same_entry_is_never_written_twice_even_by_the_table_itself(written):
+def test_the_same_entry_is_never_written_twice_even_by_the_table_itself(written_in_file):
     """The constraints hold without the look-up: the second line of defence against a double charge."""
+    written = written_in_file
     again = asdict(written.entries()[0]) | {"sequence": 9}
     with (
         duckdb.connect(str(written.warehouse.path(Zone.LEDGER))) as connection,
@@ -652,7 +718,10 @@ def test_neither_ledger_nor_anchor_holds_a_key(written):
     keys = [bytes.fromhex(master), written.custody.derive("ledger anchor"), written.custody.version_key()]
     for entry in written.entries():
         keys.append(written.custody.open_key(entry.draw_id, CustodyMode.ESCROWED, entry.commitment))
-    content = written.warehouse.path(Zone.LEDGER).read_bytes() + anchor_of(written).read_bytes()
+    if written.on_server:
+        content = repr(rows(written)).encode() + anchor_of(written).read_bytes()
+    else:
+        content = written.warehouse.path(Zone.LEDGER).read_bytes() + anchor_of(written).read_bytes()
     assert commitment(keys[-1]).encode() in content
     for key in keys:
         assert key not in content

