@@ -1,10 +1,11 @@
-"""The warehouse: DuckDB databases under the aliases `confidential`, `public` and `ledger`.
+"""The warehouse: its zones as DuckDB databases under the aliases `confidential`, `public` and `ledger`.
 
 This module opens them, runs named statements, writes tables atomically, and computes the content hash of a table. The
-stages that define the tables are in `assets`, and the SQL is in `sql/`.
+stages that define the tables are in `assets`, and the SQL is in `sql/`. How a zone is kept, attached, created and
+compacted is in `database_file` and in `lake`, behind the interface of `storage`.
 
 A session attaches only the zones it names, so that a stage which needs only public tables cannot read confidential
-ones. DuckDB lets only one process at a time write a file: a session waits for its turn.
+ones.
 
 Only their owner can access the folder and its files. What a session spills is encrypted under a key that DuckDB
 generates for the session and keeps only in memory.
@@ -14,15 +15,11 @@ import hmac
 import json
 import os
 import re
-import stat
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import cache
+from datetime import timedelta
 from hashlib import sha256
-from importlib.resources import files
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 import duckdb
@@ -30,35 +27,34 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from dagster import ConfigurableResource
+from pydantic import Field
 
-from mechanisms.refusal import RefusedError
-from resources.keyfiles import flush_file, flush_folder
+from resources.database_file import DatabaseFile
+from resources.keyfiles import flush_file
+from resources.lake import LakeZone
 from resources.spill import spill_folder
 from resources.statements import Fragment, Table, Zone, identifier, literal, statement
+from resources.storage import ISOLATED, Removed, Storage, WarehouseError, refuse_exposed, signed_extension
 
-_ISOLATED: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-_SETTINGS = {**_ISOLATED, "temp_file_encryption": True, "allow_unsigned_extensions": True}
-"""The settings of every session. Extensions come from `_extension` alone, which checks their signature."""
+_SETTINGS = {**ISOLATED, "temp_file_encryption": True, "allow_unsigned_extensions": True}
+"""The settings of every session. Extensions come from `signed_extension` alone, which checks their signature."""
+
+_CIPHER = "httpfs"
+"""The extension with the cipher for spilled data and for an encrypted lake; DuckDB's built-in cipher only decrypts."""
 
 _ROWS_AT_A_TIME = 1_000_000
 """The number of rows of a large table that are hashed at a time."""
 
-_REMEDY = "Nothing was changed. If the file is damaged, restore it (docs/how-to/back-up.md)"
-
 _NAME = r'(?:\w+|"(?:[^"]|"")+")'
 _TABLE = rf"public\.{_NAME}\.{_NAME} AS {_NAME}"
 _JOINED = re.compile(
-    rf"CREATE VIEW {_NAME}\.{_NAME} AS SELECT {_NAME}\.{_NAME}(, {_NAME}\.{_NAME})* "
+    rf"CREATE VIEW ({_NAME}\.)?{_NAME} AS SELECT {_NAME}\.{_NAME}(, {_NAME}\.{_NAME})* "
     rf"FROM {_TABLE}( INNER JOIN {_TABLE} USING \({_NAME}\))*;"
 )
-"""The text of a view that only joins tables of the public zone by name, as DuckDB writes it."""
+"""The text of a view that only joins tables of the public zone by name, as DuckDB and DuckLake write it."""
 
 Recipe = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 """How a table is made: the name of a statement, the values bound in it, and its identifiers."""
-
-
-class WarehouseError(RefusedError):
-    """A statement or a file of the warehouse failed. The message never contains confidential data."""
 
 
 class Session:
@@ -232,13 +228,18 @@ class Session:
         try:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
+            if isinstance(error, duckdb.TransactionException) and "Transaction conflict" in str(error):
+                raise WarehouseError(
+                    "another process wrote the same table, or made the same schema, at the same time. Nothing was "
+                    "written. Materialize the stage again"
+                ) from None
             if Zone.CONFIDENTIAL in self._zones:
                 raise WarehouseError(f"statement {name} failed: {type(error).__name__}") from None
             raise WarehouseError(f"statement {name} failed: {error}") from error
 
 
 class Warehouse(ConfigurableResource):
-    """The DuckDB databases of one deployment.
+    """The zones of one deployment, in DuckDB files or in a lake.
 
     Attributes:
         folder: the folder of the database files.
@@ -246,6 +247,9 @@ class Warehouse(ConfigurableResource):
         threads: the number of threads of each session; 0 for all cores.
         spill_folder: the parent of the folders that sessions spill into; empty for `spill/` inside `folder`.
         patience: the number of seconds that a session waits for a database in use by another process.
+        lake: where the Parquet files lie of each zone that is kept in a lake: a folder, or `s3://bucket/prefix`. All
+            other zones are DuckDB files.
+        object_storage: the address of the S3 server, such as `http://host:8333`; empty for that of Amazon.
     """
 
     folder: str
@@ -253,16 +257,29 @@ class Warehouse(ConfigurableResource):
     threads: int = 0
     spill_folder: str = ""
     patience: float = 600.0
+    lake: dict[str, str] = Field(default_factory=dict)
+    object_storage: str = ""
 
     def path(self, zone: Zone) -> Path:
-        """The database file of a zone."""
+        """The database file of a zone that is kept in one."""
         return Path(self.folder) / zone.database
+
+    def holds(self, zone: Zone) -> bool:
+        """Whether anything has been written to a zone.
+
+        Raises:
+            WarehouseError: if a zone in a lake cannot be opened.
+        """
+        return self._storage(zone).holds(self.session)
 
     @contextmanager
     def session(
         self, reads: Collection[Zone] = (), writes: Zone | None = None, folder: Path | None = None
     ) -> Iterator[Session]:
         """Open a connection to the named zones only. This sets the umask of the process to 077.
+
+        What is read of a zone stays as it is until the session ends: nobody writes a file meanwhile, and of a lake the
+        session sees the state in which it found it.
 
         Args:
             reads: zones that are attached read-only; each must have been written before.
@@ -272,113 +289,74 @@ class Warehouse(ConfigurableResource):
 
         Raises:
             WarehouseError: if a zone to read is missing or cannot be read; if a folder or file cannot be written; if
-                users other than the owner have any access to the folder or to a file of a zone; if another process
-                holds a zone for longer than `patience`; or if DuckDB refuses a setting or the extension.
+                users other than the owner have any access to the folder or to the storage of a zone; if another process
+                holds a zone for longer than `patience`; or if DuckDB refuses a setting or an extension.
         """
-        _keep_private()
-        home, spill = Path(self.folder), Path(self.spill_folder or Path(self.folder) / "spill")
-        readable = [zone for zone in reads if zone is not writes]
-        with ExitStack() as opened:
-            try:
-                home.mkdir(parents=True, exist_ok=True, mode=0o700)
-                _refuse_exposed("warehouse folder", home, "chmod 700")
-                spilled = opened.enter_context(spill_folder(spill))
-            except OSError as error:
-                raise WarehouseError(f"{error.filename or home} cannot be written ({error.strerror})") from None
-            try:
-                connection = opened.enter_context(closing(duckdb.connect(config=self._config(spilled))))
-                connection.execute(statement("warehouse/prepare", {"extension": _extension()}))
-            except duckdb.Error as error:
-                raise WarehouseError(f"DuckDB cannot open a session: {str(error).splitlines()[0]}") from None
-            for zone in readable:
-                self._attach(connection, zone, read_only=True)
-            if writes:
-                self._create_file(writes)
-                self._attach(connection, writes, read_only=False)
-            _refuse_computed(connection, [*readable, *([writes] if writes else [])])
-            if Zone.PUBLIC in {*readable, writes}:
-                allowed = Fragment(f"[{literal(folder.absolute())}]" if folder else "[]::VARCHAR[]")
-                connection.execute(statement("warehouse/confine", {"folders": allowed}))
-            yield Session(connection, {*readable, *([writes] if writes else [])})
+        storages = [self._storage(zone) for zone in reads if zone is not writes]
+        written = [self._storage(writes)] if writes else []
+        zones = {storage.zone for storage in (*storages, *written)}
+        with self._connected([*storages, *written]) as connection:
+            for storage in storages:
+                storage.attach(connection, read_only=True)
+            for storage in written:
+                storage.attach(connection, read_only=False)
+            _refuse_computed(connection, [*storages, *written])
+            if Zone.PUBLIC in zones:
+                reached = [data for storage in (*storages, *written) for data in storage.folders]
+                quoted = ", ".join(literal(each).text for each in [*reached, *([folder.absolute()] if folder else [])])
+                connection.execute(statement("warehouse/confine", {"folders": Fragment(f"[{quoted}]::VARCHAR[]")}))
+            yield Session(connection, zones)
 
-    def compact(self, zone: Zone) -> None:
-        """Rewrite a zone's file, so that nothing is left in it, or in its log, of what was deleted.
+    def compact(self, zone: Zone, age: timedelta = timedelta()) -> Removed:
+        """Remove for good what was deleted from a zone, or replaced in it, longer than `age` ago.
 
-        The new file takes the place of the old one in one step. Whoever reads the old one may go on; writers wait. If
-        the process is killed, either file is in place, and a copy may be left that the next call overwrites. A file
-        system may keep blocks of a deleted file; only an encrypted or overwritten disk does not.
+        A file is rewritten, whatever the age. Of a lake, files and their keys are deleted; a session that has been open
+        for longer than `age` may fail then.
 
         Raises:
             WarehouseError: if another process holds the zone for longer than `patience`.
         """
-        path = self.path(zone)
-        # Not like the temporary files of `_create_file`, which removes those of others.
-        fresh = path.with_name(f".compacted-{path.name}")
-        while True:
-            with self.session(writes=zone) as session:
-                session.run("warehouse/checkpoint", zone=identifier(zone.value))
-            with self.session(reads=[zone], folder=path.parent) as session:
-                if path.with_name(f"{path.name}.wal").exists():
-                    # Another process wrote in between, and was killed. Its log does not belong to the new file.
-                    continue
-                fresh.unlink(missing_ok=True)
-                session.copy_zone(zone, fresh)
-                fresh.replace(path)
-                flush_folder(path.parent)
-                return
+        return self._storage(zone).compact(self.session, age)
+
+    def _storage(self, zone: Zone) -> Storage:
+        if data := self.lake.get(zone.value):
+            return LakeZone(zone, data, self.patience)
+        return DatabaseFile(zone, self.path(zone), self.patience)
+
+    @contextmanager
+    def _connected(self, storages: Sequence[Storage]) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A new instance of DuckDB, with the extensions that the storages need and nothing attached."""
+        _keep_private()
+        home, spill = Path(self.folder), Path(self.spill_folder or Path(self.folder) / "spill")
+        with ExitStack() as opened:
+            try:
+                home.mkdir(parents=True, exist_ok=True, mode=0o700)
+                refuse_exposed("warehouse folder", home, "chmod 700")
+                spilled = opened.enter_context(spill_folder(spill))
+            except OSError as error:
+                raise WarehouseError(f"{error.filename or home} cannot be written ({error.strerror})") from None
+            needed = dict.fromkeys([_CIPHER, *(name for storage in storages for name in storage.extensions)])
+            try:
+                connection = opened.enter_context(closing(duckdb.connect(config=self._config(spilled))))
+                for extension in needed:
+                    connection.execute(statement("warehouse/load", {"extension": signed_extension(extension)}))
+                connection.execute(statement("warehouse/prepare"))
+                if any(storage.on_network for storage in storages):
+                    connection.execute(statement("warehouse/reach_storage", self._object_storage()))
+                else:
+                    connection.execute(statement("warehouse/stay_off_network"))
+            except duckdb.Error as error:
+                raise WarehouseError(f"DuckDB cannot open a session: {str(error).splitlines()[0]}") from None
+            yield connection
 
     def _config(self, spilled: Path) -> dict[str, Any]:
         config = {**_SETTINGS, "memory_limit": self.memory_limit, "temp_directory": str(spilled)}
         return {**config, "threads": self.threads} if self.threads else config
 
-    def _create_file(self, zone: Zone) -> None:
-        """Create a zone's file atomically: DuckDB cannot open a file whose creation was interrupted.
-
-        Afterwards no temporary file is left, not even one of a process that was killed or found the disk full.
-        """
-        path = self.path(zone)
-        try:
-            if not path.exists():
-                fresh = path.with_name(f".{path.name}.{token_hex(8)}")
-                duckdb.connect(str(fresh)).close()
-                # Not found: the process that was first has removed it already.
-                with suppress(FileExistsError, FileNotFoundError):
-                    path.hardlink_to(fresh)
-            for left in path.parent.glob(f".{path.name}.*"):
-                left.unlink(missing_ok=True)
-        except (duckdb.Error, OSError) as error:
-            raise WarehouseError(f"{path} cannot be created: {error}") from None
-
-    def _attach(self, connection: duckdb.DuckDBPyConnection, zone: Zone, *, read_only: bool) -> None:
-        path = self.path(zone)
-        if read_only and not path.exists():
-            raise WarehouseError(f"nothing has been written to the {zone.value} zone yet ({path.name} is missing)")
-        for file in (path, path.with_name(f"{path.name}.wal")):
-            with suppress(FileNotFoundError):
-                _refuse_exposed("database file", file, "chmod 600")
-        text = statement(
-            "warehouse/attach_read_only" if read_only else "warehouse/attach",
-            {"path": literal(path), "alias": identifier(zone.value)},
-        )
-        deadline = time.monotonic() + self.patience
-        while True:
-            try:
-                before = path.stat().st_ino
-                connection.execute(text)
-                if path.stat().st_ino == before:
-                    return
-                # `compact` replaced the file after it was opened here.
-                connection.execute(statement("warehouse/detach", {"alias": identifier(zone.value)}))
-            except duckdb.Error as error:
-                held = "lock on file" in str(error) or "Unique file handle conflict" in str(error)
-                if not held or time.monotonic() > deadline:
-                    reason = (
-                        f"another process holds it for over {self.patience:g} s"
-                        if held
-                        else f"{str(error).splitlines()[0]}. {_REMEDY}"
-                    )
-                    raise WarehouseError(f"cannot open {path.name}: {reason}") from None
-            time.sleep(0.05)
+    def _object_storage(self) -> dict[str, Any]:
+        """How to reach the S3 server. DuckDB itself reads the keys and the region from the environment."""
+        scheme, _, host = self.object_storage.rpartition("://")
+        return {"host": literal(host.rstrip("/")), "encrypted": scheme != "http", "given": bool(host)}
 
 
 def _parts(column: pa.Array, first: int) -> Iterator[bytes | memoryview]:
@@ -402,20 +380,6 @@ def _parts(column: pa.Array, first: int) -> Iterator[bytes | memoryview]:
         raise TypeError(f"a column of {column.type} holds neither integers nor texts")
 
 
-@cache
-def _extension() -> Fragment:
-    """The path of the extension with the cipher for spilled data, as a literal; DuckDB's built-in cipher only decrypts.
-
-    DuckDB checks the extension's signature here, once per process. That takes 50 ms, because it reads the whole file.
-    Sessions then find the library in memory and do not check it again.
-    """
-    folder = files("duckdb_extension_httpfs") / "extensions" / f"v{duckdb.__version__}"
-    path = literal(folder / "httpfs.duckdb_extension")
-    with closing(duckdb.connect(config=_ISOLATED)) as connection:
-        connection.execute(statement("warehouse/load", {"extension": path}))
-    return path
-
-
 def _keep_private() -> None:
     """Set the umask of this process to 077 permanently, so that only their owner can access new files.
 
@@ -427,26 +391,21 @@ def _keep_private() -> None:
     os.umask(0o077)
 
 
-def _refuse_computed(connection: duckdb.DuckDBPyConnection, zones: Sequence[Zone]) -> None:
+def _refuse_computed(connection: duckdb.DuckDBPyConnection, storages: Sequence[Storage]) -> None:
     """Refuse a zone with a view or a column that could show something else each time that it is read.
 
     It could know the statement that reads it (`current_query`), and show the gates other values than the publication.
 
     Raises:
-        WarehouseError: if there is a generated column, or a view, but for those of the public zone that only join its
-            tables by name.
+        WarehouseError: if there is a generated column or one with a default, or a view, but for those of the public
+            zone that only join its tables by name.
     """
-    names = {"zones": [zone.value for zone in zones]}
-    views = connection.execute(statement("warehouse/views", {}), names).fetchall()
+    names = {storage.zone.value: storage.name for storage in storages}
+    values = {"zones": list(names)}
+    views = connection.execute(statement("warehouse/views"), values).fetchall()
     found = [(zone, name) for zone, name, text in views if zone != Zone.PUBLIC or not _JOINED.fullmatch(text)]
-    for zone, name in found or connection.execute(statement("warehouse/generated", {}), names).fetchall():
+    for zone, name in found or connection.execute(statement("warehouse/generated"), values).fetchall():
         raise WarehouseError(
-            f"{Zone(zone).database} was altered: Stirred did not write {name}, which is computed whenever it is read. "
+            f"{names[zone]} was altered: Stirred did not write {name}, which is computed whenever it is read. "
             "Nothing was changed. Drop it, and materialize its stage again"
         )
-
-
-def _refuse_exposed(what: str, path: Path, remedy: str) -> None:
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & 0o077:
-        raise WarehouseError(f"{what} {path} must be closed to all but its owner ({remedy}); its mode is {mode:04o}")

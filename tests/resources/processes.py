@@ -34,14 +34,14 @@ from jinja2 import ChoiceLoader, DictLoader, FileSystemLoader
 
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
-from resources import custody, keyfiles, ledger, statements, warehouse
+from resources import custody, database_file, keyfiles, ledger, statements, storage, warehouse
 from resources.custody import Custody, CustodyMode, commitment
 from resources.ledger import CapExceeded, Ledger
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
 FLAVOR = Flavor("all households", ("their number",), "household", 1)
-TRACED = {custody.__file__, keyfiles.__file__, ledger.__file__, warehouse.__file__, pathlib.__file__}
+TRACED = {module.__file__ for module in (custody, database_file, keyfiles, ledger, storage, warehouse, pathlib)}
 EFFECTS = {"close", "commit", "execute", "fsync", "link", "replace", "unlink"}
 STATEMENTS = {
     "tests/noise.sql": "SELECT $noise AS noise",
@@ -52,7 +52,7 @@ STATEMENTS = {
 }
 statements._environment().loader = ChoiceLoader([FileSystemLoader(statements.SQL_FOLDER), DictLoader(STATEMENTS)])
 # Once here, not in every fork: DuckDB checks the signature of what it loads.
-warehouse._extension()
+storage.signed_extension("httpfs")
 DRAWN = Table(Zone.PUBLIC, "ma1940", "drawn")
 PATIENCE = 300
 """Seconds after which a process that does not end is ended."""

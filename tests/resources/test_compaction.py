@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from resources.database_file import DatabaseFile
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
@@ -109,7 +110,7 @@ def test_a_session_that_begins_meanwhile_leaves_the_copy_alone(
     replace = Path.replace
 
     def another_session_first(self: Path, target: Path) -> Path:
-        warehouse._create_file(Zone.CONFIDENTIAL)
+        DatabaseFile(Zone.CONFIDENTIAL, warehouse.path(Zone.CONFIDENTIAL), 1.0).create()
         return replace(self, target)
 
     monkeypatch.setattr(Path, "replace", another_session_first)

@@ -10,7 +10,7 @@ import duckdb
 import jinja2
 import pytest
 
-from resources import spill, statements, warehouse
+from resources import spill, statements, storage, warehouse
 from resources.spill import spill_folder
 from resources.statements import SQL_FOLDER, Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
@@ -110,11 +110,11 @@ def test_an_extension_that_was_altered_is_not_loaded(store, tmp_path, monkeypatc
     place = tmp_path / "extensions" / f"v{duckdb.__version__}"
     place.mkdir(parents=True)
     name = "httpfs.duckdb_extension"
-    content = bytearray((warehouse.files("duckdb_extension_httpfs") / place.relative_to(tmp_path) / name).read_bytes())
+    content = bytearray((storage.files("duckdb_extension_httpfs") / place.relative_to(tmp_path) / name).read_bytes())
     content[len(content) // 2] ^= 1
     (place / name).write_bytes(content)
-    monkeypatch.setattr(warehouse, "files", lambda package: tmp_path)
-    warehouse._extension.cache_clear()
+    monkeypatch.setattr(storage, "files", lambda package: tmp_path)
+    storage.signed_extension.cache_clear()
     with pytest.raises(WarehouseError, match="signature"), store.session():
         pass
 

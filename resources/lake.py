@@ -1,0 +1,176 @@
+"""A zone kept in a lake: Parquet files in a folder or on an S3 server, and their catalog in a PostgreSQL database.
+
+This module creates and attaches such a zone with DuckLake, and deletes what was replaced in it. Each zone has a catalog
+of its own. libpq finds it, and the role that opens it, as the service `stirred_<zone>` in the environment of the
+process (`PGSERVICEFILE`, `PGPASSFILE`), so no password passes through here, DuckDB, or a message.
+
+The catalog is as confidential as the zone: it holds the keys of the files, and minima and maxima of columns. Files of
+the confidential zone are encrypted, so whoever can read the files alone sees nothing. No row is in the catalog.
+
+Several processes can write different tables at once. If two write the same table, the second one fails as a whole.
+"""
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import duckdb
+
+from resources.statements import Fragment, Zone, identifier, literal, statement
+from resources.storage import NothingWritten, OpenSession, Removed, WarehouseError, refuse_exposed
+
+_ABANDONED = timedelta(days=1)
+"""The age from which a file without an entry in the catalog is no longer one that a process is about to enter."""
+
+_NO_CATALOG = "creating a new DuckLake is explicitly disabled"
+_CREATED_AT_ONCE = "Failed to initialize DuckLake"
+
+
+@dataclass(frozen=True)
+class LakeZone:
+    """One zone in a lake.
+
+    Attributes:
+        zone: the zone.
+        data: where its Parquet files lie: a folder, or `s3://bucket/prefix`. It ends with a slash.
+        patience: the number of seconds to wait while another process creates the catalog.
+    """
+
+    zone: Zone
+    data: str
+    patience: float
+
+    extensions: Collection[str] = ("ducklake", "postgres_scanner")
+
+    @property
+    def service(self) -> str:
+        """The name by which libpq finds the catalog."""
+        return f"stirred_{self.zone.value}"
+
+    @property
+    def name(self) -> str:
+        """How errors name the zone."""
+        return f"the catalog of the {self.zone.value} zone"
+
+    @property
+    def folders(self) -> Collection[str]:
+        """Where the Parquet files lie."""
+        return [self.data]
+
+    @property
+    def on_network(self) -> bool:
+        """Whether they lie on an S3 server."""
+        return self.data.startswith("s3://")
+
+    def holds(self, session: OpenSession) -> bool:
+        """Whether anything has been written to the zone.
+
+        Raises:
+            WarehouseError: if the catalog cannot be opened.
+        """
+        try:
+            with session(reads=[self.zone]):
+                return True
+        except NothingWritten:
+            return False
+
+    def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
+        """Attach the zone; to read it, in the state that it has now, whoever writes to it meanwhile.
+
+        Raises:
+            WarehouseError: if the catalog cannot be opened or created; if it is open to other roles than its owner; if
+                it belongs to files elsewhere; if users other than the owner have any access to a folder of files; or if
+                files of the confidential zone would not be encrypted.
+        """
+        if not self.on_network:
+            self._keep_folder(create=not read_only)
+        self._attach(connection, read_only=read_only)
+        snapshot, encrypted, connectable = connection.execute(
+            statement("warehouse/lake_state", {"catalog": literal(self._catalog)})
+        ).fetchall()[0]
+        if connectable:
+            raise WarehouseError(
+                f"{self.name} (service {self.service}) must be closed to all roles but its own: REVOKE CONNECT ON "
+                "DATABASE … FROM PUBLIC. Nothing was read or written"
+            )
+        if self.zone is Zone.CONFIDENTIAL and encrypted != "true":
+            raise WarehouseError(
+                f"{self.name} (service {self.service}) was not made by Stirred: its files would not be encrypted. "
+                "Nothing was read or written. Give the zone an empty database"
+            )
+        if read_only:
+            connection.execute(statement("warehouse/detach", {"alias": identifier(self.zone.value)}))
+            self._attach(connection, read_only=True, snapshot=snapshot)
+
+    def compact(self, session: OpenSession, age: timedelta) -> Removed:
+        """Delete the files, and the entries and keys in the catalog, of what was replaced or dropped before `age`.
+
+        Files of writers that were killed are deleted too, if they are at least a day old.
+        """
+        names = {"zone": literal(self.zone.value), "catalog": literal(self._catalog)}
+        with session(writes=self.zone) as opened:
+            before = opened.row("warehouse/lake_size", **names)[0]
+            ages = {"age": age.total_seconds()}
+            if replaced := [number for (number,) in opened.rows("warehouse/lake_replaced", ages, **names)]:
+                versions = Fragment(f"[{', '.join(map(str, replaced))}]")
+                opened.run("warehouse/lake_expire", versions=versions, **names)
+            cleaned = opened.rows("warehouse/lake_clean", **names)
+            left = {"age": max(age, _ABANDONED).total_seconds()}
+            orphans = opened.rows("warehouse/lake_orphans", left, **names)
+            after = opened.row("warehouse/lake_size", **names)[0]
+            # PostgreSQL keeps deleted rows, and so the keys of deleted files, until a table is rewritten.
+            opened.run("warehouse/lake_vacuum", **names)
+        return Removed(len(cleaned) + len(orphans), before - after)
+
+    @property
+    def _catalog(self) -> str:
+        """The name under which DuckLake attaches the catalog itself."""
+        return f"__ducklake_metadata_{self.zone.value}"
+
+    def _keep_folder(self, *, create: bool) -> None:
+        folder = Path(self.data)
+        try:
+            if create:
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if folder.exists():
+                refuse_exposed("data folder", folder, "chmod 700")
+        except OSError as error:
+            raise WarehouseError(f"{folder} cannot be written ({error.strerror})") from None
+
+    def _attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool, snapshot: int = -1) -> None:
+        text = statement(
+            "warehouse/lake_attach",
+            {
+                "source": literal(f"ducklake:postgres:service={self.service}"),
+                "alias": identifier(self.zone.value),
+                "data": literal(self.data),
+                "encrypted": self.zone is Zone.CONFIDENTIAL,
+                "read_only": read_only,
+                "snapshot": snapshot,
+            },
+        )
+        deadline = time.monotonic() + self.patience
+        while True:
+            try:
+                connection.execute(text)
+                return
+            except duckdb.Error as error:
+                said = str(error)
+                if _NO_CATALOG in said:
+                    raise NothingWritten(
+                        f"nothing has been written to the {self.zone.value} zone yet (its catalog is empty)"
+                    ) from None
+                if _CREATED_AT_ONCE not in said or time.monotonic() > deadline:
+                    raise WarehouseError(f"cannot open {self.name} (service {self.service}): {_reason(said)}") from None
+            time.sleep(0.05)
+
+
+def _reason(said: str) -> str:
+    """Why DuckLake cannot attach a catalog, without the connection string that it quotes."""
+    if "does not match existing data path" in said:
+        return "its files lie elsewhere. Set the data path that it was created with"
+    # DuckDB quotes the string in double quotes, with a colon after the last one that precedes what libpq says.
+    _, found, reason = said.partition('": ')
+    return f"PostgreSQL says: {reason.splitlines()[0]}" if found and reason else "DuckLake refuses it"
