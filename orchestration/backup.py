@@ -18,6 +18,7 @@ from orchestration.environment import deployment_resources
 from resources.custody import ANCHOR, FINGERPRINT, MASTER, CustodyError
 from resources.ledger import Ledger
 from resources.statements import Zone
+from resources.warehouse import Warehouse
 
 WAREHOUSE, CUSTODY, PUBLISHED = "warehouse", "custody", "published"
 
@@ -39,9 +40,10 @@ def back_up(ledger: Ledger, published: Path, folder: Path, *, with_keys: bool = 
         with_keys: whether the keys are copied too.
 
     Raises:
-        BackupError: if the folder is not empty, or the ledger is not intact.
+        BackupError: if the folder is not empty, the ledger is not intact, or zones are in a lake.
     """
     warehouse, custody = ledger.warehouse, ledger.custody
+    _refuse_lake(warehouse, "backed up")
     if folder.exists() and any(folder.iterdir()):
         raise BackupError(f"{folder} is not empty: a back-up needs a folder of its own")
     # Not inside the session: a process that closes a file gives up every lock that it holds on it.
@@ -84,9 +86,12 @@ def restore(
         resources: the warehouse, custody and ledger of the deployment whose home is the given folder.
 
     Raises:
-        BackupError: if something is in the way, there is no key, the back-up was altered or made under another key, or
-            the ledger of the back-up is older than the anchor. Nothing is restored then.
+        BackupError: if something is in the way, there is no key, the back-up was altered or made under another key,
+            the ledger of the back-up is older than the anchor, or zones are in a lake. Nothing is restored then.
     """
+    warehouse = resources(home)["warehouse"]
+    assert isinstance(warehouse, Warehouse)
+    _refuse_lake(warehouse, "restored")
     if (home / WAREHOUSE).exists() or (published.exists() and any(published.iterdir())):
         raise BackupError(f"{home / WAREHOUSE} or publications exist already: a back-up is restored into an empty home")
     staged = home / ".restoring"
@@ -112,6 +117,14 @@ def restore(
         raise BackupError(f"{folder} is not a complete back-up: {error.filename} is missing") from None
     finally:
         shutil.rmtree(staged)
+
+
+def _refuse_lake(warehouse: Warehouse, done: str) -> None:
+    if warehouse.lake:
+        raise BackupError(
+            f"nothing is {done}, because zones of this deployment are in a lake. Back up the PostgreSQL server and the "
+            "data paths with their own tools (docs/reference/deployment.md)"
+        )
 
 
 def _require_ours(folder: Path, staged: Path, resources: Mapping[str, dg.ConfigurableResource]) -> None:

@@ -6,10 +6,14 @@
 - `STIRRED_MEMORY_LIMIT`, `STIRRED_THREADS`, `STIRRED_SPILL_FOLDER`: DuckDB's settings for each session;
 - `STIRRED_MASTER_KEY`: the master key, if it is not kept in a file;
 - `STIRRED_DEPLOYMENT`: `files` (the default), or `cluster` for what several machines share;
-- `STIRRED_LEDGER`: `file` or `postgres`, if it is not as the deployment has it; libpq's environment names the server.
+- `STIRRED_LEDGER`: `file` or `postgres`, if it is not as the deployment has it; libpq's environment names the server;
+- `STIRRED_LAKE_CONFIDENTIAL`, `STIRRED_LAKE_PUBLIC`: in a cluster, where the files of the zones lie: folders, or
+  `s3://bucket/prefix`. libpq finds their catalogs as the services `stirred_confidential` and `stirred_public`;
+- `AWS_ENDPOINT_URL`: the S3 server, if it is not that of Amazon. DuckDB reads keys and region from the environment.
 """
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +22,10 @@ import dagster as dg
 from assets.release.release import DeclarationError
 from resources.custody import Custody
 from resources.ledger import Ledger
+from resources.statements import Zone
 from resources.warehouse import Warehouse
+
+_DATA_PATH = re.compile(r"(/|s3://[a-z0-9][a-z0-9.-]+)(/?[^?#*\[\]]+)?")
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -62,6 +69,32 @@ def ledger_on_server() -> bool:
     return _chosen("STIRRED_LEDGER", ("file", "postgres"), int(is_cluster())) == "postgres"
 
 
+def lake() -> dict[str, str]:
+    """Where the files of the zones lie that are kept in a lake, by zone; none in a deployment on files.
+
+    Raises:
+        DeclarationError: if a data path is missing in a cluster, is neither a folder nor a place on an S3 server, or is
+            inside the other.
+    """
+    if not is_cluster():
+        return {}
+    variables = {zone: f"STIRRED_LAKE_{zone.name}" for zone in (Zone.CONFIDENTIAL, Zone.PUBLIC)}
+    found = {}
+    for zone, variable in variables.items():
+        given = os.environ.get(variable, "")
+        # DuckDB would take what follows a question mark for keys, and the catalog would keep them.
+        if not _DATA_PATH.fullmatch(given):
+            raise DeclarationError(
+                f"{variable} is {given!r}, which is neither a folder such as /srv/lake nor a place such as "
+                "s3://bucket/prefix (STIRRED_DEPLOYMENT is cluster)"
+            )
+        found[zone.value] = f"{given.rstrip('/')}/"
+    one, other = found.values()
+    if one.startswith(other) or other.startswith(one):
+        raise DeclarationError(f"{' and '.join(variables.values())} are not apart: one is inside the other")
+    return found
+
+
 def _chosen(variable: str, choices: Sequence[str], default: int) -> str:
     given = os.environ.get(variable) or choices[default]
     if given not in choices:
@@ -73,7 +106,8 @@ def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
     """The warehouse, custody and ledger of the deployment that keeps its state in `home`.
 
     Raises:
-        DeclarationError: if `STIRRED_THREADS` is not a number, or `STIRRED_DEPLOYMENT` or `STIRRED_LEDGER` is unknown.
+        DeclarationError: if `STIRRED_THREADS` is not a number, `STIRRED_DEPLOYMENT` or `STIRRED_LEDGER` is unknown, or
+            a data path of the lake is impossible.
     """
     threads = os.environ.get("STIRRED_THREADS", "0")
     if not (threads.isascii() and threads.isdigit()):
@@ -85,6 +119,8 @@ def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
         memory_limit=os.environ.get("STIRRED_MEMORY_LIMIT", "2GiB"),
         threads=int(threads),
         spill_folder=os.environ.get("STIRRED_SPILL_FOLDER", ""),
+        lake=lake(),
+        object_storage=os.environ.get("AWS_ENDPOINT_URL", ""),
     )
     custody = Custody(folder=str(home / "custody"), databases=warehouse.folder)
     ledger = Ledger(warehouse=warehouse, custody=custody, on_server=ledger_on_server())

@@ -260,7 +260,7 @@ def shown_problems(warehouse: Warehouse, ledger: Ledger, populations: Iterable[s
     entries = ledger.entries()
     altered: list[str] = []
     lagging: list[str] = []
-    if not warehouse.path(Zone.PUBLIC).exists():
+    if not warehouse.holds(Zone.PUBLIC):
         return altered, lagging
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
 

@@ -70,7 +70,7 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
     if not by.strip():
         raise WithdrawalError(f"{name} is not withdrawn, because nobody is named who withdraws it (by)")
     warehouse, custody = ledger.warehouse, ledger.custody
-    zones = [zone for zone in _ZONES if warehouse.path(zone).exists()]
+    zones = [zone for zone in _ZONES if warehouse.holds(zone)]
     schemas = {zone: _schemas(ledger, zone, dataset, release) for zone in zones}
     folders = _folders(published, dataset, release)
     charged = any(

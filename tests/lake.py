@@ -1,0 +1,94 @@
+"""A lake for tests: a catalog and a role for each zone in the tests' PostgreSQL server, and folders for the files.
+
+Roles log in with a password, which libpq reads from a file of its own.
+"""
+
+import os
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+from tests.postgres import Database, Server
+
+ZONES = (Zone.CONFIDENTIAL, Zone.PUBLIC)
+_numbers = count(1)
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A lake in which nothing has been written.
+
+    Attributes:
+        root: the folder of its files.
+        catalogs: the database of each zone's catalog.
+        environment: what libpq needs to find them.
+        data: the data path of each zone.
+    """
+
+    root: Path
+    catalogs: dict[Zone, Database]
+    environment: dict[str, str]
+    data: dict[str, str]
+
+    def warehouse(self, **changes: Any) -> Warehouse:
+        """A warehouse whose zones, but for the ledger, are in this lake."""
+        return Warehouse(**{"folder": str(self.root / "warehouse"), "threads": 1, "lake": self.data} | changes)
+
+    def role(self, zone: Zone) -> str:
+        """The role that opens the catalog of a zone."""
+        return self.catalogs[zone].name
+
+    def password(self, zone: Zone) -> str:
+        """The password of that role."""
+        return f"planted-password-of-{self.role(zone)}"
+
+    def catalog(self, zone: Zone, text: str) -> list[tuple[Any, ...]]:
+        """The rows of a query that the administrator asks a zone's catalog."""
+        return self.catalogs[zone].run(text)
+
+
+def make_lake(server: Server, root: Path) -> Lake:
+    """Make catalogs, roles and passwords as the documentation says."""
+    root.mkdir(parents=True, exist_ok=True)
+    number = f"{os.getpid()}_{next(_numbers)}"
+    folder = server.administration.folder
+    catalogs = {zone: Database(folder, f"{zone.value}_{number}") for zone in ZONES}
+    passfile, services = root / "passwords", root / "services"
+    lake = Lake(
+        root,
+        catalogs,
+        {"PGSERVICEFILE": str(services), "PGPASSFILE": str(passfile)},
+        {zone.value: f"{root / 'lake' / zone.value}/" for zone in ZONES},
+    )
+    rules = Path(folder) / "pg_hba.conf"
+    for zone, catalog in catalogs.items():
+        server.administration.run(f"CREATE ROLE {catalog.name} LOGIN PASSWORD '{lake.password(zone)}'")
+        server.administration.run(f"CREATE DATABASE {catalog.name} OWNER {catalog.name}")
+        server.administration.run(f"REVOKE CONNECT ON DATABASE {catalog.name} FROM PUBLIC")
+        rules.write_text(f"local all {catalog.name} scram-sha-256\n{rules.read_text()}")
+    server.administration.run("SELECT pg_reload_conf()")
+    passfile.write_text("".join(f"*:*:*:{lake.role(zone)}:{lake.password(zone)}\n" for zone in ZONES))
+    passfile.chmod(0o600)
+    services.write_text(
+        "".join(
+            f"[stirred_{zone.value}]\nhost={folder}\ndbname={catalog.name}\nuser={catalog.name}\n"
+            for zone, catalog in catalogs.items()
+        )
+    )
+    _wait_for_rules(lake)
+    return lake
+
+
+def _wait_for_rules(lake: Lake) -> None:
+    """Wait until the server asks for passwords."""
+    for catalog in lake.catalogs.values():
+        while True:
+            try:
+                psycopg.connect(host=catalog.folder, dbname=catalog.name, user=catalog.name, password="wrong").close()
+            except psycopg.OperationalError:
+                break
