@@ -57,6 +57,7 @@ class StageKind(StrEnum):
     UTILITY = "utility"
     LEDGER = "ledger"
     COMPOSITION = "composition"
+    RETENTION = "retention"
 
 
 INVARIANT, DRAW, KEYED = "invariant", "draw", "keyed-version"

@@ -23,8 +23,8 @@ from assets.release.release import DeclarationError
 from orchestration.components.dataset import Dataset
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of, releases_of
 from orchestration.defs_files import require_unambiguous
-from orchestration.environment import deployment_folders, deployment_resources
-from orchestration.jobs import audit_automation, audit_job, withdraw_job
+from orchestration.environment import deployment_folders, deployment_resources, is_cluster
+from orchestration.jobs import audit_automation, audit_job, retention_automation, withdraw_job
 
 
 def without_configuration(resources: Mapping[str, object]) -> dict[str, dg.ResourceDefinition]:
@@ -56,6 +56,7 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
     return dg.Definitions.merge(
         tree.build_defs(),
         budget(datasets, releases),
+        *([retention_automation()] if is_cluster() else []),
         audit_automation(audits, (f"{each.declaration.dataset}__{each.declaration.name}" for each in releases)),
         dg.Definitions(
             jobs=[withdraw_job(published), audits],

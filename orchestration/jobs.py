@@ -1,4 +1,4 @@
-"""The jobs of the whole deployment, `withdraw` and `audit`, and what launches an audit by itself if it is switched on.
+"""The jobs of the whole deployment: `withdraw`, `audit` and, in a cluster, `retention`, and what launches them.
 
 Jobs, schedules and sensors of single releases are in `automation`.
 
@@ -18,6 +18,7 @@ from assets.conventions import NO_CONFIG, POOL
 from assets.publication.audit import Verdict, audit, write_report
 from assets.publication.withdrawal import WithdrawalError, withdraw
 from assets.release.method import Method
+from assets.retention import RETENTION_KEY, build_retention
 from resources.ledger import Ledger
 
 
@@ -109,6 +110,23 @@ def audit_automation(audits: dg.JobDefinition, releases: Iterable[str]) -> dg.De
         description="An example, off by default: an audit every Monday at 5:00 UTC.",
     )
     return dg.Definitions(schedules=[schedule], sensors=[audit_after_release])
+
+
+def retention_automation() -> dg.Definitions:
+    """The asset that deletes replaced confidential data from a lake, its job, and the schedule that launches it."""
+    return dg.Definitions(
+        assets=[build_retention()],
+        jobs=[dg.define_asset_job("retention", selection=dg.AssetSelection.assets(RETENTION_KEY))],
+        schedules=[
+            dg.ScheduleDefinition(
+                name="daily_retention",
+                job_name="retention",
+                cron_schedule="0 3 * * *",
+                default_status=dg.DefaultScheduleStatus.RUNNING,
+                description="Deletes replaced confidential data from the lake, every day at 3:00 UTC.",
+            )
+        ],
+    )
 
 
 def now() -> str:

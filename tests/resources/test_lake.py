@@ -1,18 +1,29 @@
-"""Claims about zones in a lake: the same as about those in files, and what only a lake must show."""
+"""Claims about zones in a lake: who sees what, what a failure leaves, what is deleted, and what errors say."""
 
-from collections.abc import Iterator
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
 from resources.statements import Table, Zone
+from resources.storage import Removed
 from resources.warehouse import Warehouse, WarehouseError
-from tests.lake import Lake, make_lake
+from tests.lake import ZONES, Lake, make_lake
 from tests.postgres import Server
+
+pytestmark = pytest.mark.deep
 
 UNITS = Table(Zone.CONFIDENTIAL, "village", "units")
 SHOWN = Table(Zone.PUBLIC, "village", "shown")
+CANARY = "planted-7c01f2e9"
 
 
 @pytest.fixture
@@ -25,37 +36,341 @@ def lake(postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> L
 
 @pytest.fixture
 def warehouse(lake: Lake) -> Warehouse:
-    return lake.warehouse()
+    return lake.warehouse(patience=5.0)
 
 
-def write(warehouse: Warehouse, table: Table, values: list[str]) -> None:
+def write(warehouse: Warehouse, table: Table, values: list[Any]) -> None:
     with warehouse.session(writes=table.zone) as session:
         session.create(table, "warehouse/all", source=session.register("values", pa.table({"value": values})))
 
 
-def read(warehouse: Warehouse, table: Table) -> list[str]:
+def read(warehouse: Warehouse, table: Table) -> list[Any]:
     with warehouse.session(reads=[table.zone]) as session:
         return [value for (value,) in session.rows("warehouse/all", source=table)]
 
 
-def test_first(warehouse: Warehouse) -> None:
-    import time
+def refusal(warehouse: Warehouse, **access: Any) -> str:
+    with pytest.raises(WarehouseError) as caught, warehouse.session(**access):
+        pass
+    return str(caught.value)
 
-    assert not warehouse.holds(Zone.PUBLIC)
-    write(warehouse, UNITS, ["a", "b"])
-    write(warehouse, SHOWN, ["a", "b"])
-    assert read(warehouse, UNITS) == ["a", "b"]
-    assert read(warehouse, SHOWN) == ["a", "b"]
-    for _ in range(5):
-        t = time.time()
-        read(warehouse, SHOWN)
-        print(time.time() - t)
-    write(warehouse, SHOWN, ["c", "b"])
-    from datetime import timedelta
 
-    print(
-        warehouse.compact(Zone.PUBLIC, timedelta(days=1)),
-        warehouse.compact(Zone.PUBLIC),
-        warehouse.compact(Zone.CONFIDENTIAL),
+def parquet(lake: Lake) -> list[Path]:
+    return sorted((lake.root / "lake").rglob("*.parquet"))
+
+
+# Zones -----------------------------------------------------------------------------------------------------
+
+
+def test_a_session_sees_the_zones_it_named_and_writes_one(warehouse: Warehouse) -> None:
+    assert not any(warehouse.holds(zone) for zone in ZONES)
+    assert "nothing has been written to the public zone yet" in refusal(warehouse, reads=[Zone.PUBLIC])
+    for table in (UNITS, SHOWN):
+        write(warehouse, table, [table.name])
+    assert all(warehouse.holds(zone) for zone in ZONES)
+    for table, hidden in ((UNITS, SHOWN), (SHOWN, UNITS)):
+        assert read(warehouse, table) == [table.name]
+        with warehouse.session(reads=[table.zone]) as session:
+            assert session.columns(hidden) == {}
+            with pytest.raises(WarehouseError):
+                session.count(hidden)
+            with pytest.raises(WarehouseError):
+                session.create(table, "warehouse/all", source=table)
+    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
+        with pytest.raises(WarehouseError):
+            session.create(UNITS, "warehouse/all", source=SHOWN)
+        session.create(SHOWN, "warehouse/all", source=UNITS)
+    assert read(warehouse, SHOWN) == ["units"]
+
+
+def test_a_session_that_reads_sees_one_state_whoever_writes_meanwhile(warehouse: Warehouse) -> None:
+    write(warehouse, SHOWN, ["before"])
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        write(warehouse, SHOWN, ["after"])
+        write(warehouse, Table(Zone.PUBLIC, "village", "later"), ["after"])
+        assert session.rows("warehouse/all", source=SHOWN) == [("before",)]
+        assert session.columns(Table(Zone.PUBLIC, "village", "later")) == {}
+    assert read(warehouse, SHOWN) == ["after"]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "VIEW public.village.forged AS SELECT content FROM read_text('/etc/hostname')",
+        "VIEW public.village.forged AS SELECT a.value FROM public.village.shown AS a WHERE random() < 0.5",
+        "VIEW public.village.forged AS SELECT a.value, current_query() FROM public.village.shown AS a",
+        "TABLE public.village.forged (one INTEGER, two INTEGER DEFAULT 5)",
+        "TABLE public.village.forged (one INTEGER, two INTEGER DEFAULT (random() * 5)::INTEGER)",
+    ],
+)
+def test_a_zone_that_computes_what_it_shows_is_refused(lake: Lake, warehouse: Warehouse, forged: str) -> None:
+    write(warehouse, SHOWN, ["one"])
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        session._connection.execute(f"CREATE {forged}")
+    for access in ({"reads": [Zone.PUBLIC]}, {"writes": Zone.PUBLIC}):
+        assert "the catalog of the public zone was altered: Stirred did not write village.forged" in refusal(
+            warehouse, **access
+        )
+
+
+def test_a_view_whose_text_was_altered_in_the_catalog_is_refused(lake: Lake, warehouse: Warehouse) -> None:
+    """What the check reads is what DuckLake runs."""
+    write(warehouse, SHOWN, ["one"])
+    view = Table(Zone.PUBLIC, "village", "joined")
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        session._connection.execute(f"CREATE VIEW {view.text} AS SELECT a.value FROM public.village.shown AS a")
+    assert read(warehouse, view) == ["one"]
+    lake.catalog(Zone.PUBLIC, "UPDATE ducklake_view SET sql = replace(sql, 'a.value', 'upper(a.value) AS value')")
+    assert "Stirred did not write village.joined" in refusal(warehouse, reads=[Zone.PUBLIC])
+
+
+def test_generated_columns_and_enumerations_are_not_there(warehouse: Warehouse) -> None:
+    """Nothing needs them; if DuckLake learns about generated columns, the check must know how they look."""
+    write(warehouse, SHOWN, ["one"])
+    with warehouse.session(writes=Zone.PUBLIC) as session, pytest.raises(duckdb.NotImplementedException):
+        session._connection.execute("CREATE TABLE public.village.g (a INTEGER, b INTEGER GENERATED ALWAYS AS (a + 1))")
+
+
+def test_a_catalog_that_points_at_other_files_shows_none(lake: Lake, warehouse: Warehouse, tmp_path: Path) -> None:
+    """Whoever can write to the public catalog cannot have a file elsewhere published."""
+    write(warehouse, SHOWN, ["one"])
+    secret = tmp_path / "secret.parquet"
+    duckdb.sql("SELECT 'secret' AS value").write_parquet(str(secret))
+    lake.catalog(
+        Zone.PUBLIC,
+        f"UPDATE ducklake_data_file SET path = '{secret}', path_is_relative = false, "
+        f"file_size_bytes = {secret.stat().st_size}, footer_size = NULL RETURNING 1",
     )
-    assert read(warehouse, SHOWN) == ["c", "b"]
+    with pytest.raises(WarehouseError, match="disabled by configuration"):
+        read(warehouse, SHOWN)
+
+
+def test_a_lake_and_a_file_give_the_same_content_version(lake: Lake, warehouse: Warehouse, tmp_path: Path) -> None:
+    """Of every type that a table may have."""
+    on_files = Warehouse(folder=str(tmp_path / "files"), threads=1)
+    text = """SELECT i::BIGINT AS a, -i::SMALLINT AS b, i::HUGEINT * 10::HUGEINT ** 30 AS c, i::UBIGINT AS d,
+        (i / 7)::DECIMAL(38, 4) AS e, i / 7 AS f, 'x' || i AS g, i % 2 = 0 AS h, [i, NULL] AS j,
+        nullif(i, 3)::UTINYINT AS k, DATE '2020-04-01' + i::INTEGER AS l FROM range(5) AS r(i)"""
+    versions, sorted_versions = set(), set()
+    for store in (warehouse, on_files):
+        with store.session(writes=Zone.PUBLIC) as session:
+            session._connection.execute(f"CREATE SCHEMA public.village; CREATE TABLE {SHOWN.text} AS {text}")
+            versions.add(session.content_version([SHOWN]))
+            keys = Table(Zone.PUBLIC, "village", "keys")
+            session._connection.execute(f"CREATE TABLE {keys.text} AS SELECT a, g FROM {SHOWN.text}")
+            sorted_versions.add(session.sorted_version(keys, bytes(32)))
+    assert len(versions) == len(sorted_versions) == 1
+
+
+# The confidential catalog and its files ---------------------------------------------------------------------
+
+
+def test_files_are_encrypted_and_no_other_role_reads_their_keys(lake: Lake, warehouse: Warehouse) -> None:
+    write(warehouse, UNITS, [CANARY])
+    write(warehouse, SHOWN, ["shown"])
+    assert lake.catalog(Zone.CONFIDENTIAL, "SELECT count(*), count(encryption_key) FROM ducklake_data_file") == [(1, 1)]
+    assert lake.catalog(Zone.CONFIDENTIAL, "SELECT * FROM ducklake_inlined_data_tables") == []
+    (confidential, _) = parquet(lake)
+    assert CANARY.encode() not in confidential.read_bytes()
+    with pytest.raises(duckdb.Error, match="encrypted"):
+        duckdb.read_parquet(str(confidential)).fetchall()
+    services = (lake.root / "services").read_text().split("[stirred_public]")
+    # The public role at the confidential catalog.
+    changed = services[0].replace(f"user={lake.role(Zone.CONFIDENTIAL)}", f"user={lake.role(Zone.PUBLIC)}")
+    (lake.root / "services").write_text("[stirred_public]".join([changed, services[1]]))
+    said = refusal(warehouse, reads=[Zone.CONFIDENTIAL])
+    assert "permission denied for database" in said
+    assert "service=" not in said
+
+
+def test_a_catalog_that_any_role_can_connect_to_is_refused(lake: Lake, warehouse: Warehouse, postgres: Server) -> None:
+    postgres.administration.run(f"GRANT CONNECT ON DATABASE {lake.role(Zone.CONFIDENTIAL)} TO PUBLIC")
+    assert "must be closed to all roles but its own" in refusal(warehouse, writes=Zone.CONFIDENTIAL)
+    assert parquet(lake) == []
+
+
+def test_a_confidential_catalog_without_encryption_is_refused(lake: Lake, warehouse: Warehouse) -> None:
+    write(warehouse, UNITS, ["one"])
+    lake.catalog(Zone.CONFIDENTIAL, "UPDATE ducklake_metadata SET value = 'false' WHERE key = 'encrypted' RETURNING 1")
+    assert "its files would not be encrypted" in refusal(warehouse, reads=[Zone.CONFIDENTIAL])
+
+
+def test_a_data_folder_that_others_can_read_is_refused(lake: Lake, warehouse: Warehouse) -> None:
+    write(warehouse, UNITS, ["one"])
+    Path(lake.data["confidential"]).chmod(0o750)
+    assert "must be closed to all but its owner (chmod 700)" in refusal(warehouse, reads=[Zone.CONFIDENTIAL])
+
+
+@pytest.mark.parametrize("wrong", ["password", "server", "data path"])
+def test_no_password_and_no_connection_string_is_in_an_error(lake: Lake, warehouse: Warehouse, wrong: str) -> None:
+    for table in (UNITS, SHOWN):
+        write(warehouse, table, ["one"])
+    passwords, services = lake.root / "passwords", lake.root / "services"
+    store = warehouse
+    if wrong == "password":
+        passwords.write_text(passwords.read_text().replace("planted-password", "planted-password-wrong"))
+    elif wrong == "server":
+        services.write_text(services.read_text().replace("host=", "host=/nowhere"))
+    else:
+        store = lake.warehouse(lake={zone: path.replace("/lake/", "/elsewhere/") for zone, path in lake.data.items()})
+    for zone in ZONES:
+        for access in ({"reads": [zone]}, {"writes": zone}):
+            said = refusal(store, **access)
+            assert said.startswith(f"cannot open the catalog of the {zone.value} zone (service stirred_{zone.value}): ")
+            assert "planted" not in said
+            assert "service=" not in said
+    log = Path(lake.catalogs[Zone.PUBLIC].folder) / "log"
+    assert "planted-password" not in (log.read_text() if log.exists() else "")
+
+
+# Several processes -------------------------------------------------------------------------------------------
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def write_often(folder: str, lake: dict[str, str], name: str, times: int) -> None:
+    warehouse = Warehouse(folder=folder, threads=1, lake=lake)
+    for number in range(times):
+        write(warehouse, Table(Zone.PUBLIC, "village", name), [number])
+
+
+def test_processes_that_begin_a_lake_and_write_different_tables_do_not_fail(warehouse: Warehouse, lake: Lake) -> None:
+    # The catalog is new, and made by whoever is first. Schemas are made apart: DuckLake makes each once.
+    processes = [SPAWN.Process(target=begin, args=(warehouse.folder, lake.data, f"s{number}")) for number in range(3)]
+    assert ended(processes) == [0] * 3
+    write(warehouse, SHOWN, ["one"])
+    processes = [
+        SPAWN.Process(target=write_often, args=(warehouse.folder, lake.data, f"t{number}", 8)) for number in range(3)
+    ]
+    assert ended(processes) == [0] * 3
+    assert [read(warehouse, Table(Zone.PUBLIC, "village", f"t{number}")) for number in range(3)] == [[7]] * 3
+
+
+def begin(folder: str, lake: dict[str, str], schema: str) -> None:
+    write(Warehouse(folder=folder, threads=1, lake=lake), Table(Zone.PUBLIC, schema, "units"), ["one"])
+
+
+def ended(processes: list[Any]) -> list[int]:
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    return [process.exitcode for process in processes]
+
+
+def test_of_two_that_write_the_same_table_the_second_fails_whole_and_says_so(warehouse: Warehouse) -> None:
+    other = Table(Zone.PUBLIC, "village", "other")
+    write(warehouse, SHOWN, ["before"])
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        with pytest.raises(WarehouseError, match="another process wrote the same table"):  # noqa: PT012, SIM117
+            with session.transaction():
+                session.create(other, "warehouse/all", source=SHOWN)
+                session.create(SHOWN, "warehouse/no_rows", source=SHOWN)
+                write(warehouse, SHOWN, ["the other's"])
+        assert session.columns(other) == {}
+    assert read(warehouse, SHOWN) == ["the other's"]
+
+
+def write_and_die(folder: str, lake: dict[str, str]) -> None:
+    with Warehouse(folder=folder, threads=1, lake=lake).session(writes=Zone.CONFIDENTIAL) as session:
+        source = session.register("values", pa.table({"value": [CANARY]}))
+        with session.transaction():
+            session.create(UNITS, "warehouse/all", source=source)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_writer_leaves_the_table_as_it_was(warehouse: Warehouse, lake: Lake) -> None:
+    write(warehouse, UNITS, ["before"])
+    assert ended([SPAWN.Process(target=write_and_die, args=(warehouse.folder, lake.data))]) == [-signal.SIGKILL]
+    assert read(warehouse, UNITS) == ["before"]
+    before, orphan = parquet(lake)
+    assert CANARY.encode() not in before.read_bytes() + orphan.read_bytes()
+    assert warehouse.compact(Zone.CONFIDENTIAL).files == 0, "a file of a writer that may still run is kept"
+    for path in (before, orphan):
+        os.utime(path, (0, 0))
+    assert warehouse.compact(Zone.CONFIDENTIAL).files == 1
+    assert len(parquet(lake)) == 1
+    assert read(warehouse, UNITS) == ["before"]
+
+
+# What is deleted ----------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_left_of_what_was_replaced_or_dropped(warehouse: Warehouse, lake: Lake) -> None:
+    """Neither a file, nor its key, nor a minimum of its columns, not even in the pages of PostgreSQL."""
+    write(warehouse, UNITS, [f"{CANARY}-replaced"])
+    write(warehouse, Table(Zone.CONFIDENTIAL, "village__secret", "units"), [f"{CANARY}-dropped"])
+    keys = [key for (key,) in lake.catalog(Zone.CONFIDENTIAL, "SELECT encryption_key FROM ducklake_data_file")]
+    assert found(lake, [CANARY, *keys]), "the test shows nothing otherwise"
+    write(warehouse, UNITS, ["kept"])
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        session.drop_schema(Zone.CONFIDENTIAL, "village__secret")
+    assert warehouse.compact(Zone.CONFIDENTIAL, timedelta(days=1)) == Removed(0, 0), "sessions may still read them"
+    files = parquet(lake)
+    sizes = sum(path.stat().st_size for path in files)
+    removed = warehouse.compact(Zone.CONFIDENTIAL)
+    (left,) = parquet(lake)
+    assert removed == Removed(2, sizes - left.stat().st_size)
+    assert not found(lake, [CANARY, *keys])
+    assert read(warehouse, UNITS) == ["kept"]
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert "village__secret" not in session.schemas(Zone.CONFIDENTIAL)
+    assert warehouse.compact(Zone.CONFIDENTIAL) == Removed(0, 0)
+
+
+def found(lake: Lake, texts: list[str]) -> set[str]:
+    """The files of the confidential catalog's database that contain one of some texts."""
+    number = lake.catalog(Zone.CONFIDENTIAL, "SELECT oid FROM pg_database WHERE datname = current_database()")[0][0]
+    lake.catalog(Zone.CONFIDENTIAL, "CHECKPOINT; SELECT 1")
+    folder = Path(lake.catalog(Zone.CONFIDENTIAL, "SHOW data_directory")[0][0]) / "base" / str(number)
+    return {
+        path.name for path in folder.iterdir() if path.is_file() for text in texts if text.encode() in path.read_bytes()
+    }
+
+
+# An S3 server -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    from tests.object_storage import object_storage
+
+    with object_storage(tmp_path / "s3") as address:
+        yield address
+
+
+def test_zones_on_an_s3_server(lake: Lake, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable, value in s3.environment.items():
+        monkeypatch.setenv(variable, value)
+    data = {zone.value: f"s3://{s3.bucket}/{zone.value}/" for zone in ZONES}
+    warehouse = lake.warehouse(lake=data, object_storage=s3.address)
+    write(warehouse, UNITS, [CANARY])
+    write(warehouse, SHOWN, ["shown"])
+    assert (read(warehouse, UNITS), read(warehouse, SHOWN)) == ([CANARY], ["shown"])
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        for elsewhere in (f"s3://{s3.bucket}/confidential/x.parquet", f"{s3.address}/x.parquet", "/etc/hostname"):
+            with pytest.raises(duckdb.PermissionException, match="disabled by configuration"):
+                session._connection.execute("FROM read_blob($address)", {"address": elsewhere})
+    write(warehouse, UNITS, ["later"])
+    assert warehouse.compact(Zone.CONFIDENTIAL).files == 1
+    assert read(warehouse, UNITS) == ["later"]
+    for variable, value in s3.environment.items():
+        if "SECRET" in variable:
+            monkeypatch.setenv(variable, f"wrong-{value}")
+    for table in (UNITS, SHOWN):
+        with pytest.raises(WarehouseError) as caught:
+            read(warehouse, table)
+        assert not any(value in str(caught.value) for value in s3.secrets)
+
+
+def test_the_extensions_of_the_embedded_deployment_are_not_those_of_a_lake(tmp_path: Path) -> None:
+    code = f"""if True:
+        import sys
+        from resources.statements import Zone
+        from resources.warehouse import Warehouse
+        with Warehouse(folder={str(tmp_path / "w")!r}).session(writes=Zone.PUBLIC) as session:
+            loaded = session._connection.execute("FROM duckdb_extensions() WHERE loaded").fetchall()
+        print(sorted({{"httpfs", "ducklake", "postgres_scanner"}} & {{row[0] for row in loaded}}), "psycopg" in sys.modules)
+    """
+    said = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "['httpfs'] False\n"

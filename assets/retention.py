@@ -1,0 +1,39 @@
+"""The asset `retention`, which deletes replaced confidential data from a lake.
+
+A lake keeps the files of a replaced or withdrawn table until somebody deletes them, with their keys in the catalog. The
+asset is part of a deployment in a cluster only: `orchestration.jobs` has its schedule.
+"""
+
+from datetime import timedelta
+
+import dagster as dg
+
+from assets.conventions import StageKind, attributes
+from assets.failures import stated_plainly
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+
+RETENTION_KEY = dg.AssetKey(["retention"])
+KEPT = timedelta(days=1)
+"""How long replaced data are kept, for the sessions that still read them."""
+
+
+def build_retention() -> dg.AssetsDefinition:
+    """The asset `retention`. Nothing depends on it."""
+
+    @dg.asset(
+        key=RETENTION_KEY,
+        group_name="retention",
+        description=(
+            "Deletes from the lake what was replaced or dropped more than a day ago in the confidential zone: the "
+            "files, and their keys and statistics in the catalog. Files of writers that were killed are deleted too. "
+            "The current tables stay as they are."
+        ),
+        **attributes(StageKind.RETENTION, Zone.CONFIDENTIAL, {"duckdb"}),
+    )
+    @stated_plainly(StageKind.RETENTION)
+    def retention(warehouse: Warehouse) -> dg.MaterializeResult:
+        removed = warehouse.compact(Zone.CONFIDENTIAL, KEPT)
+        return dg.MaterializeResult(metadata={"files deleted": removed.files, "bytes deleted": removed.size})
+
+    return retention

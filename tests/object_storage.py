@@ -1,0 +1,94 @@
+"""An S3 server for tests: SeaweedFS, with one bucket and one key."""
+
+import contextlib
+import json
+import socket
+import subprocess
+import sysconfig
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SECRET = "planted-secret-of-s3"
+
+
+@dataclass(frozen=True)
+class ObjectStorage:
+    """A running server.
+
+    Attributes:
+        address: its address.
+        environment: the variables by which DuckDB knows the key.
+        bucket: the bucket.
+        secrets: what no message may show.
+    """
+
+    address: str
+    environment: dict[str, str]
+    bucket: str = "lake"
+    secrets: tuple[str, ...] = field(default=(SECRET,))
+
+
+@contextlib.contextmanager
+def object_storage(folder: Path) -> Iterator[ObjectStorage]:
+    """Start a server in a folder, and end it.
+
+    Raises:
+        TimeoutError: if it does not start within a minute.
+    """
+    folder.mkdir()
+    weed = Path(sysconfig.get_path("scripts")) / "weed"
+    rights = {
+        "credentials": [{"accessKey": "AKTEST", "secretKey": SECRET}],
+        "actions": ["Admin", "Read", "Write", "List"],
+    }
+    (folder / "rights.json").write_text(json.dumps({"identities": [{"name": "stirred", **rights}]}))
+    (folder / "data").mkdir()
+    s3, master, volume, filer = (_port() for _ in range(4))
+    command = [
+        *(str(weed), "-logtostderr=true", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder / 'data'}"),
+        *("-s3", f"-s3.config={folder / 'rights.json'}", f"-s3.port={s3}", f"-master.port={master}"),
+        *(f"-volume.port={volume}", f"-filer.port={filer}", "-volume.max=20", "-master.volumeSizeLimitMB=64"),
+    ]
+    with (folder / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as server:
+        try:
+            address = f"http://127.0.0.1:{s3}"
+            _wait(address)
+            subprocess.run(
+                [str(weed), "shell", f"-master=127.0.0.1:{master}"],
+                input="s3.bucket.create -name lake\n",
+                text=True,
+                check=True,
+                capture_output=True,
+                timeout=60,
+            )
+            keys = {"AWS_ACCESS_KEY_ID": "AKTEST", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": "us-east-1"}
+            yield ObjectStorage(address, keys)
+        finally:
+            server.kill()
+
+
+def _port() -> int:
+    """A free port whose number plus 10,000, which SeaweedFS uses too, is a port."""
+    while True:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            number = int(free.getsockname()[1])
+        if number < 50_000:
+            return number
+
+
+def _wait(address: str) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            urllib.request.urlopen(address, timeout=5)
+        except urllib.error.HTTPError:
+            # It answers, and refuses whoever has no key.
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise TimeoutError(f"no S3 server at {address}")
