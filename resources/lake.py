@@ -81,24 +81,21 @@ class LakeZone:
 
         Raises:
             WarehouseError: if the catalog cannot be opened or created; if it is open to other roles than its owner; if
-                it belongs to files elsewhere; if users other than the owner have any access to a folder of files; or if
-                files of the confidential zone would not be encrypted.
+                it belongs to files elsewhere, or to files of the confidential zone that are not encrypted; or if users
+                other than the owner have any access to a folder of files.
         """
         if not self.on_network:
             self._keep_folder(create=not read_only)
         self._attach(connection, read_only=read_only)
-        snapshot, encrypted, connectable = connection.execute(
-            statement("warehouse/lake_state", {"catalog": literal(self._catalog)})
-        ).fetchall()[0]
+        try:
+            state = connection.execute(statement("warehouse/lake_state", {"catalog": literal(self._catalog)}))
+            snapshot, connectable = state.fetchall()[0]
+        except duckdb.Error as error:
+            raise WarehouseError(f"cannot read {self.name} (service {self.service}): {type(error).__name__}") from None
         if connectable:
             raise WarehouseError(
                 f"{self.name} (service {self.service}) must be closed to all roles but its own: REVOKE CONNECT ON "
                 "DATABASE … FROM PUBLIC. Nothing was read or written"
-            )
-        if self.zone is Zone.CONFIDENTIAL and encrypted != "true":
-            raise WarehouseError(
-                f"{self.name} (service {self.service}) was not made by Stirred: its files would not be encrypted. "
-                "Nothing was read or written. Give the zone an empty database"
             )
         if read_only:
             connection.execute(statement("warehouse/detach", {"alias": identifier(self.zone.value)}))
@@ -171,6 +168,8 @@ def _reason(said: str) -> str:
     """Why DuckLake cannot attach a catalog, without the connection string that it quotes."""
     if "does not match existing data path" in said:
         return "its files lie elsewhere. Set the data path that it was created with"
+    if "the database is not encrypted" in said:
+        return "its files are not encrypted. Give the zone an empty database"
     # DuckDB quotes the string in double quotes, with a colon after the last one that precedes what libpq says.
     _, found, reason = said.partition('": ')
     return f"PostgreSQL says: {reason.splitlines()[0]}" if found and reason else "DuckLake refuses it"

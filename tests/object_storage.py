@@ -51,7 +51,14 @@ def object_storage(folder: Path) -> Iterator[ObjectStorage]:
     command = [
         *(str(weed), "-logtostderr=true", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder / 'data'}"),
         *("-s3", f"-s3.config={folder / 'rights.json'}", f"-s3.port={s3}", f"-master.port={master}"),
-        *(f"-volume.port={volume}", f"-filer.port={filer}", "-volume.max=20", "-master.volumeSizeLimitMB=64"),
+        *(
+            f"-volume.port={volume}",
+            f"-filer.port={filer}",
+            "-volume.max=20",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            "-master.volumeSizeLimitMB=64",
+        ),
     ]
     with (folder / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as server:
         try:

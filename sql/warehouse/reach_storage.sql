@@ -1,7 +1,8 @@
--- DuckDB reads the keys and the region of S3 from the environment. Nothing but S3 is reached.
+-- DuckDB reads the keys and the region of S3 from the environment. Nothing but S3 is reached. The settings are global,
+-- because DuckLake lists files by a connection of its own.
 SET disabled_filesystems = 'HTTPFileSystem,HuggingFaceFileSystem';
 {% if given %}
-SET s3_endpoint = {{ host }};
-SET s3_use_ssl = {{ encrypted }};
-SET s3_url_style = 'path'
+SET GLOBAL s3_endpoint = {{ host }};
+SET GLOBAL s3_use_ssl = {% if encrypted %} true {% else %} false {% endif %};
+SET GLOBAL s3_url_style = 'path'
 {% endif %}
