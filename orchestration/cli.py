@@ -756,6 +756,8 @@ def backup(folder: Path, with_keys: bool) -> None:
     deployed = Deployed()
     back_up(deployed.ledger, deployed.published, folder, with_keys=with_keys)
     click.echo(f"{deployed.home} and {deployed.published}: backed up to {folder}")
+    if deployed.ledger.on_server:
+        click.echo("The ledger's entries are not in it: back up their server as well, with its own means.")
 
 
 @main.command()

@@ -315,6 +315,12 @@ class Ledger(ConfigurableResource):
             old.mark_moved()
             return len(moved)
 
+    @contextmanager
+    def unchanging(self) -> Iterator[None]:
+        """Keep every process from appending to a ledger on a server, and the anchor as it is, until the block ends."""
+        with self._storage().reading():
+            yield
+
     def _storage(self) -> LedgerStorage:
         if not self.on_server:
             return FileStorage(self.warehouse)
