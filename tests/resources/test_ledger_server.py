@@ -240,6 +240,22 @@ def test_two_snapshots_do_not_append_the_same_number(database: Database, ledger:
             )
 
 
+@pytest.mark.deep
+def test_an_entry_waits_for_who_reads_even_if_it_is_appended_past_the_ledger(
+    database: Database, ledger: Ledger
+) -> None:
+    """Otherwise who reads chain and anchor could see them disagree."""
+    last = ledger.entries()[-1]
+    following = hashed(replace(last, sequence=4, previous_hash=last.hash, draw_id="f" * 64))
+    with (
+        ledger.unchanging(),
+        logged_in({"PGOPTIONS": "-c lock_timeout=50ms"}),
+        pytest.raises(psycopg.errors.LockNotAvailable),
+    ):
+        appended(database, [following])
+    appended(database, [following])
+
+
 # The anchor ------------------------------------------------------------------------------------------------
 
 
