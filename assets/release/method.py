@@ -23,6 +23,7 @@ import dagster as dg
 from assets.release.contents import cef_version, with_recodes
 from assets.release.draw import Draw, Inputs, is_drawn
 from assets.release.gate import Gate
+from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.release import Release
 from assets.release.seal import require_sealed
@@ -184,6 +185,10 @@ class Method(ABC, Generic[R, I, O]):
             }
         )
         return Draw(draw_id, self.specification(inputs), inputs, made_of)
+
+    def plan(self) -> Plan:
+        """What a draw would charge, and how exact it would be, from the declaration alone. No record is read."""
+        raise NotImplementedError
 
     def require_chargeable(self, session: Session) -> None:
         """Raise an error if a later stage could not be carried out, before anything is charged; nothing by default."""

@@ -34,6 +34,9 @@ PAPERS = (
     ),
 )
 
+LARGEST_STRATUM = "Largest stratum b"
+"""The label of b in the certificate, from which a later plan reads it."""
+
 FEWEST = 2
 """Two data sets with the same invariants that differ at all differ in two records or more: one record alone cannot
 change without changing a count that is held fixed."""
@@ -295,7 +298,7 @@ def parameters(
         *rates,
         Parameter("Strata", strata, f"Groups of {unit}s that agree on the swap key."),
         Parameter(
-            "Largest stratum b",
+            LARGEST_STRATUM,
             largest_stratum,
             f"The number of {unit}s in the largest stratum {counted_strata(design)}; 0 if there is none.",
         ),

@@ -4,8 +4,9 @@ Nothing here depends on the mechanism. Each mechanism declares its own fields in
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -23,15 +24,22 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Declaration, given_text
 from assets.release.method import Method
 from assets.release.names import ReleaseName
+from assets.release.plan import Asked, Plan
 from assets.release.published import require_placeable
 from assets.release.release import DeclarationError, Release
 from assets.release.withheld import WithheldRecords
+from mechanisms.accounting.approximate import ApproximateLoss
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.zcdp import ConcentratedLoss
 from orchestration.automation import release_jobs, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import declared_publisher
 from orchestration.components.scaffolding import ExampleScaffolder
 from orchestration.environment import deployment_folders, published_address
 from resources.custody import CustodyMode
+
+_COMPONENTS = "orchestration.components"
+"""The package that files name components by."""
 
 
 class ReleaseDeclaration(Declaration):
@@ -143,6 +151,70 @@ class ReleaseComponent(DeclaresReleases):
     def charges(self) -> bool:
         """Whether the release has a draw and a charge."""
         return True
+
+    @property
+    def type_name(self) -> str:
+        """The `type` of the file that declares it."""
+        return f"{_COMPONENTS}.{type(self).__name__}"
+
+    @property
+    def tried(self) -> BaseModel:
+        """The declaration whose fields a plan tries."""
+        found: BaseModel = self.declaration
+        return found
+
+    @property
+    def attributes(self) -> BaseModel:
+        """The attributes of the file that declares it."""
+        return self.tried
+
+    def with_fields(self, given: Mapping[str, Any]) -> Self:
+        """The same component, with these fields as those of `tried`.
+
+        Raises:
+            ValidationError: if they are not valid.
+        """
+        return replace(self, declaration=self.declared_by.model_validate(given))
+
+    def plan(self, method: Method[Any, Any, Any], asked: Asked) -> Plan:
+        """What the release would charge, and how exact it would be.
+
+        Args:
+            method: how it is made.
+            asked: what the plan asks, of which the fields of the declaration are there already.
+
+        Raises:
+            ValueError: if something is asked that there is not for this kind of release.
+        """
+        if asked.largest_stratum is not None:
+            raise ValueError("largest_stratum: only the loss of swapping depends on it")
+        return method.plan()
+
+    def fields_for_margins(self, method: Method[Any, Any, Any], margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
+        """The fields of the declaration with which lines have at most these 90% margins of error.
+
+        Raises:
+            ValueError: if no declaration has them.
+        """
+        raise ValueError("margins: this kind of release has no budget for each line")
+
+    def fields_for_total(self, method: Method[Any, Any, Any], total: Fraction, asked: Asked) -> Mapping[str, Any]:
+        """The fields of the declaration with which its charge is a total.
+
+        Raises:
+            ValueError: if no declaration has it.
+        """
+        loss = method.plan().loss
+        charged = loss.epsilon if isinstance(loss, ApproximateLoss) else loss
+        if isinstance(charged, PureLoss) and charged.argument == 1 and charged.rational:
+            return self.scaled(method, total / charged.rational)
+        if isinstance(charged, ConcentratedLoss):
+            return self.scaled(method, total / charged.rho)
+        raise ValueError("total: this kind of release has no finite budget that could be scaled")
+
+    def scaled(self, method: Method[Any, Any, Any], factor: Fraction) -> Mapping[str, Any]:
+        """The fields of the declaration with all budgets multiplied by a factor greater than 0."""
+        raise ValueError("total: this kind of release has no budgets that could be scaled")
 
     @property
     def job(self) -> str:
