@@ -19,6 +19,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Generic, TypeVar, final
 
 import dagster as dg
+import pyarrow as pa
 
 from assets.release.contents import cef_version, with_recodes
 from assets.release.draw import Draw, Inputs, is_drawn
@@ -33,7 +34,7 @@ from resources.custody import Custody
 from resources.statements import Table
 from resources.warehouse import Session
 
-CHARGE, PUBLICATION = "charge", "publication"
+PLAN, CHARGE, PUBLICATION = "plan", "charge", "publication"
 """The names of the stages that every release has."""
 
 R = TypeVar("R", bound=Release)
@@ -186,9 +187,13 @@ class Method(ABC, Generic[R, I, O]):
         )
         return Draw(draw_id, self.specification(inputs), inputs, made_of)
 
+    @abstractmethod
     def plan(self) -> Plan:
         """What a draw would charge, and how exact it would be, from the declaration alone. No record is read."""
-        raise NotImplementedError
+
+    def plan_tables(self) -> Mapping[Table, pa.Table]:
+        """The public tables that the stage `plan` stores, from the declaration alone; none by default."""
+        return {}
 
     def require_chargeable(self, session: Session) -> None:
         """Raise an error if a later stage could not be carried out, before anything is charged; nothing by default."""

@@ -38,8 +38,8 @@ class Asked(dg.Config):
     )
     largest_stratum: int | None = Field(
         default=None,
-        description="In swapping: b, the number of records of the largest stratum with two distinct records. By default, "
-        "that of the published edition.",
+        description="In swapping: b, the number of records of the largest stratum with two distinct records. By "
+        "default, that of the published edition.",
     )
 
     @property
@@ -80,7 +80,7 @@ class Curve:
         x, y: the axes, in words.
         series: by name, points in ascending order of x.
         marks: name, x and y of what is planned.
-        log: whether both axes are logarithmic; all numbers are then greater than 0.
+        log_x, log_y: whether an axis is logarithmic; its numbers are then greater than 0.
     """
 
     title: str
@@ -88,7 +88,8 @@ class Curve:
     y: str
     series: Mapping[str, Sequence[tuple[float, float]]]
     marks: Sequence[tuple[str, float, float]] = ()
-    log: bool = False
+    log_x: bool = False
+    log_y: bool = False
 
 
 @dataclass(frozen=True)

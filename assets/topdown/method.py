@@ -11,6 +11,7 @@ from assets.measurement.method import MEASUREMENTS, NoisyCounts
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE
+from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.tabulation.asset import TABLES
@@ -29,6 +30,7 @@ from assets.topdown.measurements import (
     write_measurements,
 )
 from assets.topdown.microdata import build_microdata
+from assets.topdown.plan import topdown_plan
 from assets.topdown.published import published_tables
 from assets.topdown.release import HISTOGRAMS, INVARIANTS, PLACES, SPINE, TopDownRelease
 from assets.topdown.spine import places_of
@@ -132,6 +134,9 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
 
     def specification(self, inputs: Inputs) -> Specification:
         return self.release.design.specification(self.release.dataset.name)
+
+    def plan(self) -> Plan:
+        return topdown_plan(self.release)
 
     def require_chargeable(self, session: Session) -> None:
         limits_of(session, self.release)

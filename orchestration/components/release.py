@@ -38,7 +38,7 @@ from orchestration.components.scaffolding import ExampleScaffolder
 from orchestration.environment import deployment_folders, published_address
 from resources.custody import CustodyMode
 
-_COMPONENTS = "orchestration.components"
+COMPONENTS = "orchestration.components"
 """The package that files name components by."""
 
 
@@ -155,7 +155,7 @@ class ReleaseComponent(DeclaresReleases):
     @property
     def type_name(self) -> str:
         """The `type` of the file that declares it."""
-        return f"{_COMPONENTS}.{type(self).__name__}"
+        return f"{COMPONENTS}.{type(self).__name__}"
 
     @property
     def tried(self) -> BaseModel:
