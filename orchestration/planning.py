@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
@@ -27,6 +28,8 @@ C = TypeVar("C", bound="ReleaseComponent")
 
 _STAYS = ("name", "dataset")
 """The fields that say which release is planned."""
+
+_WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -101,8 +104,18 @@ def planned(component: "ReleaseComponent", dataset: DatasetDeclaration, publishe
 
 def declaration_text(component: "ReleaseComponent", attributes: Mapping[str, Any]) -> str:
     """The `defs.yaml` of these attributes."""
-    declared = {"type": component.type_name, "attributes": attributes}
-    return yaml.safe_dump(declared, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+    fields = "".join(
+        # Collections of single values are written on one line, everything else on lines of its own.
+        yaml.safe_dump(
+            {name: value},
+            sort_keys=False,
+            allow_unicode=True,
+            default_flow_style=None if isinstance(value, Mapping | list) else False,
+            width=_WIDTH,
+        )
+        for name, value in attributes.items()
+    )
+    return f"type: {component.type_name}\nattributes:\n{indent(fields, '  ')}"
 
 
 def plain(declared: BaseModel) -> dict[str, Any]:
@@ -130,9 +143,7 @@ def _shortest(number: Fraction) -> int | float | str:
     if number.denominator == 1:
         return number.numerator
     decimal = float(number)
-    if Fraction(repr(decimal)) == number and (number < 0 or "e" not in repr(decimal)):
-        return decimal
-    return str(number)
+    return decimal if Fraction(repr(decimal)) == number else str(number)
 
 
 def _with_fields(component: C, fields: Mapping[str, Any]) -> C:
@@ -150,6 +161,15 @@ def _with_fields(component: C, fields: Mapping[str, Any]) -> C:
         said = str(error.errors(include_url=False)[0]["msg"]).removeprefix("Value error, ")
         named = f"release {declaration.dataset}/{declaration.name}: "
         raise DeclarationError(said if said.startswith("release ") else f"{named}{said}") from None
+
+
+def together(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields to try of two, the second before the first where they contradict."""
+    both = dict(first)
+    for name, value in second.items():
+        before = both.get(name)
+        both[name] = together(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+    return both
 
 
 def _merged(declared: Any, changes: Any) -> Any:

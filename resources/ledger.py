@@ -232,6 +232,21 @@ class Ledger(ConfigurableResource):
         charges = _charges(entries if through is None else entries[:through], population)
         return total_like(like, finite([*charges, *also]))
 
+    def require_fit(self, population: str, release: str, charge: Loss, cap: Loss) -> None:
+        """Refuse a further finite charge that does not fit under the cap. Nothing is written.
+
+        Args:
+            population: the name of the population.
+            release: who would be charged, for the message.
+            charge: the loss.
+            cap: the cap of the population.
+
+        Raises:
+            CapExceeded: if it does not fit.
+            LedgerError: if the ledger is not intact.
+        """
+        _require_fit(population, release, finite(_charges(self._intact(), population)), charge, cap)
+
     def infinite_charges(self, population: str, through: int | None = None) -> int:
         """The number of a population's charges with an infinite loss, which no cap bounds.
 

@@ -90,7 +90,7 @@ def phsafe_plan(release: PHSafeRelease) -> Plan:
         design.specification(release.dataset.name) if release.private else None,
         tuple(_line(design, each) for each in design.released),
         facts,
-        {"runs and levels": _runs(design), "budget for a margin": _budgets(design)},
+        {"Runs and levels": _runs(design), "Budget for a margin": _budgets(design)},
         (_curve(design),),
     )
 

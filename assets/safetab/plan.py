@@ -63,7 +63,7 @@ def safetab_plan(release: SafeTabRelease) -> Plan:
     design = release.design
     tables: dict[str, Cells] = {"95% margins, as declared by moe": _margins(release)}
     if isinstance(design, SafeTabPDesign):
-        tables["chances of detail 1, 2, 3 by true size"] = _chances(design)
+        tables["Chances of detail 1, 2, 3 by true size"] = _chances(design)
     bounded, unbounded = design.bounded, design.unbounded
     converted = approximate_total([bounded], release.delta)
     return Plan(

@@ -66,7 +66,7 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
     tables: dict[str, Cells] = {}
     if not design.noise:
         tables["ε by largest stratum and swap rate"] = _epsilons(b, rates)
-    tables |= {f"what a swap with p = {rate} does, by size of stratum": _effects(b, rate) for rate in rates[:1]}
+    tables |= {f"What a swap with p = {rate} does, by size of stratum": _effects(b, rate) for rate in rates[:1]}
     charged = None if loss is None or release.withheld else design.specification(release.dataset.name, loss)
     return Plan(
         charged,

@@ -32,8 +32,8 @@ def topdown_plan(release: TopDownRelease) -> Plan:
         {
             "any change of one person's record (charged)": f"{stated(design.loss)} (exactly {design.loss})",
             "measurements of persons": f"{stated(design.persons)} (exactly {design.persons})",
-            "measurements of units, for one unit": f"{stated(design.units)} (exactly {design.units}); a move may change "
-            "two",
+            "measurements of units, for one unit": f"{stated(design.units)} (exactly {design.units}); a move "
+            "may change two",
             "charged, as (ε, δ)": f"ε = {epsilon} at δ = {decimal_text(release.delta)}",
             "errors of the estimates": "launch the same declaration on a SyntheticCensus of like size; its asset "
             "accuracy shows them",

@@ -19,10 +19,11 @@ from assets.charge.drawing import build_draw
 from assets.charge.preflight import build_preflight
 from assets.conventions import OWNERS
 from assets.gates.asset import build_gates
+from assets.planning.asset import build_plan
 from assets.publication.asset import build_publication
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Declaration, given_text
-from assets.release.method import Method
+from assets.release.method import PLAN, Method
 from assets.release.names import ReleaseName
 from assets.release.plan import Asked, Plan
 from assets.release.published import require_placeable
@@ -36,6 +37,7 @@ from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import declared_publisher
 from orchestration.components.scaffolding import ExampleScaffolder
 from orchestration.environment import deployment_folders, published_address
+from orchestration.planning import Planned, planned
 from resources.custody import CustodyMode
 
 COMPONENTS = "orchestration.components"
@@ -233,12 +235,16 @@ class ReleaseComponent(DeclaresReleases):
         if method.charges != self.charges:
             raise ValueError(f"{method.release.schema}: component and method disagree on whether anything is charged")
         return dg.Definitions.merge(
-            release_definitions(method), automated(method, self.declaration, context.project_root)
+            release_definitions(self, method), automated(method, self.declaration, context.project_root)
         )
 
 
-def release_definitions(method: Method[Any, Any, Any]) -> dg.Definitions:
+def release_definitions(component: ReleaseComponent, method: Method[Any, Any, Any]) -> dg.Definitions:
     """The assets and checks of a release: those of its mechanism, and those that all releases share.
+
+    Args:
+        component: the declared release.
+        method: how it is made.
 
     Raises:
         DeclarationError: if what it publishes could not be written, or its loss is infinite and the dataset does not
@@ -247,7 +253,11 @@ def release_definitions(method: Method[Any, Any, Any]) -> dg.Definitions:
     method.release.require_allowed()
     if method.charges:
         require_placeable(method.release, method.tables())
-    assets, checks = list(method.own_assets()), build_gates(method)
+
+    def plan_of(asked: Asked) -> Planned:
+        return planned(component, method.release.dataset, method.release.published, asked)
+
+    assets, checks = [build_plan(method, plan_of), *method.own_assets()], build_gates(method)
     if method.charges:
         publication, files_check = build_publication(method)
         assets += [build_preflight(method), build_charge(method), build_draw(method), publication]
@@ -296,6 +306,6 @@ def automated(method: Method[Any, Any, Any], declaration: ReleaseDeclaration, ro
     schedules = [release_schedule(release, declaration.schedule)] if declaration.schedule else []
     sensors = [source_sensor(release, f"{declaration!r} {release.dataset!r}", root)] if declaration.watch_source else []
     return dg.Definitions.merge(
-        release_jobs(release, method.charges, method.reads_publications_of),
+        release_jobs(release, method.charges, method.reads_publications_of, with_plan=PLAN in method.stages),
         dg.Definitions(schedules=schedules, sensors=sensors),
     )
