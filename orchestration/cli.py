@@ -604,7 +604,12 @@ def _stages(found: Planned) -> dict[str, Any]:
             "what": (spec.description or "").strip().partition("\n\n")[0].replace("\n", " "),
         }
         for spec in sorted(
-            (spec for made in release_definitions(component, method).assets or () for spec in made.specs),
+            (
+                spec
+                for made in release_definitions(component, method).assets or ()
+                if isinstance(made, dg.AssetsDefinition)
+                for spec in made.specs
+            ),
             key=lambda spec: order.get(spec.key.path[-1], len(order)),
         )
         if spec.key.path[-1] not in apart

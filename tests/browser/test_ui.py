@@ -135,7 +135,7 @@ def test_charts_are_shown_as_pictures(site: Site, asset: str, chart: str) -> Non
         "ma1940/composition",
         "two_states/composition",
         *(f"{SWAPPING}/{stage}" for stage in ("invariants", "charge", "swapped", "tables", "utility", "publication")),
-        *(f"{S_DHC}/{stage}" for stage in ("parameters", "truncated_join", "charge", "tables", "publication")),
+        *(f"{S_DHC}/{stage}" for stage in ("plan", "truncated_join", "charge", "tables", "publication")),
         *(f"{TOPDOWN}/{stage}" for stage in ("charge", "noisy_measurements", "tables", "accuracy", "publication")),
     ],
 )
