@@ -1,7 +1,7 @@
 """Lines of a design by their names: `TRACT 2` for SafeTab-P, `TRACT 2 T3` for SafeTab-H.
 
-A declaration names lines in this way, gives some of them budgets and others margins of error, and both become a design's
-budgets here.
+A declaration names lines in this way, gives some of them budgets and others margins of error, and both become the
+budgets of a design here.
 """
 
 import re

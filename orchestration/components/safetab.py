@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import dagster as dg
 
@@ -83,6 +83,15 @@ class SafeTabH(_PlansByLine):
             delta=self.declaration.delta,
             detail=persons,
         )
+
+    def with_fields(self, given: Mapping[str, Any]) -> Self:
+        found = super().with_fields(given)
+        if found.declaration.detail != self.declaration.detail:
+            raise DeclarationError(
+                f"release {self.named}: detail: declare the release with the groups of another one first, and plan it "
+                "then"
+            )
+        return found
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The release's assets, checks and job, and its schedule and sensor if declared."""

@@ -69,8 +69,10 @@ class SingleHypercube(ReleaseComponent):
     def with_fields(self, given: Mapping[str, Any]) -> Self:
         """The hypercube with these fields, among the others of its file."""
         cube, among = HypercubeAttributes.model_validate(given), self._among
-        if cube.name != self._cube.name:
-            raise DeclarationError(f"release {self.named}: name: the plan is one of this hypercube, so it stays")
+        if cube.swapped != self._cube.swapped:
+            raise DeclarationError(
+                f"release {self.named}: swapped: declare the hypercube with other records first, and plan it then"
+            )
         changed = among.model_copy(
             update={"hypercubes": [cube if each.name == cube.name else each for each in among.hypercubes]}
         )
