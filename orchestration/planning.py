@@ -182,7 +182,8 @@ def _merged(declared: Any, changes: Any) -> Any:
             found.pop(name, None)
             continue
         found[name] = _merged(found.get(name), value)
-        if found[name] == {}:
+        if found[name] == {} != value:
+            # Nothing is left of it.
             del found[name]
     return found
 

@@ -24,6 +24,7 @@ from mechanisms.safetab.design import (
 )
 from mechanisms.safetab.details import DETAILS, cells
 from mechanisms.safetab.planning import Z, chances
+from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.margins import MILLION, QUANTILE, least_budget, margin_of_error
 from mechanisms.sampling.quantiles import Uncapped
 from resources.statements import Table
@@ -178,16 +179,21 @@ def _curve(release: SafeTabRelease) -> Curve:
         f"{design.noise.symbol} of a line, for one record added or removed",
         "90% margin of error of one number",
         {
-            name: [(float(step), QUANTILE * sqrt(_noise(release, lines[0], step).exact_variance)) for step in steps]
+            name: [(float(step), _drawn_margin(_noise(release, lines[0], step))) for step in steps]
             for name, lines in alike.items()
         },
         [
-            (each.label, float(each.budget), QUANTILE * sqrt(_noise(release, each, each.budget).exact_variance))
+            (each.label, float(each.budget), _drawn_margin(_noise(release, each, each.budget)))
             for each in design.measured
         ],
         log_x=True,
         log_y=True,
     )
+
+
+def _drawn_margin(noise: Uncapped) -> float:
+    """1.645σ, which has no steps, unlike the exact margin."""
+    return QUANTILE * sqrt(noise.variance if isinstance(noise, DiscreteGaussian) else noise.exact_variance)
 
 
 def _or_dash(value: object) -> str:

@@ -145,7 +145,7 @@ def test_a_plan_states_what_a_charge_states_and_its_file_declares_it(name: str) 
     requires_the_same(found, loaded(found, kind))
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(st.data())
 def test_declarations_of_phsafe_with_any_budgets_are_planned_as_charged(data: st.DataObject) -> None:
     runs: dict[str, Any] = {}
@@ -161,8 +161,15 @@ def test_declarations_of_phsafe_with_any_budgets_are_planned_as_charged(data: st
     requires_the_same(found, loaded(found, kind))
 
 
-@settings(max_examples=examples(50))
-@given(st.dictionaries(st.sampled_from(["USA 1", "TRACT 2", "PR-TRACT 2", "STATE 2"]), budgets, min_size=1), st.data())
+@settings(max_examples=examples(15))
+@given(
+    st.dictionaries(
+        st.sampled_from(["USA 1", "TRACT 2", "PR-TRACT 2", "STATE 2"]),
+        st.fractions(Fraction(1, 10), 20, max_denominator=1000),
+        min_size=1,
+    ),
+    st.data(),
+)
 def test_declarations_of_safetab_with_any_budgets_are_planned_as_charged(
     given_budgets: dict[str, Fraction], data: st.DataObject
 ) -> None:
@@ -257,7 +264,7 @@ def test_pair_swapping_has_no_finite_loss_no_lines_and_is_refused_by_most_datase
     assert "no finite loss bounds it" in found.plan.problem
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(30))
 @given(st.sampled_from(sorted(KINDS)), st.data())
 def test_a_wanted_margin_is_kept_and_no_smaller_budget_keeps_it(name: str, data: st.DataObject) -> None:
     kind = KINDS[name]()
@@ -306,17 +313,15 @@ def test_a_query_of_topdown_gets_the_least_part_that_keeps_its_margin(two_levels
     assert margin_of_error(DiscreteGaussian(1 / (line.budget - unit))) > 3
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(st.sampled_from(sorted(KINDS)), st.fractions(Fraction(1, 4), 8, max_denominator=100))
 def test_a_wanted_total_is_charged_exactly_and_divided_as_before(name: str, total: Fraction) -> None:
     kind = KINDS[name]()
     before = plan_of(kind).plan
-    try:
-        found = plan_of(kind, total=str(total))
-    except DeclarationError as error:
-        # The cap leaves too little of a small budget.
-        assert name == "hypercube with a cap", error
-        return
+    if name == "hypercube with a cap":
+        # The cap is too small for noise that is much wider.
+        total += 2
+    found = plan_of(kind, total=str(total))
     loss = found.plan.loss
     assert exactly(loss if isinstance(loss, PureLoss | ConcentratedLoss) else loss.epsilon) == total  # type: ignore[union-attr]
     requires_as_charged(found)
@@ -348,7 +353,11 @@ def test_a_wanted_total_of_a_swap_takes_the_smallest_rate(largest: int, place: F
         ("phsafe", {"margins": {"PH3 state": 5}}, "plan: margins: there is no line 'PH3 state'; lines are PH1_num nat"),
         ("phsafe", {"margins": {"PH2 state_*": -5}}, "plan: margins: PH2 state_*: -5 is not greater than 0"),
         ("phsafe", {"margins": {"PH2 state_*": "much"}}, "plan: margins: PH2 state_*: 'much' is not a number"),
-        ("phsafe", {"margins": {"PH2 state_*": "1/100"}}, "plan: margins: PH2 state_*: a margin of 0.01 takes a bud"),
+        (
+            "phsafe",
+            {"fields": {"runs": "production"}, "margins": {"PH2 state_*": "1/100"}},
+            "plan: margins: PH2 state_*: a margin of 0.01 takes a budget above 1000",
+        ),
         ("phsafe", {"total": 0}, "plan: total: 0 is not greater than 0"),
         (
             "phsafe",
@@ -401,8 +410,10 @@ def test_margins_summed_fitted_and_independent_are_compared_at_the_same_budget()
     inner, *_, last = rows
     assert inner[0] == "county × size × tenure"
     assert float(inner[1]) < float(inner[3]) < float(inner[2])
-    # The cells of a margin of 3 or 2 categories add up many inner ones.
-    assert float(last[3]) < float(last[1])
+    # Of 54 cells with σ = 0.63 each, half are added up to the number of owners; fitted, it is nearly as measured alone.
+    assert last[0] == "tenure"
+    assert float(last[1]) == pytest.approx(float(inner[1]) * 27**0.5, abs=0.05)
+    assert float(last[3]) < float(last[2])
 
 
 def test_a_published_edition_with_the_same_invariants_says_b(tmp_path: Path) -> None:
