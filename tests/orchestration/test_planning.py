@@ -134,7 +134,7 @@ def exactly(loss: Loss | None) -> Fraction:
     return loss.rho if isinstance(loss, ConcentratedLoss) else loss.rational
 
 
-budgets = st.fractions(Fraction(1, 1000), 20, max_denominator=1000)
+budgets = st.fractions(Fraction(1, 100), 20, max_denominator=1000)
 
 
 @pytest.mark.parametrize("name", KINDS)
