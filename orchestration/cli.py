@@ -61,7 +61,7 @@ from orchestration import components
 from orchestration.backup import BackupError, back_up
 from orchestration.backup import restore as restored
 from orchestration.checking import cause_of, declaration_problems
-from orchestration.components import PHSafe, TableBuilder, TopDown
+from orchestration.components import PHSafe, SafeTabH, SafeTabP, TableBuilder, TopDown
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of, release_definitions
 from orchestration.components.scaffolding import filled_example
 from orchestration.definitions import declarations, declared_methods, deployment
@@ -391,10 +391,19 @@ def new_dataset(
     _write_declaration(deployed, target, proposal, f"stirred new release {name}")
 
 
+_EXAMPLES: dict[str, tuple[type[ReleaseComponent], str]] = {
+    "phsafe": (PHSafe, "s_dhc"),
+    "topdown": (TopDown, "redistricting"),
+    "safetab-p": (SafeTabP, "persons"),
+    "safetab-h": (SafeTabH, "households"),
+}
+"""By kind, the component whose example is proposed, and the usual name of its release."""
+
+
 @new.command(name="release")
 @click.argument("dataset")
 @click.option("--name", help="The release's name; by default, its kind.")
-@click.option("--kind", type=click.Choice(["swapping", "tables", "phsafe", "topdown"]), help="The mechanism.")
+@click.option("--kind", type=click.Choice(["swapping", "tables", *_EXAMPLES]), help="The mechanism.")
 def new_release(dataset: str, name: str | None, kind: str | None) -> None:
     """Propose the declaration of a release from DATASET."""
     deployed = Deployed()
@@ -406,10 +415,10 @@ def new_release(dataset: str, name: str | None, kind: str | None) -> None:
         raise click.UsageError(f"{dataset} is a census in the production layout: name the mechanism with --kind")
     if kind in ("phsafe", "topdown") and not census:
         raise click.UsageError(f"--kind {kind} needs a census in the production layout, and {dataset} is none")
-    name = name or {"phsafe": "s_dhc", "topdown": "redistricting", "tables": "tables"}.get(str(kind), "swapped")
+    component, usual = _EXAMPLES.get(str(kind), (None, "tables" if kind == "tables" else "swapped"))
+    name = name or usual
     target = _new_declaration(deployed, dataset, name)
-    if kind in ("phsafe", "topdown"):
-        component = PHSafe if kind == "phsafe" else TopDown
+    if component:
         proposal = Proposal(filled_example(f"{components.__name__}.{component.__name__}", dataset, name))
     else:
         proposal = (propose_tables if kind == "tables" else propose_swapping)(datasets[dataset], name)
