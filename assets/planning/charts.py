@@ -1,11 +1,16 @@
 """A picture of a plan's curve, as PNG bytes. `assets.pictures` defines style and size."""
 
+from textwrap import fill
+from typing import Any
+
 from matplotlib.ticker import NullFormatter
 
-from assets.pictures import GRID, INK, VERMILION, blank, png, shades
+from assets.pictures import GRID, INK, SERIES, VERMILION, blank, png, shades
 from assets.release.plan import Curve
 
-_LONGEST_LEGEND = 12
+_LEGEND_LETTERS = 44
+_MOST_WITHIN = 4
+"""The most series whose legend is within the axes; that of more is below."""
 _NAMED = 3
 """The most marks that are named in the legend; further ones are marked alike."""
 
@@ -16,13 +21,17 @@ def curve_picture(curve: Curve) -> bytes:
     Returns:
         PNG bytes, 1080 pixels wide.
     """
-    remark = "Diamonds: what is planned." if curve.marks else "Nothing is marked, as what is planned is not known."
-    figure, axes = blank(curve.title, remark, height=5.0)
+    figure, axes = blank(
+        curve.title,
+        "Diamonds: what is planned." if curve.marks else "",
+        height=5.0 if len(curve.series) <= _MOST_WITHIN else 6.0,
+    )
     axes.set_xscale("log" if curve.log_x else "linear")
     axes.set_yscale("log" if curve.log_y else "linear")
-    for (name, points), color in zip(curve.series.items(), shades(len(curve.series)), strict=True):
+    colors = SERIES if len(curve.series) <= len(SERIES) else shades(len(curve.series))
+    for (name, points), color in zip(curve.series.items(), colors, strict=False):
         x, y = [point[0] for point in points], [point[1] for point in points]
-        axes.plot(x, y, color=color, linewidth=1.8, label=name)
+        axes.plot(x, y, color=color, linewidth=1.8, label=fill(name, _LEGEND_LETTERS))
     for number, (name, x_mark, y_mark) in enumerate(curve.marks):
         axes.plot(
             x_mark,
@@ -41,6 +50,9 @@ def curve_picture(curve: Curve) -> bytes:
     axes.grid(axis="x", color=GRID, linewidth=0.8)
     axes.set_xlabel(curve.x)
     axes.set_ylabel(curve.y)
-    small = len(curve.series) > _LONGEST_LEGEND // 2
-    axes.legend(loc="best", facecolor="white", edgecolor="none", fontsize=8 if small else 10, labelcolor=INK)
+    look: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "labelcolor": INK}
+    if many:
+        figure.legend(loc="outside lower left", ncols=2, fontsize=9, **look)
+    else:
+        axes.legend(loc="best", fontsize=10, **look)
     return png(figure)

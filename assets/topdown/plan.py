@@ -20,6 +20,8 @@ from mechanisms.sampling.margins import LARGEST_DENOMINATOR, least_budget, margi
 from mechanisms.topdown.design import LARGEST_BUDGET, SCHEMAS, Measured, TopDownDesign, words
 
 _PLACES = 4
+_LEAST_MARGIN = 0.5
+"""Where a margin of 0 is drawn, because it has no logarithm."""
 
 
 def topdown_plan(release: TopDownRelease) -> Plan:
@@ -137,15 +139,19 @@ def _levels(design: TopDownDesign, histogram: str) -> Cells:
 
 
 def _curve(design: TopDownDesign, histogram: str) -> Curve:
-    """The margin of error of every query from the root to the finest level."""
+    """The margin of error of every query from the root to the finest level; queries that are measured alike are one."""
     queries: dict[str, list[tuple[float, float]]] = {}
     for each in design.measured:
         if each.histogram == histogram:
             place = float(design.levels.index(each.level) + 1)
-            queries.setdefault(each.query, []).append((place, margin_of_error(each.noise)))
+            queries.setdefault(each.query, []).append((place, max(_LEAST_MARGIN, margin_of_error(each.noise))))
+    alike: dict[tuple[tuple[float, float], ...], list[str]] = {}
+    for query, points in queries.items():
+        alike.setdefault(tuple(points), []).append(query)
     return Curve(
         f"Margin of error of every query of {histogram}",
         "Level: " + ", ".join(f"{place} {words(level)}" for place, level in enumerate(design.levels, start=1)),
         "90% margin of error of one count",
-        queries,
+        {", ".join(names): points for points, names in alike.items()},
+        log_y=True,
     )
