@@ -21,11 +21,8 @@ def curve_picture(curve: Curve) -> bytes:
     Returns:
         PNG bytes, 1080 pixels wide.
     """
-    figure, axes = blank(
-        curve.title,
-        "Diamonds: what is planned." if curve.marks else "",
-        height=5.0 if len(curve.series) <= _MOST_WITHIN else 6.0,
-    )
+    many = len(curve.series) > _MOST_WITHIN
+    figure, axes = blank(curve.title, "Diamonds: what is planned." if curve.marks else "", height=6.0 if many else 5.0)
     axes.set_xscale("log" if curve.log_x else "linear")
     axes.set_yscale("log" if curve.log_y else "linear")
     colors = SERIES if len(curve.series) <= len(SERIES) else shades(len(curve.series))
