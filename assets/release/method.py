@@ -5,6 +5,7 @@ noise to exact counts subclass `NoisyCounts` or `GridCounts` in `assets.measurem
 
 The shared stages call the hooks in this order:
 
+0. The plan calls `plan` and `plan_tables`, before there are any data.
 1. The charge calls `require_chargeable` and `describe`, and reserves the loss.
 2. The draw calls `describe` and `stored_version`. If the output is not stored yet, it calls `make` and `write`.
 3. The gates are the shared ones and those of `own_gates`. The replay gate calls `make` and `version_of`.
