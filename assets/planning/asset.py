@@ -12,12 +12,12 @@ from typing import Any, Protocol
 import dagster as dg
 
 from assets.charge.assessment import would_leave
-from assets.conventions import StageKind, attributes, named, preview, table_schema
+from assets.conventions import StageKind, attributes, named, one_click_away, preview, table_schema
 from assets.failures import stated_plainly
 from assets.pictures import picture
 from assets.planning.charts import curve_picture
 from assets.release.method import PLAN, Method
-from assets.release.plan import Asked, Cells, Line, Plan
+from assets.release.plan import Asked, Cells, Curve, Line, Plan
 from assets.release.published import PublishedTable
 from mechanisms.accounting.composition import stated
 from resources.ledger import Ledger, LedgerError
@@ -25,6 +25,9 @@ from resources.statements import Zone
 from resources.warehouse import Warehouse
 
 CODE_VERSION = "1"
+
+_NAMED = 5
+"""How many of the marks of a picture its words name."""
 
 
 class Planned(Protocol):
@@ -96,16 +99,16 @@ def plan_metadata(planned: Planned, declared: Planned | None, ledger: Ledger) ->
         lines = {line.name: line for line in before.lines} if before else {}
         metadata["lines"] = _lines(plan, lines)
     for curve in plan.curves:
-        metadata[curve.title] = picture(curve_picture(curve), f"{curve.y} against {curve.x}.")
+        metadata[curve.title] = picture(curve_picture(curve), _words(curve))
     metadata |= dict(plan.facts)
     metadata |= {title: preview(*cells) for title, cells in plan.tables.items()}
-    return metadata | {"defs.yaml": dg.MetadataValue.md(f"```yaml\n{planned.text}```")}
+    return metadata | {"defs.yaml": one_click_away(f"```yaml\n{planned.text}```")}
 
 
 def total_in_words(plan: Plan) -> str:
     """What is charged, as a reader sees it."""
     if plan.loss is None:
-        return "not known before the records are, or nothing; see below"
+        return "nothing, or not known without the records; see below"
     return f"{'at most ' if plan.is_bound else ''}{stated(plan.loss)} (exactly {plan.loss})"
 
 
@@ -115,6 +118,12 @@ def lines_in_words(plan: Plan) -> Cells:
         [line.name, f"{float(line.budget):.6g}", f"{line.standard_error:,.2f}", f"±{line.margin:,.6g}"]
         for line in plan.lines
     ]
+
+
+def _words(curve: Curve) -> str:
+    """A curve for those who do not see it."""
+    marked = "".join(f" {name}: {y:.4g} at {x:.4g}." for name, x, y in curve.marks[:_NAMED])
+    return f"{curve.y} against {curve.x}, as {len(curve.series)} lines: {'; '.join(curve.series)}.{marked}"
 
 
 def _lines(plan: Plan, declared: Mapping[str, Line]) -> dg.MetadataValue:
