@@ -155,7 +155,7 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> s
 
 
 def one_click_away(markdown: str) -> dg.MetadataValue:
-    """A Markdown text that is too wide for an asset's page, such as a file: the page shows it in a window of its own."""
+    """A Markdown text too wide for an asset's page, such as a file: the page shows it in a window of its own."""
     return dg.MetadataValue.md(markdown.ljust(_LONG))
 
 
