@@ -4,7 +4,6 @@ It needs no other asset and no record, so a release can be planned before there 
 to try in place of what is declared. The plan is shown in the metadata; the declared release does not change.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, Protocol
@@ -65,9 +64,9 @@ def build_plan(method: Method[Any, Any, Any], planned: Callable[[Asked], Planned
     @stated_plainly(StageKind.PLAN)
     def plan(config: Asked, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
         found = planned(config)
-        declared = found if config.is_nothing else planned(Asked())
+        declared = found if config.is_nothing else planned(Asked(largest_stratum=config.largest_stratum))
         stored = _stored(method, warehouse)
-        version = stored.pop("version", None) or _version(declared)
+        version = stored.pop("version", None) or sha256(declared.text.encode()).hexdigest()
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
             metadata=plan_metadata(found, None if config.is_nothing else declared, ledger) | stored,
@@ -160,13 +159,6 @@ def _stored(method: Method[Any, Any, Any], warehouse: Warehouse) -> dict[str, An
 
 def _descriptions(table: PublishedTable | None) -> dict[str, str]:
     return {column.name: column.description for column in table.columns} if table else {}
-
-
-def _version(planned: Planned) -> str:
-    """The version of a plan that stores nothing: that of what it states."""
-    plan = planned.plan
-    content = [str(plan.loss), [[line.name, str(line.budget)] for line in plan.lines], planned.text]
-    return sha256(json.dumps(content).encode()).hexdigest()
 
 
 def _description(schema: str) -> str:

@@ -66,7 +66,9 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
     tables: dict[str, Cells] = {}
     if not design.noise:
         tables["ε by largest stratum and swap rate"] = _epsilons(b, rates)
-    tables |= {f"What a swap with p = {rate} does, by size of stratum": _effects(b, rate) for rate in rates[:1]}
+    tables |= {
+        f"What a swap with p = {float(rate):g} does, by size of stratum": _effects(b, rate) for rate in rates[:1]
+    }
     charged = None if loss is None or release.withheld else design.specification(release.dataset.name, loss)
     return Plan(
         charged,
@@ -147,19 +149,23 @@ def _loss(design: SwappingDesign, b: int | None) -> PureLoss | None:
 
 
 def _epsilons(b: int | None, rates: list[Fraction]) -> Cells:
-    shown = sorted({*RATES, *rates})
-    sizes = sorted({*SIZES, *([b] if b else [])})
-    header = ["b", *(f"p = {float(rate):g}" for rate in shown), "smallest"]
+    """ε by swap rate; if b is known, also for half of it and for twice as much, as it may be a guess."""
+    sizes = sorted({max(2, b // 2), b, 2 * b}) if b else SIZES
     rows = [
-        [f"{size:,}", *(number(theorem_1(size, rate)) for rate in shown), f"{smallest_attainable(size)[0]:.4f}"]
-        for size in sizes
+        [f"{float(rate):g}", *(number(theorem_1(size, rate)) for size in sizes)] for rate in sorted({*RATES, *rates})
     ]
-    return header, rows
+    return ["p", *(f"b = {size:,}" for size in sizes)], [
+        *rows,
+        ["smallest", *(f"{smallest_attainable(size)[0]:.4f}" for size in sizes)],
+    ]
 
 
 def _effects(b: int | None, rate: Fraction) -> Cells:
-    """By size of stratum: the share of records that move, and by how much the variance of corrected counts grows."""
-    header = ["records", "moved (p̃)", "share of the signal that stays (c)", "variance factor 1/c²"]
+    """By size of stratum: the share of records that move, c, and by which factor the variance of estimates grows.
+
+    c is the share of a count's deviation from independence that a swap keeps (`mechanisms.swapping.uncertainty`).
+    """
+    header = ["records", "moved p̃", "kept c", "variance 1/c²"]
     return header, [list(_effect(size, rate)) for size in sorted({*STRATA, *([b] if b else [])}) if size > 1]
 
 
@@ -168,7 +174,7 @@ def _effect(size: int, rate: Fraction) -> Iterator[str]:
     yield f"{size:,}"
     yield f"{float(laws(size, rate)[0]):.4f}"
     yield f"{kept:.4f}"
-    yield "not corrected" if abs(kept) < LEAST_KEPT else f"{1 / kept**2:.4f}"
+    yield "no estimate" if abs(kept) < LEAST_KEPT else f"{1 / kept**2:.4f}"
 
 
 def _curve(b: int | None, rates: list[Fraction]) -> Curve:

@@ -55,7 +55,7 @@ class Planner:
 
     def page(self, **asked: Any) -> dict[str, Any]:
         """The metadata of what is asked, without a run."""
-        found = plan_metadata(self.plan_of(Asked(**asked)), self.plan_of(Asked()) if asked else None, self.ledger)
+        found = plan_metadata(self.plan_of(Asked(**asked)), None, self.ledger)
         return {name: getattr(value, "value", value) for name, value in found.items()}
 
     def run_page(self, **asked: Any) -> dict[str, Any]:
