@@ -158,7 +158,10 @@ def would_leave(release: Release, loss: Loss | None, ledger: Ledger) -> tuple[st
         LedgerError: if the ledger is not intact.
     """
     dataset, refusal = release.dataset, ""
-    if loss is not None and not isinstance(loss, InfiniteLoss):
+    if isinstance(loss, InfiniteLoss):
+        if not dataset.allows_unbounded_releases:
+            refusal = f"a charge of {stated(loss)} fits under no cap, and dataset {dataset.name} does not allow it"
+    elif loss is not None:
         try:
             ledger.require_fit(dataset.population, f"{dataset.name}/{release.name}", loss, dataset.cap)
         except CapExceeded as error:

@@ -13,7 +13,7 @@ from typing import Any
 from assets.publication.signature import CERTIFICATE
 from assets.release.plan import Cells, Curve, Plan
 from assets.swapping.release import SwappingRelease
-from assets.swapping.statement import LARGEST_STRATUM
+from assets.swapping.statement import LARGEST_STRATUM, SWAP_KEY
 from mechanisms.accounting.composition import number, stated
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.swapping.design import SwappingDesign
@@ -54,6 +54,9 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
     if b and not design.noise:
         least, rate = smallest_attainable(b)
         facts["smallest ε attainable for this b"] = f"{least:.4f}, at p = {rate:.6f}"
+        if b and design.plain_rate is not None:
+            share = float(laws(b, design.plain_rate)[0])
+            facts["expected share of records that move"] = f"{share:.4f} of the largest stratum"
     if design.noise:
         facts["ε"] = "that of the noise before the swap, whatever b is"
     elif _varies(design):
@@ -104,7 +107,7 @@ def rate_for(release: SwappingRelease, largest_stratum: int | None, epsilon: Fra
 
 
 def published_stratum(release: SwappingRelease) -> int | None:
-    """b of the published edition, if the invariants and the exempt records are those of this release; otherwise None.
+    """b of the published edition, if its strata, invariants and exempt records are those of this release; or None.
 
     The certificate says it. Whoever relies on it verifies the publication.
     """
@@ -112,7 +115,10 @@ def published_stratum(release: SwappingRelease) -> int | None:
         record = json.loads((release.folder / CERTIFICATE).read_text(encoding="utf-8"))
         if tuple(record["invariants"]["as_charged"]) != release.design.invariants:
             return None
-        (b,) = (each["value"] for each in record["mechanism"]["parameters"] if each["label"] == LARGEST_STRATUM)
+        stated_there = {each["label"]: each["value"] for each in record["mechanism"]["parameters"]}
+        if stated_there[SWAP_KEY] != list(release.design.match):
+            return None
+        b = stated_there[LARGEST_STRATUM]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return b if isinstance(b, int) and release.design.second_stir is None else None

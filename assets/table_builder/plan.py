@@ -166,7 +166,8 @@ def hypercube_plan(release: HypercubeRelease) -> Plan:
         "sensitivity": f"{design.sensitivity} in each of {len(design.tables)} measured tables, "
         f"{design.total_sensitivity} in all; in steps of {release.grid_step}",
     }
-    tables: dict[str, Cells] = {"σ of one cell by margins, at the same budget": _by_margins(release)}
+    title = "σ of one cell by margins, at the same budget"
+    tables: dict[str, Cells] = {f"{title}, at most" if release.impossible else title: _by_margins(release)}
     curves: tuple[Curve, ...] = ()
     if design.p_table is not None:
         declared = PureLoss(design.budget_of(design.inner)) if design.is_bounded else None
@@ -226,7 +227,10 @@ def _line(release: HypercubeRelease, table: Variables) -> Line:
 
 
 def _by_margins(release: HypercubeRelease) -> Cells:
-    """σ of one cell of every table, if margins were made in each way with the same budget in equal shares."""
+    """σ of one cell of every table, if margins were made in each way with the same budget in equal shares.
+
+    Structural zeros can only make it smaller, and are not taken into account.
+    """
     design = release.design
     ways = {}
     for margins in Margins:
