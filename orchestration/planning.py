@@ -20,6 +20,8 @@ from assets.release.method import Method
 from assets.release.numbers import positive_fraction
 from assets.release.plan import Asked, Line, Plan
 from assets.release.release import DeclarationError
+from mechanisms.accounting.composition import DoesNotCompose, fits, stated, total_like
+from mechanisms.accounting.infinite import InfiniteLoss
 
 if TYPE_CHECKING:
     from orchestration.components.release import ReleaseComponent
@@ -206,9 +208,17 @@ def _number(field: str, value: object) -> Fraction:
 
 
 def _problem(method: Method[Any, Any, Any], plan: Plan) -> str:
-    """Why a charge would be refused whatever else is charged; "" if it would not."""
+    """Why a charge would be refused whatever else is charged, as a sentence; "" if it would not."""
+    release, loss = method.release, plan.loss
     try:
-        method.release.require_allowed()
+        release.require_allowed()
     except DeclarationError as error:
         return str(error)
-    return ""
+    if loss is None or isinstance(loss, InfiniteLoss):
+        return ""
+    cap, price = release.dataset.cap, f"release {release.dataset.name}/{release.name}: a charge of {stated(loss)}"
+    try:
+        fit = fits(total_like(cap, [loss]), cap)
+    except DoesNotCompose as error:
+        return f"{price} cannot be counted under the cap of {stated(cap)}: {error}"
+    return "" if fit else f"{price} does not fit under the cap of {stated(cap)}, even if nothing else is charged"

@@ -393,6 +393,17 @@ def test_what_cannot_be_planned_is_refused_in_one_sentence(name: str, asked: Map
     assert "\n" not in said
 
 
+def test_a_charge_that_no_ledger_would_take_is_a_problem_of_the_plan() -> None:
+    assert plan_of(hypercube()).plan.problem == ""
+    found = plan_of(hypercube(), total=41).plan.problem
+    assert found == (
+        "release village/tables_tenure: a charge of ε = 41.0000 does not fit under the cap of ε = 40.0000, even if "
+        "nothing else is charged"
+    )
+    found = plan_of(hypercube(epsilon=None, rho=1)).plan.problem
+    assert "a charge of ρ = 2.0000 cannot be counted under the cap of ε = 40.0000: ρ-zCDP" in found
+
+
 def test_fields_are_merged_null_removes_and_all_else_replaces() -> None:
     found = plan_of(phsafe(), fields={"runs": {"PH1_num": None, "PH2": {"budget": {"state_*": None, "nation_*": 1}}}})
     assert found.attributes["runs"] == {
