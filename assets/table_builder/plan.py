@@ -3,7 +3,7 @@
 The stage `plan` stores what is declared of the measured tables, categories and the p-table, which is published.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
@@ -239,26 +239,33 @@ def _by_margins(release: HypercubeRelease) -> Cells:
         except HypercubeError:
             # Fitted tables of a p-table, or a cap that a smaller budget does not allow.
             continue
+    variances = [_variances(each) for each in ways.values()]
     every = ways[Margins.INDEPENDENT].tables if Margins.INDEPENDENT in ways else (design.inner,)
     return ["table", *(margins.value for margins in ways)], [
         [
             table_name(table),
-            *(f"{sqrt(_variance(each, table)) * release.unit_of_cells:,.2f}" for each in ways.values()),
+            *(f"{sqrt(variance_of(table)) * release.unit_of_cells:,.2f}" for variance_of in variances),
         ]
         for table in every
     ]
 
 
-def _variance(design: Hypercube, table: Variables) -> float:
+def _variances(design: Hypercube) -> Callable[[Variables], float]:
     """The variance of a cell of a table as it is published: measured, summed from the inner table, or fitted."""
     if design.margins is Margins.INDEPENDENT:
-        return float(design.variance(table))
+        return lambda table: float(design.variance(table))
     if design.margins is Margins.SUMMED:
-        return float(design.variance(design.inner)) * design.cells(design.inner) / design.cells(table)
-    weights = {name: np.ones(size) for name, size in design.sizes.items()}
-    for name in table:
-        weights[name][1:] = 0
-    return Fit(design).variance(weights)
+        of_all = float(design.variance(design.inner)) * design.cells(design.inner)
+        return lambda table: of_all / design.cells(table)
+    fit = Fit(design)
+
+    def fitted(table: Variables) -> float:
+        weights = {name: np.ones(size) for name, size in design.sizes.items()}
+        for name in table:
+            weights[name][1:] = 0
+        return fit.variance(weights)
+
+    return fitted
 
 
 def loss_of_p_table(p_table: PTable, declared: PureLoss | None) -> tuple[str, Cells | None, Curve | None]:
