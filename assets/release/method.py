@@ -88,7 +88,7 @@ class Method(ABC, Generic[R, I, O]):
     charge_columns: ClassVar[Mapping[str, str]] = {}
     """Descriptions of the columns that `charge_facts` adds to the charge's row, by name."""
 
-    publishes_also_from: ClassVar[Sequence[str]] = ()
+    publishes_also_from: Sequence[str] = ()
     """The stages that a publication reads, in addition to charge, draw and closing stage."""
 
     def __init__(self, release: R) -> None:

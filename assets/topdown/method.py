@@ -32,10 +32,12 @@ from assets.topdown.measurements import (
 from assets.topdown.microdata import build_microdata
 from assets.topdown.plan import topdown_plan
 from assets.topdown.published import published_tables
-from assets.topdown.release import HISTOGRAMS, INVARIANTS, PLACES, SPINE, TopDownRelease
+from assets.topdown.release import HISTOGRAMS, INVARIANTS, PLACES, REPLICATES, SPINE, UNCERTAINTY, TopDownRelease
+from assets.topdown.replicates import build_replicates
 from assets.topdown.spine import places_of
 from assets.topdown.statement import topdown_statement
 from assets.topdown.tables import build_redistricting
+from assets.topdown.uncertainty import build_uncertainty
 from mechanisms.accounting.rounding import LINE_DECIMALS
 from mechanisms.accounting.specification import Specification
 from mechanisms.sampling.noise import Distribution
@@ -63,10 +65,16 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
         "lines": "Number of measured combinations of histogram, level and query",
     }
 
+    def __init__(self, release: TopDownRelease) -> None:
+        super().__init__(release)
+        if release.replicates:
+            self.publishes_also_from = (UNCERTAINTY,)
+
     @property
     def stages(self) -> Sequence[str]:
         levels = [self.release.estimates(level) for level in self.release.levels]
-        return [SPINE, HISTOGRAMS, INVARIANTS, CHARGE, MEASUREMENTS, *levels, "microdata", TABLES]
+        errors = [REPLICATES, UNCERTAINTY] if self.release.replicates else []
+        return [SPINE, HISTOGRAMS, INVARIANTS, CHARGE, MEASUREMENTS, *levels, "microdata", TABLES, *errors]
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
@@ -84,6 +92,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
             build_microdata(release),
             build_redistricting(release),
             build_accuracy(release),
+            *([build_replicates(release), build_uncertainty(release)] if release.replicates else []),
         ]
 
     def further_gates(self) -> Sequence[Gate[TopDownRelease]]:

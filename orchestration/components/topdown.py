@@ -49,4 +49,5 @@ def build_release(declaration: TopDownDeclaration, dataset: DatasetDeclaration, 
         delta=declaration.delta,
         products=tuple(declaration.products) or available_products(design),
         processes=declaration.processes,
+        replicates=declaration.replicates,
     )
