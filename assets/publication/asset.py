@@ -6,6 +6,7 @@ tables that were changed afterwards.
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import groupby
@@ -395,7 +396,9 @@ def certify(
         release=release.name,
         release_title=release.title,
         release_description=release.description,
-        statement=context.method.statement(draw, settled.output_version or ""),
+        statement=replace(
+            context.method.statement(draw, settled.output_version or ""), errors=context.method.errors(session)
+        ),
         specification=entry.declared(),
         randomness=Randomness(release.custody, draw.draw_id, entry.commitment),
         ledger=LedgerReference(

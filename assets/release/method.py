@@ -29,7 +29,7 @@ from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.release import Release
 from assets.release.seal import require_sealed
-from assets.release.statement import Statement
+from assets.release.statement import Accuracy, Statement
 from mechanisms.accounting.specification import Specification
 from resources.custody import Custody
 from resources.statements import Table
@@ -251,6 +251,10 @@ class Method(ABC, Generic[R, I, O]):
     @abstractmethod
     def tables(self) -> Sequence[PublishedTable]:
         """The tables to publish."""
+
+    def errors(self, session: Session) -> Accuracy | None:
+        """The errors of the published figures, from stored public tables, for the certificate; none by default."""
+        return None
 
     @abstractmethod
     def statement(self, draw: Draw[I], output_version: str) -> Statement:

@@ -13,7 +13,7 @@ from assets.release.gate import Gate
 from assets.release.method import CHARGE
 from assets.release.plan import Plan
 from assets.release.published import PublishedTable
-from assets.release.statement import Statement
+from assets.release.statement import Accuracy, Statement
 from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
 from assets.topdown.estimated import build_estimates
@@ -37,7 +37,7 @@ from assets.topdown.replicates import build_replicates
 from assets.topdown.spine import places_of
 from assets.topdown.statement import topdown_statement
 from assets.topdown.tables import build_redistricting
-from assets.topdown.uncertainty import build_uncertainty
+from assets.topdown.uncertainty import build_uncertainty, errors_in_words
 from mechanisms.accounting.rounding import LINE_DECIMALS
 from mechanisms.accounting.specification import Specification
 from mechanisms.sampling.noise import Distribution
@@ -192,6 +192,9 @@ list in the order of the query's cells."""
 
     def tables(self) -> Sequence[PublishedTable]:
         return published_tables(self.release)
+
+    def errors(self, session: Session) -> Accuracy | None:
+        return errors_in_words(session, self.release) if self.release.replicates else None
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         return topdown_statement(self.release, draw.inputs, output_version)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.conventions import preview
+from assets.release.statement import Accuracy
 from assets.tabulation.asset import build_tables
 from assets.topdown.release import REPLICATES, SPINE, SUMMARY, UNCERTAINTY, TopDownRelease
 from assets.topdown.replicates import read_replicate
@@ -216,6 +217,23 @@ def _shown(session: Session, release: TopDownRelease) -> dg.MetadataValue:
             "bias": COLUMNS["bias"],
         },
         [(words(level), size_words(least, most), error, bias) for level, least, most, error, bias in rows],
+    )
+
+
+def errors_in_words(session: Session, release: TopDownRelease) -> Accuracy:
+    """The summary, for the certificate."""
+    rows = session.rows("warehouse/all", source=release.public(SUMMARY))
+    return Accuracy(
+        summary=f"Noise and estimation were run {release.replicates} times more on the published counts, with noise of "
+        "their own. How far the results lie from the published counts stands for how far these lie from the truth.",
+        columns=("Table", "Level", "Published count", "Cells", "Mean absolute error", "Bias"),
+        rows=tuple(
+            (table, words(level), size_words(least, most), cells, float(error), float(bias))
+            for table, level, least, most, cells, error, bias in rows
+        ),
+        note="Means over all cells of a size. A positive bias means that counts are too high. Small counts, and totals "
+        "of group quarters, can be off by more than that, because the replicates begin with what is published. Not "
+        "covered: errors of the census itself.",
     )
 
 
