@@ -151,28 +151,11 @@ def test_exact_counts_with_the_noise_of_a_draw_give_the_estimates_of_the_release
     country, key = village(seed=3), bytes(range(32))
     release = release_of(country)
     distributions = {each.label: each.noise for each in release.design.measured}
-    drawn, warehouse = Noise(MECHANISM, distributions, key), Warehouse(folder=str(tmp_path), threads=1)
+    warehouse = Warehouse(folder=str(tmp_path), threads=1)
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         write_spine(session, release, country)
         write_invariants(session, release, country)
-        write_measurements(session, release, country, scale=0.0)
-    with duckdb.connect(str(warehouse.path(Zone.PUBLIC))) as connection:
-        connection.execute(f"USE public.{release.schema}")
-        for measured in release.design.measured:
-            for number in range(country.places(measured.level)):
-                noise = drawn.of_next(measured.label, measured.marginal.size).tolist()
-                connection.execute(
-                    "UPDATE noisy_measurements SET answers = list_transform(list_zip(answers, $noise), x -> "
-                    "(x[1] + x[2])::INTEGER) "
-                    "WHERE histogram = $histogram AND level = $level AND query = $query AND number = $number",
-                    {
-                        "noise": noise,
-                        "histogram": measured.histogram,
-                        "level": measured.level,
-                        "query": measured.query,
-                        "number": number,
-                    },
-                )
+        write_measurements(session, release, country, drawn=Noise(MECHANISM, distributions, key))
     estimate_all(warehouse, release)
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         limits = limits_of(session, release)
@@ -255,6 +238,7 @@ def test_a_killed_run_continues_with_the_replicates_that_are_missing(
     assert numbers == []
 
 
+@pytest.mark.deep
 def test_the_order_of_the_replicates_makes_no_difference(copied: Repeated, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = copied.contents()
     tables = uncertainty(copied)
@@ -278,6 +262,7 @@ def test_the_number_of_processes_makes_no_difference(copied: Repeated) -> None:
     assert copied.contents() == whole
 
 
+@pytest.mark.deep
 def test_replicates_of_another_draw_are_discarded(copied: Repeated, numbers: list[int]) -> None:
     before = copied.contents()
     with copied.warehouse.session(writes=Zone.PUBLIC) as session:
@@ -293,6 +278,7 @@ def test_replicates_of_another_draw_are_discarded(copied: Repeated, numbers: lis
     assert copied.problems() == []
 
 
+@pytest.mark.deep
 def test_more_replicates_keep_the_earlier_ones_and_fewer_discard_the_others(
     copied: Repeated, numbers: list[int]
 ) -> None:
@@ -311,18 +297,22 @@ def test_more_replicates_keep_the_earlier_ones_and_fewer_discard_the_others(
 # What was altered
 
 
+def deep(statement: str, problem: str) -> Any:
+    return pytest.param(statement, problem, marks=pytest.mark.deep)
+
+
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [
         ("UPDATE replicates SET count = count + 1 WHERE rowid = 0", "replicate 1: altered"),
-        ("UPDATE replicates SET number = 13 - number WHERE replicate = 3", "replicate 3: altered"),
-        ("INSERT INTO replicates SELECT 9, histogram, number, cell, count FROM replicates", "rows of no replicate"),
+        deep("UPDATE replicates SET number = 13 - number WHERE replicate = 3", "replicate 3: altered"),
+        deep("INSERT INTO replicates SELECT 9, histogram, number, cell, count FROM replicates", "rows of no replicate"),
         ("INSERT INTO replicates VALUES (1, 'pets', 0, 0, 1)", "rows of no replicate: 1"),
-        ("INSERT INTO replicates VALUES (NULL, 'persons', 0, 0, 1)", "rows of no replicate: 1"),
-        ("DELETE FROM replicates_made WHERE replicate = 4", "not those from 1 to 4, or were altered"),
+        deep("INSERT INTO replicates VALUES (NULL, 'persons', 0, 0, 1)", "rows of no replicate: 1"),
+        deep("DELETE FROM replicates_made WHERE replicate = 4", "not those from 1 to 4, or were altered"),
         ("UPDATE replicates_made SET content = 'x' WHERE replicate = 2", "not those from 1 to 4, or were altered"),
-        ("UPDATE replicates_made SET seconds = 0", "not those from 1 to 4, or were altered"),
-        ("ALTER TABLE replicates ALTER count TYPE DOUBLE", "not those from 1 to 4, or were altered"),
+        deep("UPDATE replicates_made SET seconds = 0", "not those from 1 to 4, or were altered"),
+        deep("ALTER TABLE replicates ALTER count TYPE DOUBLE", "not those from 1 to 4, or were altered"),
     ],
 )
 def test_altered_replicates_are_found_and_made_again(copied: Repeated, statement: str, problem: str) -> None:
