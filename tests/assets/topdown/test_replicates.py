@@ -3,6 +3,7 @@
 `test_uncertainty` in the tests of mechanisms has the rule of the intervals.
 """
 
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import Any, cast
 
 import duckdb
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from assets.release.draw import StaleInputError
@@ -22,6 +24,7 @@ from assets.tabulation.asset import tables_gate
 from assets.topdown import replicates, workers
 from assets.topdown.estimation import estimate_level
 from assets.topdown.limits import limits_of
+from assets.topdown.microdata import INPUT_CODES
 from assets.topdown.release import REPLICATES, TopDownRelease
 from assets.topdown.replicates import (
     Made,
@@ -33,6 +36,7 @@ from assets.topdown.replicates import (
     read_replicate,
     replicates_as_made,
 )
+from assets.topdown.tree import read_tree
 from assets.topdown.uncertainty import SIZES, uncertainty_recipes, uncertainty_table
 from mechanisms.sampling.goodness import binned, misfits
 from mechanisms.sampling.noise import Noise
@@ -52,6 +56,7 @@ from tests.assets.topdown.table_oracle import (
     write_spine,
     written,
 )
+from tests.deployments import Deployment
 from tests.topdown_deployments import LEVELS, TO_PUBLICATION, topdown_deployment
 
 REPEATED = 4
@@ -459,4 +464,33 @@ def test_a_release_publishes_the_errors_and_its_draw_is_the_same(tmp_path: Path)
     assert all(before[name] == after[name] for name in same)
     assert [entry.draw_id for entry in plain.ledger] == [entry.draw_id for entry in errors.ledger]
     assert REPLICATES not in {path.split(".")[0] for path in after}
-    assert LEVELS[-1] in after["p5_uncertainty.csv"].decode()
+    rows = after["uncertainty_summary.csv"].decode().splitlines()[1:]
+    assert {row.split(",")[1] for row in rows} == set(LEVELS)
+    certificates = [json.loads(files["certificate.json"]) for files in (before, after)]
+    assert certificates[0]["errors"] is None
+    assert len(certificates[1]["errors"]["rows"]) == len(rows)
+    _require_repeatable(errors, certificates[1]["randomness"]["draw_id"])
+
+
+def _require_repeatable(deployment: Deployment[TopDownRelease], draw_id: str) -> None:
+    """A reader of microdata, spine and certificate makes a replicate again, with the limits of the invariants."""
+    release = deployment.release
+    with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        stored = read_replicate(session, release, 2)
+        limits, parents = limits_of(session, release), read_tree(session, release).parents
+    places = {
+        row["geoid"]: row["number"]
+        for row in pq.read_table(release.folder / "spine.parquet").to_pylist()
+        if row["level"] == release.finest
+    }
+    published = {}
+    for name, schema in SCHEMAS.items():
+        histograms = np.zeros((len(places), schema.size), dtype=np.int64)
+        for row in pq.read_table(release.folder / f"{name}.parquet").to_pylist():
+            cell = 0
+            for attribute in schema.attributes:
+                cell = cell * attribute.size + INPUT_CODES[attribute.name].index(row[attribute.name])
+            histograms[places[row["geoid"]], cell] += 1
+        published[name] = sparse(histograms)
+    noise = replicate_noise(release.design, sha256(f"stirred replicate 2 of draw {draw_id}".encode()).digest())
+    assert content_of(estimates_of(release.design, parents, published, limits, noise)) == content_of(stored)
