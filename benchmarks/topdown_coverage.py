@@ -131,7 +131,8 @@ def main() -> None:
         found[name] = _measured(name, census)
     for group in GROUPS:
         print(f"\n### {group}\n\n{_by_size(found, group, census.design.levels)}")
-    print(f"\n### Totals\n\n{_of_totals(found, census.design.levels)}")
+    print(f"\n### Three rules\n\n{_of_rules(found, census.design.levels)}")
+    print(f"\n### Without deviation\n\n{_of_still(found, census.design.levels)}")
     print(f"\n{perf_counter() - started:.0f} s")
 
 
@@ -271,52 +272,65 @@ def _by_size(found: Mapping[str, Tallies], group: str, levels: Sequence[str]) ->
     """A row for each level and size of the true count, with columns for each census."""
     head = ["level", "true count"]
     for name in found:
-        head += [f"{name}: cells", "covered", "error", "bias", "without deviation"]
+        head += [f"{name}: cells", "covered", "error", "bias"]
     rows = []
     for level in levels:
-        for size, least in enumerate(SIZES):
+        for size in range(len(SIZES)):
             tallies = [of.get((group, level, size), Tally()) for of in found.values()]
             if any(tally.cells for tally in tallies):
-                most = SIZES[size + 1] - 1 if size + 1 < len(SIZES) else None
-                rows.append([words(level), size_words(least, most), *(text for each in tallies for text in _row(each))])
+                rows.append([words(level), _size(size), *(text for each in tallies for text in _row(each))])
     return _markdown(head, rows)
 
 
 def _row(tally: Tally) -> list[str]:
     if not tally.cells:
-        return ["", "", "", "", ""]
+        return ["", "", "", ""]
     return [
         f"{tally.cells / DRAWS:,.0f}",
         f"{tally.covered / tally.cells:.1%}",
         f"{tally.error / tally.cells:+,.2f}",
         f"{tally.bias / tally.cells:+,.2f}",
-        f"{tally.still / tally.cells:.1%}",
     ]
 
 
-def _of_totals(found: Mapping[str, Tallies], levels: Sequence[str]) -> str:
-    """A row for each total and level, over both censuses: coverage by rule, error and bias, and width."""
+def _of_rules(found: Mapping[str, Tallies], levels: Sequence[str]) -> str:
+    """Coverage by rule, over all censuses: of totals, and of the larger cells of P1 to P4."""
+    keys = [(total, level, 0) for total in TOTALS for level in levels]
+    keys += [("P1 to P4", level, size) for level in levels for size in range(SIZES.index(100), len(SIZES))]
     rows = []
-    for total in TOTALS:
-        for level in levels:
-            tally = Tally()
-            for of in found.values():
-                for field in fields(Tally):
-                    added = getattr(tally, field.name) + getattr(of[total, level, 0], field.name)
-                    setattr(tally, field.name, added)
+    for group, level, size in keys:
+        tally = _over_all(found, group, level, size)
+        if tally.cells:
             rules = (tally.covered, tally.centered, tally.direct)
-            rows.append(
-                [
-                    total,
-                    words(level),
-                    f"{tally.cells:,.0f}",
-                    *(f"{covered / tally.cells:.1%}" for covered in rules),
-                    f"{tally.error / tally.cells:+,.2f}",
-                    f"{tally.bias / tally.cells:+,.2f}",
-                    f"{tally.width / tally.cells:,.1f}",
-                ]
-            )
-    return _markdown(["total", "level", "intervals", *RULES, "error", "bias", "width"], rows)
+            of = group if group in TOTALS else f"{group}: {_size(size)}"
+            shares = (f"{covered / tally.cells:.1%}" for covered in rules)
+            rows.append([of, words(level), f"{tally.cells:,.0f}", *shares, f"{tally.width / tally.cells:,.1f}"])
+    return _markdown(["count", "level", "intervals", *RULES, "width"], rows)
+
+
+def _of_still(found: Mapping[str, Tallies], levels: Sequence[str]) -> str:
+    """Over all censuses, the cells of P1 to P4 in which no replicate deviates, and which no invariant decides."""
+    rows = []
+    for level in levels:
+        for size in (0, 1):
+            tally = _over_all(found, "P1 to P4", level, size)
+            if tally.still:
+                share = f"{tally.still / tally.cells:.1%}"
+                rows.append([words(level), _size(size), share, f"{tally.still_covered / tally.still:.1%}"])
+    return _markdown(["level", "true count", "without deviation", "of these right"], rows)
+
+
+def _size(number: int) -> str:
+    return size_words(SIZES[number], SIZES[number + 1] - 1 if number + 1 < len(SIZES) else None)
+
+
+def _over_all(found: Mapping[str, Tallies], group: str, level: str, size: int) -> Tally:
+    tally = Tally()
+    for of in found.values():
+        for field in fields(Tally):
+            added = getattr(tally, field.name) + getattr(of.get((group, level, size), Tally()), field.name)
+            setattr(tally, field.name, added)
+    return tally
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
