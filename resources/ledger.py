@@ -305,11 +305,10 @@ class Ledger(ConfigurableResource):
             yield session, entries
 
     def _load(self, session: Session) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
-        found = session.columns(ENTRIES)
-        if found and found not in (_COLUMNS, _EARLIER_COLUMNS):
-            return (), ("the table of entries was altered from entry 1 on: its columns are not the ledger's",)
-        rows = session.rows("ledger/entries", table=ENTRIES, columns=list(found)) if found else []
-        entries = tuple(Entry(*row) for row in rows)
+        try:
+            entries = stored_entries(session)
+        except LedgerError as error:
+            return (), (str(error),)
         anchor, problems = self._anchor()
         if anchor:
             problems += _departures(entries, anchor)
@@ -332,6 +331,19 @@ class Ledger(ConfigurableResource):
             return self.custody.anchor(), ()
         except CustodyError as error:
             return None, (f"no entry from 1 on can be trusted: {error}",)
+
+
+def stored_entries(session: Session) -> tuple[Entry, ...]:
+    """All entries that a ledger's database holds, in order, unverified and without a look at the anchor.
+
+    Raises:
+        LedgerError: if the table's columns are not the ledger's.
+    """
+    found = session.columns(ENTRIES)
+    if found and found not in (_COLUMNS, _EARLIER_COLUMNS):
+        raise LedgerError("the table of entries was altered from entry 1 on: its columns are not the ledger's")
+    rows = session.rows("ledger/entries", table=ENTRIES, columns=list(found)) if found else []
+    return tuple(Entry(*row) for row in rows)
 
 
 def _departures(entries: Sequence[Entry], anchor: Anchor) -> tuple[str, ...]:
@@ -386,7 +398,7 @@ def _require_chargeable(
             )
     elif cap is not None:
         charges = finite(_charges(entries, details.population))
-        _require_fit(details.population, f"{dataset}/{release}", charges, specification.charge, cap)
+        require_fit(details.population, f"{dataset}/{release}", charges, specification.charge, cap)
 
 
 def _require_one_population(entries: Sequence[Entry], dataset: str, details: Details) -> None:
@@ -407,7 +419,19 @@ def _require_one_population(entries: Sequence[Entry], dataset: str, details: Det
             )
 
 
-def _require_fit(population: str, release: str, charges: Sequence[Loss], charge: Loss, cap: Loss) -> None:
+def require_fit(population: str, release: str, charges: Sequence[Loss], charge: Loss, cap: Loss) -> None:
+    """Refuse a charge that does not fit under a cap, with the price in one sentence.
+
+    Args:
+        population: the population that would be charged.
+        release: the release, as `dataset/release`.
+        charges: the population's finite charges so far.
+        charge: the finite loss that would be charged.
+        cap: the cap.
+
+    Raises:
+        CapExceeded: if it does not fit, or cannot be stated in the cap's output premetric.
+    """
     price = f"population {population}: release {release} would charge {stated(charge)}, "
     try:
         charged, total = total_like(cap, charges), total_like(cap, [*charges, charge])
