@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from decimal import Decimal
 from functools import cached_property
@@ -34,6 +35,7 @@ from assets.charge.preflight import PREFLIGHT
 from assets.confidentiality import nodes_of
 from assets.conventions import DRAW_ID, ZONE, in_one_piece
 from assets.gates.shared import all_gates
+from assets.ledger.page import last_replays
 from assets.ledger.population import populations
 from assets.planning.asset import lines_in_words, total_in_words
 from assets.publication.audit import Verdict, audit, write_report
@@ -66,6 +68,8 @@ from orchestration.components.release import DeclaresReleases, ReleaseComponent,
 from orchestration.components.scaffolding import filled_example
 from orchestration.definitions import declarations, declared_methods, deployment
 from orchestration.environment import PROJECT, deployment_folders, deployment_resources
+from orchestration.explorer.launcher import ExplorerError
+from orchestration.explorer.launcher import explore as serve_explorer
 from orchestration.jobs import now
 from orchestration.launch import Ended, Step, launch, with_instance
 from orchestration.planning import Planned, planned, together
@@ -82,6 +86,7 @@ _EXPECTED = (
     BackupError,
     CustodyError,
     DeclarationError,
+    ExplorerError,
     LedgerError,
     RefusedError,
     SourceError,
@@ -862,6 +867,37 @@ def audit_command(to: Path | None, as_json: bool) -> None:
         click.echo(f"The report is {page}")
     if record["verdict"] == Verdict.FAILS:
         sys.exit(REFUSED)
+
+
+@main.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=8600, show_default=True, help="The port; 0 for any.")
+@click.option("--no-browser", is_flag=True, help="Do not open a browser.")
+@click.option(
+    "--boundaries",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder of GeoJSON files, for maps.",
+)
+def explore(port: int, no_browser: bool, boundaries: Path | None) -> None:
+    """Open a local page on budgets, plans, published tables and the audit. It reads only what is public.
+
+    The page can be opened on this machine alone, until the command is interrupted.
+    """
+    with_instance()
+    deployed = Deployed()
+    datasets, releases = deployed.declared
+    draws = [component.key(component.method.draw_stage) for component in releases.values() if component.charges]
+
+    def replays() -> dict[str, str]:
+        with dg.DagsterInstance.get() as instance:
+            return last_replays(instance, draws)
+
+    def told(address: str) -> None:
+        click.echo(f"The explorer is at {address}; end it with Ctrl+C.")
+
+    with suppress(KeyboardInterrupt):
+        serve_explorer(
+            deployed.home, deployed.published, datasets, replays, port, boundaries, told, browser=not no_browser
+        )
 
 
 @main.command(name="withdraw")

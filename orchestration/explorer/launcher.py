@@ -82,7 +82,10 @@ def explore(
 
 def left_out(home: Path, datasets: Sequence[DatasetDeclaration]) -> list[Path]:
     """What the explorer must not open: all of the deployment's own folders, and the source files."""
-    folders = [home, *(Path(os.environ[name]) for name in ("DAGSTER_HOME", "STIRRED_SPILL_FOLDER") if name in os.environ)]
+    folders = [
+        home,
+        *(Path(os.environ[name]) for name in ("DAGSTER_HOME", "STIRRED_SPILL_FOLDER") if name in os.environ),
+    ]
     files = [
         path
         for dataset in datasets

@@ -161,7 +161,11 @@ class Product:
         for code in self.place:
             name = row.get(_NAMED_BY.get(code, ""))
             label = str(name or self.label(code, row[code]))
-            parts.append(label if name or self.fields[code].labels or len(self.place) == 1 else f"{self.fields[code].words} {label}")
+            parts.append(
+                label
+                if name or self.fields[code].labels or len(self.place) == 1
+                else f"{self.fields[code].words} {label}"
+            )
         return ", ".join(parts)
 
     def rows(self, number: str, equal: Mapping[str, Any], most: int) -> list[dict[str, Any]]:
@@ -193,9 +197,7 @@ class Product:
     def first(self, most: int) -> list[dict[str, Any]]:
         """The first rows, as they are."""
         return of_files(
-            lambda session: list(
-                session.arrow("explorer/first", {"most": most}, source=_source(self.file)).to_pylist()
-            )
+            lambda session: list(session.arrow("explorer/first", {"most": most}, source=_source(self.file)).to_pylist())
         )
 
     def _values(self, columns: Sequence[str], equal: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -266,7 +268,9 @@ def _product(release: str, folder: Path, name: str, resources: Sequence[Mapping[
     identifying = [each for each in key if fields[each].type != "boolean"]
     if "table_name" in key:
         # A hypercube: its rows have numbers, and its variables are the columns with a mark of totals or with labels.
-        identifying = [each for each in fields if f"{each}_total" in fields or (each not in key and fields[each].labels)]
+        identifying = [
+            each for each in fields if f"{each}_total" in fields or (each not in key and fields[each].labels)
+        ]
     place = place or _guessed_place(fields, identifying)
     numbers = tuple(each for each in ERRORS if each in fields) if ESTIMATE in fields else ()
     numbers = numbers or ((_COUNT,) if _COUNT in fields and len(identifying) <= _MOST_COLUMNS else ())

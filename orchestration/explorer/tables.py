@@ -47,7 +47,9 @@ def show() -> None:
         return
     publications = {each.release: each for each in found}
     link: dict[str, str] = {}
-    release = _chosen("Release", {name: f"{each.title} ({name})" for name, each in publications.items()}, link, "release")
+    release = _chosen(
+        "Release", {name: f"{each.title} ({name})" for name, each in publications.items()}, link, "release"
+    )
     products = {each.name: each for each in publications[release].products}
     scope = f"{release}:"
     name = _chosen("Table", {key: each.title for key, each in products.items()}, link, "table", scope)
@@ -78,7 +80,9 @@ def _counted(product: Product, scope: str, link: dict[str, str]) -> None:
         level = _chosen("Level", levels, link, "level", scope, default=min(1, len(levels) - 1))
         equal |= product.chosen({product.level: level})
         scope += f"{level}:"
-    view = str(st.segmented_control("View", VIEWS, default=_from_link("view", VIEWS, VIEWS[0]), key=f"{scope}view") or VIEWS[0])
+    view = str(
+        st.segmented_control("View", VIEWS, default=_from_link("view", VIEWS, VIEWS[0]), key=f"{scope}view") or VIEWS[0]
+    )
     link["view"] = view
     number, counted = _number(product, scope, link)
     varying = ""
@@ -107,7 +111,9 @@ def _counted(product: Product, scope: str, link: dict[str, str]) -> None:
         link["cv"] = str(greatest)
     if not product.has_errors:
         st.info("No error is published for the numbers of this table: they are counts of the published data.")
-    title = ", ".join([counted, *(f"{product.fields[g].words}: {_group_label(product, g, v)}" for g, v in fixed.items())])
+    title = ", ".join(
+        [counted, *(f"{product.fields[g].words}: {_group_label(product, g, v)}" for g, v in fixed.items())]
+    )
     _VIEWS[view](product, scope, link, number, equal, varying, greatest, title)
 
 
@@ -179,7 +185,11 @@ def _two_places(
         other, other_name = _place(product, "Second place", equal, scope, link, "other", default=1)
     rows, others = (_of_place(product, number, each, equal, varying, greatest) for each in (place, other))
     beside = {line["name"]: line for line in others}
-    both = [(line, beside[line["name"]]) for line in rows if line["name"] in beside] if varying else list(zip(rows, others, strict=False))
+    both = (
+        [(line, beside[line["name"]]) for line in rows if line["name"] in beside]
+        if varying
+        else list(zip(rows, others, strict=False))
+    )
     if product.has_errors and both:
         alike = [left["name"] if varying else title for left, right in both if overlap(left, right)]
         if alike:
@@ -237,12 +247,16 @@ def _map(
         default=names.index(best),
     )
     if not matches[code]:
-        st.warning(f"No feature's {plain(code)} is the code of a place of this table, such as {plain(next(iter(by_code), ''))}.")
+        st.warning(
+            f"No feature's {plain(code)} is the code of a place of this table, such as {plain(next(iter(by_code), ''))}."
+        )
     drawn = [
         {
             "type": "Feature",
             "geometry": each.get("geometry"),
-            "properties": _properties(product, number, by_code.get(str((each.get("properties") or {}).get(code))), greatest),
+            "properties": _properties(
+                product, number, by_code.get(str((each.get("properties") or {}).get(code))), greatest
+            ),
         }
         for each in features
     ]
@@ -257,7 +271,9 @@ def _map(
         tooltip=[alt.Tooltip("properties.name:N", title="place"), alt.Tooltip("properties.said:N", title="number")],
     )
     st.altair_chart(chart.properties(height=420, title=alt.TitleParams(title, limit=900)), width="stretch")
-    st.caption("Places without a number are gray. Numbers, and not rates, are shown: a large place has more of everything.")
+    st.caption(
+        "Places without a number are gray. Numbers, and not rates, are shown: a large place has more of everything."
+    )
     found = [_line(product, number, product.place_name(row), row, greatest) for row in rows[:500]]
     with st.expander("The table behind the map"):
         _table([_worded(product, line, "Place") for line in found])
@@ -279,7 +295,11 @@ def _boundaries() -> tuple[list[dict[str, Any]], str]:
     folder = settings().boundaries
     files = sorted(Path(folder).glob("*.*json")) if folder else []
     uploaded = st.file_uploader("GeoJSON file with boundaries", type=["geojson", "json"])
-    named = st.selectbox("Or a file of the folder of boundaries", files, format_func=lambda path: path.name) if files else None
+    named = (
+        st.selectbox("Or a file of the folder of boundaries", files, format_func=lambda path: path.name)
+        if files
+        else None
+    )
     if uploaded is None and named is None:
         return [], ""
     name = uploaded.name if uploaded is not None else str(named.name if named else "")
@@ -317,7 +337,13 @@ def _of_place(
     order = {value: position for position, value in enumerate(names)}
     rows.sort(key=lambda row: order.get(str(row.get(varying)), 0))
     return [
-        _line(product, number, product.label(varying, row[varying], names) if varying else product.place_name(row), row, greatest)
+        _line(
+            product,
+            number,
+            product.label(varying, row[varying], names) if varying else product.place_name(row),
+            row,
+            greatest,
+        )
         for row in rows
     ]
 
@@ -356,7 +382,9 @@ def _said(line: Mapping[str, Any]) -> str:
     return f"{line['said']}{interval}"
 
 
-def _shown(product: Product, link: dict[str, str], lines: Sequence[Mapping[str, Any]], heading: str, title: str) -> None:
+def _shown(
+    product: Product, link: dict[str, str], lines: Sequence[Mapping[str, Any]], heading: str, title: str
+) -> None:
     """A chart of the lines, the table behind it, and their download."""
     st.query_params.from_dict(link)
     if not lines:
@@ -365,7 +393,9 @@ def _shown(product: Product, link: dict[str, str], lines: Sequence[Mapping[str, 
     st.altair_chart(_chart(product, lines, title), width="stretch")
     doubtful = sum(bool(line["flag"]) for line in lines)
     if doubtful:
-        st.warning(f"{doubtful} of {len(lines)} numbers are too uncertain. They are drawn hollow and marked in the table.")
+        st.warning(
+            f"{doubtful} of {len(lines)} numbers are too uncertain. They are drawn hollow and marked in the table."
+        )
     with st.expander("The table behind the chart", expanded=len(lines) <= 20):
         _table([_worded(product, line, heading) for line in lines])
     _download(product, link, lines, heading)
@@ -385,7 +415,9 @@ def _chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str) -> 
     if product.has_errors:
         filled = alt.condition("datum.flag == ''", alt.value(_SURE), alt.value("white"))
         stroke = alt.condition("datum.flag == ''", alt.value(_SURE), alt.value(_UNSURE))
-        rule = base.mark_rule(strokeWidth=2).encode(x=alt.X("lower:Q", title="number, with its 90% interval"), x2="upper:Q", color=stroke)
+        rule = base.mark_rule(strokeWidth=2).encode(
+            x=alt.X("lower:Q", title="number, with its 90% interval"), x2="upper:Q", color=stroke
+        )
         chart = rule + numbers.mark_point(size=60, opacity=1, strokeWidth=2).encode(fill=filled, stroke=stroke)
     else:
         chart = numbers.mark_bar(color=_SURE)
@@ -434,8 +466,12 @@ def _download(product: Product, link: Mapping[str, str], lines: Sequence[Mapping
     names = ["number", *((LOWER, UPPER, STANDARD_ERROR) if product.has_errors else ()), "flag"]
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([heading, *(ESTIMATE if each == "number" and product.has_errors else each for each in names)])
-    writer.writerows([line["name"], *("" if line.get(each) is None else line[each] for each in names)] for line in lines)
-    st.download_button("Download what is shown (CSV)", text.getvalue(), f"{product.name}_shown.csv", "text/csv", on_click="ignore")
+    writer.writerows(
+        [line["name"], *("" if line.get(each) is None else line[each] for each in names)] for line in lines
+    )
+    st.download_button(
+        "Download what is shown (CSV)", text.getvalue(), f"{product.name}_shown.csv", "text/csv", on_click="ignore"
+    )
     st.caption("The address of this page is a permanent link to this choice.")
 
 
@@ -445,7 +481,9 @@ def _files(product: Product) -> None:
             size = path.stat().st_size
             st.write(plain(f"{path}, {size:,} bytes"))
             if size <= _MOST_BYTES:
-                st.download_button(f"Download {path.name}", path.read_bytes, path.name, key=f"file:{path}", on_click="ignore")
+                st.download_button(
+                    f"Download {path.name}", path.read_bytes, path.name, key=f"file:{path}", on_click="ignore"
+                )
 
 
 def _from_link(name: str, options: Sequence[str] | None, otherwise: str) -> str:
@@ -461,6 +499,8 @@ def _chosen(
     """One of the options, by its value; at first that of the page's address. The choice becomes part of the address."""
     values = list(options)
     given = _from_link(name, values, values[default])
-    value = st.selectbox(words, values, values.index(given), format_func=lambda each: options.get(each, each), key=f"{scope}{name}")
+    value = st.selectbox(
+        words, values, values.index(given), format_func=lambda each: options.get(each, each), key=f"{scope}{name}"
+    )
     link[name] = value
     return value

@@ -1,0 +1,5 @@
+"""The page *Plan*."""
+
+
+def show() -> None:
+    """Draw the page."""
