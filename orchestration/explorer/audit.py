@@ -7,7 +7,6 @@ asks for them.
 import shlex
 from collections.abc import Sequence
 
-import pandas as pd
 import streamlit as st
 
 from assets.ledger.asset import shown_problems
@@ -33,6 +32,7 @@ from orchestration.explorer.reading import (
     warehouse,
 )
 from orchestration.explorer.settings import settings
+from orchestration.explorer.shown import table
 from orchestration.explorer.words import plain
 from resources import chain
 from resources.chain import Entry
@@ -132,7 +132,7 @@ def _publications(intact: tuple[Entry, ...] | None) -> None:
             f"All {len(found)} publications are signed with this key, every file has its checksum, and none is missing "
             "or added." + (" Each is a draw that the ledger holds." if intact is not None else "")
         )
-    _table(rows)
+    table(rows)
 
 
 def _draws(intact: tuple[Entry, ...] | None) -> None:
@@ -143,7 +143,7 @@ def _draws(intact: tuple[Entry, ...] | None) -> None:
     known = replays()
     if not known:
         st.info("Dagster has recorded no replay, or its records cannot be read; the checks named replay repeat draws.")
-    _table(
+    table(
         [
             {
                 "Entry": str(each.entry.sequence),
@@ -186,8 +186,3 @@ def _yourself() -> None:
         language="sh",
         wrap_lines=True,
     )
-
-
-def _table(rows: Sequence[dict[str, str]]) -> None:
-    frame = pd.DataFrame([{plain(key): plain(value) for key, value in row.items()} for row in rows])
-    st.table(frame.set_index(frame.columns[0]))

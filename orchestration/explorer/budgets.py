@@ -20,9 +20,13 @@ from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from orchestration.explorer.reading import UnavailableError, declared_populations, intact_entries, names
+from orchestration.explorer.shown import axis_of, height_of, table
 from orchestration.explorer.words import plain
 from resources.chain import Entry
 from resources.ledger import CapExceeded, of_population, remaining, require_fit
+
+PLANNED = "planned"
+"""The key in the session of what the page Plan showed last: its population, its release and its loss."""
 
 _SPENT, _CAP = "#1f5a8c", "#b35900"
 
@@ -125,7 +129,7 @@ def _overview(standings: dict[str, Standing], entries: Sequence[Entry]) -> None:
         if name not in standings
     ]
     if rows:
-        _table(rows)
+        table(rows)
     else:
         st.info("No dataset is declared.")
 
@@ -159,17 +163,14 @@ def _population(found: Standing) -> None:
     if chart is not None:
         st.altair_chart(chart, width="stretch")
     with st.expander("The table behind the chart: every charge", expanded=chart is None):
-        _table(rows)
+        table(rows)
     with st.expander("What adds up, and what does not"):
         for total in found.comparison.totals:
             out = "; ".join(
                 f"{', '.join(each)}: {why}" for why, each in reasons(found.comparison.shares(total)).items()
             )
-            st.write(
-                plain(
-                    f"{stated(total.loss)} for one {total.unit}, from {total.releases} charges. {out and 'Left out: ' + out}"
-                )
-            )
+            left_out = f" Left out: {out}" if out else ""
+            st.write(plain(f"{stated(total.loss)} for one {total.unit}, from {total.releases} charges.{left_out}"))
         for remark in remarks(found.comparison):
             st.write(plain(remark))
 
@@ -189,7 +190,8 @@ def _counted_through(found: Standing, last: Entry) -> Loss | None:
 
 def _chart(found: Standing) -> alt.LayerChart | None:
     """For each charge, by how much the total grew with it; None if the charges do not add up."""
-    rows, before = [], 0.0
+    rows: list[dict[str, str | float]] = []
+    before = 0.0
     for each in charged_draws(found.entries):
         total = _counted_through(found, each.entry)
         if total is None:
@@ -199,12 +201,12 @@ def _chart(found: Standing) -> alt.LayerChart | None:
         rows.append({"name": name, "from": before, "to": after, "charged": stated(each.entry.declared().charge)})
         before = after
     sign = symbol(found.population.cap)
-    axis = alt.Axis(labelLimit=0, title=None, ticks=False)
+    shown = [str(row["name"]) for row in rows]
     bars = (
         alt.Chart(pd.DataFrame(rows))
         .mark_bar(color=_SPENT)
         .encode(
-            y=alt.Y("name:N", sort=None, axis=axis),
+            y=alt.Y("name:N", sort=None, axis=axis_of(shown)),
             x=alt.X("from:Q", title=f"total charged, {sign}; the line is the cap"),
             x2="to:Q",
             tooltip=[alt.Tooltip("name:N", title="entry"), alt.Tooltip("charged:N", title="charged")],
@@ -215,12 +217,17 @@ def _chart(found: Standing) -> alt.LayerChart | None:
         .mark_rule(color=_CAP, strokeWidth=3)
         .encode(x="cap:Q")
     )
-    return (bars + cap).properties(height=40 + 30 * len(rows))
+    return (bars + cap).properties(height=height_of(shown))
 
 
 def _imagined(found: Standing) -> None:
     st.subheader("Add an imagined release")
     st.write("Nothing is charged by this. The page Plan says what a declaration would charge.")
+    if PLANNED in st.session_state:
+        population, release, planned_loss = st.session_state[PLANNED]
+        if population == found.population.name:
+            st.write(plain(f"The plan of {release} that was shown last would charge {stated(planned_loss)}."))
+            _said(*with_charge(found, f"{release} as planned", planned_loss))
     name = st.text_input("Its name", "next_release", max_chars=60)
     measure = st.selectbox(
         "Its loss is an", ["ε", "ρ"], format_func=lambda each: f"{each} ({'pure' if each == 'ε' else 'zCDP'})"
@@ -232,7 +239,10 @@ def _imagined(found: Standing) -> None:
         st.error(plain(f"The loss {text} cannot be read: {error}."))
         return
     loss = PureLoss(amount) if measure == "ε" else ConcentratedLoss(amount)
-    fits, words = with_charge(found, f"{found.population.datasets[0].name}/{name or 'next_release'}", loss)
+    _said(*with_charge(found, f"{found.population.datasets[0].name}/{name or 'next_release'}", loss))
+
+
+def _said(fits: bool, words: str) -> None:
     (st.success if fits else st.error)(plain(words))
 
 
@@ -246,7 +256,7 @@ def _invariants(found: Standing) -> None:
     if not invariants:
         st.write("No release has invariants.")
         return
-    _table(
+    table(
         [
             {"Invariant": words, **{release: "exact" if release in holders else "–" for release in latest}}
             for words, holders in invariants.items()
@@ -255,8 +265,3 @@ def _invariants(found: Standing) -> None:
     without = [release for release in latest if not any(release in holders for holders in invariants.values())]
     if without:
         st.write(plain(f"Without invariants: {', '.join(without)}."))
-
-
-def _table(rows: Sequence[dict[str, str]]) -> None:
-    frame = pd.DataFrame([{plain(key): plain(value) for key, value in row.items()} for row in rows])
-    st.table(frame.set_index(frame.columns[0]))

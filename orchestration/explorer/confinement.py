@@ -17,6 +17,7 @@ Source: the Linux kernel's documentation, userspace-api/landlock; its numbers ar
 import ctypes
 import os
 import platform
+import signal
 import stat
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -27,7 +28,7 @@ from typing import Any
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """The numbers of the system calls, the same on all architectures that Linux had before and has had since."""
 _ABI, _BENEATH, _PORT = 1, 1, 2
-_NO_NEW_PRIVILEGES = 38
+_NO_NEW_PRIVILEGES, _SIGNAL_AT_PARENT_END = 38, 1
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_FOLDER = 1, 2, 4, 8
 _TRUNCATE, _DEVICE = 1 << 14, 1 << 15
@@ -97,6 +98,12 @@ def confine(readable: Collection[Path], writable: Collection[Path], refused: Col
         f"{version}). On the list are the programs, the public database, the ledger's database, the publications and "
         f"a temporary folder; not on it are the keys, the confidential database and the source files.{network}"
     )
+
+
+def end_with_parent() -> None:
+    """Have this process ended when the one that started it has ended, however that happens; only on Linux."""
+    if platform.system() == "Linux":
+        ctypes.CDLL(None).prctl(_SIGNAL_AT_PARENT_END, signal.SIGTERM, 0, 0, 0)
 
 
 def without(folders: Collection[Path], left_out: Collection[Path]) -> list[Path]:

@@ -8,6 +8,7 @@ replaced, because a confined process can only open the files that were there whe
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -58,6 +59,8 @@ def explore(
     """
     if boundaries is not None and not boundaries.is_dir():
         raise ExplorerError(f"{boundaries} is no folder")
+    # Whoever ends the launcher ends its process too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with TemporaryDirectory(prefix="stirred-explorer-") as temporary:
         known = Settings(
             home=str(home),
@@ -93,7 +96,7 @@ def left_out(home: Path, datasets: Sequence[DatasetDeclaration]) -> list[Path]:
         for path in (table.path, table.geography_path)
         if path is not None
     ]
-    return [PROJECT / path for path in (*folders, *files)]
+    return [PROJECT / path for path in [*folders, *map(Path, files)]]
 
 
 def environment(known: Settings) -> dict[str, str]:

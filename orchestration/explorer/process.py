@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestration.explorer.confinement import confine, without
+from orchestration.explorer.confinement import confine, end_with_parent, without
 from orchestration.explorer.settings import VARIABLE, Settings, settings
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -43,6 +43,7 @@ _SYSTEM = (
 
 def main() -> None:
     """Confine this process and serve the pages until it is ended."""
+    end_with_parent()
     known = settings()
     held = confine(readable(known), [Path(known.temporary)], [Path(each) for each in known.left_out], known.port)
     os.environ[VARIABLE] = replace(known, confinement=held).as_text()

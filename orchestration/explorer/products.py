@@ -1,12 +1,13 @@
 """Published tables as their data dictionaries describe them, and questions to their files.
 
-A table has places (the columns that say where), groups (the columns that say of whom), and numbers: an estimate with its
-interval, or a count alone. Which column is which follows from `datapackage.json`: what rows are identified by, the
+A table has places (the columns that say where), groups (the columns that say of whom), and numbers: an estimate with
+its interval, or a count alone. Which column is which follows from `datapackage.json`: what rows are identified by, the
 labels of values, and the four names of the project's convention for errors. Rows are found by DuckDB in the file; a
 table is never loaded whole.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,7 +32,6 @@ _LEVELS = {"region_id": "region_type", "geoid": "level"}
 _COUNT = "count"
 _MOST_COLUMNS = 8
 """Tables that are identified by more columns than this are for computing, and shown as lists."""
-_INTEGERS = {"integer": int, "boolean": lambda text: text == "true"}
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,15 @@ class Field:
     @property
     def words(self) -> str:
         """Its name in words: the title, a short description, or else the name."""
-        short = self.description.split("(")[0].split(";")[0].rstrip(". ")
+        short = re.sub("^Number of the (table's )?", "", self.description).split("(")[0].split(";")[0].rstrip(". ")
         found = self.title or (short if 0 < len(short) <= 40 else self.name.replace("_", " "))
         return found[:1].upper() + found[1:]
 
     def value(self, text: str) -> Any:
         """A value as the file has it."""
-        return _INTEGERS.get(self.type, str)(text)
+        if self.type == "boolean":
+            return text == "True"
+        return int(text) if self.type == "integer" else text
 
 
 @dataclass(frozen=True)
@@ -263,7 +265,7 @@ def _product(release: str, folder: Path, name: str, resources: Sequence[Mapping[
     fields = {each.name: each for each in map(_field, schema.get("fields", ()))}
     files = tuple(folder / each["path"] for each in resources)
     key = [each for each in schema.get("primaryKey", ()) if each in fields]
-    place = next(((code,) for code in _LEVELS if code in fields), None)
+    place = tuple(code for code in _LEVELS if code in fields)[:1]
     level = _LEVELS[place[0]] if place and _LEVELS[place[0]] in fields else ""
     identifying = [each for each in key if fields[each].type != "boolean"]
     if "table_name" in key:

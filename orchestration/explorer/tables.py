@@ -1,6 +1,7 @@
 """The page *Tables*: published numbers with their intervals, by place and group, compared, ranked, and on a map.
 
-It uses the folder of publications alone. What is chosen is in the address of the page, so that it can be sent to others.
+It uses the folder of publications alone. What is chosen is in the address of the page, which
+can be sent to others.
 """
 
 import csv
@@ -26,6 +27,7 @@ from orchestration.explorer.products import (
     code_of,
 )
 from orchestration.explorer.settings import settings
+from orchestration.explorer.shown import axis_of, chosen, from_link, height_of, table, title_of
 from orchestration.explorer.words import figure, plain
 
 RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"
@@ -47,12 +49,12 @@ def show() -> None:
         return
     publications = {each.release: each for each in found}
     link: dict[str, str] = {}
-    release = _chosen(
+    release = chosen(
         "Release", {name: f"{each.title} ({name})" for name, each in publications.items()}, link, "release"
     )
     products = {each.name: each for each in publications[release].products}
     scope = f"{release}:"
-    name = _chosen("Table", {key: each.title for key, each in products.items()}, link, "table", scope)
+    name = chosen("Table", {key: each.title for key, each in products.items()}, link, "table", scope)
     product = products[name]
     with st.expander("About this table"):
         st.write(plain(product.description) or "The dictionary does not describe it.")
@@ -61,7 +63,7 @@ def show() -> None:
         _counted(product, f"{scope}{name}:", link)
     else:
         st.write("This is a list, not a table of numbers by place. Its first rows:")
-        _table(product.first(_MOST_SHOWN))
+        table(product.first(_MOST_SHOWN))
         st.query_params.from_dict(link)
     _files(product)
 
@@ -77,11 +79,11 @@ def _counted(product: Product, scope: str, link: dict[str, str]) -> None:
     equal: dict[str, Any] = {}
     if product.level:
         levels = product.options(product.level)
-        level = _chosen("Level", levels, link, "level", scope, default=min(1, len(levels) - 1))
+        level = chosen("Level", levels, link, "level", scope, default=min(1, len(levels) - 1))
         equal |= product.chosen({product.level: level})
         scope += f"{level}:"
     view = str(
-        st.segmented_control("View", VIEWS, default=_from_link("view", VIEWS, VIEWS[0]), key=f"{scope}view") or VIEWS[0]
+        st.segmented_control("View", VIEWS, default=from_link("view", VIEWS, VIEWS[0]), key=f"{scope}view") or VIEWS[0]
     )
     link["view"] = view
     number, counted = _number(product, scope, link)
@@ -89,7 +91,7 @@ def _counted(product: Product, scope: str, link: dict[str, str]) -> None:
     groups = list(product.groups)
     if view in (PLACE, TWO) and groups:
         words = {group: product.fields[group].words for group in groups}
-        varying = _chosen("One row for each", words, link, "by", scope)
+        varying = chosen("One row for each", words, link, "by", scope)
     fixed = {}
     for group in groups:
         if group != varying:
@@ -104,7 +106,7 @@ def _counted(product: Product, scope: str, link: dict[str, str]) -> None:
                 "Call a number too uncertain if its standard error is more than this share of it (%)",
                 1,
                 1000,
-                int(_from_link("cv", None, "30")),
+                int(from_link("cv", list(map(str, range(1, 1001))), "30")),
                 key="cv",
             )
         )
@@ -122,7 +124,7 @@ def _number(product: Product, scope: str, link: dict[str, str]) -> tuple[str, st
     if not product.wide:
         return product.numbers[0], product.title
     options = {column: product.fields[column].description or column for column in product.wide}
-    column = _chosen("What is counted", options, link, "number", scope)
+    column = chosen("What is counted", options, link, "number", scope)
     return column, f"{product.title}: {options[column]}"
 
 
@@ -130,7 +132,7 @@ def _group(product: Product, group: str, equal: Mapping[str, Any], scope: str, l
     options = product.options(group, equal)
     if product.total_of(group):
         options = {TOTAL: "All together", **options}
-    return _chosen(product.fields[group].words, options or {"": "nothing"}, link, group, scope)
+    return chosen(product.fields[group].words, options or {"": "nothing"}, link, group, scope)
 
 
 def _group_label(product: Product, group: str, value: str) -> str:
@@ -238,7 +240,7 @@ def _map(
         st.error(f"{where}: its features have no properties, so nothing says which place each is.")
         return
     best = max(names, key=lambda name: matches[name])
-    code = _chosen(
+    code = chosen(
         "Property with the place's code",
         {name: f"{name} ({matches[name]} of {len(features)} match)" for name in names},
         {},
@@ -248,7 +250,7 @@ def _map(
     )
     if not matches[code]:
         st.warning(
-            f"No feature's {plain(code)} is the code of a place of this table, such as {plain(next(iter(by_code), ''))}."
+            f"No feature's {plain(code)} is a code of a place of this table, such as {plain(next(iter(by_code), ''))}."
         )
     drawn = [
         {
@@ -270,13 +272,13 @@ def _map(
         ),
         tooltip=[alt.Tooltip("properties.name:N", title="place"), alt.Tooltip("properties.said:N", title="number")],
     )
-    st.altair_chart(chart.properties(height=420, title=alt.TitleParams(title, limit=900)), width="stretch")
+    st.altair_chart(chart.properties(height=420, title=title_of(title)), width="stretch")
     st.caption(
         "Places without a number are gray. Numbers, and not rates, are shown: a large place has more of everything."
     )
     found = [_line(product, number, product.place_name(row), row, greatest) for row in rows[:500]]
     with st.expander("The table behind the map"):
-        _table([_worded(product, line, "Place") for line in found])
+        table([_worded(product, line, "Place") for line in found])
     _download(product, link, found, "Place")
 
 
@@ -324,7 +326,7 @@ def _place(
     places = product.places({key: value for key, value in equal.items() if key == product.level})
     if len(places) >= MOST_VALUES:
         st.caption(f"Only the first {MOST_VALUES:,} places can be chosen here.")
-    code = _chosen(words, places or {"": "nothing"}, link, name, scope, default=min(default, max(0, len(places) - 1)))
+    code = chosen(words, places or {"": "nothing"}, link, name, scope, default=min(default, max(0, len(places) - 1)))
     return code, places.get(code, "")
 
 
@@ -367,10 +369,10 @@ def uncertain(number: float | None, standard_error: float | None, greatest: floa
 
 def overlap(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     """Whether two intervals share a number. One that is not published may overlap with any."""
-    ends = [left.get(LOWER), left.get(UPPER), right.get(LOWER), right.get(UPPER)]
-    if any(end is None for end in ends):
+    ends = (left.get(LOWER), left.get(UPPER), right.get(LOWER), right.get(UPPER))
+    if None in ends:
         return True
-    return bool(ends[0] <= ends[3] and ends[2] <= ends[1])
+    return bool(left[LOWER] <= right[UPPER] and right[LOWER] <= left[UPPER])
 
 
 def _float(value: Any) -> float | None:
@@ -397,17 +399,15 @@ def _shown(
             f"{doubtful} of {len(lines)} numbers are too uncertain. They are drawn hollow and marked in the table."
         )
     with st.expander("The table behind the chart", expanded=len(lines) <= 20):
-        _table([_worded(product, line, heading) for line in lines])
+        table([_worded(product, line, heading) for line in lines])
     _download(product, link, lines, heading)
 
 
 def _chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str) -> alt.Chart | alt.LayerChart:
     frame = pd.DataFrame([{**line, "interval": _said(line)} for line in lines])
     names = list(dict.fromkeys(frame["name"]))
-    # A label is never cut: on a narrow screen it is broken into lines instead.
-    axis = alt.Axis(labelLimit=0, labelExpr=_broken_labels(names), title=None, ticks=False)
     base = alt.Chart(frame).encode(
-        y=alt.Y("name:N", sort=names, axis=axis),
+        y=alt.Y("name:N", sort=names, axis=axis_of(names)),
         tooltip=[alt.Tooltip("name:N", title="row"), alt.Tooltip("interval:N", title="number")],
     )
     numbers = base.encode(x=alt.X("number:Q", title="number", scale=alt.Scale(zero=not product.has_errors)))
@@ -421,25 +421,7 @@ def _chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str) -> 
         chart = rule + numbers.mark_point(size=60, opacity=1, strokeWidth=2).encode(fill=filled, stroke=stroke)
     else:
         chart = numbers.mark_bar(color=_SURE)
-    words = alt.TitleParams(_wrapped(title, 60), anchor="start", fontSize=13)
-    return chart.properties(height=sum(10 + 13 * len(_wrapped(name, 28)) for name in names) + 40, title=words)
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    lines, line = [], ""
-    for word in text.split():
-        if line and len(line) + len(word) + 1 > width:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    return [*lines, line]
-
-
-def _broken_labels(names: Sequence[str]) -> str:
-    """A Vega expression that shows each label in lines of about 28 letters."""
-    broken = {name: _wrapped(name, 28) for name in names}
-    return f"({json.dumps(broken)})[datum.value]"
+    return chart.properties(height=height_of(names, title), title=title_of(title))
 
 
 def _worded(product: Product, line: Mapping[str, Any], heading: str) -> dict[str, str]:
@@ -453,12 +435,6 @@ def _worded(product: Product, line: Mapping[str, Any], heading: str) -> dict[str
     if "overlap" in line:
         row["Intervals overlap"] = line["overlap"]
     return row
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> None:
-    """A table in which every label is whole."""
-    frame = pd.DataFrame([{plain(key): plain(value) for key, value in row.items()} for row in rows])
-    st.table(frame.set_index(frame.columns[0]) if len(frame.columns) > 1 else frame)
 
 
 def _download(product: Product, link: Mapping[str, str], lines: Sequence[Mapping[str, Any]], heading: str) -> None:
@@ -484,23 +460,3 @@ def _files(product: Product) -> None:
                 st.download_button(
                     f"Download {path.name}", path.read_bytes, path.name, key=f"file:{path}", on_click="ignore"
                 )
-
-
-def _from_link(name: str, options: Sequence[str] | None, otherwise: str) -> str:
-    given = st.query_params.get(name, otherwise)
-    if options is None:
-        return given if given.isascii() and given.isdigit() and 0 < int(given) <= 1000 else otherwise
-    return given if given in options else otherwise
-
-
-def _chosen(
-    words: str, options: Mapping[str, str], link: dict[str, str], name: str, scope: str = "", default: int = 0
-) -> str:
-    """One of the options, by its value; at first that of the page's address. The choice becomes part of the address."""
-    values = list(options)
-    given = _from_link(name, values, values[default])
-    value = st.selectbox(
-        words, values, values.index(given), format_func=lambda each: options.get(each, each), key=f"{scope}{name}"
-    )
-    link[name] = value
-    return value
