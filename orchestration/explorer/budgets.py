@@ -20,7 +20,7 @@ from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from orchestration.explorer.reading import UnavailableError, declared_populations, intact_entries, names
-from orchestration.explorer.shown import axis_of, height_of, table
+from orchestration.explorer.shown import axis_of, draw, height_of, table
 from orchestration.explorer.words import plain
 from resources.chain import Entry
 from resources.ledger import CapExceeded, of_population, remaining, require_fit
@@ -161,7 +161,7 @@ def _population(found: Standing) -> None:
         return
     chart = _chart(found)
     if chart is not None:
-        st.altair_chart(chart, width="stretch")
+        draw(chart)
     with st.expander("The table behind the chart: every charge", expanded=chart is None):
         table(rows)
     with st.expander("What adds up, and what does not"):

@@ -25,7 +25,7 @@ from orchestration.explorer.reading import (
     intact_entries,
     published,
 )
-from orchestration.explorer.shown import axis_of, chosen, height_of, table
+from orchestration.explorer.shown import axis_of, chosen, draw, height_of, table
 from orchestration.explorer.words import plain
 from orchestration.planning import Planned, planned
 
@@ -212,7 +212,7 @@ def _population(name: str) -> Population:
 def _facts(plan: Plan) -> None:
     if plan.facts:
         st.subheader("What follows")
-        table([{"": label, "In words": words} for label, words in plan.facts.items()])
+        table([{"Fact": label, "In words": words} for label, words in plan.facts.items()])
 
 
 def _lines(lines: tuple[Line, ...]) -> None:
@@ -235,7 +235,7 @@ def _lines(lines: tuple[Line, ...]) -> None:
             tooltip=[alt.Tooltip("name:N", title="line"), alt.Tooltip("said:N", title="margin")],
         )
     )
-    st.altair_chart(chart.properties(height=height_of(names)), width="stretch")
+    draw(chart.properties(height=height_of(names)))
     with st.expander("The table behind the chart", expanded=len(lines) <= 15):
         table(
             [
@@ -276,7 +276,7 @@ def _curve(curve: Curve) -> None:
         base = alt.Chart(marks).encode(x="x:Q", y="y:Q")
         chart = lines + base.mark_point(size=90, filled=True, color=_COLORS[1], opacity=1)
         chart = chart + base.mark_text(align="left", dx=8, dy=-8).encode(text="name:N")
-    st.altair_chart(chart.properties(height=340), width="stretch")
+    draw(chart.properties(height=340))
     with st.expander("The table behind the chart"):
         table([{"Series": row["series"], curve.x: f"{row['x']:.6g}", curve.y: f"{row['y']:.6g}"} for row in rows[:200]])
         if len(rows) > 200:

@@ -89,6 +89,9 @@ def flags(port: int) -> list[str]:
         "global.developmentMode": "false",
         "logger.level": "warning",
         "theme.base": "light",
+        "theme.primaryColor": "#1f5a8c",
+        # Streamlit draws headings of tables in a paler shade of this; of a lighter one, they would be hard to read.
+        "theme.textColor": "#000000",
     }
     return [part for name, value in given.items() for part in (f"--{name}", value)]
 

@@ -10,8 +10,9 @@ import streamlit as st
 
 from orchestration.explorer.words import plain
 
-_LABEL, _TITLE = 28, 44
-"""How many letters a line of a label, and of a chart's title, has at most: on a phone they fit beside the chart."""
+_INK = "#222222"
+_LABEL, _TITLE, _WHOLE = 28, 44, 40
+"""How many letters a line of a label, a line of a chart's title, and a choice in a box have on a phone."""
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -20,10 +21,20 @@ def table(rows: Sequence[Mapping[str, Any]]) -> None:
     st.table(frame, hide_index=True)
 
 
+def draw(chart: alt.Chart | alt.LayerChart) -> None:
+    """Draw a chart as wide as the page, with dark labels."""
+    dark = chart.configure_axis(labelColor=_INK, titleColor=_INK).configure_legend(labelColor=_INK, titleColor=_INK)
+    st.altair_chart(dark, width="stretch")
+
+
 def axis_of(names: Sequence[str]) -> alt.Axis:
     """The axis of a chart's rows: a long name is broken into lines, and never cut."""
-    broken = {name: wrapped(name, _LABEL) for name in names}
-    return alt.Axis(labelLimit=0, labelExpr=f"({json.dumps(broken)})[datum.value]", title=None, ticks=False)
+    return alt.Axis(labelLimit=0, labelExpr=broken(names), labelOverlap=False, title=None, ticks=False)
+
+
+def broken(names: Sequence[str]) -> str:
+    """The Vega expression that shows names in lines of a length that fits a phone."""
+    return f"({json.dumps({name: wrapped(name, _LABEL) for name in names})})[datum.value]"
 
 
 def height_of(names: Sequence[str], title: str = "") -> int:
@@ -73,5 +84,8 @@ def chosen(
     value = st.selectbox(
         words, values, values.index(given), format_func=lambda each: options.get(each, each), key=f"{scope}{name}"
     )
+    if len(options.get(value, value)) > _WHOLE:
+        # On a phone, the box shows only the beginning.
+        st.caption(plain(options[value]))
     link[name] = value
     return value

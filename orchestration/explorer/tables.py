@@ -27,7 +27,7 @@ from orchestration.explorer.products import (
     code_of,
 )
 from orchestration.explorer.settings import settings
-from orchestration.explorer.shown import axis_of, chosen, from_link, height_of, table, title_of
+from orchestration.explorer.shown import axis_of, broken, chosen, draw, from_link, height_of, table, title_of
 from orchestration.explorer.words import figure, plain
 
 RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"
@@ -37,7 +37,7 @@ _MOST_ROWS = 5000
 _MOST_BYTES = 100_000_000
 """Larger files are named with their path, instead of offered for download: the page would hold them in memory."""
 _UNCERTAIN = "too uncertain"
-_SURE, _UNSURE = "#1f5a8c", "#b35900"
+_FIRST, _SECOND = "#1f5a8c", "#b35900"
 
 
 def show() -> None:
@@ -203,13 +203,13 @@ def _two_places(
         else:
             st.success("The intervals of the two places do not overlap in any row.")
     lines = [
-        {**line, "name": f"{line['name']}, {where}" if varying else where, "overlap": "yes" if overlap(*pair) else "no"}
+        {**line, "where": where, **({"overlap": "yes" if overlap(*pair) else "no"} if product.has_errors else {})}
         for pair in both
         for line, where in zip(pair, (name, other_name), strict=True)
     ]
-    if not product.has_errors:
-        lines = [{key: value for key, value in line.items() if key != "overlap"} for line in lines]
-    _shown(product, link, lines, "Place", title)
+    if not varying:
+        lines = [{**line, "name": title} for line in lines]
+    _shown(product, link, lines, product.fields[varying].words if varying else "Number", title)
 
 
 def _map(
@@ -272,7 +272,7 @@ def _map(
         ),
         tooltip=[alt.Tooltip("properties.name:N", title="place"), alt.Tooltip("properties.said:N", title="number")],
     )
-    st.altair_chart(chart.properties(height=420, title=title_of(title)), width="stretch")
+    draw(chart.properties(height=420, title=title_of(title)))
     st.caption(
         "Places without a number are gray. Numbers, and not rates, are shown: a large place has more of everything."
     )
@@ -392,7 +392,7 @@ def _shown(
     if not lines:
         st.info("The table has no row for this choice.")
         return
-    st.altair_chart(_chart(product, lines, title), width="stretch")
+    draw(_chart(product, lines, title))
     doubtful = sum(bool(line["flag"]) for line in lines)
     if doubtful:
         st.warning(
@@ -404,28 +404,42 @@ def _shown(
 
 
 def _chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str) -> alt.Chart | alt.LayerChart:
-    frame = pd.DataFrame([{**line, "interval": _said(line)} for line in lines])
-    names = list(dict.fromkeys(frame["name"]))
+    """The numbers with their intervals, a row for each name; of two places, those of each in a color of its own."""
+    frame = pd.DataFrame([{"where": "", **line, "interval": _said(line)} for line in lines])
+    names, places = list(dict.fromkeys(frame["name"])), list(dict.fromkeys(frame["where"]))
+    beside = len(places) > 1
+    colors = alt.Scale(domain=places, range=[_FIRST, _SECOND][: len(places)])
+    legend = alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=0, labelExpr=broken(places))
+    color = alt.Color("where:N", scale=colors, legend=legend if beside else None)
+    said = "number, with its 90% interval" if product.has_errors else "number"
     base = alt.Chart(frame).encode(
         y=alt.Y("name:N", sort=names, axis=axis_of(names)),
-        tooltip=[alt.Tooltip("name:N", title="row"), alt.Tooltip("interval:N", title="number")],
+        tooltip=[
+            alt.Tooltip("name:N", title="row"),
+            *([alt.Tooltip("where:N", title="place")] if beside else []),
+            alt.Tooltip("interval:N", title="number"),
+        ],
     )
-    numbers = base.encode(x=alt.X("number:Q", title="number", scale=alt.Scale(zero=not product.has_errors)))
+    if beside:
+        base = base.encode(yOffset=alt.YOffset("where:N", sort=places))
+    numbers = base.encode(x=alt.X("number:Q", title=said, scale=alt.Scale(zero=not product.has_errors)))
     chart: alt.Chart | alt.LayerChart
     if product.has_errors:
-        filled = alt.condition("datum.flag == ''", alt.value(_SURE), alt.value("white"))
-        stroke = alt.condition("datum.flag == ''", alt.value(_SURE), alt.value(_UNSURE))
-        rule = base.mark_rule(strokeWidth=2).encode(
-            x=alt.X("lower:Q", title="number, with its 90% interval"), x2="upper:Q", color=stroke
-        )
-        chart = rule + numbers.mark_point(size=60, opacity=1, strokeWidth=2).encode(fill=filled, stroke=stroke)
+        rule = base.mark_rule(strokeWidth=2).encode(x=alt.X("lower:Q", title=said), x2="upper:Q", color=color)
+        points = numbers.mark_point(size=70, opacity=1, strokeWidth=2).encode(stroke=color)
+        sure = points.transform_filter("datum.flag == ''").encode(fill=color)
+        # A number that is too uncertain is drawn hollow, in the same color.
+        unsure = points.transform_filter("datum.flag != ''").encode(fill=alt.value("white"))
+        chart = rule + sure + unsure
     else:
-        chart = numbers.mark_bar(color=_SURE)
-    return chart.properties(height=height_of(names, title), title=title_of(title))
+        chart = numbers.mark_bar().encode(color=color)
+    high = height_of(names, title) + (18 * len(names) + 50 if beside else 0)
+    return chart.properties(height=high, title=title_of(title))
 
 
 def _worded(product: Product, line: Mapping[str, Any], heading: str) -> dict[str, str]:
-    row = {heading: line["name"], "Estimate" if product.has_errors else "Count": line["said"]}
+    row = {heading: line["name"], **({"Place": line["where"]} if "where" in line else {})}
+    row |= {"Estimate" if product.has_errors else "Count": line["said"]}
     if product.has_errors:
         row |= {
             "90% interval": f"{line['said_lower']} to {line['said_upper']}",
@@ -439,11 +453,23 @@ def _worded(product: Product, line: Mapping[str, Any], heading: str) -> dict[str
 
 def _download(product: Product, link: Mapping[str, str], lines: Sequence[Mapping[str, Any]], heading: str) -> None:
     text = io.StringIO()
+    two = any("where" in line for line in lines)
     names = ["number", *((LOWER, UPPER, STANDARD_ERROR) if product.has_errors else ()), "flag"]
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([heading, *(ESTIMATE if each == "number" and product.has_errors else each for each in names)])
+    writer.writerow(
+        [
+            heading,
+            *(["Place"] if two else []),
+            *(ESTIMATE if each == "number" and product.has_errors else each for each in names),
+        ]
+    )
     writer.writerows(
-        [line["name"], *("" if line.get(each) is None else line[each] for each in names)] for line in lines
+        [
+            line["name"],
+            *([line["where"]] if two else []),
+            *("" if line.get(each) is None else line[each] for each in names),
+        ]
+        for line in lines
     )
     st.download_button(
         "Download what is shown (CSV)", text.getvalue(), f"{product.name}_shown.csv", "text/csv", on_click="ignore"
