@@ -32,15 +32,15 @@ def axis_of(names: Sequence[str]) -> alt.Axis:
     return alt.Axis(labelLimit=0, labelExpr=broken(names), labelOverlap=False, title=None, ticks=False)
 
 
-def broken(names: Sequence[str]) -> str:
+def broken(names: Sequence[str], letters: int = _LABEL) -> str:
     """The Vega expression that shows names in lines of a length that fits a phone."""
-    return f"({json.dumps({name: wrapped(name, _LABEL) for name in names})})[datum.value]"
+    return f"({json.dumps({name: wrapped(name, letters) for name in names})})[datum.value]"
 
 
 def height_of(names: Sequence[str], title: str = "") -> int:
     """The height of a chart with a row for each name, with room for its axis and title."""
-    rows = sum(14 + 12 * len(wrapped(name, _LABEL)) for name in names)
-    return rows + 60 + (20 * len(wrapped(title, _TITLE)) if title else 0)
+    rows = sum(16 + 12 * len(wrapped(name, _LABEL)) for name in names)
+    return rows + 90 + (20 * len(wrapped(title, _TITLE)) if title else 0)
 
 
 def title_of(text: str) -> alt.TitleParams:

@@ -409,7 +409,7 @@ def _chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str) -> 
     names, places = list(dict.fromkeys(frame["name"])), list(dict.fromkeys(frame["where"]))
     beside = len(places) > 1
     colors = alt.Scale(domain=places, range=[_FIRST, _SECOND][: len(places)])
-    legend = alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=0, labelExpr=broken(places))
+    legend = alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=0, labelExpr=broken(places, 20))
     color = alt.Color("where:N", scale=colors, legend=legend if beside else None)
     said = "number, with its 90% interval" if product.has_errors else "number"
     base = alt.Chart(frame).encode(
@@ -426,7 +426,7 @@ def _chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str) -> 
     chart: alt.Chart | alt.LayerChart
     if product.has_errors:
         rule = base.mark_rule(strokeWidth=2).encode(x=alt.X("lower:Q", title=said), x2="upper:Q", color=color)
-        points = numbers.mark_point(size=70, opacity=1, strokeWidth=2).encode(stroke=color)
+        points = numbers.mark_point(size=45, opacity=1, strokeWidth=2).encode(stroke=color)
         sure = points.transform_filter("datum.flag == ''").encode(fill=color)
         # A number that is too uncertain is drawn hollow, in the same color.
         unsure = points.transform_filter("datum.flag != ''").encode(fill=alt.value("white"))
