@@ -245,7 +245,7 @@ class Ledger(ConfigurableResource):
             CapExceeded: if it does not fit.
             LedgerError: if the ledger is not intact.
         """
-        _require_fit(population, release, finite(_charges(self._intact(), population)), charge, cap)
+        require_fit(population, release, finite(_charges(self._intact(), population)), charge, cap)
 
     def infinite_charges(self, population: str, through: int | None = None) -> int:
         """The number of a population's charges with an infinite loss, which no cap bounds.

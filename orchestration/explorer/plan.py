@@ -16,6 +16,7 @@ from assets.ledger.population import Population
 from assets.release.plan import Asked, Curve, Line, Plan
 from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import Loss, stated
+from mechanisms.accounting.infinite import InfiniteLoss
 from orchestration.components.release import ReleaseComponent
 from orchestration.explorer.budgets import PLANNED, standing, with_charge
 from orchestration.explorer.reading import (
@@ -34,6 +35,9 @@ _TIMES = [Fraction(each) for each in (1, 2, 3, 4, 5, 10, 20, 50, 100)]
 _TIMES = sorted({*_TIMES, *(1 / each for each in _TIMES), Fraction(2, 3), Fraction(3, 2)})
 _SWAP_RATE = "swap_rate"
 _RATES = [Fraction(each, 1000) for each in (1, 2, 5, *range(10, 100, 10), *range(100, 1000, 25))]
+_EVERY, _MANY = "all levels", 15
+_MARKED = 6
+"""A chart with more marks than this has no room for their names."""
 _COLORS = ["#1f5a8c", "#b35900", "#2e7d32", "#7b3f99", "#a61b3c", "#5c5c5c"]
 
 
@@ -73,7 +77,7 @@ def show() -> None:
         return
     _total(found.plan, dataset.population, name)
     _facts(found.plan)
-    _lines(found.plan.lines)
+    _lines(found.plan.lines, name)
     for curve in found.plan.curves:
         _curve(curve)
     for title, (header, rows) in found.plan.tables.items():
@@ -90,7 +94,8 @@ def _asked(component: ReleaseComponent, plan: Plan | None, name: str) -> Asked |
     fields: dict[str, Any] = {}
     given: dict[str, Any] = {}
     swaps = _SWAP_RATE in type(component.tried).model_fields
-    ways = [_AS_DECLARED, _TOTAL, *([_MARGIN] if plan and plan.lines else [])]
+    infinite = plan is not None and isinstance(plan.loss, InfiniteLoss)
+    ways = [_AS_DECLARED, *([] if infinite else [_TOTAL]), *([_MARGIN] if plan and plan.lines else [])]
     if swaps:
         ways[0] = "Swap rate"
     way = st.segmented_control("What you decide on", ways, default=ways[0], key=f"{name}:way") or ways[0]
@@ -215,10 +220,14 @@ def _facts(plan: Plan) -> None:
         table([{"Fact": label, "In words": words} for label, words in plan.facts.items()])
 
 
-def _lines(lines: tuple[Line, ...]) -> None:
+def _lines(lines: tuple[Line, ...], name: str) -> None:
     if not lines:
         return
     st.subheader("How exact the numbers would be")
+    levels = list(dict.fromkeys(line.level for line in lines))
+    if len(lines) > _MANY and len(levels) > 1:
+        level = st.selectbox("Lines of the level", [*levels, _EVERY], key=f"{name}:level")
+        lines = tuple(line for line in lines if level in (_EVERY, line.level))
     frame = pd.DataFrame(
         [
             {"name": line.name, "margin": line.margin, "level": line.level or "all", "said": f"{line.margin:,.4g}"}
@@ -256,17 +265,20 @@ def _curve(curve: Curve) -> None:
     st.subheader(plain(curve.title))
     rows = [{"series": name, "x": x, "y": y} for name, points in curve.series.items() for x, y in points]
     names = list(curve.series)
-    scale = alt.Scale(type="log") if curve.log else alt.Scale(zero=False)
+    across, up = (alt.Scale(type="log") if log else alt.Scale(zero=False) for log in (curve.log_x, curve.log_y))
     colors = alt.Scale(domain=names, range=[_COLORS[position % len(_COLORS)] for position in range(len(names))])
     color = alt.Color(
-        "series:N", sort=names, scale=colors, legend=alt.Legend(title=None, orient="bottom", labelLimit=0, columns=2)
+        "series:N",
+        sort=names,
+        scale=colors,
+        legend=alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=0),
     )
     lines = (
         alt.Chart(pd.DataFrame(rows))
         .mark_line()
         .encode(
-            x=alt.X("x:Q", title=curve.x, scale=scale),
-            y=alt.Y("y:Q", title=curve.y, scale=scale),
+            x=alt.X("x:Q", title=curve.x, scale=across),
+            y=alt.Y("y:Q", title=curve.y, scale=up),
             color=color if len(names) > 1 else alt.value(_COLORS[0]),
         )
     )
@@ -275,8 +287,9 @@ def _curve(curve: Curve) -> None:
         marks = pd.DataFrame([{"name": name, "x": x, "y": y} for name, x, y in curve.marks])
         base = alt.Chart(marks).encode(x="x:Q", y="y:Q")
         chart = lines + base.mark_point(size=90, filled=True, color=_COLORS[1], opacity=1)
-        chart = chart + base.mark_text(align="left", dx=8, dy=-8).encode(text="name:N")
-    draw(chart.properties(height=340))
+        if len(curve.marks) <= _MARKED:
+            chart = chart + base.mark_text(align="left", dx=8, dy=-8).encode(text="name:N")
+    draw(chart.properties(height=340 + (24 * len(names) if len(names) > 1 else 0)))
     with st.expander("The table behind the chart"):
         table([{"Series": row["series"], curve.x: f"{row['x']:.6g}", curve.y: f"{row['y']:.6g}"} for row in rows[:200]])
         if len(rows) > 200:
