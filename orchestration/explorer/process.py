@@ -15,6 +15,7 @@ from orchestration.explorer.confinement import confine, end_with_parent, without
 from orchestration.explorer.settings import VARIABLE, Settings, settings
 
 PROJECT = Path(__file__).resolve().parents[2]
+APP = Path(__file__).with_name("app.py")
 _PROGRAMS = ("orchestration", "assets", "mechanisms", "resources", "sql", "pyproject.toml")
 _SYSTEM = (
     "/usr",
@@ -50,7 +51,7 @@ def main() -> None:
     # Only now: it starts threads.
     from streamlit.web.cli import main as streamlit
 
-    streamlit(["run", str(Path(__file__).with_name("app.py")), *flags(known.port)], standalone_mode=True)
+    streamlit(["run", str(APP), *flags(known.port)], standalone_mode=True)
 
 
 def readable(known: Settings) -> Sequence[Path]:

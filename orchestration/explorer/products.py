@@ -73,7 +73,7 @@ class Product:
     Attributes:
         release: `dataset/release`.
         name, title, description: as in the dictionary.
-        file: the file that questions are asked of.
+        file: the Parquet file, of which questions are asked.
         files: all its files.
         fields: its columns by name.
         level: the column that says of which level a place is; "" if there is none.
@@ -189,7 +189,6 @@ class Product:
                 columns=list(dict.fromkeys(columns)),
                 source=_source(self.file),
                 equal=list(equal),
-                missing=[],
                 equals=_BOUND,
             )
             return list(found.to_pylist())
@@ -282,7 +281,7 @@ def _product(release: str, folder: Path, name: str, resources: Sequence[Mapping[
         name=name,
         title=described.get("title", name),
         description=described.get("description", ""),
-        file=next((path for path in files if path.suffix == ".parquet"), files[0]),
+        file=next(path for path in files if path.suffix == ".parquet"),
         files=files,
         fields=fields,
         level=level,
@@ -333,7 +332,4 @@ def _bound(equal: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _source(file: Path) -> Fragment:
-    """A published file as DuckDB reads it. All columns of CSV files are read as text, which keeps codes as they are."""
-    if file.suffix == ".parquet":
-        return Fragment(f"read_parquet({literal(file)})")
-    return Fragment(f"read_csv({literal(file)}, header = true, all_varchar = true)")
+    return Fragment(f"read_parquet({literal(file)})")

@@ -6,8 +6,5 @@ WHERE
 {% for column in equal %}
     AND {{ column | id }} = ${{ equals }}{{ loop.index }}
 {% endfor %}
-{% for column in missing %}
-    AND {{ column | id }} IS NULL
-{% endfor %}
 ORDER BY {{ columns[0] | id }} DESC, {{ columns[1:] | ids }}
 LIMIT $most
