@@ -23,6 +23,7 @@ from orchestration.environment import PROJECT
 from orchestration.explorer.settings import REPLAYS, VARIABLE, Settings
 
 MASTER_KEY = "STIRRED_MASTER_KEY"
+COMMAND = ("-m", "orchestration.explorer.process")
 _BETWEEN_LOOKS, _BETWEEN_REPLAYS = 1.0, 30.0
 _TO_START = 60.0
 
@@ -131,7 +132,7 @@ def free_port(port: int) -> int:
 
 @contextlib.contextmanager
 def _process(known: Settings) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-W", "ignore", "-m", "orchestration.explorer.process"]
+    command = [sys.executable, "-W", "ignore", *COMMAND]
     process = subprocess.Popen(command, cwd=known.temporary, env=environment(known))
     try:
         yield process
