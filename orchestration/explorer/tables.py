@@ -123,9 +123,14 @@ def _number(product: Product, scope: str, link: dict[str, str]) -> tuple[str, st
     """The column of numbers, and what it counts."""
     if not product.wide:
         return product.numbers[0], product.title
-    options = {column: product.fields[column].description or column for column in product.wide}
+    options = {column: _nested(product.fields[column].description) or column for column in product.wide}
     column = chosen("What is counted", options, link, "number", scope)
     return column, f"{product.title}: {options[column]}"
+
+
+def _nested(label: str) -> str:
+    """A label that lists the cells that contain it, in words: `!!Total!!One race` is `Total: One race`."""
+    return ": ".join(part.strip(": ") for part in label.split("!!") if part.strip(": "))
 
 
 def _group(product: Product, group: str, equal: Mapping[str, Any], scope: str, link: dict[str, str]) -> str:
@@ -262,19 +267,19 @@ def _map(
         }
         for each in features
     ]
+    legend = alt.Legend(orient="bottom")
     base = alt.Chart(alt.Data(values=drawn)).project(type="mercator")
     chart = base.mark_geoshape(stroke="white", fill="#dddddd") + base.transform_filter(
         "isValid(datum.properties.number)"
-    ).mark_geoshape(stroke="white").encode(
-        color=alt.Color("properties.number:Q", title="number", scale=alt.Scale(scheme="blues")),
-        strokeDash=alt.StrokeDash(
-            "properties.flag:N", title="error", scale=alt.Scale(domain=["", _UNCERTAIN], range=[[1, 0], [3, 3]])
-        ),
+    ).mark_geoshape(strokeWidth=2).encode(
+        color=alt.Color("properties.number:Q", title="number", scale=alt.Scale(scheme="blues"), legend=legend),
+        stroke=alt.condition("datum.properties.flag == ''", alt.value("white"), alt.value(_SECOND)),
         tooltip=[alt.Tooltip("properties.name:N", title="place"), alt.Tooltip("properties.said:N", title="number")],
     )
     draw(chart.properties(height=420, title=title_of(title)))
     st.caption(
-        "Places without a number are gray. Numbers, and not rates, are shown: a large place has more of everything."
+        "Places without a number are gray, and those whose number is too uncertain have an orange border. Numbers are "
+        "shown, and not rates: a large place has more of everything."
     )
     found = [_line(product, number, product.place_name(row), row, greatest) for row in rows[:500]]
     with st.expander("The table behind the map"):
