@@ -7,7 +7,7 @@ from pathlib import Path
 
 from resources.statements import Zone
 
-VARIABLE = "STIRRED_EXPLORER"
+VARIABLE = "EXPLORER_SETTINGS"
 """The environment variable with the settings, as JSON."""
 REPLAYS = "replays.json"
 """The file in the temporary folder in which the launcher says what Dagster recorded of replays."""

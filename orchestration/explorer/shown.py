@@ -11,7 +11,7 @@ import streamlit as st
 from orchestration.explorer.words import plain
 
 _INK = "#222222"
-_LABEL, _TITLE, _WHOLE = 28, 44, 40
+_LABEL, _TITLE, _WHOLE = 28, 44, 48
 """How many letters a line of a label, a line of a chart's title, and a choice in a box have on a phone."""
 
 

@@ -203,7 +203,7 @@ def _two_places(
             what = f"{len(alike)} of {len(both)} rows" if varying else "this number"
             st.warning(
                 f"The intervals of the two places overlap for {what}: there, the difference may come from the error "
-                "alone. Do not say that one place has more."
+                "alone, and these numbers do not show which place has more."
             )
         else:
             st.success("The intervals of the two places do not overlap in any row.")
@@ -477,7 +477,7 @@ def _download(product: Product, link: Mapping[str, str], lines: Sequence[Mapping
         for line in lines
     )
     st.download_button(
-        "Download what is shown (CSV)", text.getvalue(), f"{product.name}_shown.csv", "text/csv", on_click="ignore"
+        "Download what is shown (CSV)", text.getvalue(), f"shown-{product.name}.csv", "text/csv", on_click="ignore"
     )
     st.caption("The address of this page is a permanent link to this choice.")
 
