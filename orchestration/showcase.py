@@ -18,9 +18,10 @@ RELEASES = {
     "two_states/pairs_2010": "swapping in pairs, as in 2010",
     "two_states/s_dhc": "PHSafe",
     "two_states/redistricting": "TopDown",
+    "two_states/hypercubes": "the table builder",
     "detailed/persons": "SafeTab-P",
     "detailed/households": "SafeTab-H",
-    "survey/tables": "the table builder",
+    "survey/tables": "the table builder, from a survey",
 }
 """What is published, by which method."""
 
