@@ -4,7 +4,7 @@ It uses the deployment of `make demo`. A release that is published already is le
 would be made again from the same randomness, and not charged again.
 """
 
-import subprocess
+import os
 import sys
 
 import dagster as dg
@@ -26,8 +26,8 @@ RELEASES = {
 """What is published, by which method."""
 
 
-def main() -> int:
-    """Launch what is not published yet, one after the other, then serve the explorer; returns the exit status."""
+def main() -> None:
+    """Launch what is not published yet, one after the other, then serve the explorer."""
     home, published = deployment_folders()
     with_instance()
     for release, method in RELEASES.items():
@@ -40,10 +40,10 @@ def main() -> int:
         with dg.DagsterInstance.get() as instance:
             run = launch(instance, job, {}, home / "logs" / f"{job}.log", lambda step: None)
         if not run.success:
-            print(f"The run failed; its log is {run.log}", file=sys.stderr)
-            return 1
-    return subprocess.run([sys.executable, "-m", "orchestration.cli", "explore", *sys.argv[1:]], check=False).returncode
+            sys.exit(f"The run failed; its log is {run.log}")
+    # In the place of this process, so that whoever ends it ends the explorer.
+    os.execv(sys.executable, [sys.executable, "-W", "ignore", "-m", "orchestration.cli", "explore", *sys.argv[1:]])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

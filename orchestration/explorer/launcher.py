@@ -133,7 +133,8 @@ def free_port(port: int) -> int:
 @contextlib.contextmanager
 def _process(known: Settings) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-W", "ignore", *COMMAND]
-    process = subprocess.Popen(command, cwd=known.temporary, env=environment(known))
+    # Streamlit greets on its standard output. What goes wrong is written to the other one.
+    process = subprocess.Popen(command, cwd=known.temporary, env=environment(known), stdout=subprocess.DEVNULL)
     try:
         yield process
     finally:
