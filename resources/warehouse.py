@@ -267,8 +267,8 @@ class Warehouse(ConfigurableResource):
         Args:
             reads: zones that are attached read-only; each must have been written before.
             writes: the one zone that can be written (a DuckDB transaction writes only one database).
-            folder: the one folder whose files statements can read and write, if the public zone is attached; None for
-                none. Whoever can write to the public database could leave a view there that reads a key.
+            folder: the one folder whose files statements can read and write. Without it, none if the public zone is
+                attached: whoever can write to the public database could leave a view there that reads a key.
 
         Raises:
             WarehouseError: if a zone to read is missing or cannot be read; if a folder or file cannot be written; if
@@ -296,7 +296,7 @@ class Warehouse(ConfigurableResource):
                 self._create_file(writes)
                 self._attach(connection, writes, read_only=False)
             _refuse_computed(connection, [*readable, *([writes] if writes else [])])
-            if Zone.PUBLIC in {*readable, writes}:
+            if folder or Zone.PUBLIC in {*readable, writes}:
                 allowed = Fragment(f"[{literal(folder.absolute())}]" if folder else "[]::VARCHAR[]")
                 connection.execute(statement("warehouse/confine", {"folders": allowed}))
             yield Session(connection, {*readable, *([writes] if writes else [])})
