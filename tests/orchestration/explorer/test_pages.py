@@ -17,9 +17,13 @@ from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from orchestration.explorer.budgets import standing, with_charge
 from orchestration.explorer.products import TOTAL, catalog
-from orchestration.explorer.settings import VARIABLE, Settings
+from orchestration.explorer.reading import UnavailableError, entries
+from orchestration.explorer.settings import VARIABLE, Settings, settings
 from orchestration.explorer.tables import overlap, uncertain
 from orchestration.explorer.words import figure, plain
+from resources.custody import Custody
+from resources.ledger_storage import FileStorage
+from resources.warehouse import Warehouse
 from tests.deployments import small_dataset
 
 FIELDS = [
@@ -66,6 +70,21 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     known = Settings(str(tmp_path / "var"), str(tmp_path / "published"), str(temporary), "", (), 1)
     monkeypatch.setenv(VARIABLE, known.as_text())
     return folder
+
+
+def test_a_ledger_that_is_elsewhere_is_not_shown_as_empty(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither with the setting, nor without it where the file was left behind by a move."""
+    database = Path(settings().home) / "warehouse"
+    custody = Custody(folder=str(Path(settings().home) / "custody"), databases=str(database))
+    storage = FileStorage(Warehouse(folder=str(database), threads=1))
+    custody.establish()
+    with storage.appending() as opened:
+        opened.mark_moved()
+    with pytest.raises(UnavailableError, match="moved to a server"):
+        entries()
+    monkeypatch.setenv("STIRRED_LEDGER", "postgres")
+    with pytest.raises(UnavailableError, match="on a server, which this process cannot reach"):
+        entries()
 
 
 def test_a_table_is_understood_from_its_dictionary(published: Path) -> None:
