@@ -8,7 +8,7 @@ own history of runs is not part of it, and neither are the entries of a ledger o
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import dagster as dg
@@ -64,6 +64,9 @@ def back_up(ledger: Ledger, published: Path, folder: Path, *, with_keys: bool = 
             copy.parent.mkdir(exist_ok=True, mode=0o700)
             shutil.copy2(path, copy)
         copy_publications(published, folder / PUBLISHED)
+    with suppress(OSError):
+        # An empty folder cannot be signed. Where something was published, it is not removed.
+        (folder / PUBLISHED).rmdir()
     os.sync()
     sign(folder, custody)
 
@@ -101,7 +104,8 @@ def restore(
         if (home / CUSTODY).exists():
             shutil.copytree(home / CUSTODY, staged / CUSTODY, dirs_exist_ok=True)
         _require_ours(folder, staged, resources(staged))
-        bring_publications(folder / PUBLISHED, published)
+        if (folder / PUBLISHED).exists():
+            bring_publications(folder / PUBLISHED, published)
         for path in _custody_files(staged / CUSTODY, with_keys=True):
             kept = home / CUSTODY / path.relative_to(staged / CUSTODY)
             kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

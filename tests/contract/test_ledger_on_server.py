@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from assets.publication.signature import pem, public_key
 from orchestration.backup import BackupError, back_up, restore
 from orchestration.cli import main
 from orchestration.environment import deployment_resources
@@ -90,16 +89,13 @@ def test_a_backup_needs_a_server_that_ends_where_its_anchor_says(
         return {"warehouse": warehouse, "custody": custody, "ledger": ledger}
 
     home, published = tmp_path / "home", tmp_path / "published"
-    published.mkdir()
     ledger = resources(home)["ledger"]
     ledger.move_to_server()
     reserve(ledger, "first")
     before = postgres.copy(database)
     reserve(ledger, "second")
-    (published / "public_key.pem").write_bytes(pem(public_key(ledger.custody)))
     back_up(ledger, published, tmp_path / "kept", with_keys=True)
     shutil.rmtree(home)
-    shutil.rmtree(published)
     with logged_in(before.environment()), pytest.raises(BackupError, match=r"on the server .* 2 to 2 are missing"):
         restore(tmp_path / "kept", home, published, resources)
     assert not (home / "warehouse").exists()
@@ -107,7 +103,6 @@ def test_a_backup_needs_a_server_that_ends_where_its_anchor_says(
     assert len(ledger.entries()) == 2
     assert reserve(ledger, "third").sequence == 3
     shutil.rmtree(home)
-    shutil.rmtree(published)
     with pytest.raises(BackupError, match=r"restore a later back-up"):
         restore(tmp_path / "kept", home, published, resources)
     assert not (home / "warehouse").exists()

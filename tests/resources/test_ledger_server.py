@@ -228,6 +228,18 @@ def test_a_forged_entry_is_refused_whatever_is_wrong_with_it(database: Database,
 
 
 @pytest.mark.deep
+def test_the_constraints_hold_without_the_trigger(database: Database, ledger: Ledger) -> None:
+    """The second line of defence: numbers, draws and previous entries are unique by themselves."""
+    first, _, last = ledger.entries()
+    following = replace(last, sequence=4, previous_hash=last.hash, draw_id="f" * 64)
+    database.run("ALTER TABLE stirred.entries DISABLE TRIGGER USER", role=OWNER)
+    for change in ({"sequence": 3}, {"draw_id": first.draw_id}, {"previous_hash": last.previous_hash}):
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            appended(database, [replace(following, **change)])
+    appended(database, [following])
+
+
+@pytest.mark.deep
 def test_two_snapshots_do_not_append_the_same_number(database: Database, ledger: Ledger) -> None:
     """Under REPEATABLE READ the trigger looks at the chain as it was before the other one appended."""
     last = ledger.entries()[-1]
