@@ -6,10 +6,16 @@ INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 export DAGSTER_HOME ?= $(CURDIR)/var/dagster
 
-.PHONY: demo test test-deep faults ui bench pictures docs docs-check lint lock clean
+.PHONY: demo showcase explore test test-deep faults ui bench pictures docs docs-check lint lock clean
 
 demo: $(READY)      ## publish the built-in 1940 Massachusetts release and show what came out
 	@$(BIN)/python -m orchestration.demo
+
+showcase: $(READY)  ## publish the synthetic censuses by every mechanism, and open the explorer on them; three minutes
+	@$(BIN)/python -W ignore -m orchestration.showcase
+
+explore: $(READY)   ## a local page on budgets, plans, published tables and the audit, on http://localhost:8600
+	@$(BIN)/stirred explore
 
 ui: $(READY)        ## the Dagster UI, with schedules and sensors, on http://localhost:3000
 	@$(BIN)/dg dev

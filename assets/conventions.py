@@ -155,6 +155,15 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> s
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def one_click_away(markdown: str) -> dg.MetadataValue:
+    """A Markdown text too wide for an asset's page, such as a file: the page shows it in a window of its own."""
+    return dg.MetadataValue.md(markdown.ljust(_LONG))
+
+
+_LONG = 1000
+"""Markdown of as many letters is in a window of its own: found in the code of Dagster 1.13."""
+
+
 def shortened(digest: str) -> str:
     """The beginning of a hash or of an identifier, for a table beside which the full value is found."""
     return f"{digest[:SHORT]}…"

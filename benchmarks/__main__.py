@@ -25,6 +25,7 @@ from benchmarks import (
     swap_stage,
     topdown_accuracy,
     topdown_estimation,
+    topdown_replicates,
     topdown_steps,
 )
 from benchmarks.result import Result
@@ -41,6 +42,7 @@ MODULES = (
     topdown_steps,
     topdown_accuracy,
     topdown_estimation,
+    topdown_replicates,
     release_job,
     cef_validation,
     survey_generation,

@@ -78,7 +78,7 @@ def defs() -> dg.Definitions:
             stages = [component.key(stage) for stage in (*method.stages, PUBLICATION)]
             beside = [dg.AssetKey("ledger"), dg.AssetKey([dataset.name, "composition"])]
             job = dg.define_asset_job(component.job, selection=dg.AssetSelection.assets(*stages, *beside))
-            found += [release_definitions(method), dg.Definitions(jobs=[job])]
+            found += [release_definitions(component, method), dg.Definitions(jobs=[job])]
     return dg.Definitions.merge(
         *found,
         budget(datasets, declared),

@@ -72,7 +72,7 @@ def measure() -> list[Result]:
 
 def prepare(home: str, households: int) -> tuple[int, int, int]:
     """Run all stages up to the charge; return the numbers of blocks, persons and answers."""
-    release = _release(home, households)
+    release = bench_release(home, households)
     persons, places = charge(home, release)
     answers = sum(places[each.level] * each.marginal.size for each in release.design.measured)
     return places[release.finest], persons, answers
@@ -111,14 +111,14 @@ def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
 def draw(home: str, households: int) -> None:
     """Make the draw: write it, and settle it in the ledger."""
     warehouse, custody, ledger = opened(home)
-    make_draw(TopDownMethod(_release(home, households)), warehouse, custody, ledger)
+    make_draw(TopDownMethod(bench_release(home, households)), warehouse, custody, ledger)
 
 
 def estimate(home: str, households: int) -> tuple[float, float]:
     """Estimate all levels; return the seconds, and the peak memory of all processes together in GiB."""
     warehouse, custody, _ = opened(home)
-    release = _release(home, households)
-    with _memory() as peak:
+    release = bench_release(home, households)
+    with memory() as peak:
         started = perf_counter()
         for level in release.levels:
             estimate_level(warehouse, custody, release, level, lambda done, parents: None)
@@ -126,7 +126,8 @@ def estimate(home: str, households: int) -> tuple[float, float]:
     return seconds, max(peak)
 
 
-def _release(home: str, households: int) -> TopDownRelease:
+def bench_release(home: str, households: int) -> TopDownRelease:
+    """The release of a synthetic census with so many households."""
     dataset = _dataset(households)
     declaration = TopDownDeclaration(
         name="redistricting", dataset=dataset.name, title="Redistricting data", processes=PROCESSES
@@ -139,7 +140,7 @@ def _dataset(households: int) -> SyntheticCensusDeclaration:
 
 
 @contextmanager
-def _memory() -> Iterator[list[float]]:
+def memory() -> Iterator[list[float]]:
     """The memory of this process and all its descendants together, in GiB, sampled until the block ends."""
     samples = [0.0]
     over = threading.Event()

@@ -15,11 +15,14 @@ import dagster as dg
 
 from assets.cef.readers import source_paths
 from assets.charge.preflight import PREFLIGHT
+from assets.release.method import PLAN
 from assets.release.release import Release
 from resources.custody import Custody
 
 
-def release_jobs(release: Release, charges: bool, reads: Sequence[Release] = ()) -> dg.Definitions:
+def release_jobs(
+    release: Release, charges: bool, reads: Sequence[Release] = (), *, with_plan: bool = False
+) -> dg.Definitions:
     """The job `<dataset>__<release>`, which makes a release from its source to its publication, and its preflight.
 
     Schedules and sensors refer to the job by its name, the release's schema.
@@ -28,17 +31,19 @@ def release_jobs(release: Release, charges: bool, reads: Sequence[Release] = ())
         release: the release.
         charges: whether it has a charge, and therefore the job `preflight__<dataset>__<release>`.
         reads: other releases whose publications it reads. No job makes them, because each is charged by itself.
+        with_plan: whether the release stores what it plans, so that its job makes the plan too.
     """
     own = dg.AssetSelection.key_prefixes([release.dataset.name, release.name])
     others = dg.AssetSelection.key_prefixes(*([each.dataset.name, each.name] for each in reads))
+    selected = own.upstream() if with_plan else own.upstream() - dg.AssetSelection.assets(release.key(PLAN))
     words = f"{release.title}: every stage from the source to the publication, with every check."
     if not charges:
-        return dg.Definitions(jobs=[dg.define_asset_job(release.schema, selection=own.upstream(), description=words)])
+        return dg.Definitions(jobs=[dg.define_asset_job(release.schema, selection=selected, description=words)])
     preflight = dg.AssetSelection.assets(release.key(PREFLIGHT))
     price = f"{release.title}: what the next charge would be, and why. Draws nothing and charges nothing."
     return dg.Definitions(
         jobs=[
-            dg.define_asset_job(release.schema, selection=own.upstream() - preflight - others, description=words),
+            dg.define_asset_job(release.schema, selection=selected - preflight - others, description=words),
             # No job may have the name of an operation, which for this asset is `<dataset>__<release>__preflight`.
             dg.define_asset_job(
                 f"{PREFLIGHT}__{release.schema}", selection=preflight.upstream() - others, description=price

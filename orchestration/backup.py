@@ -2,12 +2,13 @@
 
 A back-up holds the databases, the ledger's anchor and the publications, and is signed. It holds keys only if that is
 asked for: who has both the databases and the keys can test guesses about the records and repeat every draw. Dagster's
-own history of runs is not part of it.
+own history of runs is not part of it, and neither are the entries of a ledger on a server, which has its own back-ups.
 """
 
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import dagster as dg
@@ -53,7 +54,8 @@ def back_up(ledger: Ledger, published: Path, folder: Path, *, with_keys: bool = 
     for name in (WAREHOUSE, CUSTODY, PUBLISHED):
         (folder / name).mkdir(parents=True, mode=0o700)
     folder.chmod(0o700)
-    with warehouse.session(reads=zones, folder=folder) as session:
+    kept = ledger.unchanging() if ledger.on_server else nullcontext()
+    with kept, warehouse.session(reads=zones, folder=folder) as session:
         for zone in zones:
             session.copy_zone(zone, folder / WAREHOUSE / warehouse.path(zone).name)
         # The anchor changes only while the ledger is open for writing.
@@ -64,6 +66,9 @@ def back_up(ledger: Ledger, published: Path, folder: Path, *, with_keys: bool = 
             copy.parent.mkdir(exist_ok=True, mode=0o700)
             shutil.copy2(path, copy)
         copy_publications(published, folder / PUBLISHED)
+    with suppress(OSError):
+        # An empty folder cannot be signed. Where something was published, it is not removed.
+        (folder / PUBLISHED).rmdir()
     os.sync()
     sign(folder, custody)
 
@@ -104,7 +109,8 @@ def restore(
         if (home / CUSTODY).exists():
             shutil.copytree(home / CUSTODY, staged / CUSTODY, dirs_exist_ok=True)
         _require_ours(folder, staged, resources(staged))
-        bring_publications(folder / PUBLISHED, published)
+        if (folder / PUBLISHED).exists():
+            bring_publications(folder / PUBLISHED, published)
         for path in _custody_files(staged / CUSTODY, with_keys=True):
             kept = home / CUSTODY / path.relative_to(staged / CUSTODY)
             kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -148,6 +154,12 @@ def _require_ours(folder: Path, staged: Path, resources: Mapping[str, dg.Configu
         raise BackupError(
             f"nothing is restored, because the back-up was altered, is incomplete or was made under another key: "
             f"{altered[0]}"
+        )
+    if problems and ledger.on_server:
+        raise BackupError(
+            f"nothing is restored, because the ledger on the server does not end where the anchor in the custody says: "
+            f"{problems[0]}. An older ledger would forget charges. If the server was restored, restore its latest "
+            "state. If it is later than the anchor, because the custody was lost, restore a later back-up."
         )
     if problems:
         raise BackupError(

@@ -89,7 +89,7 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
                 continue
             try:
                 dataset = dataset_of(release.declaration, datasets)
-                release_definitions(release.method(release.release(dataset, published)))
+                release_definitions(release, release.method(release.release(dataset, published)))
             except (DeclarationError, ValidationError) as error:
                 problems += _refusals(each.file, each.node, error)
     try:

@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from decimal import Decimal
 from functools import cached_property
@@ -16,6 +17,7 @@ from typing import Any
 
 import click
 import dagster as dg
+import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
@@ -28,12 +30,14 @@ from rich.text import Text
 from assets.cef.census import CensusDeclaration
 from assets.cef.findings import SourceError
 from assets.cef.profile import profile
-from assets.charge.assessment import AUTHORIZED_BY_COMMAND
+from assets.charge.assessment import AUTHORIZED_BY_COMMAND, would_leave
 from assets.charge.preflight import PREFLIGHT
 from assets.confidentiality import nodes_of
 from assets.conventions import DRAW_ID, ZONE, in_one_piece
 from assets.gates.shared import all_gates
+from assets.ledger.page import last_replays
 from assets.ledger.population import populations
+from assets.planning.asset import lines_in_words, total_in_words
 from assets.publication.audit import Verdict, audit, write_report
 from assets.publication.signature import (
     CERTIFICATE,
@@ -49,8 +53,9 @@ from assets.publication.signature import verify as verified
 from assets.publication.withdrawal import WithdrawalError
 from assets.publication.withdrawal import withdraw as withdrawn
 from assets.release.dataset import DatasetDeclaration, Reader
-from assets.release.method import CHARGE
+from assets.release.method import CHARGE, PLAN
 from assets.release.names import Name
+from assets.release.plan import Asked
 from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import DoesNotCompose, beside_finite, stated, symbol
 from mechanisms.refusal import RefusedError
@@ -58,13 +63,16 @@ from orchestration import components
 from orchestration.backup import BackupError, back_up
 from orchestration.backup import restore as restored
 from orchestration.checking import cause_of, declaration_problems
-from orchestration.components import PHSafe, TableBuilder, TopDown
-from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of
+from orchestration.components import PHSafe, SafeTabH, SafeTabP, TableBuilder, TopDown
+from orchestration.components.release import DeclaresReleases, ReleaseComponent, dataset_of, release_definitions
 from orchestration.components.scaffolding import filled_example
 from orchestration.definitions import declarations, declared_methods, deployment
 from orchestration.environment import PROJECT, deployment_folders, deployment_resources
+from orchestration.explorer.launcher import ExplorerError
+from orchestration.explorer.launcher import explore as serve_explorer
 from orchestration.jobs import now
 from orchestration.launch import Ended, Step, launch, with_instance
+from orchestration.planning import Planned, planned, together
 from orchestration.proposal import Proposal, propose_dataset, propose_swapping, propose_tables, proposed_name
 from resources.chain import RESERVE, SETTLE, Entry
 from resources.custody import CustodyError
@@ -79,6 +87,7 @@ _EXPECTED = (
     BackupError,
     CustodyError,
     DeclarationError,
+    ExplorerError,
     LedgerError,
     RefusedError,
     SourceError,
@@ -388,10 +397,19 @@ def new_dataset(
     _write_declaration(deployed, target, proposal, f"stirred new release {name}")
 
 
+_EXAMPLES: dict[str, tuple[type[ReleaseComponent], str]] = {
+    "phsafe": (PHSafe, "s_dhc"),
+    "topdown": (TopDown, "redistricting"),
+    "safetab-p": (SafeTabP, "persons"),
+    "safetab-h": (SafeTabH, "households"),
+}
+"""By kind, the component whose example is proposed, and the usual name of its release."""
+
+
 @new.command(name="release")
 @click.argument("dataset")
 @click.option("--name", help="The release's name; by default, its kind.")
-@click.option("--kind", type=click.Choice(["swapping", "tables", "phsafe", "topdown"]), help="The mechanism.")
+@click.option("--kind", type=click.Choice(["swapping", "tables", *_EXAMPLES]), help="The mechanism.")
 def new_release(dataset: str, name: str | None, kind: str | None) -> None:
     """Propose the declaration of a release from DATASET."""
     deployed = Deployed()
@@ -403,10 +421,10 @@ def new_release(dataset: str, name: str | None, kind: str | None) -> None:
         raise click.UsageError(f"{dataset} is a census in the production layout: name the mechanism with --kind")
     if kind in ("phsafe", "topdown") and not census:
         raise click.UsageError(f"--kind {kind} needs a census in the production layout, and {dataset} is none")
-    name = name or {"phsafe": "s_dhc", "topdown": "redistricting", "tables": "tables"}.get(str(kind), "swapped")
+    component, usual = _EXAMPLES.get(str(kind), (None, "tables" if kind == "tables" else "swapped"))
+    name = name or usual
     target = _new_declaration(deployed, dataset, name)
-    if kind in ("phsafe", "topdown"):
-        component = PHSafe if kind == "phsafe" else TopDown
+    if component:
         proposal = Proposal(filled_example(f"{components.__name__}.{component.__name__}", dataset, name))
     else:
         proposal = (propose_tables if kind == "tables" else propose_swapping)(datasets[dataset], name)
@@ -454,33 +472,146 @@ def _write_declaration(deployed: Deployed, target: Path, proposal: Proposal, the
 
 @main.command()
 @click.argument("release")
+@click.option(
+    "--try", "tried", metavar="YAML", multiple=True, help="Fields of defs.yaml, such as 'swap_rate: 1/10'; repeatable."
+)
+@click.option(
+    "--margin", metavar="LINE=NUMBER", multiple=True, help="The wanted 90% margin of error of a line; repeatable."
+)
+@click.option("--total", help="The wanted charge, ρ or ε as declared: all budgets are multiplied by one number.")
+@click.option(
+    "--largest-stratum", type=int, help="In swapping: b, if no edition with the same invariants is published."
+)
+@click.option("--yaml", "as_yaml", is_flag=True, help="Print the planned defs.yaml only.")
 @as_json
-def plan(release: str, as_json: bool) -> None:
-    """What launching RELEASE will do, from its declaration alone: stages, gates and files. Reads no records."""
+def plan(
+    release: str,
+    tried: tuple[str, ...],
+    margin: tuple[str, ...],
+    total: str | None,
+    largest_stratum: int | None,
+    as_yaml: bool,
+    as_json: bool,
+) -> None:
+    """What RELEASE would charge and how exact it would be, and what launching it will do. Reads no records.
+
+    The options say what to try in place of what is declared. Nothing changes; --yaml prints the file that declares it.
+    """
     deployed = Deployed()
-    found = [_planned(deployed, component) for component in deployed.releases(release)]
+    asked = Asked(
+        fields=_fields(tried),
+        margins=dict(map(_margin, margin)),
+        total=total,
+        largest_stratum=largest_stratum,
+    )
+    components = deployed.releases(release)
+    if len(components) > 1 and not (asked.is_nothing and not as_yaml):
+        raise click.UsageError(f"{release} is declared as {_names(components)}; name one of them")
+    found = [_plan_of(deployed, component, asked) for component in components]
+    if as_yaml:
+        click.echo(found[0].text, nl=False)
+        return
     if as_json:
-        _show(found[0] if len(found) == 1 else found)
+        shown = [{**_stages(each), "plan": _plan_record(deployed, each)} for each in found]
+        _show(shown[0] if len(shown) == 1 else shown)
         return
     for each in found:
         if len(found) > 1:
-            click.echo(f"\n{each['release']}\n")
-        _table("Stages", ["stage", "zone", "what"], [list(stage.values()) for stage in each["stages"]])
-        click.echo()
-        rules = [list(gate.values()) for gate in each["gates"]]
-        _table("Gates, all before publication", ["stage", "gate", "rule"], rules)
-        click.echo()
-        tables = [[table["table"], table["title"], ", ".join(table["columns"])] for table in each["tables"]]
-        _table("Tables", ["table", "title", "columns"], tables)
-        charges = deployed.release(each["release"]).charges
-        click.echo(f"\nWhat it costs: stirred preflight {each['release']}" if charges else "\nIt costs nothing.")
+            click.echo(f"\n{each.component.named}\n")
+        if asked.is_nothing:
+            _show_stages(_stages(each))
+        _show_plan(deployed, each)
 
 
-def _planned(deployed: Deployed, component: ReleaseComponent) -> dict[str, Any]:
-    """What launching a release will do, from its declaration alone: stages, gates and tables."""
+def _fields(tried: Sequence[str]) -> dict[str, Any]:
+    """The fields to try, from YAML. Raises `click.UsageError` if a text is no mapping."""
+    fields: dict[str, Any] = {}
+    for text in tried:
+        try:
+            given = yaml.safe_load(text)
+        except yaml.YAMLError:
+            given = None
+        if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
+            raise click.UsageError(f"--try: {text!r} is not of the form 'FIELD: VALUE'")
+        fields = together(fields, given)
+    return fields
+
+
+def _margin(text: str) -> tuple[str, str]:
+    line, equals, number = text.rpartition("=")
+    if not equals:
+        raise click.UsageError(f"--margin: {text!r} is not of the form LINE=NUMBER")
+    return line.strip(), number.strip()
+
+
+def _plan_of(deployed: Deployed, component: ReleaseComponent, asked: Asked) -> Planned:
     datasets = {each.name: each for each in deployed.declared[0]}
-    method = component.method(component.release(dataset_of(component.declaration, datasets), deployed.published))
+    return planned(component, dataset_of(component.declaration, datasets), deployed.published, asked)
+
+
+def _plan_record(deployed: Deployed, found: Planned) -> dict[str, Any]:
+    """A plan for scripts."""
+    plan = found.plan
+    left, refusal = _left(deployed, found)
+    return {
+        "total": total_in_words(plan),
+        "exactly": None if plan.loss is None else plan.loss.as_record(),
+        "is_bound": plan.is_bound,
+        "left": left,
+        "refusal": plan.problem or refusal,
+        "lines": [asdict(line) for line in plan.lines],
+        "facts": dict(plan.facts),
+        "tables": {title: {"columns": header, "rows": rows} for title, (header, rows) in plan.tables.items()},
+        "curves": [asdict(curve) for curve in plan.curves],
+        "defs.yaml": found.text,
+    }
+
+
+def _left(deployed: Deployed, found: Planned) -> tuple[str, str]:
+    """What remains of the cap, and why a charge would be refused."""
+    try:
+        return would_leave(found.method.release, found.plan.loss, deployed.ledger)
+    except LedgerError as error:
+        return f"What remains is not known: {error}", ""
+
+
+def _show_plan(deployed: Deployed, found: Planned) -> None:
+    plan = found.plan
+    if plan.lines:
+        header, rows = lines_in_words(plan)
+        _table("Lines", list(header), [list(row) for row in rows])
+        click.echo()
+    for title, (header, rows) in plan.tables.items():
+        _table(title, list(header), [list(row) for row in rows])
+        click.echo()
+    _table("Facts", ["what", ""], [[name, words] for name, words in plan.facts.items()])
+    left, refusal = _left(deployed, found)
+    click.echo(f"\nTotal: {total_in_words(plan)}")
+    click.echo(left)
+    if problem := plan.problem or refusal:
+        click.echo(f"It would be refused: {problem}")
+    name = found.component.named
+    click.echo(f"\nWhat it costs with the records: stirred preflight {name}" if found.component.charges else "")
+    click.echo("The file that declares it: the same command with --yaml")
+
+
+def _show_stages(found: Mapping[str, Any]) -> None:
+    _table("Stages", ["stage", "zone", "what"], [list(stage.values()) for stage in found["stages"]])
+    click.echo()
+    rules = [list(gate.values()) for gate in found["gates"]]
+    _table("Gates, all before publication", ["stage", "gate", "rule"], rules)
+    click.echo()
+    tables = [[table["table"], table["title"], ", ".join(table["columns"])] for table in found["tables"]]
+    _table("Tables", ["table", "title", "columns"], tables)
+    click.echo()
+
+
+def _stages(found: Planned) -> dict[str, Any]:
+    """What launching a release will do, from its declaration alone: stages, gates and tables."""
+    component, method = found.component, found.method
     order = {stage: position for position, stage in enumerate(method.stages)}
+    # Neither is made by a launch.
+    apart = {PREFLIGHT, *({PLAN} - set(method.stages))}
     stages = [
         {
             "stage": spec.key.path[-1],
@@ -488,15 +619,20 @@ def _planned(deployed: Deployed, component: ReleaseComponent) -> dict[str, Any]:
             "what": (spec.description or "").strip().partition("\n\n")[0].replace("\n", " "),
         }
         for spec in sorted(
-            deployment(deployed.tree, deployed.home).resolve_all_asset_specs(),
+            (
+                spec
+                for made in release_definitions(component, method).assets or ()
+                if isinstance(made, dg.AssetsDefinition)
+                for spec in made.specs
+            ),
             key=lambda spec: order.get(spec.key.path[-1], len(order)),
         )
-        if list(spec.key.path[:-1]) == component.named.split("/") and spec.key.path[-1] != PREFLIGHT
+        if spec.key.path[-1] not in apart
     ]
     gates = [{"stage": gate.stage, "gate": gate.name, "rule": gate.words} for gate in all_gates(method)]
     tables = [
         {"table": table.name, "title": table.title, "columns": [column.name for column in table.columns]}
-        for table in method.tables()
+        for table in (method.tables() if method.charges else [])
     ]
     return {"release": component.named, "stages": stages, "gates": gates, "tables": tables}
 
@@ -734,6 +870,37 @@ def audit_command(to: Path | None, as_json: bool) -> None:
         sys.exit(REFUSED)
 
 
+@main.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=8600, show_default=True, help="The port; 0 for any.")
+@click.option("--no-browser", is_flag=True, help="Do not open a browser.")
+@click.option(
+    "--boundaries",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder of GeoJSON files, for maps.",
+)
+def explore(port: int, no_browser: bool, boundaries: Path | None) -> None:
+    """Open a local page on budgets, plans, published tables and the audit. It reads only what is public.
+
+    The page can be opened on this machine alone, until the command is interrupted.
+    """
+    with_instance()
+    deployed = Deployed()
+    datasets, releases = deployed.declared
+    draws = [component.key(component.method.draw_stage) for component in releases.values() if component.charges]
+
+    def replays() -> dict[str, str]:
+        with dg.DagsterInstance.get() as instance:
+            return last_replays(instance, draws)
+
+    def told(address: str) -> None:
+        click.echo(f"The explorer is at {address}; end it with Ctrl+C.")
+
+    with suppress(KeyboardInterrupt):
+        serve_explorer(
+            deployed.home, deployed.published, datasets, replays, port, boundaries, told, browser=not no_browser
+        )
+
+
 @main.command(name="withdraw")
 @click.argument("name")
 @click.option("--by", required=True, help="Who withdraws it, for the ledger.")
@@ -756,6 +923,8 @@ def backup(folder: Path, with_keys: bool) -> None:
     deployed = Deployed()
     back_up(deployed.ledger, deployed.published, folder, with_keys=with_keys)
     click.echo(f"{deployed.home} and {deployed.published}: backed up to {folder}")
+    if deployed.ledger.on_server:
+        click.echo("The ledger's entries are not in it: back up their server as well, with its own means.")
 
 
 @main.command()

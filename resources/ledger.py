@@ -33,9 +33,9 @@ from resources.anchor import GENESIS, Anchor
 from resources.chain import RESERVE, SETTLE, WITHDRAW, Details, Entry
 from resources.custody import Custody
 from resources.keyfiles import CustodyError
-from resources.ledger_storage import FileStorage, LedgerStorage, OpenLedger
+from resources.ledger_storage import FileLedger, FileStorage, LedgerStorage, OpenLedger
 from resources.statements import Zone
-from resources.warehouse import Warehouse, WarehouseError
+from resources.warehouse import Session, Warehouse, WarehouseError
 
 _NOTHING = Decimal(0).scaleb(-DECIMALS)
 _MOVED = (
@@ -244,6 +244,21 @@ class Ledger(ConfigurableResource):
         charges = _charges(entries if through is None else entries[:through], population)
         return total_like(like, finite([*charges, *also]))
 
+    def require_fit(self, population: str, release: str, charge: Loss, cap: Loss) -> None:
+        """Refuse a further finite charge that does not fit under the cap. Nothing is written.
+
+        Args:
+            population: the name of the population.
+            release: who would be charged, for the message.
+            charge: the loss.
+            cap: the cap of the population.
+
+        Raises:
+            CapExceeded: if it does not fit.
+            LedgerError: if the ledger is not intact.
+        """
+        require_fit(population, release, finite(_charges(self._intact(), population)), charge, cap)
+
     def infinite_charges(self, population: str, through: int | None = None) -> int:
         """The number of a population's charges with an infinite loss, which no cap bounds.
 
@@ -314,6 +329,12 @@ class Ledger(ConfigurableResource):
                 self.custody.set_anchor(replace(_head(moved), on_server=True))
             old.mark_moved()
             return len(moved)
+
+    @contextmanager
+    def unchanging(self) -> Iterator[None]:
+        """Keep every process from appending to a ledger on a server, and the anchor as it is, until the block ends."""
+        with self._storage().reading():
+            yield
 
     def _storage(self) -> LedgerStorage:
         if not self.on_server:
@@ -401,6 +422,18 @@ def _nothing() -> None:
     """What is done before an entry is committed that the anchor knows already."""
 
 
+def stored_entries(session: Session) -> tuple[Entry, ...]:
+    """All entries that a ledger's file holds, in order, unverified and without a look at the anchor.
+
+    Raises:
+        LedgerError: if the table's columns are not the ledger's, or the entries were moved to a server.
+    """
+    entries, problems = FileLedger(session).load()
+    if problems:
+        raise LedgerError(problems[0])
+    return entries
+
+
 def _departures(entries: Sequence[Entry], anchor: Anchor) -> tuple[str, ...]:
     """The problem if a chain does not end where its anchor says; empty if it does."""
     known = entries[: anchor.sequence]
@@ -453,7 +486,7 @@ def _require_chargeable(
             )
     elif cap is not None:
         charges = finite(_charges(entries, details.population))
-        _require_fit(details.population, f"{dataset}/{release}", charges, specification.charge, cap)
+        require_fit(details.population, f"{dataset}/{release}", charges, specification.charge, cap)
 
 
 def _require_one_population(entries: Sequence[Entry], dataset: str, details: Details) -> None:
@@ -474,7 +507,19 @@ def _require_one_population(entries: Sequence[Entry], dataset: str, details: Det
             )
 
 
-def _require_fit(population: str, release: str, charges: Sequence[Loss], charge: Loss, cap: Loss) -> None:
+def require_fit(population: str, release: str, charges: Sequence[Loss], charge: Loss, cap: Loss) -> None:
+    """Refuse a charge that does not fit under a cap, with the price in one sentence.
+
+    Args:
+        population: the population that would be charged.
+        release: the release, as `dataset/release`.
+        charges: the population's finite charges so far.
+        charge: the finite loss that would be charged.
+        cap: the cap.
+
+    Raises:
+        CapExceeded: if it does not fit, or cannot be stated in the cap's output premetric.
+    """
     price = f"population {population}: release {release} would charge {stated(charge)}, "
     try:
         charged, total = total_like(cap, charges), total_like(cap, [*charges, charge])

@@ -87,7 +87,7 @@ class ServerStorage:
             yield ServerLedger(connection)
 
     def _begin(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-        _rows(connection, "begin_session", {"patience": f"{self._patience:.0f}s"})
+        _rows(connection, "begin_session", {"patience": f"{max(1, round(1000 * self._patience))}ms"})
         applied, known = _applied(connection), len(_migrations())
         if applied < known:
             raise StorageError(

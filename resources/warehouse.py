@@ -284,8 +284,8 @@ class Warehouse(ConfigurableResource):
         Args:
             reads: zones that are attached read-only; each must have been written before.
             writes: the one zone that can be written (a DuckDB transaction writes only one database).
-            folder: the one folder whose files statements can read and write, if the public zone is attached; None for
-                none. Whoever can write to the public database could leave a view there that reads a key.
+            folder: the one folder whose files statements can read and write. Without it, none if the public zone is
+                attached: whoever can write to the public database could leave a view there that reads a key.
 
         Raises:
             WarehouseError: if a zone to read is missing or cannot be read; if a folder or file cannot be written; if
@@ -301,7 +301,7 @@ class Warehouse(ConfigurableResource):
             for storage in written:
                 storage.attach(connection, read_only=False)
             _refuse_computed(connection, [*storages, *written])
-            if Zone.PUBLIC in zones:
+            if folder or Zone.PUBLIC in zones:
                 reached = [data for storage in (*storages, *written) for data in storage.folders]
                 quoted = ", ".join(literal(each).text for each in [*reached, *([folder.absolute()] if folder else [])])
                 connection.execute(statement("warehouse/confine", {"folders": Fragment(f"[{quoted}]::VARCHAR[]")}))

@@ -57,6 +57,10 @@ LISTS_MECHANISMS = {
 }
 """The modules that name mechanisms: what the set-up compiles, and what can be declared in YAML."""
 
+OF_KEYS = {"resources.custody", "resources.keyfiles", "resources.anchor"}
+NEED_KEYS = {"Ledger", "Custody", "deployment_resources", "public_key"}
+"""Modules of keys, and what cannot do without them."""
+
 Rule = Callable[[Path, ast.Module], Iterator[str]]
 
 
@@ -181,6 +185,16 @@ def private_parts_stay_private(path: Path, tree: ast.Module) -> Iterator[str]:
         yield from (f"line {node.lineno} uses {name}" for name in names if PRIVATE.search(name))  # type: ignore[attr-defined]
 
 
+def the_explorer_asks_for_no_key(path: Path, tree: ast.Module) -> Iterator[str]:
+    """Its pages have neither a custody nor a ledger, which needs one. The process could not open the keys anyway."""
+    if path.parts[:2] != ("orchestration", "explorer"):
+        return
+    yield from (f"imports {name}" for name in imported(tree) if name in OF_KEYS)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"imports {alias.name}" for alias in node.names if alias.name in NEED_KEYS)
+
+
 RULES: dict[Rule, Sequence[str]] = {
     imports_point_one_way: LAYERS,
     packages_of_assets_know_only_what_is_below: LAYERS,
@@ -189,6 +203,7 @@ RULES: dict[Rule, Sequence[str]] = {
     modules_open_with_a_docstring: LAYERS,
     sql_lies_in_its_own_files: LAYERS,
     private_parts_stay_private: SHIPPED,
+    the_explorer_asks_for_no_key: LAYERS,
 }
 """The folders to which each rule applies."""
 
@@ -269,6 +284,9 @@ def test_there_are_modules_in_every_layer() -> None:
         (sql_lies_in_its_own_files, "assets/a.py", "q = 'CREATE TABLE {}'.format(x)"),
         (sql_lies_in_its_own_files, "resources/ledger.py", "q = 'INSERT  INTO t VALUES (1)'"),
         (sql_lies_in_its_own_files, "orchestration/a.py", "connection.execute(text)"),
+        (the_explorer_asks_for_no_key, "orchestration/explorer/a.py", "from resources.custody import MASTER"),
+        (the_explorer_asks_for_no_key, "orchestration/explorer/a.py", "def late():\n    import resources.keyfiles"),
+        (the_explorer_asks_for_no_key, "orchestration/explorer/a.py", "from resources.ledger import Ledger, remaining"),
         (private_parts_stay_private, "assets/a.py", "from dagster._core.events import DagsterEvent"),
         (private_parts_stay_private, "orchestration/a.py", "import dagster._check as check"),
         (private_parts_stay_private, "resources/a.py", "def late():\n    from dagster import _utils"),

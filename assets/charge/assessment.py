@@ -142,6 +142,33 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
     )
 
 
+def would_leave(release: Release, loss: Loss | None, ledger: Ledger) -> tuple[str, str]:
+    """What a new charge would leave of the population's cap, and why the ledger would refuse it, as sentences.
+
+    Args:
+        release: who would be charged.
+        loss: the charge; None if none is known.
+        ledger: the ledger, which must be intact.
+
+    Returns:
+        What is charged and what remains, before and, if the charge would not be refused, after it; and the refusal, or
+        "".
+
+    Raises:
+        LedgerError: if the ledger is not intact.
+    """
+    dataset, refusal = release.dataset, ""
+    if isinstance(loss, InfiniteLoss):
+        if not dataset.allows_unbounded_releases:
+            refusal = f"a charge of {stated(loss)} fits under no cap, and dataset {dataset.name} does not allow it"
+    elif loss is not None:
+        try:
+            ledger.require_fit(dataset.population, f"{dataset.name}/{release.name}", loss, dataset.cap)
+        except CapExceeded as error:
+            refusal = str(error)
+    return _budget(ledger, dataset.population, dataset.cap, None if refusal else loss), refusal
+
+
 def _budget(ledger: Ledger, population: str, cap: Loss, charge: Loss | None) -> str:
     """What is charged and what remains, before and after the charge."""
     try:

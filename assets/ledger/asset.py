@@ -249,15 +249,16 @@ def shown_tables(population: str, comparison: Comparison) -> dict[Table, pa.Tabl
     }
 
 
-def shown_problems(warehouse: Warehouse, ledger: Ledger, populations: Iterable[str]) -> tuple[list[str], list[str]]:
+def shown_problems(
+    warehouse: Warehouse, entries: Sequence[Entry], populations: Iterable[str]
+) -> tuple[list[str], list[str]]:
     """The public tables that do not show the ledger: those that were altered, and those that only lag behind.
 
     Args:
         warehouse: the warehouse.
-        ledger: an intact ledger.
+        entries: all entries of an intact ledger.
         populations: the names of the populations whose compositions are looked at.
     """
-    entries = ledger.entries()
     altered: list[str] = []
     lagging: list[str] = []
     if not warehouse.holds(Zone.PUBLIC):

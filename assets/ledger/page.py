@@ -39,7 +39,7 @@ _MINUTES = len("2026-01-01T00:00")
 
 
 @dataclass(frozen=True)
-class _Charge:
+class ChargedDraw:
     """A reservation, and what the ledger says about its draw.
 
     Attributes:
@@ -80,7 +80,7 @@ def page(
         replays: by draw id, when the draw was last replayed and with which result.
     """
     declared = {population.name: population for population in populations}
-    charges = list(_charges(entries))
+    charges = list(charged_draws(entries))
     shown = charges[: -LATEST - 1 : -1]
     latest = f" (latest {LATEST} of {len(charges)})" if len(charges) > len(shown) else ""
     return {
@@ -140,7 +140,7 @@ def page(
                     f"entry {each.settled.sequence}, {_time(each.settled.recorded_at)}"
                     if each.settled
                     else "not drawn",
-                    _replayed(each, replays),
+                    replayed(each, replays),
                 )
                 for each in shown
             ],
@@ -150,7 +150,7 @@ def page(
     }
 
 
-def _beside(charges: Iterable[_Charge]) -> Iterable[str]:
+def _beside(charges: Iterable[ChargedDraw]) -> Iterable[str]:
     """For each population with infinite charges, that no finite total bounds what its releases disclose together."""
     infinite = Counter(
         each.entry.known().population for each in charges if isinstance(each.entry.declared().charge, InfiniteLoss)
@@ -159,7 +159,8 @@ def _beside(charges: Iterable[_Charge]) -> Iterable[str]:
         yield f"{population}: {beside_finite(count)}"
 
 
-def _charges(entries: Sequence[Entry]) -> Iterable[_Charge]:
+def charged_draws(entries: Sequence[Entry]) -> Iterable[ChargedDraw]:
+    """Every charge of a ledger with what the ledger says of its draw, in order."""
     settled = {entry.draw_id: entry for entry in entries if entry.kind == SETTLE}
     withdrawn = {entry.draw_id: entry for entry in entries if entry.kind == WITHDRAW}
     editions: dict[str, int] = {}
@@ -169,10 +170,10 @@ def _charges(entries: Sequence[Entry]) -> Iterable[_Charge]:
     for entry in entries:
         if entry.kind == RESERVE:
             draw = entry.draw_id
-            yield _Charge(entry, editions.get(draw), settled.get(draw), withdrawn.get(draw))
+            yield ChargedDraw(entry, editions.get(draw), settled.get(draw), withdrawn.get(draw))
 
 
-def _running(entries: Sequence[Entry], charge: _Charge, declared: Mapping[str, Population]) -> str:
+def _running(entries: Sequence[Entry], charge: ChargedDraw, declared: Mapping[str, Population]) -> str:
     """What the population was charged up to and including this charge."""
     population = charge.entry.known().population
     through = of_population(entries[: charge.entry.sequence], population)
@@ -252,13 +253,14 @@ def _time(recorded_at: str) -> str:
     return _unbroken(recorded_at[:_MINUTES].replace("T", " ").replace("-", "\N{NON-BREAKING HYPHEN}"))
 
 
-def _replayed(charge: _Charge, replays: Mapping[str, str]) -> str:
+def replayed(charge: ChargedDraw, replays: Mapping[str, str]) -> str:
+    """When a draw was last repeated, and with which result; `replays` are those of `last_replays`."""
     if charge.custody == "ephemeral":
         return "impossible"
     return replays.get(charge.entry.draw_id, "none seen")
 
 
-def _in_full(charge: _Charge) -> str:
+def _in_full(charge: ChargedDraw) -> str:
     entry, known = charge.entry, charge.entry.known()
     settled = charge.settled
     facts = {

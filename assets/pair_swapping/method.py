@@ -15,6 +15,7 @@ from assets.release.columns import described
 from assets.release.draw import Draw, Inputs, StaleInputError, published_version
 from assets.release.gate import Gate
 from assets.release.method import CHARGE, Method
+from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
@@ -95,6 +96,15 @@ class PairSwapping(Method[PairSwappingRelease, Inputs, SwappedRecords]):
 
     def specification(self, inputs: Inputs) -> Specification:
         return self.release.design.specification(self.release.dataset.name)
+
+    def plan(self) -> Plan:
+        return Plan(
+            self.release.design.specification(self.release.dataset.name),
+            facts={
+                "loss": f"ε = ∞ ({LOSS_SOURCE}). {WHY}",
+                "share of each state's households that is selected": str(self.release.design.swap_rate),
+            },
+        )
 
     def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
         return {"swap_rate": str(self.release.design.swap_rate), "loss": str(self.specification(inputs).loss)}

@@ -5,10 +5,11 @@ from assets.measurement.grid import GridCounts
 from assets.measurement.method import GridError
 from assets.phsafe.estimates import estimates
 from assets.phsafe.joined import JOINED, join_recipe
-from assets.phsafe.parameters import parameter_tables
+from assets.phsafe.plan import parameter_tables
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import ESTIMATES, finished_table, measured_files, measured_table, table_recipes
 from assets.release.gate import Gate, ReleaseContext
+from assets.release.method import PLAN
 from assets.tabulation.asset import tables_gate
 from mechanisms.phsafe.runs import DERIVED
 from resources.statements import Zone
@@ -29,7 +30,7 @@ def finished_gates(method: GridCounts[PHSafeRelease]) -> list[Gate[PHSafeRelease
         return _estimates(context, method)
 
     return [
-        Gate("parameters_as_declared", "parameters", "The published parameters are the declared ones.", _parameters),
+        Gate("parameters_as_declared", PLAN, "The published parameters are the declared ones.", _parameters),
         Gate(
             "estimates_of_the_measurements",
             "postprocessed",

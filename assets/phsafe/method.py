@@ -13,14 +13,15 @@ from assets.phsafe.gates import counting_gates, finished_gates
 from assets.phsafe.grid import grid, queries
 from assets.phsafe.join import PERSON_COLUMNS, UNIT_COLUMNS
 from assets.phsafe.joined import JOINED, build_truncated_join, counts_recipe
-from assets.phsafe.parameters import PARAMETERS, build_parameters
+from assets.phsafe.plan import parameter_tables, phsafe_plan
 from assets.phsafe.postprocessed import build_exact_measurements, build_finished, build_postprocessed
 from assets.phsafe.published import published_tables
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.statement import phsafe_statement
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
-from assets.release.method import CHARGE
+from assets.release.method import CHARGE, PLAN
+from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.tabulation.asset import TABLES
@@ -28,6 +29,7 @@ from mechanisms.accounting.composition import symbol
 from mechanisms.accounting.specification import Specification
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import MECHANISM, VERSION
+from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
 CELL_COLUMNS = {
@@ -49,9 +51,9 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
 
     mechanism = MECHANISM
     version = VERSION
-    stages = (PARAMETERS, JOINED, COUNTS, CHARGE, MEASUREMENTS, "postprocessed", TABLES)
-    publishes_also_from = (PARAMETERS, "postprocessed")
-    charge_follows = (PARAMETERS, COUNTS)
+    stages = (PLAN, JOINED, COUNTS, CHARGE, MEASUREMENTS, "postprocessed", TABLES)
+    publishes_also_from = (PLAN, "postprocessed")
+    charge_follows = (PLAN, COUNTS)
     drawn_columns = CELL_COLUMNS
     charge_columns: ClassVar[Mapping[str, str]] = {
         "output_premetric": "How the loss is measured",
@@ -74,7 +76,7 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
             "from the declaration alone.",
             CELL_COLUMNS,
         )
-        before = [build_parameters(release), build_truncated_join(release), counted]
+        before = [build_truncated_join(release), counted]
         if not self.charges:
             return [*before, build_exact_measurements(release)]
         return [*before, build_postprocessed(self), build_finished(release)]
@@ -99,6 +101,12 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
 
     def specification(self, inputs: Inputs) -> Specification:
         return self.release.design.specification(self.release.dataset.name)
+
+    def plan(self) -> Plan:
+        return phsafe_plan(self.release)
+
+    def plan_tables(self) -> Mapping[Table, pa.Table]:
+        return parameter_tables(self.release)
 
     def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
         design = self.release.design

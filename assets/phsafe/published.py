@@ -4,7 +4,7 @@ This module describes them for the data dictionary. `tables` makes them.
 """
 
 from assets.phsafe.grid import NOISE
-from assets.phsafe.parameters import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
+from assets.phsafe.plan import NULLABLE, PARAMETER_COLUMNS, PARAMETERS
 from assets.phsafe.release import PHSafeRelease
 from assets.phsafe.tables import finished_table, measured_files, measured_table
 from assets.release.published import STANDARD_ERROR, PublishedColumn, PublishedTable, error_columns

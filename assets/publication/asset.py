@@ -6,6 +6,7 @@ tables that were changed afterwards.
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import groupby
@@ -67,7 +68,7 @@ from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
 from assets.release.seal import SealError
 from mechanisms.accounting.composition import number, symbol
-from resources.chain import RESERVE, WITHDRAW, Entry
+from resources.chain import RESERVE, WITHDRAW, Entry, find, settled_draws
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Zone
@@ -181,20 +182,35 @@ def publication_problems(
     key, folder = public_key(custody), published / dataset / release
     problem = _key_problem(published, key) if (published / PUBLIC_KEY).exists() else f"{PUBLIC_KEY} is missing"
     problems = [problem] if problem else []
-    editions, altered = verify(folder, key)
-    problems += altered
+    # The gate `ledger_intact` says what is wrong with a ledger; nothing can be compared with it until then.
+    entries = None if ledger.verify() else ledger.entries()
+    editions, found = edition_problems(published, dataset, release, key, entries)
     if folder in editions and recorded_checksums and file_sha256(folder / CHECKSUMS) != recorded_checksums:
         problems.append(f"{CHECKSUMS} is signed, but is not the one of the last materialization")
-    # The gate `ledger_intact` says what is wrong with a ledger; nothing can be compared with it until then.
-    draws = None if ledger.verify() else ledger.settled_draws(dataset, release)
+    return problems + found
+
+
+def edition_problems(
+    published: Path, dataset: str, release: str, key: Ed25519PublicKey, entries: Sequence[Entry] | None
+) -> tuple[dict[Path, Identity], list[str]]:
+    """What each intact edition of a release is, by its folder, and the problems of all editions.
+
+    Args:
+        published: the folder of publications.
+        dataset: the name of the dataset.
+        release: the name of the release.
+        key: the public key that the editions must be signed with.
+        entries: an intact ledger, which must hold the draw of each edition; None to compare with none.
+    """
+    editions, problems = verify(published / dataset / release, key)
     for stated in editions.values():
         if (stated.dataset, stated.release) != (dataset, release):
             problems.append(f"the files are signed, but are those of {stated.dataset}/{stated.release}")
-        elif draws is not None and not _in_ledger(stated, draws):
+        elif entries is not None and not _in_ledger(stated, settled_draws(entries, dataset, release)):
             problems.append(f"edition {stated.edition} is signed, but the ledger holds no such draw that was settled")
-        elif draws is not None and (withdrawn := ledger.withdrawal(stated.draw_id)):
+        elif entries is not None and (withdrawn := find(entries, WITHDRAW, stated.draw_id)):
             problems.append(f"edition {stated.edition} is signed, but was withdrawn in entry {withdrawn.sequence}")
-    return problems
+    return editions, problems
 
 
 def _key_problem(published: Path, key: Ed25519PublicKey) -> str:
@@ -395,7 +411,9 @@ def certify(
         release=release.name,
         release_title=release.title,
         release_description=release.description,
-        statement=context.method.statement(draw, settled.output_version or ""),
+        statement=replace(
+            context.method.statement(draw, settled.output_version or ""), errors=context.method.errors(session)
+        ),
         specification=entry.declared(),
         randomness=Randomness(release.custody, draw.draw_id, entry.commitment),
         ledger=LedgerReference(

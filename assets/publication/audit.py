@@ -196,7 +196,7 @@ def _of_pages(ledger: Ledger, populations: Iterable[str]) -> Finding:
     """Whether the tables that show the ledger show what it holds."""
     words = "The tables of the ledger and of its compositions show what the ledger holds."
     try:
-        altered, lagging = shown_problems(ledger.warehouse, ledger, sorted(populations))
+        altered, lagging = shown_problems(ledger.warehouse, ledger.entries(), sorted(populations))
     except _SAFE as error:
         altered, lagging = [str(error)], []
     verdict = Verdict.FAILS if altered else Verdict.OPEN if lagging else Verdict.HOLDS

@@ -24,7 +24,7 @@ from markupsafe import Markup, escape
 from assets.publication.package import DataFile
 from assets.publication.signature import CHECKSUMS, SIGNATURE
 from assets.release.publisher import Publisher
-from assets.release.statement import Statement
+from assets.release.statement import Accuracy, Statement
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import Loss, beside_finite, stated, symbol
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
@@ -275,12 +275,8 @@ class Certificate:
                     {"label": line.label, **_amount(line.loss, LINE_DECIMALS)} for line in self.specification.lines
                 ],
             },
-            "accuracy": {
-                "summary": statement.accuracy.summary,
-                "columns": list(statement.accuracy.columns),
-                "rows": [list(row) for row in statement.accuracy.rows],
-                "note": statement.accuracy.note,
-            },
+            "accuracy": _figures(statement.accuracy),
+            "errors": statement.errors and _figures(statement.errors),
             "randomness": {
                 "custody": self.randomness.custody.value,
                 "replay": _CUSTODY[self.randomness.custody],
@@ -436,6 +432,15 @@ def guarantee(specification: Specification, statement: Statement) -> dict[str, A
         "units": fewest,
         "factor": _float_above(factor) if factor < _LARGEST_NUMBER else None,
         "delta": _exactly(delta),
+    }
+
+
+def _figures(accuracy: Accuracy) -> dict[str, Any]:
+    return {
+        "summary": accuracy.summary,
+        "columns": list(accuracy.columns),
+        "rows": [list(row) for row in accuracy.rows],
+        "note": accuracy.note,
     }
 
 

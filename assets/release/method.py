@@ -5,6 +5,7 @@ noise to exact counts subclass `NoisyCounts` or `GridCounts` in `assets.measurem
 
 The shared stages call the hooks in this order:
 
+0. The plan calls `plan` and `plan_tables`, before there are any data.
 1. The charge calls `require_chargeable` and `describe`, and reserves the loss.
 2. The draw calls `describe` and `stored_version`. If the output is not stored yet, it calls `make` and `write`.
 3. The gates are the shared ones and those of `own_gates`. The replay gate calls `make` and `version_of`.
@@ -19,20 +20,22 @@ from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Generic, TypeVar, final
 
 import dagster as dg
+import pyarrow as pa
 
 from assets.release.contents import cef_version, with_recodes
 from assets.release.draw import Draw, Inputs, is_drawn
 from assets.release.gate import Gate
+from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.release import Release
 from assets.release.seal import require_sealed
-from assets.release.statement import Statement
+from assets.release.statement import Accuracy, Statement
 from mechanisms.accounting.specification import Specification
 from resources.custody import Custody
 from resources.statements import Table
 from resources.warehouse import Session
 
-CHARGE, PUBLICATION = "charge", "publication"
+PLAN, CHARGE, PUBLICATION = "plan", "charge", "publication"
 """The names of the stages that every release has."""
 
 R = TypeVar("R", bound=Release)
@@ -85,7 +88,7 @@ class Method(ABC, Generic[R, I, O]):
     charge_columns: ClassVar[Mapping[str, str]] = {}
     """Descriptions of the columns that `charge_facts` adds to the charge's row, by name."""
 
-    publishes_also_from: ClassVar[Sequence[str]] = ()
+    publishes_also_from: Sequence[str] = ()
     """The stages that a publication reads, in addition to charge, draw and closing stage."""
 
     def __init__(self, release: R) -> None:
@@ -185,6 +188,14 @@ class Method(ABC, Generic[R, I, O]):
         )
         return Draw(draw_id, self.specification(inputs), inputs, made_of)
 
+    @abstractmethod
+    def plan(self) -> Plan:
+        """What a draw would charge, and how exact it would be, from the declaration alone. No record is read."""
+
+    def plan_tables(self) -> Mapping[Table, pa.Table]:
+        """The public tables that the stage `plan` stores, from the declaration alone; none by default."""
+        return {}
+
     def require_chargeable(self, session: Session) -> None:
         """Raise an error if a later stage could not be carried out, before anything is charged; nothing by default."""
 
@@ -240,6 +251,10 @@ class Method(ABC, Generic[R, I, O]):
     @abstractmethod
     def tables(self) -> Sequence[PublishedTable]:
         """The tables to publish."""
+
+    def errors(self, session: Session) -> Accuracy | None:
+        """The errors of the published figures, from stored public tables, for the certificate; none by default."""
+        return None
 
     @abstractmethod
     def statement(self, draw: Draw[I], output_version: str) -> Statement:

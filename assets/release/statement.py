@@ -115,7 +115,8 @@ class Statement:
         method: what it does to the records, in a sentence or two for readers who know no statistics.
         parameters: the parameters, in the order of the certificate.
         loss_source: the theorem that gives the loss.
-        accuracy: how accurate the published figures are.
+        accuracy: how accurate the published figures are, from parameters and statistics held fixed.
+        errors: the errors of the published figures, estimated from what is published; None if they are not.
         data_versions: the versions of inputs and outputs.
         remark: a sentence that is added to the meaning of the loss, or "".
         fewest: the fewest units in which two data sets differ that agree on the invariants and differ at all.
@@ -135,6 +136,7 @@ class Statement:
     loss_source: str
     accuracy: Accuracy
     data_versions: tuple[DataVersion, ...]
+    errors: Accuracy | None = None
     remark: str = ""
     fewest: int = 1
     also_exact: tuple[str, ...] = ()

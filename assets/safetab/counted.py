@@ -4,9 +4,13 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
+import pyarrow as pa
+
 from assets.measurement.method import Batch, NoisyCounts
 from assets.release.draw import Inputs
+from assets.release.plan import Plan
 from assets.safetab.counting import counts_recipe
+from assets.safetab.plan import parameter_tables, safetab_plan
 from assets.safetab.records import columns_read, require_countable_records
 from assets.safetab.release import COUNTS, SafeTabRelease
 from mechanisms.accounting.specification import Specification
@@ -87,6 +91,12 @@ class SafeTabMethod(NoisyCounts[R, B]):
 
     def specification(self, inputs: Inputs) -> Specification:
         return self.release.design.specification(self.release.dataset.name)
+
+    def plan(self) -> Plan:
+        return safetab_plan(self.release)
+
+    def plan_tables(self) -> Mapping[Table, pa.Table]:
+        return parameter_tables(self.release)
 
     def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
         design = self.release.design

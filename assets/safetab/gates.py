@@ -15,8 +15,9 @@ import numpy as np
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.method import MEASUREMENTS
 from assets.release.gate import Gate, ReleaseContext
+from assets.release.method import PLAN
 from assets.safetab.measurements import KeptCells, exact_batches
-from assets.safetab.parameters import parameters_recipe
+from assets.safetab.plan import parameters_recipe
 from assets.safetab.regions import recipe_of_regions
 from assets.safetab.release import COUNTS, PARAMETERS, REGIONS, SafeTabPRelease, SafeTabRelease
 from assets.safetab.tables import T1, T2, person_table_recipes
@@ -57,7 +58,7 @@ def person_gates(release: SafeTabPRelease) -> list[Gate[SafeTabPRelease]]:
 
 def parameters_gate() -> Gate[Any]:
     """The gate of the published parameters, of both mechanisms."""
-    return Gate("parameters_as_declared", PARAMETERS, "The published parameters are the declared ones.", _parameters)
+    return Gate("parameters_as_declared", PLAN, "The published parameters are the declared ones.", _parameters)
 
 
 def unlikely_noise(release: SafeTabPRelease, pairs: Iterable[tuple[KeptCells, KeptCells]]) -> list[str]:

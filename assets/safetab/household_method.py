@@ -10,7 +10,7 @@ from assets.measurement.counts import build_counts
 from assets.measurement.method import MEASUREMENTS, Batch
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
-from assets.release.method import CHARGE
+from assets.release.method import CHARGE, PLAN
 from assets.release.published import PublishedTable
 from assets.release.release import Release
 from assets.release.statement import Statement
@@ -26,9 +26,8 @@ from assets.safetab.households import (
     stored_batches,
     write_measurements,
 )
-from assets.safetab.parameters import build_parameters
 from assets.safetab.published import column_descriptions, household_products
-from assets.safetab.release import COUNTS, GROUPS, PARAMETERS, SafeTabHRelease
+from assets.safetab.release import COUNTS, GROUPS, SafeTabHRelease
 from assets.safetab.statement import household_statement
 from assets.tabulation.asset import TABLES
 from mechanisms.safetab.design import MECHANISM_H
@@ -42,9 +41,9 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
     """How a SafeTab-H release is charged, drawn, checked and published."""
 
     mechanism = MECHANISM_H
-    stages = (PARAMETERS, GROUPS, COUNTS, CHARGE, MEASUREMENTS, TABLES)
-    publishes_also_from = (PARAMETERS, GROUPS)
-    charge_follows = (PARAMETERS, GROUPS, COUNTS)
+    stages = (PLAN, GROUPS, COUNTS, CHARGE, MEASUREMENTS, TABLES)
+    publishes_also_from = (PLAN, GROUPS)
+    charge_follows = (PLAN, GROUPS, COUNTS)
     draw_follows = (GROUPS, COUNTS)
     drawn_columns = COLUMNS
     counted_in = GROUPS
@@ -56,7 +55,6 @@ class SafeTabHMethod(SafeTabMethod[SafeTabHRelease, Batch]):
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
         return [
-            build_parameters(release),
             build_groups(release),
             build_counts(
                 self,

@@ -10,7 +10,7 @@ from assets.measurement.counts import build_counts
 from assets.measurement.method import MEASUREMENTS
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
-from assets.release.method import CHARGE
+from assets.release.method import CHARGE, PLAN
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.safetab.counted import SafeTabMethod
@@ -25,10 +25,9 @@ from assets.safetab.measurements import (
     stored_batches,
     write_measurements,
 )
-from assets.safetab.parameters import build_parameters
 from assets.safetab.published import column_descriptions, person_products
 from assets.safetab.regions import build_regions, require_regions
-from assets.safetab.release import COUNTS, PARAMETERS, REGIONS, SafeTabPRelease
+from assets.safetab.release import COUNTS, REGIONS, SafeTabPRelease
 from assets.safetab.statement import person_statement
 from assets.safetab.tables import build_person_tables
 from assets.tabulation.asset import TABLES
@@ -42,9 +41,9 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
     """How a SafeTab-P release is charged, drawn, checked and published."""
 
     mechanism = MECHANISM_P
-    stages = (PARAMETERS, REGIONS, COUNTS, CHARGE, MEASUREMENTS, TABLES)
-    publishes_also_from = (PARAMETERS, REGIONS)
-    charge_follows = (PARAMETERS, REGIONS, COUNTS)
+    stages = (PLAN, REGIONS, COUNTS, CHARGE, MEASUREMENTS, TABLES)
+    publishes_also_from = (PLAN, REGIONS)
+    charge_follows = (PLAN, REGIONS, COUNTS)
     draw_follows = (REGIONS, COUNTS)
     drawn_columns = COLUMNS
     counted_in = REGIONS
@@ -52,7 +51,6 @@ class SafeTabPMethod(SafeTabMethod[SafeTabPRelease, KeptCells]):
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
         return [
-            build_parameters(release),
             build_regions(release),
             build_counts(
                 self,

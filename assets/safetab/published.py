@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from assets.release.published import PublishedColumn, PublishedTable, error_columns
 from assets.safetab.households import IN_WORDS, cell_column, measured_tables, product_of
-from assets.safetab.parameters import PARAMETER_COLUMNS
+from assets.safetab.plan import PARAMETER_COLUMNS
 from assets.safetab.release import PARAMETERS, REGIONS, SafeTabHRelease, SafeTabPRelease, SafeTabRelease
 from assets.safetab.tables import SEX_BY_AGE, T1, T2, TOTALS
 from mechanisms.safetab.details import DATA_CELLS, HouseholdTable

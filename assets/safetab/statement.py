@@ -9,7 +9,7 @@ from math import sqrt
 from assets.measurement.method import COUNTS
 from assets.release.draw import Inputs
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
-from assets.safetab.parameters import noises
+from assets.safetab.plan import noises
 from assets.safetab.release import GROUPS, REGIONS, SafeTabHRelease, SafeTabPRelease, SafeTabRelease
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import VERSION

@@ -11,6 +11,7 @@ from assets.release.columns import described
 from assets.release.draw import Draw
 from assets.release.gate import Gate
 from assets.release.method import CHARGE, Method
+from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.swapping.cells import MECHANISM, SWAPPED, drawn_cells, read_version, swapped_version, write_cells
@@ -18,6 +19,7 @@ from assets.swapping.draw import SwappingInputs, read_inputs
 from assets.swapping.extended_words import charged_for, further_steps, rate_in_words
 from assets.swapping.gates import swapping_gates
 from assets.swapping.invariants import build_invariants, counted_with, invariant_tables
+from assets.swapping.plan import swapping_plan
 from assets.swapping.published import published_tables
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import swapping_statement
@@ -113,6 +115,9 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
 
     def specification(self, inputs: SwappingInputs) -> Specification:
         return self.release.design.specification(self.release.dataset.name, inputs.loss)
+
+    def plan(self) -> Plan:
+        return swapping_plan(self.release)
 
     def require_chargeable(self, session: Session) -> None:
         require_few_stored(session, self.release)

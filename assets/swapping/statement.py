@@ -34,6 +34,9 @@ PAPERS = (
     ),
 )
 
+SWAP_KEY, LARGEST_STRATUM = "Swap key (match variables)", "Largest stratum b"
+"""Labels in the certificate, from which a later plan reads b."""
+
 FEWEST = 2
 """Two data sets with the same invariants that differ at all differ in two records or more: one record alone cannot
 change without changing a count that is held fixed."""
@@ -287,15 +290,13 @@ def parameters(
         kept = "They stay with the record; those that are not in the swap key are perturbed before."
     return (
         Parameter("Records swapped", f"All {unit}s{', each with its persons' if design.persons else ''}"),
-        Parameter(
-            "Swap key (match variables)", design.match, f"Only {unit}s that agree on these variables are swapped."
-        ),
+        Parameter(SWAP_KEY, design.match, f"Only {unit}s that agree on these variables are swapped."),
         Parameter("Swap variables", design.swap, "Their values are permuted among the selected records."),
         Parameter("Holding variables", design.holding, kept),
         *rates,
         Parameter("Strata", strata, f"Groups of {unit}s that agree on the swap key."),
         Parameter(
-            "Largest stratum b",
+            LARGEST_STRATUM,
             largest_stratum,
             f"The number of {unit}s in the largest stratum {counted_strata(design)}; 0 if there is none.",
         ),

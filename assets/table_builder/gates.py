@@ -9,9 +9,10 @@ import pyarrow.compute as pc
 from assets.gates.shared import count_problem, differing_table
 from assets.measurement.method import COUNTS
 from assets.release.gate import Gate, ReleaseContext
+from assets.release.method import PLAN
 from assets.table_builder.asking import HYPERCUBE, in_parts
 from assets.table_builder.counting import table_name
-from assets.table_builder.plan import PLAN, planned_tables
+from assets.table_builder.plan import planned_tables
 from assets.table_builder.release import HypercubeRelease
 from assets.table_builder.tables import FIGURES
 from assets.tabulation.asset import TABLES

@@ -13,13 +13,14 @@ from assets.measurement.method import COUNTS, MEASUREMENTS, Batch
 from assets.release.contents import cef_version
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
-from assets.release.method import CHARGE
+from assets.release.method import CHARGE, PLAN
+from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.table_builder.counting import categories, counts_recipe, grid, table_name
 from assets.table_builder.gates import hypercube_gates
 from assets.table_builder.perturbation import noise_of, perturbed_cells, unlikely_results
-from assets.table_builder.plan import PLAN, build_plan
+from assets.table_builder.plan import hypercube_plan, planned_tables
 from assets.table_builder.published import column_descriptions, published_tables
 from assets.table_builder.release import HypercubeRelease
 from assets.table_builder.statement import RECORDS, hypercube_statement
@@ -29,6 +30,7 @@ from mechanisms.accounting.composition import stated
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
 from mechanisms.table_builder.hypercube import MECHANISM, VERSION, Consistency
 from resources.custody import Custody
+from resources.statements import Table
 from resources.warehouse import Recipe, Session
 
 
@@ -71,7 +73,6 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
         return [
-            build_plan(release),
             build_counts(
                 self,
                 [release.dataset_key("cef"), *([release.withheld.asset] if release.withheld else [])],
@@ -143,6 +144,12 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
 
     def specification(self, inputs: Inputs) -> Specification:
         return self.release.specification
+
+    def plan(self) -> Plan:
+        return hypercube_plan(self.release)
+
+    def plan_tables(self) -> Mapping[Table, pa.Table]:
+        return planned_tables(self.release)
 
     def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
         design = self.release.design

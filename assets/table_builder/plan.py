@@ -1,33 +1,35 @@
-"""The asset `plan`: the noise, the loss and the accuracy of every measured table, from the declaration alone.
+"""The plan of a hypercube: the noise, the loss and the accuracy of every measured table.
 
-No record is read, so a hypercube can be planned before there is any data, and judged before anything is charged.
+The stage `plan` stores what is declared of the measured tables, categories and the p-table, which is published.
 """
 
-from decimal import Decimal
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
-from math import sqrt
+from math import exp, log, sqrt
 from typing import Any
 
-import dagster as dg
+import numpy as np
 import pyarrow as pa
 
-from assets.conventions import StageKind, attributes, named, preview, table_schema
-from assets.failures import stated_plainly
 from assets.measurement.grid import DISTRIBUTIONS
-from assets.pictures import picture
+from assets.release.plan import Cells, Curve, Line, Plan
 from assets.table_builder.asking import CATEGORIES, P_TABLE, TABLES
-from assets.table_builder.charts import loss_against_epsilon, upwards
 from assets.table_builder.counting import categories, table_name
 from assets.table_builder.perturbation import noise_of
 from assets.table_builder.release import HypercubeRelease
 from mechanisms.accounting.composition import stated
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.margins import least_budget, rounded_up, unit_of
 from mechanisms.sampling.noise import Distribution, Perturbation
 from mechanisms.table_builder.asking import margin_of_one
-from mechanisms.table_builder.hypercube import Hypercube
+from mechanisms.table_builder.fitting import Fit
+from mechanisms.table_builder.hypercube import LARGEST_RATE, Hypercube, HypercubeError, Margins, NoiseFamily
 from mechanisms.table_builder.hypercube import Table as Variables
 from mechanisms.table_builder.judging import (
+    Judgment,
     curve,
     discrete_laplace_delta,
     discrete_laplace_epsilon,
@@ -36,13 +38,7 @@ from mechanisms.table_builder.judging import (
     smallest_epsilon,
 )
 from mechanisms.table_builder.p_table import PTable
-from resources.statements import Table, Zone
-from resources.warehouse import Warehouse
-
-CODE_VERSION = "1"
-PLAN = "plan"
-"""The name of the stage."""
-
+from resources.statements import Table
 
 PLANNED = pa.decimal128(24, 4)
 TABLE_COLUMNS = {
@@ -88,6 +84,13 @@ OPTIONAL = frozenset({"cap", "category", "label"})
 
 SHOWN = tuple(map(Fraction, ("0", "1/2", "1", "2", "5")))
 """The values of ε at which the page states δ."""
+
+_POINTS = 80
+_STEP = 10**6
+"""Ratios e^ε are multiples of a millionth, so that each point of a curve is exact."""
+_FURTHER = 1.5
+_LEAST_END = 3.0
+_LOWEST = 1e-12
 
 
 def rounded(number: float) -> Decimal:
@@ -153,8 +156,120 @@ def _parameter(design: Hypercube, noise: Distribution | Perturbation) -> str:
     return str(noise.variance if isinstance(noise, DiscreteGaussian) else noise.scale)
 
 
-def loss_of_p_table(p_table: PTable, declared: PureLoss | None) -> dict[str, Any]:
-    """δ against ε of a p-table, beside the discrete Laplace of the same variance: a picture, and some figures.
+def hypercube_plan(release: HypercubeRelease) -> Plan:
+    """What the hypercube would charge, and how exact its cells would be."""
+    design, specification = release.design, release.specification
+    facts = {
+        "charged, for one record changed": stated(specification.charge),
+        "one record added or removed": stated(design.unbounded),
+        "cells": f"{sum(release.cells_of(table) for table in design.tables):,}",
+        "sensitivity": f"{design.sensitivity} in each of {len(design.tables)} measured tables, "
+        f"{design.total_sensitivity} in all; in steps of {release.grid_step}",
+    }
+    title = "σ of one cell by margins, at the same budget"
+    tables: dict[str, Cells] = {f"{title}, at most" if release.impossible else title: _by_margins(release)}
+    curves: tuple[Curve, ...] = ()
+    if design.p_table is not None:
+        declared = PureLoss(design.budget_of(design.inner)) if design.is_bounded else None
+        words, table, curve = loss_of_p_table(design.p_table, declared)
+        facts["p-table"] = words
+        if table and curve:
+            tables["δ at some ε"], curves = table, (curve,)
+    return Plan(specification, tuple(_line(release, table) for table in design.tables), facts, tables, curves)
+
+
+def budgets_for(release: HypercubeRelease, margins: Mapping[str, Fraction]) -> dict[Variables, Fraction]:
+    """By measured table, its budget; the least one of tables for which margins are wanted.
+
+    The other tables keep theirs exactly if the shares can then be declared, and otherwise get the next billionth.
+
+    Args:
+        release: the hypercube.
+        margins: by line, the wanted 90% margin of error of one cell.
+
+    Raises:
+        ValueError: if the noise is that of a p-table, or no budget gives a margin.
+    """
+    design = release.design
+    if design.p_table is not None:
+        raise ValueError("margins: the noise is that of the p-table, so change p_table")
+    kept = [design.budget_of(table) for table in design.tables if table_name(table) not in margins]
+    unit = unit_of(kept)
+    limit = Fraction(LARGEST_RATE * design.sensitivity ** (2 if design.noise is NoiseFamily.GAUSSIAN else 1))
+    found = {}
+    for table in design.tables:
+        budget, name = design.budget_of(table), table_name(table)
+        if name not in margins:
+            found[table] = rounded_up(budget, unit)
+            continue
+
+        def margin_of(budget: Fraction) -> float:
+            single = replace(design, sizes={"cell": 1}, margins=Margins.SUMMED, shares={}, budget=budget)
+            return margin_of_one(single, single.inner)
+
+        try:
+            found[table] = least_budget(margin_of, margins[name] / release.grid_step, budget, unit, limit)
+        except ValueError as error:
+            raise ValueError(f"margins: {name}: {error}") from None
+    return found
+
+
+def _line(release: HypercubeRelease, table: Variables) -> Line:
+    design, step = release.design, release.unit_of_cells
+    return Line(
+        table_name(table),
+        release.quantity,
+        design.budget_of(table),
+        sqrt(design.variance(table)) * step,
+        margin_of_one(design, table) * step,
+        release.cells_of(table),
+    )
+
+
+def _by_margins(release: HypercubeRelease) -> Cells:
+    """σ of one cell of every table, if margins were made in each way with the same budget in equal shares.
+
+    Structural zeros can only make it smaller, and are not taken into account.
+    """
+    design = release.design
+    ways = {}
+    for margins in Margins:
+        try:
+            ways[margins] = replace(design, margins=margins, shares={})
+        except HypercubeError:
+            # Fitted tables of a p-table, or a cap that a smaller budget does not allow.
+            continue
+    variances = [_variances(each) for each in ways.values()]
+    every = ways[Margins.INDEPENDENT].tables if Margins.INDEPENDENT in ways else (design.inner,)
+    return ["table", *(margins.value for margins in ways)], [
+        [
+            table_name(table),
+            *(f"{sqrt(variance_of(table)) * release.unit_of_cells:,.2f}" for variance_of in variances),
+        ]
+        for table in every
+    ]
+
+
+def _variances(design: Hypercube) -> Callable[[Variables], float]:
+    """The variance of a cell of a table as it is published: measured, summed from the inner table, or fitted."""
+    if design.margins is Margins.INDEPENDENT:
+        return lambda table: float(design.variance(table))
+    if design.margins is Margins.SUMMED:
+        of_all = float(design.variance(design.inner)) * design.cells(design.inner)
+        return lambda table: of_all / design.cells(table)
+    fit = Fit(design)
+
+    def fitted(table: Variables) -> float:
+        weights = {name: np.ones(size) for name, size in design.sizes.items()}
+        for name in table:
+            weights[name][1:] = 0
+        return fit.variance(weights)
+
+    return fitted
+
+
+def loss_of_p_table(p_table: PTable, declared: PureLoss | None) -> tuple[str, Cells | None, Curve | None]:
+    """δ against ε of a p-table, beside the discrete Laplace of the same variance: in words, at some ε, and as a curve.
 
     Args:
         p_table: the p-table.
@@ -162,7 +277,7 @@ def loss_of_p_table(p_table: PTable, declared: PureLoss | None) -> dict[str, Any
     """
     variance = max(row.variance for row in p_table.rows)
     if not variance:
-        return {"δ against ε": "The p-table changes no count, so it guarantees nothing."}
+        return "The p-table changes no count, so it guarantees nothing.", None, None
     charged = None if declared is None else judge(p_table, declared)
     ratios = [ratio_below(PureLoss(epsilon)) for epsilon in SHOWN]
     deltas = list(zip(SHOWN, curve(p_table, ratios), strict=True))
@@ -181,68 +296,62 @@ def loss_of_p_table(p_table: PTable, declared: PureLoss | None) -> dict[str, Any
     )
     if charged:
         shown = charged.epsilon.rounded_up(4)
-        words += (
-            f" A mark shows what is declared for the table by all variables: ε = {shown}, δ = {upwards(charged.delta)}."
-        )
-    return {
-        "δ against ε": picture(loss_against_epsilon(p_table, "What the p-table guarantees", charged), words),
-        "δ at some ε": preview(
-            {"ε": "", "p-table": "", "discrete Laplace": "That of the same variance"},
-            [
-                (f"{float(epsilon):g}", upwards(ours), upwards(theirs))
-                for (epsilon, ours), theirs in zip(deltas, beside, strict=True)
-            ],
-        ),
-    }
-
-
-def build_plan(release: HypercubeRelease) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "plan"]`."""
-
-    @dg.asset(
-        key=release.key(PLAN),
-        group_name=release.schema,
-        description="Which tables are measured, with which noise, at which loss, and how accurate they will be. "
-        "Everything follows from the declaration: no record is read.",
-        code_version=CODE_VERSION,
-        **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb"}),
+        words += f" Declared for the table by all variables: ε = {shown}, δ = {upwards(charged.delta)}."
+    table = (
+        ["ε", "p-table", "discrete Laplace"],
+        [
+            [f"{float(epsilon):g}", upwards(ours), upwards(theirs)]
+            for (epsilon, ours), theirs in zip(deltas, beside, strict=True)
+        ],
     )
-    @stated_plainly(StageKind.PLAN)
-    def plan(warehouse: Warehouse) -> dg.MaterializeResult:
-        tables = planned_tables(release)
-        with warehouse.session(writes=Zone.PUBLIC) as session:
-            with session.transaction():
-                for table, source in tables.items():
-                    session.create(table, "warehouse/all", source=session.register(table.name, source))
-            version = session.content_version(list(tables))
-            schema = table_schema(
-                session.columns(release.public(TABLES)), {name: words for name, (_, words, _) in TABLE_COLUMNS.items()}
-            )
-        design, rows = release.design, tables[release.public(TABLES)].to_pylist()
-        declared = PureLoss(design.budget_of(design.inner)) if design.is_bounded else None
-        return dg.MaterializeResult(
-            data_version=dg.DataVersion(version),
-            metadata={
-                "loss, charged": stated(release.specification.charge),
-                "loss, one record added or removed": stated(design.unbounded),
-                "cells": sum(row["cells"] for row in rows),
-                "measured tables": preview(
-                    ["table", "cells", "standard error", "90% margin"],
-                    [
-                        (
-                            row["table_name"],
-                            f"{row['cells']:,}",
-                            f"{row['standard_error']:,.2f}",
-                            f"{row['margin']:,.2f}",
-                        )
-                        for row in rows
-                    ],
-                ),
-                **({} if design.p_table is None else loss_of_p_table(design.p_table, declared)),
-                "table": named(release.public(TABLES)),
-                "dagster/row_count": len(rows),
-                "dagster/column_schema": schema,
-            },
-        )
+    return words, table, loss_against_epsilon(p_table, charged)
 
-    return plan
+
+def loss_against_epsilon(p_table: PTable, declared: Judgment | None = None) -> Curve:
+    """δ(ε) of a p-table and of the discrete Laplace distribution with the greatest variance of its rows.
+
+    Both are for one record added or removed in one table. A line ends where δ is 0 from there on.
+
+    Args:
+        p_table: the p-table; at least one of its rows changes a count.
+        declared: what is declared for one record added or removed; a mark shows it.
+
+    Raises:
+        ValueError: if no row changes a count.
+    """
+    variance = max(row.variance for row in p_table.rows)
+    if not variance:
+        raise ValueError("a p-table that changes no count guarantees nothing, and has no discrete Laplace beside it")
+    laplace, smallest = discrete_laplace_epsilon(variance), smallest_epsilon(p_table)
+    reach = [float(each) for each in (laplace, smallest, declared.epsilon if declared else None) if each is not None]
+    end = max(_LEAST_END, _FURTHER * max(reach))
+    ratios = [Fraction(round(exp(epsilon) * _STEP), _STEP) for epsilon in np.linspace(0, end, _POINTS)]
+    ratios = sorted({max(Fraction(1), ratio) for ratio in ratios})
+    marks = []
+    if declared is not None and declared.delta:
+        label = f"declared: ε = {declared.epsilon.rounded_up(3)}, δ = {upwards(declared.delta)}"
+        marks.append((label, float(declared.epsilon), float(declared.delta)))
+    of_ratios = {
+        "p-table": curve(p_table, ratios),
+        "discrete Laplace of the same variance": [discrete_laplace_delta(variance, ratio) for ratio in ratios],
+    }
+    return Curve(
+        "What the p-table guarantees",
+        "ε",
+        "δ",
+        {
+            name: [(log(ratio), float(delta)) for ratio, delta in zip(ratios, deltas, strict=True) if delta >= _LOWEST]
+            for name, deltas in of_ratios.items()
+        },
+        marks,
+        log_y=True,
+    )
+
+
+def upwards(delta: Fraction) -> str:
+    """A δ rounded up to four significant digits."""
+    if not delta:
+        return "0"
+    exact = Decimal(delta.numerator) / Decimal(delta.denominator)
+    up = exact.quantize(Decimal(1).scaleb(exact.adjusted() - 3), rounding=ROUND_CEILING)
+    return f"{up:f}" if up >= Decimal("0.0001") else f"{up:.3E}"

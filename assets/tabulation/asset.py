@@ -20,7 +20,7 @@ CODE_VERSION = "3"
 MOST_COLUMNS = 20
 """With more columns, their list would hide the tables on the asset's page, and is one click away instead."""
 TABLES = "tables"
-"""The name of the stage."""
+"""The name of the stage that makes the tables of a release."""
 
 Recipes = Callable[[Session], Mapping[Table, Recipe]]
 """A function that returns the recipe of each table, from public tables."""
@@ -33,8 +33,9 @@ def build_tables(
     recipes: Recipes,
     columns: Mapping[str, str] | None = None,
     shown: Callable[[Session], Mapping[str, Any]] = lambda session: {},
+    stage: str = TABLES,
 ) -> dg.AssetsDefinition:
-    """The asset `[dataset, release, "tables"]`.
+    """The asset `[dataset, release, "tables"]`, or another one whose tables are made in the same way.
 
     Args:
         release: the release.
@@ -43,10 +44,11 @@ def build_tables(
         recipes: the recipes of the tables, in the order in which they are made.
         columns: descriptions of their columns, by name.
         shown: returns the metadata that the asset's page shows first.
+        stage: the name of the stage.
     """
 
     @dg.asset(
-        key=release.key(TABLES),
+        key=release.key(stage),
         deps=[release.key(stage) for stage in deps],
         group_name=release.schema,
         description=description,
@@ -78,8 +80,8 @@ def build_tables(
     return tables
 
 
-def tables_gate(recipes: Recipes) -> Gate[Any]:
-    """The gate that every stored table equals the result of its recipe."""
+def tables_gate(recipes: Recipes, stage: str = TABLES) -> Gate[Any]:
+    """The gate `<stage>_as_made`: every stored table of a stage equals the result of its recipe."""
 
     def problems(context: ReleaseContext[Any]) -> list[str]:
         found = []
@@ -88,4 +90,4 @@ def tables_gate(recipes: Recipes) -> Gate[Any]:
                 found += differing_table(session, table, recipe)
         return found
 
-    return Gate("tables_as_made", TABLES, "Every stored table is what its recipe makes from its sources.", problems)
+    return Gate(f"{stage}_as_made", stage, "Every stored table is what its recipe makes from its sources.", problems)

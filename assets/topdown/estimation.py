@@ -166,7 +166,7 @@ def estimate_level(
     found: list[Outcome] = []
     read = {measured.label: sha256() for measured in _measured(release, level)}
     done, parents, reported = 0, len(plan.parents), time.monotonic()
-    processes = min(_processes(release), parents)
+    processes = min(processes_of(release), parents)
     with closing(outcomes(_tasks(warehouse, release, level, plan, read), processes)) as solved:
         for outcome in solved:
             found.append(outcome)
@@ -175,7 +175,7 @@ def estimate_level(
                 report(done, parents)
                 reported = time.monotonic()
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-        if _drawn(session, release) != basis.draw_id:
+        if drawn_id(session, release) != basis.draw_id:
             raise StaleInputError(f"{release.schema}: measurements were drawn anew while {level} was estimated")
         answers = {query: digest.hexdigest() for query, digest in read.items()}
         return _write(session, custody, release, level, plan, answers, sorted(found, key=lambda each: each.first))
@@ -217,7 +217,7 @@ def levels_not_as_made(
     return tuple(wrong), read
 
 
-def _processes(release: TopDownRelease) -> int:
+def processes_of(release: TopDownRelease) -> int:
     return release.processes or os.cpu_count() or 1
 
 
@@ -230,14 +230,14 @@ def _account(release: TopDownRelease, level: str) -> tuple[Table, Table]:
 def _basis(session: Session, custody: Custody, release: TopDownRelease) -> _Basis:
     places = [release.public(SPINE), release.public(INVARIANTS)]
     content = session.content_version(places, custody.seal_key())
-    return _Basis(_drawn(session, release), content, limits_of(session, release))
+    return _Basis(drawn_id(session, release), content, limits_of(session, release))
 
 
 def _measured(release: TopDownRelease, level: str) -> list[Measured]:
     return [measured for histogram in SCHEMAS for measured in release.design.measured_at(histogram, level)]
 
 
-def _drawn(session: Session, release: TopDownRelease) -> str:
+def drawn_id(session: Session, release: TopDownRelease) -> str:
     (draw_id,) = session.row("warehouse/labelled", table=release.public(DRAWN), column="draw_id")
     return str(draw_id)
 
@@ -315,10 +315,10 @@ def _tasks(
     """All parents, one task at a time. No session is open between tasks. Answers are added to digests as they are read,
     in the order of the draw."""
     starts = plan.starts
-    of_a_task = min(PLACES_OF_A_TASK, -(-int(starts[-1]) // (8 * _processes(release))))
+    of_a_task = min(PLACES_OF_A_TASK, -(-int(starts[-1]) // (8 * processes_of(release))))
     for first, last in _parts(starts, 0, len(plan.parents), PLACES_AT_A_TIME):
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
-            if _drawn(session, release) != plan.basis.draw_id:
+            if drawn_id(session, release) != plan.basis.draw_id:
                 raise StaleInputError(f"{release.schema}: measurements were drawn anew while {level} was estimated")
             read = int(starts[first]), int(starts[last])
             answers = {histogram: _answers(session, release, histogram, level, read, digests) for histogram in SCHEMAS}

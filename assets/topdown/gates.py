@@ -17,9 +17,11 @@ from assets.topdown.histograms import (
     invariants_recipe,
 )
 from assets.topdown.limits import limits_of
-from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
+from assets.topdown.release import INVARIANTS, REPLICATES, SPINE, UNCERTAINTY, TopDownRelease
+from assets.topdown.replicates import replicates_as_made
 from assets.topdown.spine import SpineError, spine_recipe
 from assets.topdown.tables import tables_recipe
+from assets.topdown.uncertainty import uncertainty_recipes
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.topdown.feasibility import InfeasibleError
 from resources.statements import Zone
@@ -91,7 +93,21 @@ def topdown_gates(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
             "tables_agree", "tables", "Tables are consistent with themselves and with each other.",
             table_gates.tables_agree,
         ),
+        *(_of_errors(release) if release.replicates else []),
     ]  # fmt: skip
+
+
+def _of_errors(release: TopDownRelease) -> list[Gate[TopDownRelease]]:
+    return [
+        Gate(
+            "replicates_as_made",
+            REPLICATES,
+            "The stored replicates are those that were made from the current estimates, and one of them, chosen by the "
+            "draw id, is the same when it is made again.",
+            replicates_as_made,
+        ),
+        tables_gate(lambda session: uncertainty_recipes(session, release), UNCERTAINTY),
+    ]
 
 
 def _spine(context: Context) -> list[str]:

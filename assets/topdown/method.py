@@ -11,8 +11,9 @@ from assets.measurement.method import MEASUREMENTS, NoisyCounts
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE
+from assets.release.plan import Plan
 from assets.release.published import PublishedTable
-from assets.release.statement import Statement
+from assets.release.statement import Accuracy, Statement
 from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
 from assets.topdown.estimated import build_estimates
@@ -29,11 +30,14 @@ from assets.topdown.measurements import (
     write_measurements,
 )
 from assets.topdown.microdata import build_microdata
+from assets.topdown.plan import topdown_plan
 from assets.topdown.published import published_tables
-from assets.topdown.release import HISTOGRAMS, INVARIANTS, PLACES, SPINE, TopDownRelease
+from assets.topdown.release import HISTOGRAMS, INVARIANTS, PLACES, REPLICATES, SPINE, UNCERTAINTY, TopDownRelease
+from assets.topdown.replicates import build_replicates
 from assets.topdown.spine import places_of
 from assets.topdown.statement import topdown_statement
 from assets.topdown.tables import build_redistricting
+from assets.topdown.uncertainty import build_uncertainty, errors_in_words
 from mechanisms.accounting.rounding import LINE_DECIMALS
 from mechanisms.accounting.specification import Specification
 from mechanisms.sampling.noise import Distribution
@@ -61,10 +65,16 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
         "lines": "Number of measured combinations of histogram, level and query",
     }
 
+    def __init__(self, release: TopDownRelease) -> None:
+        super().__init__(release)
+        if release.replicates:
+            self.publishes_also_from = (UNCERTAINTY,)
+
     @property
     def stages(self) -> Sequence[str]:
         levels = [self.release.estimates(level) for level in self.release.levels]
-        return [SPINE, HISTOGRAMS, INVARIANTS, CHARGE, MEASUREMENTS, *levels, "microdata", TABLES]
+        errors = [REPLICATES, UNCERTAINTY] if self.release.replicates else []
+        return [SPINE, HISTOGRAMS, INVARIANTS, CHARGE, MEASUREMENTS, *levels, "microdata", TABLES, *errors]
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release
@@ -82,6 +92,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
             build_microdata(release),
             build_redistricting(release),
             build_accuracy(release),
+            *([build_replicates(release), build_uncertainty(release)] if release.replicates else []),
         ]
 
     def further_gates(self) -> Sequence[Gate[TopDownRelease]]:
@@ -133,6 +144,9 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
     def specification(self, inputs: Inputs) -> Specification:
         return self.release.design.specification(self.release.dataset.name)
 
+    def plan(self) -> Plan:
+        return topdown_plan(self.release)
+
     def require_chargeable(self, session: Session) -> None:
         limits_of(session, self.release)
 
@@ -178,6 +192,9 @@ list in the order of the query's cells."""
 
     def tables(self) -> Sequence[PublishedTable]:
         return published_tables(self.release)
+
+    def errors(self, session: Session) -> Accuracy | None:
+        return errors_in_words(session, self.release) if self.release.replicates else None
 
     def statement(self, draw: Draw[Inputs], output_version: str) -> Statement:
         return topdown_statement(self.release, draw.inputs, output_version)

@@ -4,7 +4,7 @@ This module describes them for the data dictionary. `tables`, `microdata` and ea
 """
 
 from assets.measurement.method import MEASUREMENTS
-from assets.release.published import PublishedColumn, PublishedTable
+from assets.release.published import PublishedColumn, PublishedTable, error_columns
 from assets.topdown.measurements import COLUMNS
 from assets.topdown.microdata import INPUT_CODES, RECORD_COLUMNS, RECORDED
 from assets.topdown.release import (
@@ -13,10 +13,14 @@ from assets.topdown.release import (
     QUERY_CELLS,
     RECORDS,
     SPINE,
+    SUMMARY,
+    UNCERTAINTY,
     UNITS_TABLE,
     TopDownRelease,
 )
 from assets.topdown.tables import code_columns, exact_products, exact_table, redistricting_table, redistricting_tables
+from assets.topdown.uncertainty import COLUMNS as ERROR_COLUMNS
+from assets.topdown.uncertainty import uncertainty_table
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, words
 from mechanisms.topdown.redistricting import CODES, RedistrictingTable
 
@@ -40,9 +44,65 @@ def published_tables(release: TopDownRelease) -> tuple[PublishedTable, ...]:
         *(_records(release, name) for name in RECORDS if name in release.products),
         *(_exact(release, name) for name in exact_products(release)),
         *((_measurements(release),) if MEASUREMENTS in release.products else ()),
+        *(_errors(release) if release.replicates else ()),
         _queries(release),
         _query_cells(release),
         _spine(release),
+    )
+
+
+INTERVAL = (
+    "The published count ± 2.015 times the standard error, which is the root of the mean squared deviation of "
+    "{replicates} replicates: noise and estimation run again on the published counts. The lower end is rounded down, "
+    "to 0 at least, and the upper end rounded up. The bias is taken off first where the count is above 5, the bias is "
+    "half a standard deviation of the replicates or more, and it is negative or the count is 25 or more. Where no "
+    "replicate deviates, the interval is the count itself: it may be wrong there, unless an invariant decides it. How "
+    "often such intervals contain the truth was measured on synthetic censuses."
+)
+"""The method of the intervals."""
+
+
+def _errors(release: TopDownRelease) -> tuple[PublishedTable, ...]:
+    """The errors of each redistricting table, and their summary."""
+    interval = INTERVAL.format(replicates=release.replicates)
+    return (
+        *(
+            PublishedTable(
+                f"{table.name.lower()}_{UNCERTAINTY}",
+                f"Errors of {table.name}: {table.title}",
+                f"A row for each place and cell of {table.name}. The errors are those of noise and estimation, not of "
+                "the census.",
+                uncertainty_table(release, table.name),
+                (
+                    _level(release),
+                    PublishedColumn("geoid", "string", ERROR_COLUMNS["geoid"]),
+                    PublishedColumn(
+                        "cell", "string", ERROR_COLUMNS["cell"], {cell.name: cell.label for cell in table.cells}
+                    ),
+                    *error_columns("integer", ERROR_COLUMNS["estimate"], ERROR_COLUMNS["standard_error"]),
+                    PublishedColumn("bias", "decimal", ERROR_COLUMNS["bias"]),
+                ),
+                ("level", "geoid", "cell"),
+                interval=interval,
+            )
+            for table in redistricting_tables(release)
+        ),
+        PublishedTable(
+            SUMMARY,
+            "Errors of the tables by level and size of cell",
+            f"Means over the cells of a size and over {release.replicates} replicates.",
+            release.public(SUMMARY),
+            (
+                PublishedColumn("table_name", "string", ERROR_COLUMNS["table_name"]),
+                _level(release),
+                PublishedColumn("least", "integer", ERROR_COLUMNS["least"]),
+                PublishedColumn("most", "integer", ERROR_COLUMNS["most"], required=False),
+                PublishedColumn("cells", "integer", ERROR_COLUMNS["cells"]),
+                PublishedColumn("mean_absolute_error", "decimal", ERROR_COLUMNS["mean_absolute_error"]),
+                PublishedColumn("bias", "decimal", ERROR_COLUMNS["bias"]),
+            ),
+            ("table_name", "level", "least"),
+        ),
     )
 
 

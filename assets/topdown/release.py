@@ -21,6 +21,8 @@ PLACES = "places"
 SPINE, INVARIANTS, HISTOGRAMS = "spine", "invariants", "histograms"
 QUERIES, QUERY_CELLS = "queries", "query_cells"
 PERSONS_TABLE, UNITS_TABLE, ACCURACY = "persons", "units", "accuracy"
+REPLICATES, UNCERTAINTY = "replicates", "uncertainty"
+SUMMARY = f"{UNCERTAINTY}_summary"
 
 TABLES = tuple(REDISTRICTING)
 """The names of the redistricting tables."""
@@ -32,6 +34,9 @@ PRODUCTS = (*TABLES, *RECORDS, MEASUREMENTS, *STATISTICS)
 """The products that a release may choose to publish; a statistic only if it is an invariant. The spine is always
 published."""
 
+
+FEWEST_REPLICATES, MOST_REPLICATES = 2, 200
+"""How many replicates a release may ask for, if any."""
 
 _ENDINGS = ("_made", "_seal")
 """The ends of the names of tables that say how the estimates of a level were made, and that seal them."""
@@ -66,6 +71,8 @@ class TopDownRelease(Release):
         delta: the δ at which ρ is stated as (ε, δ) in the certificate.
         products: the products that are published besides the spine, out of `PRODUCTS`.
         processes: the number of processes that estimate; 0 for one per core.
+        replicates: how often the algorithm runs again for the errors of the tables; 0 for no errors. The draw does not
+            depend on it.
 
     Raises:
         DeclarationError: if the declaration contradicts itself or the dataset.
@@ -76,6 +83,7 @@ class TopDownRelease(Release):
     delta: Fraction
     products: tuple[str, ...]
     processes: int
+    replicates: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, CensusDeclaration):
@@ -96,6 +104,17 @@ class TopDownRelease(Release):
             self.refuse(f"delta: {self.delta} is not strictly between 0 and 1")
         if self.processes < 0:
             self.refuse(f"processes: {self.processes} is negative; 0 means one per core")
+        self._check_replicates()
+
+    def _check_replicates(self) -> None:
+        if not self.replicates:
+            return
+        if not FEWEST_REPLICATES <= self.replicates <= MOST_REPLICATES:
+            self.refuse(
+                f"replicates: {self.replicates}; there are from {FEWEST_REPLICATES} to {MOST_REPLICATES}, or 0 for none"
+            )
+        if not set(self.products) & set(TABLES):
+            self.refuse(f"replicates: they give the errors of {', '.join(TABLES)}, none of which is among the products")
 
     def _check_spine(self) -> None:
         (root, first), *below = self.spine.items()

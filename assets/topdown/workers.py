@@ -1,6 +1,6 @@
-"""The pool of processes that estimate families in parallel.
+"""The pool of processes that estimate families, or make replicates, in parallel.
 
-`mechanisms.topdown.estimation` defines and estimates families; `estimation` reads and writes tables. A process of the
+`mechanisms.topdown` has the mathematics; `estimation` and `replicates` read and write tables. A process of the
 pool imports only this module and the mathematics, and opens no tables.
 
 Processes are spawned, not forked, because DuckDB and numba have threads, which would be in an undefined state after a
@@ -11,14 +11,23 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.refusal import RefusedError
+from mechanisms.topdown.design import TopDownDesign
 from mechanisms.topdown.estimation import Children, Families, estimate_families
+from mechanisms.topdown.replicates import Counts, Limited, estimates_of, replicate_noise
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _AHEAD = 4
 """The number of tasks for each process that are read in advance: enough to keep processes busy while more are read, and
@@ -42,6 +51,27 @@ class Task:
     first: int
     parents: int
     families: Mapping[str, Families]
+
+
+@dataclass(frozen=True)
+class Replicated:
+    """A replicate that is to be made, with everything that it follows from.
+
+    Attributes:
+        replicate: its number, from 1.
+        key: the key of its noise.
+        design: the design of the release.
+        parents: for each level below the root, the parent of each place.
+        counts: the published counts of the finest level, by histogram.
+        limits: of all levels, by histogram.
+    """
+
+    replicate: int
+    key: bytes
+    design: TopDownDesign
+    parents: Sequence[NDArray[np.int64]]
+    counts: Mapping[str, Counts]
+    limits: Limited
 
 
 @dataclass(frozen=True)
@@ -74,20 +104,43 @@ def outcome(task: Task) -> Outcome:
 
 
 def outcomes(tasks: Iterator[Task], processes: int) -> Generator[Outcome, None, None]:
+    """The results of all tasks, as `side_by_side` gives them."""
+    return side_by_side(outcome, tasks, processes)
+
+
+def replicated(task: Replicated) -> tuple[int, Mapping[str, Counts], float]:
+    """The number of a replicate, its counts of the finest level by histogram, and the processor time.
+
+    Raises:
+        NotSolvedError: if a real-valued solution could not be certified.
+        NotRoundedError: if a solution could not be rounded.
+    """
+    started = time.thread_time()
+    noise = replicate_noise(task.design, task.key)
+    found = estimates_of(task.design, task.parents, task.counts, task.limits, noise)
+    return task.replicate, found, time.thread_time() - started
+
+
+def side_by_side(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> Generator[R, None, None]:
     """The results of all tasks, in any order. If `processes` is 1, this process does the work itself.
+
+    Args:
+        work: a function of a module, which spawned processes can import.
+        tasks: its arguments.
+        processes: the number of processes.
 
     Raises:
         WorkerError: if a process ends prematurely.
-        NotSolvedError, NotRoundedError: as `outcome`; tasks that have not begun are then cancelled.
+        NotSolvedError, NotRoundedError: as `work`; tasks that have not begun are then cancelled.
     """
     if processes == 1:
-        yield from map(outcome, tasks)
+        yield from map(work, tasks)
         return
     pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin)
     try:
-        waiting: set[Future[Outcome]] = set()
+        waiting: set[Future[R]] = set()
         for task in tasks:
-            waiting.add(pool.submit(outcome, task))
+            waiting.add(pool.submit(work, task))
             if len(waiting) == _AHEAD * processes:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 yield from (future.result() for future in done)
@@ -96,8 +149,8 @@ def outcomes(tasks: Iterator[Task], processes: int) -> Generator[Outcome, None, 
             yield from (future.result() for future in done)
     except BrokenProcessPool:
         raise WorkerError(
-            "an estimating process ended prematurely: it was killed, or ran out of memory; the estimates of earlier "
-            "levels are kept, so another run continues from there"
+            "an estimating process ended prematurely: it was killed, or ran out of memory; the levels and replicates "
+            "that were finished are kept, so another run continues from there"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)

@@ -16,6 +16,7 @@ from fractions import Fraction
 from mechanisms.noise import Noise
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
+from mechanisms.sampling.margins import LARGEST_SEARCHED_VARIANCE
 from mechanisms.sampling.quantiles import half_width, laplace_budget
 
 Z = Fraction(1645, 1000)
@@ -26,9 +27,6 @@ BEYOND = Fraction(1, 10)
 
 PLACES = 6
 """Decimals of a budget that is computed from a margin, as in Sexton et al., Table 10."""
-
-LARGEST_SEARCHED_VARIANCE = 2**28
-"""Up to this σ², the stepwise search for a discrete Gaussian's exact margin takes tenths of a second."""
 
 _UNIT = Fraction(1, 10**PLACES)
 

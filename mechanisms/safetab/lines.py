@@ -1,12 +1,11 @@
 """Lines of a design by their names: `TRACT 2` for SafeTab-P, `TRACT 2 T3` for SafeTab-H.
 
-A declaration and a plan name lines in this way, give some of them budgets and others margins of error, and both become
-a design's budgets here.
+A declaration names lines in this way, gives some of them budgets and others margins of error, and both become the
+budgets of a design here.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import TypeVar
 
@@ -16,8 +15,6 @@ from mechanisms.safetab.design import (
     LARGEST_VARIANCE,
     DesignError,
     Pair,
-    SafeTabHDesign,
-    SafeTabPDesign,
     noise_of_measurement,
 )
 from mechanisms.safetab.details import HOUSEHOLD_TABLES
@@ -27,7 +24,6 @@ from mechanisms.safetab.regions import RegionType
 _LINE = re.compile(r"(?P<region_type>[A-Z-]+) (?P<level>[12])(?: (?P<family>T[34]))?")
 
 V = TypeVar("V")
-D = TypeVar("D", bound=SafeTabPDesign | SafeTabHDesign)
 
 
 def line_of(pair: Pair, family: str = "") -> str:
@@ -122,21 +118,3 @@ def budgets_of(
             )
         found[line] = budget
     return found
-
-
-def with_budgets(design: D, budgets: Mapping[str, Fraction], margins: Mapping[str, Fraction]) -> D:
-    """The design with other budgets or margins of error for some lines.
-
-    Raises:
-        DesignError: as `budgets_of`, and if the design is not valid with them.
-    """
-    if isinstance(design, SafeTabPDesign):
-        share = design.stage_1_share
-        by_pair("moe", margins)
-        changed = by_pair("budgets", budgets_of(design.noise, design.stabilities, budgets, margins, share))
-        return replace(design, budgets={**design.budgets, **changed})
-    by_family("moe", margins)
-    found = by_family("budgets", budgets_of(design.noise, design.stabilities, budgets, margins))
-    return replace(
-        design, budgets={family: {**design.budgets.get(family, {}), **found[family]} for family in HOUSEHOLD_TABLES}
-    )

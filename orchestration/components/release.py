@@ -4,8 +4,9 @@ Nothing here depends on the mechanism. Each mechanism declares its own fields in
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -18,20 +19,29 @@ from assets.charge.drawing import build_draw
 from assets.charge.preflight import build_preflight
 from assets.conventions import OWNERS
 from assets.gates.asset import build_gates
+from assets.planning.asset import build_plan
 from assets.publication.asset import build_publication
 from assets.release.dataset import DatasetDeclaration
 from assets.release.declaration import Declaration, given_text
-from assets.release.method import Method
+from assets.release.method import PLAN, Method
 from assets.release.names import ReleaseName
+from assets.release.plan import Asked, Plan
 from assets.release.published import require_placeable
 from assets.release.release import DeclarationError, Release
 from assets.release.withheld import WithheldRecords
+from mechanisms.accounting.approximate import ApproximateLoss
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.zcdp import ConcentratedLoss
 from orchestration.automation import release_jobs, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import declared_publisher
 from orchestration.components.scaffolding import ExampleScaffolder
 from orchestration.environment import deployment_folders, published_address
+from orchestration.planning import Planned, planned
 from resources.custody import CustodyMode
+
+COMPONENTS = "orchestration.components"
+"""The package that files name components by."""
 
 
 class ReleaseDeclaration(Declaration):
@@ -145,6 +155,70 @@ class ReleaseComponent(DeclaresReleases):
         return True
 
     @property
+    def type_name(self) -> str:
+        """The `type` of the file that declares it."""
+        return f"{COMPONENTS}.{type(self).__name__}"
+
+    @property
+    def tried(self) -> BaseModel:
+        """The declaration whose fields a plan tries."""
+        found: BaseModel = self.declaration
+        return found
+
+    @property
+    def attributes(self) -> BaseModel:
+        """The attributes of the file that declares it."""
+        return self.tried
+
+    def with_fields(self, given: Mapping[str, Any]) -> Self:
+        """The same component, with these fields as those of `tried`.
+
+        Raises:
+            ValidationError: if they are not valid.
+        """
+        return replace(self, declaration=self.declared_by.model_validate(given))
+
+    def plan(self, method: Method[Any, Any, Any], asked: Asked) -> Plan:
+        """What the release would charge, and how exact it would be.
+
+        Args:
+            method: how it is made.
+            asked: what the plan asks, of which the fields of the declaration are there already.
+
+        Raises:
+            ValueError: if something is asked that there is not for this kind of release.
+        """
+        if asked.largest_stratum is not None:
+            raise ValueError("largest_stratum: only the loss of swapping depends on it")
+        return method.plan()
+
+    def fields_for_margins(self, method: Method[Any, Any, Any], margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
+        """The fields of the declaration with which lines have at most these 90% margins of error.
+
+        Raises:
+            ValueError: if no declaration has them.
+        """
+        raise ValueError("margins: this kind of release has no budget for each line")
+
+    def fields_for_total(self, method: Method[Any, Any, Any], total: Fraction, asked: Asked) -> Mapping[str, Any]:
+        """The fields of the declaration with which its charge is a total.
+
+        Raises:
+            ValueError: if no declaration has it.
+        """
+        loss = method.plan().loss
+        charged = loss.epsilon if isinstance(loss, ApproximateLoss) else loss
+        if isinstance(charged, PureLoss) and charged.argument == 1 and charged.rational:
+            return self.scaled(method, total / charged.rational)
+        if isinstance(charged, ConcentratedLoss):
+            return self.scaled(method, total / charged.rho)
+        raise ValueError("total: this kind of release has no finite budget that could be scaled")
+
+    def scaled(self, method: Method[Any, Any, Any], factor: Fraction) -> Mapping[str, Any]:
+        """The fields of the declaration with all budgets multiplied by a factor greater than 0."""
+        raise ValueError("total: this kind of release has no budgets that could be scaled")
+
+    @property
     def job(self) -> str:
         """The name of the release's job."""
         return f"{self.declaration.dataset}__{self.declaration.name}"
@@ -161,12 +235,16 @@ class ReleaseComponent(DeclaresReleases):
         if method.charges != self.charges:
             raise ValueError(f"{method.release.schema}: component and method disagree on whether anything is charged")
         return dg.Definitions.merge(
-            release_definitions(method), automated(method, self.declaration, context.project_root)
+            release_definitions(self, method), automated(method, self.declaration, context.project_root)
         )
 
 
-def release_definitions(method: Method[Any, Any, Any]) -> dg.Definitions:
+def release_definitions(component: ReleaseComponent, method: Method[Any, Any, Any]) -> dg.Definitions:
     """The assets and checks of a release: those of its mechanism, and those that all releases share.
+
+    Args:
+        component: the declared release.
+        method: how it is made.
 
     Raises:
         DeclarationError: if what it publishes could not be written, or its loss is infinite and the dataset does not
@@ -175,7 +253,11 @@ def release_definitions(method: Method[Any, Any, Any]) -> dg.Definitions:
     method.release.require_allowed()
     if method.charges:
         require_placeable(method.release, method.tables())
-    assets, checks = list(method.own_assets()), build_gates(method)
+
+    def plan_of(asked: Asked) -> Planned:
+        return planned(component, method.release.dataset, method.release.published, asked)
+
+    assets, checks = [build_plan(method, plan_of), *method.own_assets()], build_gates(method)
     if method.charges:
         publication, files_check = build_publication(method)
         assets += [build_preflight(method), build_charge(method), build_draw(method), publication]
@@ -224,6 +306,6 @@ def automated(method: Method[Any, Any, Any], declaration: ReleaseDeclaration, ro
     schedules = [release_schedule(release, declaration.schedule)] if declaration.schedule else []
     sensors = [source_sensor(release, f"{declaration!r} {release.dataset!r}", root)] if declaration.watch_source else []
     return dg.Definitions.merge(
-        release_jobs(release, method.charges, method.reads_publications_of),
+        release_jobs(release, method.charges, method.reads_publications_of, with_plan=PLAN in method.stages),
         dg.Definitions(schedules=schedules, sensors=sensors),
     )

@@ -3,16 +3,20 @@
 The YAML fields are in `safetab_declaration`. What a release must satisfy is in `assets.safetab.release`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
+from typing import Any, Self
 
 import dagster as dg
 
 from assets.release.dataset import DatasetDeclaration
+from assets.release.method import Method
 from assets.release.release import DeclarationError
 from assets.safetab.household_method import SafeTabHMethod
 from assets.safetab.method import SafeTabPMethod
+from assets.safetab.plan import budgets_for
 from assets.safetab.release import SafeTabHRelease, SafeTabPRelease
 from orchestration.components.release import DeclaresReleases, ReleaseComponent, declared
 from orchestration.components.safetab_declaration import (
@@ -24,8 +28,19 @@ from orchestration.components.safetab_declaration import (
 )
 
 
+class _PlansByLine(ReleaseComponent):
+    """What the plans of both mechanisms ask becomes the field `budgets`; none follows from a margin then."""
+
+    def fields_for_margins(self, method: Method[Any, Any, Any], margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
+        return {"budgets": budgets_for(method.release, margins), "moe": None}
+
+    def scaled(self, method: Method[Any, Any, Any], factor: Fraction) -> Mapping[str, Any]:
+        budgets = budgets_for(method.release, {})
+        return {"budgets": {line: factor * budget for line, budget in budgets.items()}, "moe": None}
+
+
 @dataclass
-class SafeTabP(ReleaseComponent):
+class SafeTabP(_PlansByLine):
     """Total population and sex by age of detailed race and ethnicity groups (Detailed DHC-A), with all its checks."""
 
     declared_by = SafeTabPDeclaration
@@ -42,7 +57,7 @@ class SafeTabP(ReleaseComponent):
 
 
 @dataclass
-class SafeTabH(ReleaseComponent):
+class SafeTabH(_PlansByLine):
     """Household type and tenure of detailed race and ethnicity groups (Detailed DHC-B), with all its checks."""
 
     persons: SafeTabP | None = field(default=None, compare=False)
@@ -68,6 +83,15 @@ class SafeTabH(ReleaseComponent):
             delta=self.declaration.delta,
             detail=persons,
         )
+
+    def with_fields(self, given: Mapping[str, Any]) -> Self:
+        found = super().with_fields(given)
+        if found.declaration.detail != self.declaration.detail:
+            raise DeclarationError(
+                f"release {self.named}: detail: declare the release with the groups of another one first, and plan it "
+                "then"
+            )
+        return found
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The release's assets, checks and job, and its schedule and sensor if declared."""

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import dagster as dg
 from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     PlainValidator,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -26,10 +27,13 @@ from pydantic_core import PydanticKnownError
 
 from assets.release.columns import Column
 from assets.release.dataset import DatasetDeclaration
+from assets.release.method import Method
 from assets.release.numbers import FRACTION, Epsilon, SwapRate, exact_fraction, exact_swap_rate, shown
+from assets.release.plan import Asked, Plan
 from assets.release.release import DeclarationError
 from assets.swapping.method import Swapping
 from assets.swapping.offered import WithheldSwap
+from assets.swapping.plan import rate_for, swapping_plan
 from assets.swapping.product import SwappedProduct
 from assets.swapping.release import Experiment, SwappingRelease
 from mechanisms.accounting.specification import PERSON_RECORD
@@ -71,6 +75,7 @@ ACCEPTED = "accepted"
 MostUnique = Annotated[
     Fraction | None,
     BeforeValidator(_most_unique),
+    PlainSerializer(lambda share: ACCEPTED if share is None else share),
     WithJsonSchema(
         {
             "anyOf": [
@@ -295,6 +300,13 @@ class PermutationSwapping(ReleaseComponent):
 
     def release(self, dataset: DatasetDeclaration, published: Path) -> SwappingRelease:
         return build_release(self.declaration, dataset, published)
+
+    def plan(self, method: Method[Any, Any, Any], asked: Asked) -> Plan:
+        return swapping_plan(method.release, asked.largest_stratum)
+
+    def fields_for_total(self, method: Method[Any, Any, Any], total: Fraction, asked: Asked) -> Mapping[str, Any]:
+        """One rate: the smallest, in millionths, whose ε is at most the total; or one ε for all strata."""
+        return {"swap_rate": rate_for(method.release, asked.largest_stratum, total)}
 
     def withheld_records(self, dataset: DatasetDeclaration, published: Path) -> WithheldSwap | None:
         return WithheldSwap(self.release(dataset, published)) if self.declaration.withheld else None

@@ -4,9 +4,10 @@ The YAML fields are in `table_builder_declaration`. What a hypercube must satisf
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any, Self
 
 import dagster as dg
 import pyarrow as pa
@@ -14,17 +15,19 @@ import pyarrow as pa
 from assets.charge.preflight import PREFLIGHT
 from assets.release.columns import Column
 from assets.release.dataset import DatasetDeclaration
+from assets.release.method import Method
 from assets.release.release import DeclarationError
 from assets.release.withheld import WithheldRecords
 from assets.table_builder.asking import QuestionError, least_variance, read_publication
 from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.p_tables import PTableFileError, load_p_table
+from assets.table_builder.plan import budgets_for
 from assets.table_builder.release import PERSONS, UNITS, Amount, HypercubeRelease, SubTable, is_number
 from mechanisms.table_builder.entropy import ImpossibleTableError, Parameters, make
 from mechanisms.table_builder.grid_values import PLACES, Grid
-from mechanisms.table_builder.hypercube import Hypercube, HypercubeError, NoiseFamily, Table
+from mechanisms.table_builder.hypercube import Hypercube, HypercubeError, Margins, NoiseFamily, Table
 from mechanisms.table_builder.p_table import PTable
-from orchestration.components.release import DeclaresReleases, ReleaseComponent, declared
+from orchestration.components.release import COMPONENTS, DeclaresReleases, ReleaseComponent, declared
 from orchestration.components.table_builder_declaration import (
     AmountDeclaration,
     GivenPTable,
@@ -41,6 +44,8 @@ class SingleHypercube(ReleaseComponent):
     """One hypercube of a release by the table builder, with the release whose withheld records it counts, if any."""
 
     withholding: ReleaseComponent | None = None
+    among: TableBuilderDeclaration | None = field(default=None, compare=False)
+    """The declaration of all hypercubes that are declared together."""
 
     declared_by = HypercubeDeclaration
     method = TableBuilderMethod
@@ -48,6 +53,56 @@ class SingleHypercube(ReleaseComponent):
     def release(self, dataset: DatasetDeclaration, published: Path) -> HypercubeRelease:
         withheld = self.withholding.withheld_records(dataset, published) if self.withholding else None
         return build_release(self.declaration, dataset, published, withheld)
+
+    @property
+    def type_name(self) -> str:
+        return f"{COMPONENTS}.{TableBuilder.__name__}"
+
+    @property
+    def tried(self) -> HypercubeAttributes:
+        return self._cube
+
+    @property
+    def attributes(self) -> TableBuilderDeclaration:
+        return self._among
+
+    def with_fields(self, given: Mapping[str, Any]) -> Self:
+        """The hypercube with these fields, among the others of its file."""
+        cube, among = HypercubeAttributes.model_validate(given), self._among
+        if cube.swapped != self._cube.swapped:
+            raise DeclarationError(
+                f"release {self.named}: swapped: declare the hypercube with other records first, and plan it then"
+            )
+        changed = among.model_copy(
+            update={"hypercubes": [cube if each.name == cube.name else each for each in among.hypercubes]}
+        )
+        (declaration,) = (each for each in changed.each() if each.hypercube is cube)
+        return replace(self, declaration=declaration, among=changed)
+
+    @property
+    def _cube(self) -> HypercubeAttributes:
+        cube: HypercubeAttributes = self.declaration.hypercube
+        return cube
+
+    @property
+    def _among(self) -> TableBuilderDeclaration:
+        assert self.among is not None
+        return self.among
+
+    def fields_for_margins(self, method: Method[Any, Any, Any], margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
+        budgets = budgets_for(method.release, margins)
+        total = sum(budgets.values(), Fraction())
+        fields: dict[str, Any] = {self._symbol: total}
+        if self._cube.margins is not Margins.SUMMED:
+            fields["shares"] = [{"by": list(table), "share": each / total} for table, each in budgets.items()]
+        return fields
+
+    def scaled(self, method: Method[Any, Any, Any], factor: Fraction) -> Mapping[str, Any]:
+        return {self._symbol: factor * method.release.design.budget}
+
+    @property
+    def _symbol(self) -> str:
+        return "epsilon" if self._cube.rho is None else "rho"
 
 
 @dataclass
@@ -60,7 +115,8 @@ class TableBuilder(DeclaresReleases):
         known = {each.named: each for each in beside if isinstance(each, ReleaseComponent)}
         dataset = self.declaration.dataset
         return [
-            SingleHypercube(each, known.get(f"{dataset}/{each.hypercube.swapped}")) for each in self.declaration.each()
+            SingleHypercube(each, known.get(f"{dataset}/{each.hypercube.swapped}"), self.declaration)
+            for each in self.declaration.each()
         ]
 
     @staticmethod

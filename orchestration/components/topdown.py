@@ -3,11 +3,16 @@
 The YAML fields are in `topdown_declaration`. What a release must satisfy is in `assets.topdown.release`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from assets.release.dataset import DatasetDeclaration
+from assets.release.method import Method
 from assets.topdown.method import TopDownMethod
+from assets.topdown.plan import allocations_for, scaled
 from assets.topdown.release import TopDownRelease, available_products
 from orchestration.components.release import ReleaseComponent, declared
 from orchestration.components.topdown_declaration import TopDownDeclaration, topdown_design, topdown_spine
@@ -22,6 +27,12 @@ class TopDown(ReleaseComponent):
 
     def release(self, dataset: DatasetDeclaration, published: Path) -> TopDownRelease:
         return build_release(self.declaration, dataset, published)
+
+    def fields_for_margins(self, method: Method[Any, Any, Any], margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
+        return allocations_for(method.release.design, margins)
+
+    def scaled(self, method: Method[Any, Any, Any], factor: Fraction) -> Mapping[str, Any]:
+        return scaled(method.release.design, factor)
 
 
 def build_release(declaration: TopDownDeclaration, dataset: DatasetDeclaration, published: Path) -> TopDownRelease:
@@ -38,4 +49,5 @@ def build_release(declaration: TopDownDeclaration, dataset: DatasetDeclaration, 
         delta=declaration.delta,
         products=tuple(declaration.products) or available_products(design),
         processes=declaration.processes,
+        replicates=declaration.replicates,
     )

@@ -13,7 +13,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.numbers import Delta, Rho, Share
 from assets.release.release import DeclarationError
-from assets.topdown.release import Code
+from assets.topdown.release import MOST_REPLICATES, Code
 from mechanisms.accounting.semantics import Allocation, AllocationError
 from mechanisms.accounting.specification import DELTA
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, DesignError, TopDownDesign
@@ -129,6 +129,15 @@ class TopDownDeclaration(ReleaseDeclaration):
     )
     processes: int = Field(
         0, ge=0, le=MOST_PROCESSES, strict=True, description="The number of estimating processes; 0: one per core."
+    )
+
+    replicates: int = Field(
+        0,
+        ge=0,
+        le=MOST_REPLICATES,
+        strict=True,
+        description="How often noise and estimation run again on the published counts, for the errors of the tables; "
+        "0: not at all. 25 is a good number, 2 the least. Costs time and no budget.",
     )
 
     @field_validator("products")

@@ -104,7 +104,7 @@ def test_the_finished_tables_are_shown_as_they_are_published(site: Site) -> None
     [
         (f"{SWAPPING}/utility", "ε against swap rate"),
         (f"{SWAPPING}/experiment", "MAPE against swap rate"),
-        pytest.param(f"{S_DHC}/parameters", "margin against budget", marks=deep),
+        pytest.param(f"{S_DHC}/plan", "Margin of error against budget", marks=deep),
         pytest.param(f"{TOPDOWN}/accuracy", "accuracy by level (synthetic data)", marks=deep),
         pytest.param("two_states/composition", "releases side by side", marks=deep),
     ],
@@ -135,7 +135,7 @@ def test_charts_are_shown_as_pictures(site: Site, asset: str, chart: str) -> Non
         "ma1940/composition",
         "two_states/composition",
         *(f"{SWAPPING}/{stage}" for stage in ("invariants", "charge", "swapped", "tables", "utility", "publication")),
-        *(f"{S_DHC}/{stage}" for stage in ("parameters", "truncated_join", "charge", "tables", "publication")),
+        *(f"{S_DHC}/{stage}" for stage in ("plan", "truncated_join", "charge", "tables", "publication")),
         *(f"{TOPDOWN}/{stage}" for stage in ("charge", "noisy_measurements", "tables", "accuracy", "publication")),
     ],
 )

@@ -218,6 +218,16 @@ def test_every_estimate_has_its_errors_and_the_method_of_its_interval(published:
             assert lower is upper is None or lower <= upper
 
 
+def test_a_plan_states_what_was_charged(published: Deployment[Any]) -> None:
+    """Of a swap, b is that of the certificate, which is published by then."""
+    charged = published.ledger[0].declared()
+    plan = published.context.method.plan()
+    assert plan.loss == charged.charge
+    assert plan.specification is not None
+    assert plan.specification.protects_like(charged)
+    assert not plan.is_bound
+
+
 def test_every_shared_gate_is_there_and_blocks(published: Deployment[Any]) -> None:
     gates = {gate.name for gate in all_gates(published.context.method)}
     assert gates >= SHARED | {"replay"}

@@ -177,6 +177,7 @@ VALID: dict[type[Any], dict[str, Any]] = {
         },
         "delta": "1e-10",
         "processes": 1,
+        "replicates": 25,
     },
 }
 """A valid declaration of each kind."""
@@ -294,6 +295,7 @@ NUMBERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ),
         ("delta",): (0, 1, "1e-101", *NOT_NUMBERS),
         ("processes",): (257, *NOT_INTEGERS),
+        ("replicates",): (-1, 1, 201, *NOT_INTEGERS),
     },
 }
 """By kind and field, what is not a number for it."""

@@ -93,6 +93,13 @@ def test_keys_are_in_a_backup_that_asks_for_them_and_it_needs_nothing_else(home:
     assert {path.stat().st_mode & 0o777 for path in readable} == {0o644, 0o755}
 
 
+def test_a_deployment_without_publications_is_restored_too(home: Path, tmp_path: Path) -> None:
+    back_up(ledger_of(home), tmp_path / "nothing", tmp_path / "kept", with_keys=True)
+    restore(tmp_path / "kept", tmp_path / "other", tmp_path / "published again", resources)
+    assert ledger_of(tmp_path / "other").entries() == ledger_of(home).entries()
+    assert not (tmp_path / "published again").exists()
+
+
 @pytest.mark.parametrize("given", ["in the home", "in the environment"])
 def test_without_keys_in_it_a_backup_needs_the_custody(
     home: Path, tmp_path: Path, given: str, monkeypatch: pytest.MonkeyPatch

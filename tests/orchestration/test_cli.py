@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import dagster as dg
 import duckdb
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from assets.publication.signature import sign
@@ -160,3 +161,42 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
     assert found.exit_code == code, found.output
     assert says in found.stderr
     assert "Traceback" not in found.output
+
+
+def test_a_plan_is_tried_and_printed_as_the_file_that_declares_it(stirred: Callable[..., Result]) -> None:
+    tried = (
+        "--try",
+        "runs: {PH2: {truncation: 4, budget: {state_*: 1}}}",
+        "--try",
+        "runs: {PH2: {moe: {nation_*: 9}}}",
+    )
+    text = stirred("plan", "two_states/s_dhc", *tried, "--yaml").stdout
+    assert yaml.safe_load(text)["attributes"]["runs"] == {
+        "PH2": {"truncation": 4, "budget": {"state_*": 1}, "moe": {"nation_*": 9}}
+    }
+    found = json.loads(stirred("plan", "two_states/s_dhc", *tried, "--total", "3", "--json").stdout)["plan"]
+    assert (found["total"], found["exactly"], found["refusal"]) == ("ρ = 3.0000 (exactly 3)", {"rho": "3"}, "")
+    assert "before this charge and" in found["left"]
+    assert [line["name"] for line in found["lines"]] == ["PH2 nation_*", "PH2 state_*"]
+    assert sum(Fraction(line["budget"]) for line in found["lines"]) == Fraction(3, 2)
+    shown = stirred("plan", "ma1940/tenure_by_county", "--largest-stratum", "264331", "--total", "15").stdout
+    assert "Total: ε = 15.0000 (exactly ln(244557058748/74811))" in shown
+    assert "Gates" not in shown, "what a launch does is that of the declaration"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("ma1940/tenure_by_county", "--try", "swap_rate"), "--try: 'swap_rate' is not of the form 'FIELD: VALUE'"),
+        (("ma1940/tenure_by_county", "--margin", "3"), "--margin: '3' is not of the form LINE=NUMBER"),
+        (("survey/tables", "--total", "3"), "is declared as survey/tables_employment, survey/tables_income"),
+        (("ma1940/tenure_by_county", "--try", "swap_rate: 2"), "swap_rate: the swap rate must be strictly between"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused_in_one_sentence(
+    stirred: Callable[..., Result], options: tuple[str, ...], message: str
+) -> None:
+    result = stirred("plan", *options)
+    assert result.exit_code in (1, 2)
+    assert message in result.output
+    assert "Traceback" not in result.output

@@ -125,9 +125,9 @@ def phsafe(root: Path, households: int = 1, **changes: Any) -> Deployment[Any]:
 
 
 def topdown(root: Path, households: int = 1, **changes: Any) -> Deployment[Any]:
-    """A release by TopDown of a few households in one state."""
+    """A release by TopDown of a few households in one state, with replicates."""
     dataset = {"cap": CAP, "synthetic": True, **OF_NOBODY}
-    return topdown_deployment(root, files=census(households, ("10",)), dataset=dataset, **changes)
+    return topdown_deployment(root, files=census(households, ("10",)), dataset=dataset, replicates=2, **changes)
 
 
 def levels(number: int, rho: Any, detailed: str = "1") -> dict[str, Any]:

@@ -6,6 +6,9 @@ Requests come in one a line, and every one is done by a process of its own; they
     torn FOLDER SIZES           the same in the middle of writes, as files outgrow each of some sizes
     torn_zone FOLDER            kill the making of a zone in the middle of writes, and say what was found
     race FOLDER WHAT COUNT      let COUNT processes do the same thing at the same moment
+    returns FOLDER              charge on a server, and say which functions between it and the ledger returned
+    kill_at FOLDER EFFECT       kill such a charge at one of these returns, take it up again, say what was found
+    crowd FOLDER COUNT KILLED   let COUNT processes charge to one cap on a server, kill some, say what they were told
     refused FOLDER WHAT         let an ordinary user charge what cannot be written, and say what was found
     begin hold FOLDER           write to the public zone and keep it until it is to end: the process, and what it said
     begin spill FOLDER          sort confidential rows, more than fit in memory, for minutes: the same
@@ -21,6 +24,7 @@ import resource
 import shutil
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
@@ -34,7 +38,7 @@ from jinja2 import ChoiceLoader, DictLoader, FileSystemLoader
 
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
-from resources import custody, database_file, keyfiles, ledger, statements, storage, warehouse
+from resources import custody, database_file, keyfiles, ledger, ledger_server, statements, storage, warehouse
 from resources.custody import Custody, CustodyMode, commitment
 from resources.ledger import CapExceeded, Ledger
 from resources.statements import Table, Zone
@@ -59,8 +63,13 @@ PATIENCE = 300
 
 
 def deployment(folder: Path) -> Ledger:
+    """A deployment, on the server that `server.json` in its folder names if there is one."""
     warehouse = Warehouse(folder=str(folder / "warehouse"), threads=1)
-    return Ledger(warehouse=warehouse, custody=Custody(folder=str(folder / "custody"), databases=warehouse.folder))
+    custody = Custody(folder=str(folder / "custody"), databases=warehouse.folder)
+    server = folder / "server.json"
+    if server.exists():
+        os.environ.update(json.loads(server.read_text()))
+    return Ledger(warehouse=warehouse, custody=custody, on_server=server.exists())
 
 
 def keep(session: Session, table: Table, noise: str) -> None:
@@ -225,6 +234,88 @@ def race(folder: Path, what: str, count: int) -> list[Any]:
     return [json.loads(os.fdopen(answer, "rb").read()) for answer in answers]
 
 
+class KillerAtReturns(Killer):
+    """The same for a ledger on a server: at each return of a function of the modules between it and the ledger."""
+
+    def __call__(self, frame: FrameType, event: str, function: Any) -> None:
+        if event in ("return", "c_return") and frame.f_code.co_filename in BETWEEN:
+            self.names.append(frame.f_code.co_name)
+            if len(self.names) - 1 == self.effect:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+BETWEEN = {custody.__file__, keyfiles.__file__, ledger.__file__, ledger_server.__file__}
+
+
+def charged_on_server(folder: Path, effect: int | None) -> list[str]:
+    """Charge, settle and withdraw, and end at one of the returns; None for none of them."""
+    book = deployment(folder)
+    draw_id = book.custody.draw_id({"dataset": "ma1940", "release": "half"})
+    killer = KillerAtReturns(effect)
+    sys.setprofile(killer)
+    _reserve(book, "ma1940", "half")
+    book.settle(draw_id, "v1")
+    sys.setprofile(None)
+    return killer.names
+
+
+def on_server(folder: Path) -> dict[str, Any]:
+    """What a new process finds on the server, and what is there once it has done the same again."""
+    left = deployment(folder)
+    found = {"kinds": [entry.kind for entry in left.entries()], "problems": left.verify()}
+    charged_on_server(folder, None)
+    healed = {"kinds": [entry.kind for entry in left.entries()], "problems": left.verify()}
+    return {"left": found, "healed": healed}
+
+
+def kill_at(folder: Path, effect: int) -> dict[str, Any]:
+    ended, _ = in_child(lambda: charged_on_server(folder, effect))
+    healed, states = in_child(lambda: on_server(folder))
+    return {"ended": ended, "resumed": healed, **(states or {})}
+
+
+def crowd(folder: Path, count: int, killed: int) -> list[list[str]]:
+    """Every process charges 1/8 for draws of its own, and now and then for one that all share, under a cap of 12.
+
+    Returns:
+        The releases that each process was told are charged. The first `killed` ones end in the middle, by SIGKILL.
+    """
+    told, children = [], []
+    for number in range(count):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(PATIENCE)
+            book = deployment(folder)
+            for turn in range(20):
+                release = f"shared {turn}" if turn % 4 == 0 else f"{number} {turn}"
+                draw_id = book.custody.draw_id({"dataset": "ma1940", "release": release})
+                seal = book.custody.commit(draw_id, CustodyMode.ESCROWED)
+                charge = Specification(FLAVOR, PureLoss(Fraction(1, 8)))
+                try:
+                    book.reserve("ma1940", release, draw_id, charge, seal, PureLoss(Fraction(12)))
+                    os.write(writer, f"{release}\n".encode())
+                except CapExceeded:
+                    os.write(writer, b"cap exceeded\n")
+                except BaseException as error:
+                    os.write(writer, f"{type(error).__name__}: {error}\n".encode())
+            os._exit(0)
+        os.close(writer)
+        children.append(child)
+        told.append(reader)
+    first = os.read(told[0], 1)
+    time.sleep(0.3)
+    for child in children[:killed]:
+        os.kill(child, signal.SIGKILL)
+    answers = []
+    for number, reader in enumerate(told):
+        with os.fdopen(reader, "rb") as pipe:
+            answers.append(((b"" if number else first) + pipe.read()).decode().splitlines())
+    for child in children:
+        os.waitpid(child, 0)
+    return answers
+
+
 def hold(folder: Path) -> None:
     """Write to the public zone and keep it until the input ends."""
     with Warehouse(folder=str(folder / "warehouse"), threads=1).session(writes=Zone.PUBLIC) as session:
@@ -374,6 +465,12 @@ def answer(request: list[Any], begun: dict[int, Begun]) -> tuple[int, Any]:
             return in_child(lambda: refused(Path(place), what))
         case ["race", place, what, count]:
             return in_child(lambda: race(Path(place), what, count))
+        case ["returns", place]:
+            return in_child(lambda: charged_on_server(Path(place), None))
+        case ["kill_at", place, effect]:
+            return in_child(lambda: kill_at(Path(place), effect))
+        case ["crowd", place, count, killed]:
+            return in_child(lambda: crowd(Path(place), count, killed))
         case ["begin", what, place]:
             one = Begun(lambda: {"hold": hold, "spill": spill}[what](Path(place)))
             begun[one.process] = one

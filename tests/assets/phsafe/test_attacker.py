@@ -166,7 +166,7 @@ def imitated(root: Path, race: str, key: str | None, custody: Path | None = None
         deployment = phsafe_deployment(root, files=guessed(race), runs=FEW)
         if custody:
             patch.setenv("STIRRED_TEST_MASTER_KEY", (custody / "master.key").read_text().strip())
-        deployment.run("parameters", *TO_DRAW)
+        deployment.run("plan", *TO_DRAW)
     return hashes_shown(deployment)
 
 
@@ -193,7 +193,7 @@ def test_with_the_custody_itself_he_tells_them_apart(
 # Words and figures
 
 
-BEFORE_THE_DRAW = ("cef", "truncated_join", "counts", "charge", "parameters")
+BEFORE_THE_DRAW = ("cef", "truncated_join", "counts", "charge", "plan")
 
 
 def said_before_the_draw(deployment: PHSafeDeployment) -> list[str]:
@@ -226,7 +226,7 @@ def test_nothing_that_is_shown_before_the_draw_depends_on_the_records(tmp_path: 
     shown = []
     for number, files in enumerate((census(), other_records())):
         deployment = phsafe_deployment(tmp_path / str(number), files=files, runs=FEW)
-        deployment.run(*TO_COUNTS, "charge", "parameters")
+        deployment.run(*TO_COUNTS, "charge", "plan")
         shown.append(said_before_the_draw(deployment))
     assert len(shown[0]) > 30
     assert shown[0] == shown[1]

@@ -143,7 +143,7 @@ def test_a_release_that_is_not_private_charges_draws_and_publishes_nothing(exact
         "truncated_join",
         "counts",
         "exact_measurements",
-        "parameters",
+        "plan",
         "ledger",
         "composition",
     }

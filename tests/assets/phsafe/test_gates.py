@@ -437,7 +437,7 @@ def stopped_when_drawn_anew(escrowed: PHSafeDeployment, gates: set[str]) -> None
 def stopped(deployment: PHSafeDeployment, at: str, gates: set[str], run: Sequence[str] = TO_PUBLICATION) -> None:
     """The run fails at the checks of a stage: what follows it is not made, and nothing is published."""
     before = deployment.published()
-    stages = [stage for stage in run if stage != "parameters"]
+    stages = [stage for stage in run if stage != "plan"]
     result = deployment.run(*stages, raise_on_error=False)
     assert not result.success
     assert {check.check_name for check in result.get_asset_check_evaluations() if not check.passed} == gates

@@ -247,6 +247,7 @@ def test_every_field_of_a_certificate_is_in_the_record_and_on_the_page() -> None
     } | {
         "parameters": statement.parameters[:-1],
         "accuracy": Accuracy("Exact.", ("Table", "Margin"), (("P1", 0.5),), "No noise."),
+        "errors": Accuracy("Estimated.", ("Table", "Error"), (("P2", 0.25),), "No more."),
         "fewest": 3,
         "also_exact": (),
         "delta": Fraction(1, 10**9),

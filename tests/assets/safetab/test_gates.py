@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Deployment[Any]:
     persons = safetab_deployment(root)
     assert persons.run().success
     found = safetab_deployment(root, releases="h")
-    stages = ("parameters", "population_groups", "counts", "charge", "noisy_measurements", "tables")
+    stages = ("plan", "population_groups", "counts", "charge", "noisy_measurements", "tables")
     assert found.run(*stages, "ledger", "composition", "publication").success
     return found
 
@@ -239,7 +239,7 @@ def test_households_need_the_publication_of_persons_as_it_was_signed(made: Deplo
 
 def test_households_wait_for_the_publication_of_persons(tmp_path: Any) -> None:
     deployment = safetab_deployment(tmp_path, releases="h")
-    assert deployment.run_assets(deployment.key("cef"), deployment.key("parameters")).success
+    assert deployment.run_assets(deployment.key("cef"), deployment.key("plan")).success
     refusal = deployment.refusal("population_groups")
     assert "town/a is not published yet; launch the job town__a, and then this one again" in refusal
     assert not deployment.ledger
@@ -249,10 +249,10 @@ def test_households_refuse_totals_of_other_records(tmp_path: Any) -> None:
     assert safetab_deployment(tmp_path).run().success
     changed = safetab_deployment(tmp_path, releases="h", seed=2)
     a = release_of_persons(changed)
-    assert changed.run_assets(changed.key("cef"), changed.key("parameters")).success
+    assert changed.run_assets(changed.key("cef"), changed.key("plan")).success
     refusal = changed.refusal("population_groups")
     assert "town/a is published from other records or another declaration; launch the job town__a" in refusal
-    assert changed.run_assets(changed.key("cef"), a.key("regions"), a.key("counts"), changed.key("parameters")).success
+    assert changed.run_assets(changed.key("cef"), a.key("regions"), a.key("counts"), changed.key("plan")).success
     refusal = changed.refusal("population_groups")
     assert "town/a is published from other records or another declaration" in refusal
 

@@ -2,13 +2,13 @@
 
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from assets.table_builder.charts import loss_against_epsilon, upwards
 from assets.table_builder.p_tables import PTableFileError, load_p_table
-from assets.table_builder.plan import loss_of_p_table
+from assets.table_builder.plan import loss_against_epsilon, loss_of_p_table, upwards
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.table_builder.judging import judge
 from mechanisms.table_builder.p_table import PTable, Row
@@ -46,30 +46,36 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
 TABLE = PTable((Row((0,), (1,)), Row((-1, 0, 1), (1, 2, 1))))
 
 
-def test_the_picture_is_a_png_of_the_usual_width_and_the_same_every_time() -> None:
+def test_the_curve_has_delta_of_both_and_a_mark_for_what_is_declared() -> None:
     charged = judge(TABLE, PureLoss(Fraction(1)))
-    once, again = (loss_against_epsilon(TABLE, "The loss of a p-table", charged) for _ in range(2))
-    assert once.startswith(b"\x89PNG")
-    assert int.from_bytes(once[16:20], "big") == 1080
-    assert once == again
+    curve = loss_against_epsilon(TABLE, charged)
+    ours, theirs = curve.series.values()
+    assert {delta for _, delta in ours} == {0.75}, "no ε holds without a δ"
+    assert theirs[0] == (0, pytest.approx(0.5**0.5))
+    assert all(first > second for (_, first), (_, second) in pairwise(theirs))
+    assert curve.marks == [("declared: ε = 1.000, δ = 0.7500", 1.0, 0.75)]
+    assert curve.log_y
 
 
-def test_a_table_that_changes_nothing_has_no_picture() -> None:
+def test_a_table_that_changes_nothing_has_no_curve() -> None:
+    nothing = PTable((Row((0,), (1,)),))
     with pytest.raises(ValueError, match="changes no count"):
-        loss_against_epsilon(PTable((Row((0,), (1,)),)), "Nothing")
+        loss_against_epsilon(nothing)
+    assert loss_of_p_table(nothing, None) == ("The p-table changes no count, so it guarantees nothing.", None, None)
 
 
 def test_the_page_states_delta_beside_the_laplace_of_the_same_variance() -> None:
-    shown = loss_of_p_table(TABLE, PureLoss(Fraction(1)))
-    rows = [tuple(record.data.values()) for record in shown["δ at some ε"].records]
+    words, table, curve = loss_of_p_table(TABLE, PureLoss(Fraction(1)))
+    assert table is not None
+    rows = table[1]
     # Count 1 becomes 1 or 2 in three of four cases, and count 0 never. The variance is 1/2, so q = 3 − 2√2 for the
     # discrete Laplace, and its δ is (1 − q) / (1 + q) = 1/√2 at ε = 0, and (1 − eq) / (1 + q) at ε = 1.
     assert [row[0] for row in rows] == ["0", "0.5", "1", "2", "5"]
     assert [row[1] for row in rows] == ["0.7500"] * 5
     assert [rows[place][2] for place in (0, 2, 3, 4)] == ["0.7072", "0.4555", "0", "0"]
-    assert "No ε holds without a δ" in shown["δ against ε"].value
-    assert "ε = 1.0000, δ = 0.7500" in shown["δ against ε"].value
-    assert "data:image/png;base64," in shown["δ against ε"].value
+    assert "No ε holds without a δ" in words
+    assert "ε = 1.0000, δ = 0.7500" in words
+    assert curve is not None
 
 
 def test_a_delta_is_never_stated_below_itself() -> None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.release.draw import DRAWN
 from assets.topdown.release import INVARIANTS, MEASUREMENTS, SPINE, Code, TopDownRelease
+from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign
 from mechanisms.topdown.production import allocation
 from mechanisms.topdown.schema import PERSONS
@@ -169,14 +170,23 @@ def write_invariants(
 
 
 def write_measurements(
-    session: Session, release: TopDownRelease, country: Country, *, seed: int = 0, scale: float = 1.0, draw: str = "one"
+    session: Session,
+    release: TopDownRelease,
+    country: Country,
+    *,
+    seed: int = 0,
+    scale: float = 1.0,
+    draw: str = "one",
+    drawn: Noise | None = None,
 ) -> None:
-    """Write noisy answers, and the draw they are said to be of."""
+    """Write noisy answers, and the draw they are said to be of. The noise is `drawn`, or normal, rounded and scaled."""
     random = np.random.default_rng(seed)
     rows: dict[str, list[Any]] = {name: [] for name in ("histogram", "level", "query", "number", "geoid", "answers")}
     for measured in release.design.measured:
         exact = measured.marginal.answer(country.truth(measured.histogram, measured.level))
         noise = np.rint(scale * float(measured.variance) ** 0.5 * random.standard_normal(exact.shape))
+        if drawn is not None:
+            noise = drawn.of_next(measured.label, exact.size).reshape(exact.shape)
         for number, answers in enumerate((exact + noise).astype(np.int32)):
             place = geoid(measured.level, number)
             row = measured.histogram, measured.level, measured.query, number, place, answers

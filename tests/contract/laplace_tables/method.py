@@ -1,6 +1,7 @@
 """What the mechanism brings to charge, draw, gates and publication; `DeclaredCounts` has the rest."""
 
 from collections.abc import Mapping, Sequence
+from math import sqrt
 from typing import Any
 
 import dagster as dg
@@ -13,11 +14,13 @@ from assets.release.columns import described
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE
+from assets.release.plan import Line, Plan
 from assets.release.published import PublishedColumn, PublishedTable
 from assets.release.statement import Accuracy, DataVersion, Parameter, Statement
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
 from assets.tabulation.dictionary import published_column
 from mechanisms.accounting.specification import Specification
+from mechanisms.sampling.margins import margin_of_error
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
 from tests.contract.laplace_tables.design import MECHANISM, VERSION
@@ -67,7 +70,28 @@ class LaplaceMethod(DeclaredCounts[LaplaceRelease]):
         return self.release.design.as_record()
 
     def specification(self, inputs: Inputs) -> Specification:
+        return self._specification
+
+    @property
+    def _specification(self) -> Specification:
         return self.release.design.specification(self.release.dataset.name, self.release.dataset.record_name)
+
+    def plan(self) -> Plan:
+        design = self.release.design
+        return Plan(
+            self._specification,
+            tuple(
+                Line(
+                    table.name,
+                    "units",
+                    design.budgets[table.name],
+                    sqrt(design.noise_of(table.name).exact_variance),
+                    margin_of_error(design.noise_of(table.name)),
+                    table.size,
+                )
+                for table in self.release.tables
+            ),
+        )
 
     def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
         return {"epsilon_exact": str(self.specification(inputs).loss)}

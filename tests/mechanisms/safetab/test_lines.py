@@ -1,12 +1,13 @@
 """Lines by their names: every line has one, budgets and margins become a design's, and what is refused."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
 from mechanisms.noise import Noise
-from mechanisms.safetab.design import DesignError
-from mechanisms.safetab.lines import budgets_of, by_family, by_pair, line_of, pair_of, with_budgets
+from mechanisms.safetab.design import DesignError, SafeTabPDesign
+from mechanisms.safetab.lines import budgets_of, by_family, by_pair, line_of, pair_of
 from mechanisms.safetab.planning import margin_of_error
 from mechanisms.safetab.production import MARGINS, PAIRS, production_h, production_p
 from mechanisms.safetab.regions import RegionType
@@ -49,17 +50,24 @@ def test_margins_become_the_budgets_that_meet_them(noise: Noise) -> None:
     assert margin == pytest.approx(11, rel=1e-4) if noise is Noise.GAUSSIAN else margin <= 11
 
 
-def test_a_plan_with_productions_margins_changes_production_only_in_the_last_decimals() -> None:
+def with_budgets(design: SafeTabPDesign, budgets: dict[str, Fraction], margins: dict[str, Fraction]) -> SafeTabPDesign:
+    """The design with other budgets or margins of error for some lines."""
+    found = budgets_of(design.noise, design.stabilities, budgets, margins, design.stage_1_share)
+    return replace(design, budgets={**design.budgets, **by_pair("budgets", found)})
+
+
+def test_productions_margins_change_production_only_in_the_last_decimals() -> None:
     design = production_p(STATES, NINE)
     margins = {each.label: Fraction(MARGINS[each.region_type, each.level]) for each in design.measured}
     for each, planned in zip(design.measured, with_budgets(design, {}, margins).measured, strict=True):
         assert abs(each.budget - planned.budget) <= Fraction(5, 10**4)
     households = production_h(STATES, NINE)
     margins = {f"{line} {family}": margin for line, margin in margins.items() for family in ("T3", "T4")}
-    assert with_budgets(households, {}, margins).measured == households.measured
+    found = by_family("budgets", budgets_of(households.noise, NINE, {}, margins))
+    assert replace(households, budgets=found).measured == households.measured
 
 
-def test_a_plan_keeps_what_it_does_not_name() -> None:
+def test_lines_that_are_not_named_are_kept() -> None:
     design = production_p(STATES, NINE)
     planned = with_budgets(design, {"TRACT 2": Fraction(1), "USA 2": Fraction(0)}, {})
     budgets = {each.label: each.budget for each in design.measured} | {"TRACT 2": Fraction(1)}
@@ -77,7 +85,7 @@ def test_a_plan_keeps_what_it_does_not_name() -> None:
         ({"TRACT 2": Fraction(-1)}, {}, "budgets: TRACT 2: .*not negative"),
     ],
 )
-def test_a_plan_that_cannot_be_carried_out_is_refused(
+def test_budgets_that_cannot_be_carried_out_is_refused(
     budgets: dict[str, Fraction], margins: dict[str, Fraction], message: str
 ) -> None:
     of_states = {pair: 9 for pair in PAIRS if pair[0].run == "US"}

@@ -118,9 +118,6 @@ BEGIN
         RAISE EXCEPTION 'the hash of entry % does not match its fields', NEW.sequence;
     END IF;
     of_draw := ARRAY(SELECT entries.kind FROM stirred.entries WHERE entries.draw_id = NEW.draw_id);
-    IF NEW.kind = ANY (of_draw) THEN
-        RAISE EXCEPTION 'entry % repeats the % of a draw', NEW.sequence, NEW.kind;
-    END IF;
     IF NEW.kind <> 'reserve' AND NOT 'reserve' = ANY (of_draw) THEN
         RAISE EXCEPTION 'entry % is of a draw that was not reserved before', NEW.sequence;
     END IF;

@@ -1,0 +1,307 @@
+"""The plan of a PHSafe release: what its budgets buy and what a margin of error costs, for every run and level.
+
+The stage `plan` stores the rows of the declared release in two tables: `parameters`, which is published, and
+`planning`.
+"""
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from assets.phsafe.release import PHSafeRelease
+from assets.release.plan import Cells, Curve, Line, Plan
+from mechanisms.accounting.composition import approximate_total
+from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.rounding import ceiling, decimal_text
+from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.noise import Noise
+from mechanisms.phsafe.design import LARGEST_BUDGET, PHSafeDesign, Released
+from mechanisms.phsafe.margins import PLACES, budget_for_margin, exact_margin, noise_of_count
+from mechanisms.phsafe.margins import margin_of_error as planned_margin
+from mechanisms.sampling.margins import MILLION, least_budget, margin_of_error
+from resources.statements import Table
+
+PARAMETERS, PLANNING = "parameters", "planning"
+"""The tables: the released runs and levels, and the budget that each margin of error of a grid needs."""
+
+PARAMETER_COLUMNS = {
+    "run": ("string", "The run, such as PH1_num"),
+    "level": ("string", "The population group level, such as state_A-G"),
+    "truncation": ("integer", "τ, the maximal number of persons kept in a unit; empty for runs that count units"),
+    "stability": (
+        "integer",
+        "Δ, the maximal number of records that one added or removed person changes: 2τ + 2, or 2 units",
+    ),
+    "budget_exact": ("string", "ρ, or ε under pure DP, for one person added or removed, exact"),
+    "budget": ("decimal", "Budget for one person added or removed, rounded up to six decimals"),
+    "share": ("decimal", "Share of the release's budget, as a fraction of 1"),
+    "variance": ("string", "Variance of the noise of one count, to 40 digits"),
+    "standard_deviation": ("decimal", "σ, the standard deviation of the noise of one count"),
+    "margin": ("decimal", "Planned 90% margin of error of one count: 1.645·Δ/√(2ρ); under pure DP, the exact margin"),
+    "exact_margin": (
+        "integer",
+        "Least integer that bounds the noise in at least 90% of draws; empty if it was not computed",
+    ),
+    "groups": ("integer", "Population groups of the level: regions times iterations"),
+    "cells": ("integer", "Basis cells of each group; each is a count with its own noise"),
+    "budget_for_half_the_margin": ("string", "Budget that would halve the margin, exact"),
+}
+"""The columns of the table `parameters`: their types and descriptions."""
+
+NULLABLE = frozenset({"truncation", "exact_margin"})
+"""The columns of `parameters` that may be empty."""
+
+PLANNING_COLUMNS = {
+    **{name: PARAMETER_COLUMNS[name] for name in ("run", "truncation", "stability")},
+    "margin": ("integer", "90% margin of error of one count, at any level"),
+    "budget_exact": ("string", "ρ, or ε under pure DP, that this margin needs, exact"),
+    "budget": PARAMETER_COLUMNS["budget"],
+}
+"""The columns of the table `planning`."""
+
+_STORED = {"string": pa.string(), "integer": pa.int64(), "decimal": pa.decimal128(24, 6)}
+
+
+GRID = (10, 20, 50, 68, 100, 200, 500, 1000)
+"""The margins of error for which the budget is computed."""
+
+PLACES_OF_EPSILON = 4
+
+_STEPS = 60
+_BEYOND = 4
+"""The factor by which curves extend beyond the least and the greatest budget, so that even a single budget spans more
+than a decade."""
+_LEAST_MARGIN = 0.5
+"""Where a margin of 0 is drawn, because it has no logarithm."""
+
+
+def phsafe_plan(release: PHSafeRelease) -> Plan:
+    """What the release would charge, and how exact its counts would be."""
+    design = release.design
+    facts = dict(totals(design, release.delta))
+    if not release.private:
+        facts["charge"] = "none: with private: false there is neither a draw nor a publication"
+    return Plan(
+        design.specification(release.dataset.name) if release.private else None,
+        tuple(_line(design, each) for each in design.released),
+        facts,
+        {"Runs and levels": _runs(design), "Budget for a margin": _budgets(design)},
+        (_curve(design),),
+    )
+
+
+def budgets_for(design: PHSafeDesign, margins: Mapping[str, Fraction]) -> dict[str, dict[str, Fraction]]:
+    """By run and level, the budgets of a design; the least, in millionths, of lines for which margins are wanted.
+
+    Args:
+        design: the design.
+        margins: by line, such as `PH3 state_A-G`, the wanted 90% margin of error.
+
+    Raises:
+        ValueError: if no budget gives a margin.
+    """
+    budgets: dict[str, dict[str, Fraction]] = {}
+    for each in design.released:
+        budget = each.budget
+        if (wanted := margins.get(each.label)) is not None:
+            stability = design.stability(each.run)
+
+            def margin_of(budget: Fraction, stability: int = stability) -> float:
+                return margin_of_error(noise_of_count(design.noise, stability, budget))
+
+            try:
+                budget = least_budget(margin_of, wanted, budget, Fraction(1, MILLION), Fraction(LARGEST_BUDGET))
+            except ValueError as error:
+                raise ValueError(f"margins: {each.label}: {error}") from None
+        budgets.setdefault(each.run.name, {})[each.level.name] = budget
+    return budgets
+
+
+def _line(design: PHSafeDesign, each: Released) -> Line:
+    run, level, budget = each
+    noise, truncation = design.noise_of(run, level), design.truncation(run)
+    kept = "" if truncation is None else f", at most {truncation} of a unit"
+    return Line(
+        each.label,
+        f"{run.counts}{kept}",
+        budget,
+        math.sqrt(noise.exact_variance),
+        margin_of_error(noise),
+        len(run.cells),
+        level.name,
+    )
+
+
+def _runs(design: PHSafeDesign) -> Cells:
+    """What the lines do not say: truncation, Δ, share, and the margin from which a declared `moe` makes budgets."""
+    header = ["run, level", "τ", "Δ", "share", "1.645·Δ/√(2ρ)" if design.noise is Noise.GAUSSIAN else "margin"]
+    return header, [
+        [
+            f"{row['run']} {row['level']}",
+            _or_dash(row["truncation"]),
+            str(row["stability"]),
+            f"{row['share']:.4f}",
+            f"{row['margin']:,.2f}",
+        ]
+        for row in parameters(design)
+    ]
+
+
+def _budgets(design: PHSafeDesign) -> Cells:
+    """The budget that each margin takes: a row for each margin and Δ, because runs with the same Δ need the same."""
+    rows = grid(design)
+    budgets = {(row["stability"], row["margin"]): row["budget"] for row in rows}
+    runs: dict[int, list[str]] = {}
+    for run, stability in dict.fromkeys((row["run"], row["stability"]) for row in rows):
+        runs.setdefault(stability, []).append(run)
+    return ["margin", "Δ", design.noise.symbol, "runs"], [
+        [f"±{margin:,}", str(stability), _or_dash(budgets.get((stability, margin))), ", ".join(names)]
+        for margin in sorted({row["margin"] for row in rows})
+        for stability, names in runs.items()
+    ]
+
+
+def _curve(design: PHSafeDesign) -> Curve:
+    """The margin of error against the budget: a series for each Δ, with a mark for each run and level."""
+    budgets = [float(each.budget) for each in design.released]
+    steps = [Fraction(each) for each in np.geomspace(min(budgets) / _BEYOND, max(budgets) * _BEYOND, _STEPS)]
+    runs: dict[int, list[str]] = {}
+    for stability, name in sorted({(design.stability(each.run), each.run.name) for each in design.released}):
+        runs.setdefault(stability, []).append(name)
+    symbol = design.noise.symbol
+    return Curve(
+        "Margin of error against budget",
+        f"{symbol} of a run at a level, for one person added or removed",
+        "90% margin of error of one count",
+        {
+            f"Δ = {stability}: {', '.join(names)}": [
+                (float(budget), max(_LEAST_MARGIN, planned_margin(design.noise, stability, budget))) for budget in steps
+            ]
+            for stability, names in runs.items()
+        },
+        [(each.label, float(each.budget), max(_LEAST_MARGIN, margin_of(design, each))) for each in design.released],
+        log_x=True,
+        log_y=True,
+    )
+
+
+def _or_dash(value: object) -> str:
+    return "–" if value is None else str(value)
+
+
+def parameter_tables(release: PHSafeRelease) -> dict[Table, pa.Table]:
+    """The content of both tables, from the design."""
+    tables = {
+        PARAMETERS: (PARAMETER_COLUMNS, parameters(release.design)),
+        PLANNING: (PLANNING_COLUMNS, grid(release.design)),
+    }
+    return {
+        release.public(name): pa.Table.from_pylist(
+            rows, pa.schema([(column, _STORED[kind]) for column, (kind, _) in columns.items()])
+        )
+        for name, (columns, rows) in tables.items()
+    }
+
+
+def parameters(design: PHSafeDesign) -> list[dict[str, Any]]:
+    """One row for each released run and level, in their order."""
+    total = sum((each.budget for each in design.released), Fraction())
+    return [_parameters(design, each, total) for each in design.released]
+
+
+def _parameters(design: PHSafeDesign, each: Released, total: Fraction) -> dict[str, Any]:
+    run, level, budget = each
+    noise = design.noise_of(run, level)
+    return {
+        "run": run.name,
+        "level": level.name,
+        "truncation": design.truncation(run),
+        "stability": design.stability(run),
+        "budget_exact": str(budget),
+        "budget": rounded_up(budget),
+        "share": _six_places(float(budget / total)),
+        "variance": str(noise.exact_variance),
+        "standard_deviation": _six_places(math.sqrt(noise.exact_variance)),
+        "margin": _six_places(margin_of(design, each)),
+        "exact_margin": exact_margin(noise),
+        "groups": design.groups(level),
+        "cells": len(run.cells),
+        "budget_for_half_the_margin": str(_budget_for_half(design, each)),
+    }
+
+
+def margin_of(design: PHSafeDesign, each: Released) -> float:
+    """The 90% margin of error of a run's counts at a level."""
+    return planned_margin(design.noise, design.stability(each.run), each.budget)
+
+
+def _budget_for_half(design: PHSafeDesign, each: Released) -> Fraction:
+    """The budget that would halve a margin; if the margin is already 0, the budget itself.
+
+    The planned margin of the discrete Gaussian is proportional to 1/√ρ, so this is 4ρ, without rounding.
+    """
+    if design.noise is Noise.GAUSSIAN:
+        return 4 * each.budget
+    margin = Fraction(margin_of(design, each))
+    return budget_for_margin(design.noise, design.stability(each.run), margin / 2) if margin else each.budget
+
+
+def grid(design: PHSafeDesign) -> list[dict[str, Any]]:
+    """The budget that each released run needs for each margin of `GRID`; budgets beyond the largest are left out."""
+    rows = []
+    for run in dict.fromkeys(each.run for each in design.released):
+        stability = design.stability(run)
+        for margin in GRID:
+            budget = budget_for_margin(design.noise, stability, Fraction(margin))
+            if budget <= LARGEST_BUDGET:
+                rows.append(
+                    {
+                        "run": run.name,
+                        "truncation": design.truncation(run),
+                        "stability": stability,
+                        "margin": margin,
+                        "budget_exact": str(budget),
+                        "budget": rounded_up(budget),
+                    }
+                )
+    return rows
+
+
+def totals(design: PHSafeDesign, delta: Fraction) -> dict[str, str]:
+    """The loss of the whole release, rounded up, by label: unbounded, bounded, and as (ε, δ).
+
+    Args:
+        design: the design of the release.
+        delta: the δ at which the loss is stated.
+    """
+    symbol, bounded = design.noise.symbol, design.bounded
+    stated = {
+        f"unbounded {symbol}": f"{design.unbounded.rounded_up()} (exactly {design.unbounded})",
+        f"bounded {symbol}": f"{bounded.rounded_up()} (exactly {bounded})",
+    }
+    if isinstance(bounded, ConcentratedLoss):
+        converted = {
+            "Canonne, Kamath and Steinke": canonne_kamath_steinke(bounded, delta, PLACES_OF_EPSILON),
+            "Bun and Steinke": bun_steinke(bounded, delta, PLACES_OF_EPSILON),
+        }
+    else:
+        loss = approximate_total([line.loss for line in design.lines], delta)
+        converted = {"composition of its lines": loss.rounded_up(PLACES_OF_EPSILON)}
+    return stated | {
+        f"bounded (ε, δ) by {source}": f"ε = {epsilon} at δ = {decimal_text(delta)}"
+        for source, epsilon in converted.items()
+    }
+
+
+def rounded_up(budget: Fraction) -> Decimal:
+    """A budget rounded up to six decimals."""
+    return ceiling(budget, PLACES)
+
+
+def _six_places(number: float) -> Decimal:
+    return Decimal(f"{number:.6f}")

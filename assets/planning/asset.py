@@ -1,0 +1,176 @@
+"""The asset `plan`: what a release would charge, how exact it would be, and the `defs.yaml` that declares it.
+
+It needs no other asset and no record, so a release can be planned before there are any data. The launchpad takes what
+to try in place of what is declared. The plan is shown in the metadata; the declared release does not change.
+"""
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any, Protocol
+
+import dagster as dg
+
+from assets.charge.assessment import would_leave
+from assets.conventions import StageKind, attributes, named, one_click_away, preview, table_schema
+from assets.failures import stated_plainly
+from assets.pictures import picture
+from assets.planning.charts import curve_picture
+from assets.release.method import PLAN, Method
+from assets.release.plan import Asked, Cells, Curve, Line, Plan
+from assets.release.published import PublishedTable
+from mechanisms.accounting.composition import stated
+from resources.ledger import Ledger, LedgerError
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+
+CODE_VERSION = "1"
+
+_NAMED = 5
+"""How many of the marks of a picture its words name."""
+
+
+class Planned(Protocol):
+    """A planned declaration (`orchestration.planning`)."""
+
+    @property
+    def method(self) -> Method[Any, Any, Any]:
+        """How its release would be made."""
+
+    @property
+    def plan(self) -> Plan:
+        """What it would charge, and how exact it would be."""
+
+    @property
+    def text(self) -> str:
+        """The `defs.yaml` that declares it."""
+
+
+def build_plan(method: Method[Any, Any, Any], planned: Callable[[Asked], Planned]) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "plan"]`.
+
+    Args:
+        method: of the declared release.
+        planned: the plan of the release for what is asked.
+    """
+    release = method.release
+
+    @dg.asset(
+        key=release.key(PLAN),
+        group_name=release.schema,
+        description=_description(release.schema),
+        code_version=CODE_VERSION,
+        **attributes(StageKind.PLAN, Zone.PUBLIC, {"duckdb", "ledger", "matplotlib"}),
+    )
+    @stated_plainly(StageKind.PLAN)
+    def plan(config: Asked, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
+        found = planned(config)
+        declared = found if config.is_nothing else planned(Asked(largest_stratum=config.largest_stratum))
+        stored = _stored(method, warehouse)
+        version = stored.pop("version", None) or sha256(declared.text.encode()).hexdigest()
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(version),
+            metadata=plan_metadata(found, None if config.is_nothing else declared, ledger) | stored,
+        )
+
+    return plan
+
+
+def plan_metadata(planned: Planned, declared: Planned | None, ledger: Ledger) -> dict[str, Any]:
+    """A plan for the asset's page.
+
+    Args:
+        planned: the plan.
+        declared: what is declared, if the plan differs from it.
+        ledger: the ledger, for what is left.
+    """
+    plan, before = planned.plan, declared.plan if declared else None
+    metadata: dict[str, Any] = {"total": total_in_words(plan)}
+    if before is not None:
+        metadata["total of what is declared"] = total_in_words(before)
+    try:
+        metadata["budget"], refusal = would_leave(planned.method.release, plan.loss, ledger)
+    except LedgerError as error:
+        # What is planned does not depend on it; a charge will be refused.
+        metadata["budget"], refusal = f"not known: {error}", ""
+    if problem := plan.problem or refusal:
+        metadata["refusal"] = problem
+    if plan.lines:
+        lines = {line.name: line for line in before.lines} if before else {}
+        metadata["lines"] = _lines(plan, lines)
+    for curve in plan.curves:
+        metadata[curve.title] = picture(curve_picture(curve), _words(curve))
+    metadata |= dict(plan.facts)
+    metadata |= {title: preview(*cells) for title, cells in plan.tables.items()}
+    return metadata | {"defs.yaml": one_click_away(f"```yaml\n{planned.text}```")}
+
+
+def total_in_words(plan: Plan) -> str:
+    """What is charged, as a reader sees it."""
+    if plan.loss is None:
+        return "nothing, or not known without the records; see below"
+    return f"{'at most ' if plan.is_bound else ''}{stated(plan.loss)} (exactly {plan.loss})"
+
+
+def lines_in_words(plan: Plan) -> Cells:
+    """The lines, as a reader sees them."""
+    return ["line", "budget", "σ", "90% margin"], [
+        [line.name, f"{float(line.budget):.6g}", f"{line.standard_error:,.2f}", f"±{line.margin:,.6g}"]
+        for line in plan.lines
+    ]
+
+
+def _words(curve: Curve) -> str:
+    """A curve for those who do not see it."""
+    marked = "".join(f" {name}: {y:.4g} at {x:.4g}." for name, x, y in curve.marks[:_NAMED])
+    return f"{curve.y} against {curve.x}, as {len(curve.series)} lines: {'; '.join(curve.series)}.{marked}"
+
+
+def _lines(plan: Plan, declared: Mapping[str, Line]) -> dg.MetadataValue:
+    """The lines; of those that differ from the declared ones, these too."""
+    header, rows = lines_in_words(plan)
+    shown = []
+    for line, row in zip(plan.lines, rows, strict=True):
+        shown.append(row)
+        other = declared.get(line.name)
+        if other is not None and (other.budget, other.margin) != (line.budget, line.margin):
+            (as_declared,) = lines_in_words(Plan(None, (other,)))[1]
+            shown.append([f"{line.name}, as declared", *as_declared[1:]])
+    return preview(header, shown)
+
+
+def _stored(method: Method[Any, Any, Any], warehouse: Warehouse) -> dict[str, Any]:
+    """Store the tables of the stage; what its page says of them, and their version."""
+    tables = method.plan_tables()
+    if not tables:
+        return {}
+    published = {each.table: each for each in method.tables()} if method.charges else {}
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        with session.transaction():
+            for table, source in tables.items():
+                session.create(table, "warehouse/all", source=session.register(table.name, source))
+        first = next(iter(tables))
+        return {
+            "version": session.content_version(list(tables)),
+            "tables": ", ".join(map(named, tables)),
+            "dagster/row_count": session.count(first),
+            "dagster/column_schema": table_schema(session.columns(first), _descriptions(published.get(first))),
+        }
+
+
+def _descriptions(table: PublishedTable | None) -> dict[str, str]:
+    return {column.name: column.description for column in table.columns} if table else {}
+
+
+def _description(schema: str) -> str:
+    return f"""What this release would charge and how exact it would be, what remains of the budget then, and the
+`defs.yaml` that declares it. This asset reads no records, and charges nothing.
+
+To try something else, launch it with fields of `defs.yaml` in place of the declared ones, with wanted 90% margins of
+error by line, or with a wanted total. The declared release does not change:
+
+    ops:
+      {schema}__plan:
+        config:
+          fields: {{…}}
+          margins: {{"a line": 25}}
+          total: 1"""

@@ -1,0 +1,121 @@
+"""What a plan asks and answers: a declaration that was not made yet, what it would charge, and how exact it would be.
+
+A plan reads no record. `Method.plan` makes one from a declaration, `orchestration.planning` from a declaration with
+other fields, and `assets.planning` shows it. This module defines the values that these exchange.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.specification import Specification
+
+Cells = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""A small table for readers: its header and its rows."""
+
+
+class Asked(dg.Config):
+    """What to try in place of what is declared. Neither the release nor its tables change."""
+
+    fields: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Fields of the defs.yaml in place of the declared ones. Mappings are merged, null removes a field, "
+        "and anything else replaces what is declared.",
+    )
+    margins: dict[str, Any] = Field(
+        default_factory=dict,
+        description="By line: the wanted 90% margin of error of one number, from which the line's budget follows.",
+    )
+    total: Any = Field(
+        default=None,
+        description="The wanted charge, ρ or ε as declared. All budgets are multiplied by one number; in swapping, the "
+        "swap rate is the smallest in millionths.",
+    )
+    largest_stratum: int | None = Field(
+        default=None,
+        description="In swapping: b, the number of records of the largest stratum with two distinct records. By "
+        "default, that of the published edition.",
+    )
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the plan is that of the declaration itself."""
+        return self == Asked()
+
+
+@dataclass(frozen=True)
+class Line:
+    """Numbers that are measured with the same noise.
+
+    Attributes:
+        name: the name by which a wanted margin is given, such as `PH3 state_A-G`.
+        counted: what is counted, in words.
+        budget: ρ or ε as it is declared, exact: for one record added or removed, and in TopDown for one changed.
+        standard_error: the standard deviation of the noise of one number, in what the numbers count.
+        margin: its noise is within this margin in at least 90% of draws.
+        numbers: how many numbers are measured in one place or group; None if that is not known.
+        level: the geographic level, for charts; "" if there is none.
+    """
+
+    name: str
+    counted: str
+    budget: Fraction
+    standard_error: float
+    margin: float
+    numbers: int | None = None
+    level: str = ""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A chart with one line for each series.
+
+    Attributes:
+        title: of the chart.
+        x, y: the axes, in words.
+        series: by name, points in ascending order of x.
+        marks: name, x and y of what is planned.
+        log_x, log_y: whether an axis is logarithmic; its numbers are then greater than 0.
+    """
+
+    title: str
+    x: str
+    y: str
+    series: Mapping[str, Sequence[tuple[float, float]]]
+    marks: Sequence[tuple[str, float, float]] = ()
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a release would charge, and how exact it would be.
+
+    Attributes:
+        specification: the DP specification that a charge states; None if the release charges nothing, or if its loss
+            depends on something that is not known. If `is_bound`, its loss is an upper bound of that of the charge.
+        lines: what is measured with noise; empty if nothing is.
+        facts: further facts in words, by label.
+        tables: further small tables, by title.
+        curves: charts.
+        is_bound: whether the charge may be smaller.
+        problem: why a charge would be refused whatever else is charged, as a sentence; or "".
+    """
+
+    specification: Specification | None
+    lines: tuple[Line, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, Cells] = field(default_factory=dict)
+    curves: tuple[Curve, ...] = ()
+    is_bound: bool = False
+    problem: str = ""
+
+    @property
+    def loss(self) -> Loss | None:
+        """What is charged; None as for `specification`."""
+        return self.specification.charge if self.specification else None

@@ -1,0 +1,203 @@
+"""The plan of a swapping release: ε by the largest stratum and the swap rate, and what a swap does to counts.
+
+ε depends on b, the number of records of the largest stratum with two distinct records, which is an invariant. Before
+the invariants are published, b is a guess. An earlier edition with the same invariants has published it.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from assets.publication.signature import CERTIFICATE
+from assets.release.plan import Cells, Curve, Plan
+from assets.swapping.release import SwappingRelease
+from assets.swapping.statement import LARGEST_STRATUM, SWAP_KEY
+from mechanisms.accounting.composition import number, stated
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.swapping.design import SwappingDesign
+from mechanisms.swapping.loss import odds, smallest_attainable, theorem_1
+from mechanisms.swapping.rates import EXEMPT, smallest_rate
+from mechanisms.swapping.response import loss_of_responses
+from mechanisms.swapping.uncertainty import LEAST_KEPT, laws, moments
+
+SIZES = (100, 10_000, 1_000_000)
+"""Values of b that are shown if none is known."""
+
+RATES = tuple(map(Fraction, ("1/100", "1/20", "1/10", "1/4", "1/2")))
+"""Swap rates that are shown beside the declared one."""
+
+STRATA = (2, 3, 5, 10, 100)
+"""Sizes of strata for which it is shown how a swap moves records."""
+
+_GRID = [Fraction(step, 200) for step in range(1, 200)]
+
+
+def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) -> Plan:
+    """What a swap would charge, and what it does to counts.
+
+    Args:
+        release: the release.
+        largest_stratum: b of the strata that the loss follows from: those of the second stir if there is one. By
+            default, that of the published edition.
+
+    Raises:
+        ValueError: if b is negative or 1.
+    """
+    design = release.design
+    b, words = largest_stratum, "as given"
+    if b is None:
+        b, words = published_stratum(release), "of the published edition"
+    loss = _loss(design, b)
+    facts = {} if design.noise else {"largest stratum b": _NOT_KNOWN if b is None else f"{b:,}, {words}"}
+    if b and not design.noise:
+        least, rate = smallest_attainable(b)
+        facts["smallest ε attainable for this b"] = f"{least:.4f}, at p = {rate:.6f}"
+        if b and design.plain_rate is not None:
+            share = float(laws(b, design.plain_rate)[0])
+            facts["expected share of records that move"] = f"{share:.4f} of the largest stratum"
+    if design.noise:
+        facts["ε"] = "that of the noise before the swap, whatever b is"
+    elif _varies(design):
+        facts["ε"] = "at most this: rates differ, and ε depends on the sizes of all strata"
+    if release.withheld:
+        swap = "depends on b" if loss is None else stated(loss)
+        facts["charge"] = "none by this release; tables that are counted from its records are charged by themselves"
+        facts["loss of the swap, where its margins are held fixed"] = swap
+    rates = _rates(design)
+    tables: dict[str, Cells] = {}
+    if not design.noise:
+        tables["ε by largest stratum and swap rate"] = _epsilons(b, rates)
+    tables |= {
+        f"What a swap with p = {float(rate):g} does, by size of stratum": _effects(b, rate) for rate in rates[:1]
+    }
+    charged = None if loss is None or release.withheld else design.specification(release.dataset.name, loss)
+    return Plan(
+        charged,
+        facts=facts,
+        tables=tables,
+        curves=() if design.noise else (_curve(b, rates),),
+        is_bound=_varies(design),
+    )
+
+
+def rate_for(release: SwappingRelease, largest_stratum: int | None, epsilon: Fraction) -> Mapping[str, Any] | Fraction:
+    """The declared field `swap_rate` with which a swap charges at most ε: the smallest rate in millionths.
+
+    Raises:
+        ValueError: if b is not known, no rate gives ε, or the loss does not follow from one swap rate.
+    """
+    design = release.design
+    if design.noise or design.second_stir:
+        raise ValueError(
+            "total: ε does not follow from swap_rate alone here, so change the fields that it follows from"
+        )
+    if not isinstance(design.swap_rate, Fraction):
+        if design.swap_rate.epsilon is None:
+            raise ValueError("total: swap rates differ, so change the rate of each case")
+        return {"epsilon": epsilon}
+    b = published_stratum(release) if largest_stratum is None else largest_stratum
+    if b is None:
+        raise ValueError(f"total: largest_stratum: {_NOT_KNOWN}")
+    if b == 0:
+        raise ValueError("total: with b = 0, ε is 0 at every swap rate")
+    theorem_1(b, Fraction(1, 2))
+    return smallest_rate(b, epsilon)
+
+
+def published_stratum(release: SwappingRelease) -> int | None:
+    """b of the published edition, if its strata, invariants and exempt records are those of this release; or None.
+
+    The certificate says it. Whoever relies on it verifies the publication.
+    """
+    try:
+        record = json.loads((release.folder / CERTIFICATE).read_text(encoding="utf-8"))
+        if tuple(record["invariants"]["as_charged"]) != release.design.invariants:
+            return None
+        stated_there = {each["label"]: each["value"] for each in record["mechanism"]["parameters"]}
+        if stated_there[SWAP_KEY] != list(release.design.match):
+            return None
+        b = stated_there[LARGEST_STRATUM]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return b if isinstance(b, int) and release.design.second_stir is None else None
+
+
+_NOT_KNOWN = "it is not known before the invariants are published; give a guess, such as that of an earlier census"
+
+
+def _varies(design: SwappingDesign) -> bool:
+    """Whether the loss depends on more than b."""
+    return not (design.noise or design.second_stir or isinstance(design.swap_rate, Fraction))
+
+
+def _rates(design: SwappingDesign) -> list[Fraction]:
+    """The declared swap rates that the loss follows from, those of exempt records left out."""
+    if design.second_stir and not design.noise:
+        return [design.second_stir.swap_rate]
+    return sorted({case.rate for case in design.rates.cases if case.rate != EXEMPT})
+
+
+def _loss(design: SwappingDesign, b: int | None) -> PureLoss | None:
+    """The loss that is charged, or an upper bound of it if rates vary; None if it is not known."""
+    if b is not None:
+        theorem_1(b, Fraction(1, 2))
+    if design.noise:
+        return loss_of_responses(design.noise)
+    rates = _rates(design)
+    if not rates:
+        assert not isinstance(design.swap_rate, Fraction)
+        return None if design.swap_rate.epsilon is None else PureLoss(design.swap_rate.epsilon)
+    if b is None:
+        return None
+    return PureLoss() if b == 0 else PureLoss.logarithm(max((b + 1) / odds(rates[0]), odds(rates[-1])))
+
+
+def _epsilons(b: int | None, rates: list[Fraction]) -> Cells:
+    """ε by swap rate; if b is known, also for half of it and for twice as much, as it may be a guess."""
+    sizes = sorted({max(2, b // 2), b, 2 * b}) if b else SIZES
+    rows = [
+        [f"{float(rate):g}", *(number(theorem_1(size, rate)) for size in sizes)] for rate in sorted({*RATES, *rates})
+    ]
+    return ["p", *(f"b = {size:,}" for size in sizes)], [
+        *rows,
+        ["smallest", *(f"{smallest_attainable(size)[0]:.4f}" for size in sizes)],
+    ]
+
+
+def _effects(b: int | None, rate: Fraction) -> Cells:
+    """By size of stratum: the share of records that move, c, and by which factor the variance of estimates grows.
+
+    c is the share of a count's deviation from independence that a swap keeps (`mechanisms.swapping.uncertainty`).
+    """
+    header = ["records", "moved p̃", "kept c", "variance 1/c²"]
+    return header, [list(_effect(size, rate)) for size in sorted({*STRATA, *([b] if b else [])}) if size > 1]
+
+
+def _effect(size: int, rate: Fraction) -> Iterator[str]:
+    kept = float(moments(size, rate).kept)
+    yield f"{size:,}"
+    yield f"{float(laws(size, rate)[0]):.4f}"
+    yield f"{kept:.4f}"
+    yield "no estimate" if abs(kept) < LEAST_KEPT else f"{1 / kept**2:.4f}"
+
+
+def _curve(b: int | None, rates: list[Fraction]) -> Curve:
+    """ε by Theorem 1 against the swap rate."""
+    marks = [] if not b else [(f"p = {float(rate):g}", float(rate), float(theorem_1(b, rate))) for rate in rates]
+    return Curve(
+        "Protection loss by swap rate and largest stratum",
+        "Swap rate p",
+        "ε (Theorem 1)",
+        {
+            f"b = {size:,}": [(float(rate), _epsilon(size, float(rate))) for rate in _GRID]
+            for size in ([b] if b else SIZES)
+        },
+        marks,
+    )
+
+
+def _epsilon(b: int, rate: float) -> float:
+    log_odds = math.log(rate / (1 - rate))
+    return max(math.log(b + 1) - log_odds, log_odds)

@@ -1,0 +1,157 @@
+"""The plan of a TopDown release: ρ, σ and margin of error of every query, and the shares that wanted margins take.
+
+The errors of the estimates follow from the records too. They are seen in advance by launching the same declaration on a
+`SyntheticCensus` of like size, where the asset `accuracy` shows them.
+"""
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from assets.release.plan import Cells, Curve, Line, Plan
+from assets.topdown.release import TopDownRelease
+from mechanisms.accounting.composition import stated
+from mechanisms.accounting.conversions import canonne_kamath_steinke
+from mechanisms.accounting.rounding import decimal_text
+from mechanisms.accounting.semantics import Allocation
+from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
+from mechanisms.sampling.margins import LARGEST_DENOMINATOR, least_budget, margin_of_error, rounded_up, unit_of
+from mechanisms.topdown.design import LARGEST_BUDGET, SCHEMAS, Measured, TopDownDesign, words
+
+_PLACES = 4
+_LEAST_MARGIN = 0.5
+"""Where a margin of 0 is drawn, because it has no logarithm."""
+
+
+def topdown_plan(release: TopDownRelease) -> Plan:
+    """What the release would charge, and how exact its measurements would be."""
+    design = release.design
+    epsilon = canonne_kamath_steinke(design.loss, release.delta, _PLACES)
+    return Plan(
+        design.specification(release.dataset.name),
+        tuple(_line(each) for each in design.measured),
+        {
+            "any change of one person's record (charged)": f"{stated(design.loss)} (exactly {design.loss})",
+            "measurements of persons": f"{stated(design.persons)} (exactly {design.persons})",
+            "measurements of units, for one unit": f"{stated(design.units)} (exactly {design.units}); a move "
+            "may change two",
+            "charged, as (ε, δ)": f"ε = {epsilon} at δ = {decimal_text(release.delta)}",
+            "errors of the estimates": "launch the same declaration on a SyntheticCensus of like size; its asset "
+            "accuracy shows them",
+        },
+        {f"ρ by level of {histogram}": _levels(design, histogram) for histogram in SCHEMAS},
+        tuple(_curve(design, histogram) for histogram in SCHEMAS),
+    )
+
+
+def allocations_for(design: TopDownDesign, margins: Mapping[str, Fraction]) -> dict[str, dict[str, Any]]:
+    """By histogram, the fields `rho`, `levels` and `queries` with which queries have wanted margins.
+
+    Such a query gets the least ρ that gives its margin. The others keep theirs exactly if that can be declared, and
+    otherwise get the next billionth. Histograms without a wanted margin are left out.
+
+    Args:
+        design: the design.
+        margins: by line, such as `persons Block detailed`, the wanted 90% margin of error.
+
+    Raises:
+        ValueError: if no ρ gives a margin.
+    """
+    found = {}
+    for histogram in SCHEMAS:
+        own = [each for each in design.measured if each.histogram == histogram]
+        if not any(each.label in margins for each in own):
+            continue
+        unit = unit_of(each.loss.rho for each in own if each.label not in margins)
+        parts = {
+            (each.level, each.query): _needed(each, margins[each.label], unit)
+            if each.label in margins
+            else rounded_up(each.loss.rho, unit)
+            for each in own
+        }
+        found[histogram] = _allocation(parts)
+    return found
+
+
+def scaled(design: TopDownDesign, factor: Fraction) -> dict[str, dict[str, Any]]:
+    """By histogram, its fields with ρ multiplied by a factor, so that the charge is exactly multiplied by it.
+
+    If the two products have denominators that cannot be declared, ρ of the units is rounded down to one that can, and
+    that of the persons is the rest of the charge.
+    """
+    total, units = design.loss.rho * factor, design.units.rho * factor
+    persons = design.persons.rho * factor
+    if max(units.denominator, persons.denominator) > LARGEST_DENOMINATOR:
+        steps = total.denominator * (LARGEST_DENOMINATOR // total.denominator)
+        units = Fraction(math.floor(units * steps), steps)
+        persons = total - 2 * units
+    return {
+        histogram: {"rho": rho, "levels": dict(allocation.levels), "queries": _declared_queries(allocation)}
+        for (histogram, allocation), rho in zip(design.allocations.items(), (persons, units), strict=True)
+    }
+
+
+def _declared_queries(allocation: Allocation) -> dict[str, dict[str, Fraction]]:
+    return {level: dict(shares) for level, shares in allocation.queries.items()}
+
+
+def _needed(each: Measured, wanted: Fraction, unit: Fraction) -> Fraction:
+    def margin_of(rho: Fraction) -> float:
+        return margin_of_error(DiscreteGaussian(1 / rho))
+
+    try:
+        return least_budget(margin_of, wanted, each.loss.rho, unit, Fraction(LARGEST_BUDGET))
+    except ValueError as error:
+        raise ValueError(f"margins: {each.label}: {error}") from None
+
+
+def _allocation(parts: Mapping[tuple[str, str], Fraction]) -> dict[str, Any]:
+    """ρ and shares of which each part is the product."""
+    levels: dict[str, Fraction] = {}
+    for (level, _), part in parts.items():
+        levels[level] = levels.get(level, Fraction()) + part
+    rho = sum(levels.values(), Fraction())
+    queries: dict[str, dict[str, Fraction]] = {}
+    for (level, query), part in parts.items():
+        queries.setdefault(level, {})[query] = part / levels[level]
+    return {"rho": rho, "levels": {level: part / rho for level, part in levels.items()}, "queries": queries}
+
+
+def _line(each: Measured) -> Line:
+    return Line(
+        each.label,
+        f"{each.histogram} of every {words(each.level)}",
+        each.loss.rho,
+        math.sqrt(each.noise.exact_variance),
+        margin_of_error(each.noise),
+        each.marginal.size,
+        each.level,
+    )
+
+
+def _levels(design: TopDownDesign, histogram: str) -> Cells:
+    allocation = design.allocations[histogram]
+    return ["level", "share", "ρ"], [
+        [words(level), f"{float(share):.4f}", stated(allocation.of_level(level)).removeprefix("ρ = ")]
+        for level, share in allocation.levels.items()
+    ]
+
+
+def _curve(design: TopDownDesign, histogram: str) -> Curve:
+    """The margin of error of every query from the root to the finest level; queries that are measured alike are one."""
+    queries: dict[str, list[tuple[float, float]]] = {}
+    for each in design.measured:
+        if each.histogram == histogram:
+            place = float(design.levels.index(each.level) + 1)
+            queries.setdefault(each.query, []).append((place, max(_LEAST_MARGIN, margin_of_error(each.noise))))
+    alike: dict[tuple[tuple[float, float], ...], list[str]] = {}
+    for query, points in queries.items():
+        alike.setdefault(tuple(points), []).append(query)
+    return Curve(
+        f"Margin of error of every query of {histogram}",
+        "Level: " + ", ".join(f"{place} {words(level)}" for place, level in enumerate(design.levels, start=1)),
+        "90% margin of error of one count",
+        {", ".join(names): points for points, names in alike.items()},
+        log_y=True,
+    )

@@ -1,0 +1,244 @@
+"""The asset `uncertainty`: for every cell of the redistricting tables, its error by the replicates, and a summary.
+
+`replicates` makes the replicates, and `mechanisms.topdown.uncertainty` has the rules. Only public tables are read. A
+gate makes the tables again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+
+import dagster as dg
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from assets.conventions import preview
+from assets.release.statement import Accuracy
+from assets.tabulation.asset import build_tables
+from assets.topdown.release import REPLICATES, SPINE, SUMMARY, UNCERTAINTY, TopDownRelease
+from assets.topdown.replicates import read_replicate
+from assets.topdown.tables import redistricting_tables
+from assets.topdown.tree import read_tree
+from mechanisms.topdown.design import SCHEMAS, words
+from mechanisms.topdown.redistricting import RedistrictingTable
+from mechanisms.topdown.replicates import Counts, one_level_up
+from mechanisms.topdown.schema import Schema
+from mechanisms.topdown.uncertainty import Moments, Sums, intervals
+from resources.statements import Table
+from resources.warehouse import Recipe, Session
+
+PLACES_AT_A_TIME = 1024
+"""The places whose cells are in memory at a time."""
+
+SIZES = (0, 1, 10, 100, 1_000, 10_000)
+"""The least count of each size of cell."""
+
+COLUMNS = {
+    "level": "Geographic level",
+    "geoid": "Code of the place",
+    "cell": "Standard name of the cell",
+    "estimate": "The published count",
+    "standard_error": "Square root of the mean squared deviation of the replicates from the published count",
+    "lower": "Lower end of the 90% interval",
+    "upper": "Upper end of the 90% interval",
+    "bias": "Mean deviation of the replicates: how much too high the count is expected to be",
+    "table_name": "The redistricting table",
+    "least": "The least published count of a cell of this size",
+    "most": "The greatest published count of a cell of this size; empty if there is no limit",
+    "cells": "Number of cells in all places of the level",
+    "mean_absolute_error": "Mean absolute deviation of the replicates from the published counts",
+}
+"""Descriptions of the columns of all tables."""
+
+_HUNDREDTHS = 100
+_PLACES = 4
+_DECIMAL = pa.decimal128(18, _PLACES)
+
+
+def build_uncertainty(release: TopDownRelease) -> dg.AssetsDefinition:
+    """The asset `[dataset, release, "uncertainty"]`."""
+    return build_tables(
+        release,
+        [REPLICATES],
+        f"The errors of {', '.join(table.name for table in redistricting_tables(release))}, cell by cell, from the "
+        f"deviations of {release.replicates} replicates: standard errors, biases and 90% intervals. `{SUMMARY}` has "
+        "mean absolute errors and biases by level and size of cell. Made from public data only.",
+        lambda session: uncertainty_recipes(session, release),
+        COLUMNS,
+        lambda session: {"errors by level": _shown(session, release)},
+        stage=UNCERTAINTY,
+    )
+
+
+def uncertainty_table(release: TopDownRelease, name: str) -> Table:
+    """The address of the table with the errors of a redistricting table."""
+    return release.public(f"{name.lower()}_{UNCERTAINTY}")
+
+
+def uncertainty_recipes(session: Session, release: TopDownRelease) -> dict[Table, Recipe]:
+    """The recipe of every table of the asset, from the estimates of the finest level and the replicates.
+
+    The recipes read what this function registers, and work only in the same session.
+    """
+    made: dict[Table, Recipe] = {}
+    summed: dict[tuple[str, str], _Summary] = {}
+    for schema in SCHEMAS.values():
+        tables = [table for table in redistricting_tables(release) if table.schema is schema]
+        if not tables:
+            continue
+        found: dict[str, list[pa.Table]] = {table.name: [] for table in tables}
+        for depth, first, moments in _moments(session, release, schema, tables):
+            for table, of_table in zip(tables, _divided(moments, tables), strict=True):
+                found[table.name].append(_errors(of_table, release.replicates, depth, first))
+                summary = summed.setdefault((table.name, release.levels[depth]), _Summary())
+                summary.add(of_table)
+        for table in tables:
+            cells = pa.table(
+                {"position": np.arange(len(table.cells)), "cell": pa.array([cell.name for cell in table.cells])}
+            )
+            made[uncertainty_table(release, table.name)] = (
+                "topdown/uncertainty",
+                {},
+                {
+                    "spine": release.public(SPINE),
+                    "cells": session.register(f"cells_of_{table.name}", cells),
+                    "found": session.register(f"errors_of_{table.name}", pa.concat_tables(found[table.name])),
+                },
+            )
+    rows = session.register("made_summary", _summary_rows(summed, release))
+    made[release.public(SUMMARY)] = ("warehouse/all", {}, {"source": rows})
+    return made
+
+
+@dataclass
+class _Summary:
+    """Sums over all cells of a table at a level, by size of cell, shape (sizes,) each."""
+
+    cells: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(SIZES), dtype=np.int64))
+    distances: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(SIZES), dtype=np.int64))
+    deviations: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(SIZES), dtype=np.int64))
+
+    def add(self, moments: Moments) -> None:
+        size = np.searchsorted(SIZES, moments.estimate.ravel(), side="right") - 1
+        np.add.at(self.cells, size, 1)
+        np.add.at(self.distances, size, moments.distances.ravel())
+        np.add.at(self.deviations, size, moments.deviations.ravel())
+
+
+def _moments(
+    session: Session, release: TopDownRelease, schema: Schema, tables: Sequence[RedistrictingTable]
+) -> Iterator[tuple[int, int, Moments]]:
+    """The moments of all cells of some tables, side by side: depth of the level, first place, and moments."""
+    estimates = release.public(release.estimates(release.finest))
+    rows = session.arrow("topdown/estimated", {"histogram": schema.name}, estimates=estimates)
+    published = Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))
+    replicates = [read_replicate(session, release, number)[schema.name] for number in range(1, release.replicates + 1)]
+    tree = read_tree(session, release)
+    sums = Sums(np.concatenate([[cell.counted for cell in table.cells] for table in tables]))
+    for depth in reversed(range(len(release.levels))):
+        places = tree.places(release.levels[depth])
+        for first in range(0, places, PLACES_AT_A_TIME):
+            yield depth, first, sums.moments(published, replicates, first, min(first + PLACES_AT_A_TIME, places))
+        if depth:
+            above = tree.parents[depth - 1]
+            published = one_level_up(published, above, schema.size)
+            replicates = [one_level_up(each, above, schema.size) for each in replicates]
+
+
+def _divided(moments: Moments, tables: Sequence[RedistrictingTable]) -> Iterator[Moments]:
+    """The moments of each table's cells."""
+    last = 0
+    for table in tables:
+        own, last = slice(last, last + len(table.cells)), last + len(table.cells)
+        yield Moments(*(array[:, own] for array in vars(moments).values()))
+
+
+def _errors(moments: Moments, replicates: int, depth: int, first: int) -> pa.Table:
+    """The cells that the published tables or a replicate do not leave empty, with their errors."""
+    place, position = np.nonzero((moments.estimate != 0) | (moments.squares != 0))
+    own = Moments(*(array[place, position] for array in vars(moments).values()))
+    found = intervals(own, replicates)
+    return pa.table(
+        {
+            "depth": np.full(len(place), depth),
+            "number": first + place,
+            "position": position,
+            "estimate": own.estimate,
+            "standard_error": np.rint(found.standard_error * _HUNDREDTHS).astype(np.int64),
+            "lower": found.lower,
+            "upper": found.upper,
+            "bias": np.rint(found.bias * _HUNDREDTHS).astype(np.int64),
+        }
+    )
+
+
+def _summary_rows(summed: Mapping[tuple[str, str], _Summary], release: TopDownRelease) -> pa.Table:
+    """A row for each table, level and size that has cells, in the order of tables, levels and sizes."""
+    rows = []
+    for table in redistricting_tables(release):
+        for level in release.levels:
+            of = summed[table.name, level]
+            for size in np.flatnonzero(of.cells):
+                known = int(of.cells[size]) * release.replicates
+                rows.append(
+                    {
+                        "table_name": table.name,
+                        "level": level,
+                        "least": SIZES[size],
+                        "most": SIZES[size + 1] - 1 if size + 1 < len(SIZES) else None,
+                        "cells": int(of.cells[size]),
+                        "mean_absolute_error": _rounded(Fraction(int(of.distances[size]), known)),
+                        "bias": _rounded(Fraction(int(of.deviations[size]), known)),
+                    }
+                )
+    kinds = {
+        **dict.fromkeys(("table_name", "level"), pa.string()),
+        **dict.fromkeys(("least", "most", "cells"), pa.int64()),
+        **dict.fromkeys(("mean_absolute_error", "bias"), _DECIMAL),
+    }
+    return pa.Table.from_pylist(rows, schema=pa.schema(list(kinds.items())))
+
+
+def _rounded(mean: Fraction) -> Decimal:
+    return Decimal(round(mean * 10**_PLACES)).scaleb(-_PLACES)
+
+
+def _shown(session: Session, release: TopDownRelease) -> dg.MetadataValue:
+    """The mean absolute error of the first table by level and size of cell, for the asset's page."""
+    first = redistricting_tables(release)[0]
+    rows = session.rows("topdown/summary_of", {"table": first.name}, summary=release.public(SUMMARY))
+    return preview(
+        {
+            "level": f"Errors of {first.name}",
+            "count": "Size of cell: the published count",
+            "error": COLUMNS["mean_absolute_error"],
+            "bias": COLUMNS["bias"],
+        },
+        [(words(level), size_words(least, most), error, bias) for level, least, most, error, bias in rows],
+    )
+
+
+def errors_in_words(session: Session, release: TopDownRelease) -> Accuracy:
+    """The summary, for the certificate."""
+    rows = session.rows("warehouse/all", source=release.public(SUMMARY))
+    return Accuracy(
+        summary=f"Noise and estimation were run {release.replicates} times more on the published counts, with noise of "
+        "their own. How far the results lie from the published counts stands for how far these lie from the truth.",
+        columns=("Table", "Level", "Published count", "Cells", "Mean absolute error", "Bias"),
+        rows=tuple(
+            (table, words(level), size_words(least, most), cells, float(error), float(bias))
+            for table, level, least, most, cells, error, bias in rows
+        ),
+        note="Means over all cells of a size. A positive bias means that counts are too high. Small counts, and totals "
+        "of group quarters, can be off by more than that, because the replicates begin with what is published. Not "
+        "covered: errors of the census itself.",
+    )
+
+
+def size_words(least: int, most: int | None) -> str:
+    """A size of cells in words."""
+    if most is None:
+        return f"{least:,} and more"
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"

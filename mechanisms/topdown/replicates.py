@@ -1,0 +1,173 @@
+"""Replicates: noise and estimation once more, on counts that are already published.
+
+This module runs the whole algorithm on given counts of the finest level, for all levels, in memory. Given the exact
+counts and the draw's own noise, it gives the release's estimates. Given the published counts and noise of its own, it
+gives a replicate, whose deviations from the published counts stand for those of the published counts from the truth
+(the Bureau's approximate Monte Carlo method; Ashmead and others, 2024). `uncertainty` makes errors of them. The stage
+that calls this reads the tables and runs replicates side by side.
+
+The noise of a replicate needs no secret key: a replicate is computed from what is published, so that nothing can be
+learned from it that could not be learned without it. The labels of its streams differ from those of every draw.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.sampling.noise import Noise
+from mechanisms.topdown.design import MECHANISM, SCHEMAS, TopDownDesign
+from mechanisms.topdown.estimation import Families, estimate_families
+from mechanisms.topdown.feasibility import Limits
+from mechanisms.topdown.schema import Schema
+
+PLACES_AT_A_TIME = 256
+"""The places whose answers are in memory at a time, unless a single parent has more."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """A histogram of all places of a level: its cells that are not zero, in order of place and cell.
+
+    Attributes:
+        number, cell, count: of each nonzero cell: the number of the place, the cell, and its count.
+    """
+
+    number: NDArray[np.int64]
+    cell: NDArray[np.int64]
+    count: NDArray[np.int64]
+
+    def between(self, first: int, last: int, cells: int) -> NDArray[np.int64]:
+        """The histograms of the places from `first` up to `last`, shape (places, cells)."""
+        own = slice(*np.searchsorted(self.number, [first, last]))
+        histograms = np.zeros((last - first, cells), dtype=np.int64)
+        histograms[self.number[own] - first, self.cell[own]] = self.count[own]
+        return histograms
+
+
+Limited = Mapping[str, Sequence[Limits]]
+"""By histogram, the limits of each level, the root's first."""
+
+
+def replicate_noise(design: TopDownDesign, key: bytes) -> Noise:
+    """The noise of a replicate: of the same distributions as a draw's, from streams that no draw has.
+
+    Args:
+        design: the design of the release.
+        key: 32 bytes, other ones for each replicate.
+    """
+    return Noise(f"{MECHANISM} replicate", {each.label: each.noise for each in design.measured}, key)
+
+
+def estimates_of(
+    design: TopDownDesign,
+    parents: Sequence[NDArray[np.int64]],
+    counts: Mapping[str, Counts],
+    limits: Limited,
+    noise: Noise,
+) -> dict[str, Counts]:
+    """The estimates of the finest level that follow from counts and noise, by histogram.
+
+    Args:
+        design: what is measured.
+        parents: for each level below the root, the number of each place's parent, in ascending order.
+        counts: by histogram, the counts of the finest level; they satisfy the limits.
+        limits: of all levels.
+        noise: of all measurements. The order in which it is read is that of a draw: by query, in the order of places.
+
+    Raises:
+        NotSolvedError: if a real-valued solution could not be certified.
+        NotRoundedError: if a solution could not be rounded.
+    """
+    found = {}
+    for histogram, schema in SCHEMAS.items():
+        above: Counts | None = None
+        for depth, exact in enumerate(rolled_up(counts[histogram], parents, schema.size)):
+            above = _estimated(design, schema, depth, starts_of(parents, depth), exact, limits, above, noise)
+        assert above is not None
+        found[histogram] = above
+    return found
+
+
+def rolled_up(finest: Counts, parents: Sequence[NDArray[np.int64]], cells: int) -> tuple[Counts, ...]:
+    """The counts of every level, the root's first, from those of the finest."""
+    found = [finest]
+    for of_level in reversed(parents):
+        found.append(one_level_up(found[-1], of_level, cells))
+    return tuple(reversed(found))
+
+
+def one_level_up(counts: Counts, parents: NDArray[np.int64], cells: int) -> Counts:
+    """The counts of the parents of a level's places.
+
+    Args:
+        counts: of the level.
+        parents: shape (places,): the parent of each place.
+        cells: the number of cells of the histogram.
+    """
+    keys, positions = np.unique(parents[counts.number] * cells + counts.cell, return_inverse=True)
+    summed = np.zeros(len(keys), dtype=np.int64)
+    np.add.at(summed, positions, counts.count)
+    return Counts(keys // cells, keys % cells, summed)
+
+
+def starts_of(parents: Sequence[NDArray[np.int64]], depth: int) -> NDArray[np.int64]:
+    """Shape (parents + 1,): the children of parent p are the places from `starts[p]` up to `starts[p + 1]`.
+
+    The root is the only child of a single, unknown parent.
+    """
+    if not depth:
+        return np.array([0, 1])
+    above = len(parents[depth - 2]) if depth > 1 else 1
+    return np.searchsorted(parents[depth - 1], np.arange(above + 1))
+
+
+def _estimated(
+    design: TopDownDesign,
+    schema: Schema,
+    depth: int,
+    starts: NDArray[np.int64],
+    exact: Counts,
+    limits: Limited,
+    above: Counts | None,
+    noise: Noise,
+) -> Counts:
+    """The estimates of a level, from exact counts with noise and the estimates of the level above."""
+    level = design.levels[depth]
+    measured = design.measured_at(schema.name, level)
+    numbers, cells, counts = [], [], []
+    for begin, end in _ranges(starts):
+        first, last = int(starts[begin]), int(starts[end])
+        answers = {}
+        own = slice(*np.searchsorted(exact.number, [first, last]))
+        for each in measured:
+            values = np.zeros((last - first, each.marginal.size), dtype=np.int64)
+            np.add.at(values, (exact.number[own] - first, each.marginal.cells[exact.cell[own]]), exact.count[own])
+            answers[each.query] = values + noise.of_next(each.label, values.size).reshape(values.shape)
+        children = estimate_families(
+            Families(
+                schema,
+                tuple(f"{level}: parent {number}" for number in range(begin, end)),
+                starts[begin : end + 1] - first,
+                {each.query: each.variance for each in measured},
+                answers,
+                limits[schema.name][depth].between(first, last),
+                level in design.total_first,
+                None if above is None else above.between(begin, end, schema.size),
+            )
+        )
+        numbers.append(first + children.children)
+        cells.append(children.cells)
+        counts.append(children.counts)
+    return Counts(np.concatenate(numbers), np.concatenate(cells), np.concatenate(counts))
+
+
+def _ranges(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Ranges of parents with few children together; a parent with many has a range of its own."""
+    first, last = 0, len(starts) - 1
+    while first < last:
+        end = int(np.searchsorted(starts, starts[first] + PLACES_AT_A_TIME, side="right")) - 1
+        end = min(max(end, first + 1), last)
+        yield first, end
+        first = end

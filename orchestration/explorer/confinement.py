@@ -1,0 +1,191 @@
+"""What the explorer's process can open: an allow-list of folders and files, enforced by the kernel where it can.
+
+On Linux with Landlock (5.13 or newer), the process gives up every access to files that is not on the list, and, from
+Linux 6.7 on, every TCP connection but those that come in at its own port. It cannot take that back, and neither can
+whatever it starts. On other systems an audit hook of Python refuses the files of the deployment that the explorer must
+not read; that keeps mistakes of Python code out, and not code that means to get around it.
+
+Landlock has no rule that takes a part of an allowed folder away, so `without` lists what is beside it instead. A rule
+belongs to the file that had the name when the rule was made, not to the name.
+
+This module imports nothing but the standard library: it is applied before anything else is loaded, because a thread
+that runs already would not be restricted.
+
+Source: the Linux kernel's documentation, userspace-api/landlock; its numbers are those of `linux/landlock.h`.
+"""
+
+import ctypes
+import os
+import platform
+import signal
+import stat
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+"""The numbers of the system calls, the same on all architectures that Linux had before and has had since."""
+_ABI, _BENEATH, _PORT = 1, 1, 2
+_NO_NEW_PRIVILEGES, _SIGNAL_AT_PARENT_END = 38, 1
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_FOLDER = 1, 2, 4, 8
+_TRUNCATE, _DEVICE = 1 << 14, 1 << 15
+_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
+"""By the version of Landlock that has them first, all rights about files."""
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _DEVICE
+"""The rights that a rule about a single file can give."""
+_READS = _EXECUTE | _READ_FILE | _READ_FOLDER
+_NETWORK, _BIND, _CONNECT = 4, 1, 2
+"""The first version of Landlock with rights about TCP, and these rights."""
+
+
+class ConfinementError(Exception):
+    """The process could not be confined, although its kernel has Landlock."""
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64))
+
+
+class _Beneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+class _Port(ctypes.Structure):
+    _fields_ = (("allowed", ctypes.c_uint64), ("port", ctypes.c_uint64))
+
+
+def landlock_version() -> int:
+    """The version of Landlock that the kernel has; 0 if it has none."""
+    if platform.system() != "Linux":
+        return 0
+    return max(0, _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_ABI)))
+
+
+def confine(readable: Collection[Path], writable: Collection[Path], refused: Collection[Path], port: int) -> str:
+    """Give up access to all files but these, for good. Returns in words what holds from now on.
+
+    Args:
+        readable: files and folders that can be read. Those that do not exist are left out.
+        writable: folders in which files can be read, made and removed too.
+        refused: what must not be opened, for systems without Landlock, where everything else stays open.
+        port: the TCP port at which connections may come in.
+
+    Raises:
+        ConfinementError: if the kernel has Landlock and refuses the rules, or other threads run already.
+    """
+    version = landlock_version()
+    if not version:
+        _refuse_in_python(refused, writable, readable)
+        return (
+            "This system has no Landlock, so only Python itself refuses the explorer the keys, the confidential "
+            "database and the source files. That guards against mistakes, and not against code that means to get "
+            "around it."
+        )
+    if len(list(Path("/proc/self/task").iterdir())) > 1:
+        raise ConfinementError("other threads run already, and would not be restricted")
+    _confine_by_kernel(version, readable, writable, port)
+    network = (
+        " It can open no TCP connection to anywhere, and takes connections at its own port alone."
+        if version >= _NETWORK
+        else ""
+    )
+    return (
+        f"The Linux kernel refuses the explorer's process every file that is not on its list (Landlock, version "
+        f"{version}). On the list are the programs, the public database, the ledger's database, the publications and "
+        f"a temporary folder; not on it are the keys, the confidential database and the source files.{network}"
+    )
+
+
+def end_with_parent() -> None:
+    """Have this process ended when the one that started it has ended, however that happens; only on Linux."""
+    if platform.system() == "Linux":
+        ctypes.CDLL(None).prctl(_SIGNAL_AT_PARENT_END, signal.SIGTERM, 0, 0, 0)
+
+
+def without(folders: Collection[Path], left_out: Collection[Path]) -> list[Path]:
+    """Folders and files that cover the same as `folders` but for what lies at or in `left_out`.
+
+    A folder that contains something to be left out is replaced by everything that is in it now, and so on.
+    """
+    out = [path.resolve() for path in left_out]
+    return [path for folder in folders for path in _covering(folder.resolve(), out)]
+
+
+def _covering(path: Path, out: Sequence[Path]) -> Iterator[Path]:
+    if any(path.is_relative_to(each) for each in out):
+        return
+    if not any(each.is_relative_to(path) for each in out):
+        yield path
+        return
+    with suppress(OSError):
+        for child in sorted(path.iterdir()):
+            # A link is not followed: what it leads to may be left out too.
+            if not child.is_symlink():
+                yield from _covering(child, out)
+
+
+def _confine_by_kernel(version: int, readable: Collection[Path], writable: Collection[Path], port: int) -> None:
+    rights = _RIGHTS[max(since for since in _RIGHTS if since <= version)]
+    network = _BIND | _CONNECT if version >= _NETWORK else 0
+    asked = _Ruleset(rights, network)
+    size = ctypes.sizeof(asked) if network else ctypes.sizeof(ctypes.c_uint64)
+    ruleset = _call(_CREATE_RULESET, ctypes.byref(asked), ctypes.c_size_t(size), ctypes.c_uint32(0))
+    if ruleset < 0:
+        raise ConfinementError("the kernel refuses the rules")
+    for paths, allowed in ((readable, _READS & rights), (writable, rights & ~_EXECUTE & ~_DEVICE)):
+        for path in paths:
+            _allow(ruleset, path, allowed)
+    if network:
+        rule = _Port(_BIND, port)
+        if _call(_ADD_RULE, ruleset, _PORT, ctypes.byref(rule), ctypes.c_uint32(0)):
+            raise ConfinementError(f"the kernel refuses the rule for port {port}")
+    if ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) or _call(_RESTRICT_SELF, ruleset, ctypes.c_uint32(0)):
+        raise ConfinementError("the kernel does not confine the process")
+    os.close(ruleset)
+
+
+def _allow(ruleset: int, path: Path, allowed: int) -> None:
+    try:
+        # O_PATH opens the name alone, which needs no right to read.
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            allowed &= _OF_FILES
+        rule = _Beneath(allowed, descriptor)
+        if _call(_ADD_RULE, ruleset, _BENEATH, ctypes.byref(rule), ctypes.c_uint32(0)):
+            raise ConfinementError(f"the kernel refuses the rule for {path}")
+    finally:
+        os.close(descriptor)
+
+
+def _call(number: int, *arguments: Any) -> int:
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    call.restype = ctypes.c_long
+    return int(call(ctypes.c_long(number), *arguments))
+
+
+def _refuse_in_python(refused: Collection[Path], *allowed: Collection[Path]) -> None:
+    """Refuse to open what lies at or in `refused`, unless it is allowed by name, and to connect to other machines."""
+    out = [os.path.realpath(path) for path in refused]
+    kept = [os.path.realpath(path) for paths in allowed for path in paths]
+
+    def within(path: str, folders: Sequence[str]) -> bool:
+        return any(path == each or path.startswith(each.rstrip(os.sep) + os.sep) for each in folders)
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in {"open", "os.listdir", "os.scandir", "sqlite3.connect", "os.link", "os.symlink", "os.rename"}:
+            for name in arguments[:2]:
+                if isinstance(name, str | bytes | os.PathLike):
+                    path = os.path.realpath(os.fsdecode(name))
+                    if within(path, out) and not within(path, kept):
+                        raise PermissionError(13, "the explorer does not open this file", path)
+        elif event == "socket.connect" and isinstance(arguments[1], tuple):
+            raise PermissionError(13, "the explorer connects to nothing")
+
+    sys.addaudithook(hook)

@@ -1,0 +1,101 @@
+"""The explorer's process, `python -m orchestration.explorer.process`: confine it, then serve the pages with Streamlit.
+
+Nothing is imported before the process is confined but the standard library and modules without threads. All of
+Streamlit's settings are given here. Its files of settings are looked for in the temporary folder, which has none, so
+that no user's settings can widen them.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from orchestration.explorer.confinement import confine, end_with_parent, without
+from orchestration.explorer.settings import VARIABLE, Settings, settings
+
+PROJECT = Path(__file__).resolve().parents[2]
+APP = Path(__file__).with_name("app.py")
+_PROGRAMS = ("orchestration", "assets", "mechanisms", "resources", "sql", "pyproject.toml")
+_SYSTEM = (
+    "/usr",
+    "/var/cache/fontconfig",
+    "/lib",
+    "/lib64",
+    "/bin",
+    "/etc/ld.so.cache",
+    "/etc/fonts",
+    "/etc/localtime",
+    "/etc/machine-id",
+    "/etc/mime.types",
+    "/etc/passwd",
+    "/etc/ssl/openssl.cnf",
+    "/dev/null",
+    "/dev/urandom",
+    "/proc/self/cgroup",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/sys/vm/overcommit_memory",
+    "/sys/devices/system/cpu",
+    "/proc/cpuinfo",
+    "/sys/fs/cgroup",
+)
+
+
+def main() -> None:
+    """Confine this process and serve the pages until it is ended."""
+    end_with_parent()
+    known = settings()
+    held = confine(readable(known), [Path(known.temporary)], [Path(each) for each in known.left_out], known.port)
+    os.environ[VARIABLE] = replace(known, confinement=held).as_text()
+    # Only now: it starts threads.
+    from streamlit.web.cli import main as streamlit
+
+    streamlit(["run", str(APP), *flags(known.port)], standalone_mode=True)
+
+
+def readable(known: Settings) -> Sequence[Path]:
+    """The files and folders that the process can read besides its temporary folder."""
+    programs = [PROJECT / name for name in _PROGRAMS]
+    python = [Path(each) for each in (sys.prefix, sys.base_prefix)]
+    system = [Path(each) for each in _SYSTEM]
+    boundaries = [Path(known.boundaries)] if known.boundaries else []
+    databases = [path for each in known.databases for path in (each, each.with_name(f"{each.name}.wal"))]
+    left_out = [Path(each) for each in known.left_out]
+    allowed = without([*system, *python, *programs, *boundaries], left_out)
+    return [*allowed, Path(known.published), *databases]
+
+
+def flags(port: int) -> list[str]:
+    """Streamlit's settings: this machine's own address, nothing fetched, watched or reported, and no way to deploy."""
+    given = {
+        "server.address": "127.0.0.1",
+        "server.port": str(port),
+        "server.allowedHosts": "127.0.0.1",
+        "server.headless": "true",
+        "server.fileWatcherType": "none",
+        "server.runOnSave": "false",
+        "server.enableStaticServing": "false",
+        "server.enableAgentApi": "false",
+        "server.enableCORS": "true",
+        "server.enableXsrfProtection": "true",
+        "server.showEmailPrompt": "false",
+        "browser.gatherUsageStats": "false",
+        "browser.serverAddress": "127.0.0.1",
+        "client.toolbarMode": "minimal",
+        "client.showErrorDetails": "none",
+        "client.showErrorLinks": "false",
+        "client.showSidebarNavigation": "true",
+        "runner.magicEnabled": "false",
+        "global.developmentMode": "false",
+        "logger.level": "warning",
+        "theme.base": "light",
+        "theme.primaryColor": "#1f5a8c",
+        # Streamlit draws headings of tables in a paler shade of this; of a lighter one, they would be hard to read.
+        "theme.textColor": "#000000",
+    }
+    return [part for name, value in given.items() for part in (f"--{name}", value)]
+
+
+if __name__ == "__main__":
+    main()

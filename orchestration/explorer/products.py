@@ -1,0 +1,335 @@
+"""Published tables as their data dictionaries describe them, and questions to their files.
+
+A table has places (the columns that say where), groups (the columns that say of whom), and numbers: an estimate with
+its interval, or a count alone. Which column is which follows from `datapackage.json`: what rows are identified by, the
+labels of values, and the four names of the project's convention for errors. Rows are found by DuckDB in the file; a
+table is never loaded whole.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from assets.publication.placement import publications
+from orchestration.explorer.reading import of_files, published
+from resources.statements import Fragment, literal
+
+DICTIONARY = "datapackage.json"
+ESTIMATE, STANDARD_ERROR, LOWER, UPPER = ERRORS = ("estimate", "standard_error", "lower", "upper")
+TOTAL = "total"
+"""The choice of a group that means: all of its values together."""
+MOST_VALUES = 5000
+"""The most values of a column that a page offers to choose from."""
+
+_NAMED_BY = {"region_id": "region", "geoid": "name", "iteration_code": "iteration", "cell": "label"}
+"""By column of codes, the column that has their names in words."""
+_LEVELS = {"region_id": "region_type", "geoid": "level"}
+"""By column of places, the column that says of which level a place is."""
+_COUNT = "count"
+_MOST_COLUMNS = 8
+"""Tables that are identified by more columns than this are for computing, and shown as lists."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column, as the dictionary describes it.
+
+    Attributes:
+        name: its name.
+        type: its type in the dictionary.
+        title: its name in words.
+        description: what it contains.
+        labels: by value as text, its label; empty if values are not listed.
+    """
+
+    name: str
+    type: str
+    title: str
+    description: str
+    labels: Mapping[str, str]
+
+    @property
+    def words(self) -> str:
+        """Its name in words: the title, a short description, or else the name."""
+        short = re.sub("^Number of the (table's )?", "", self.description).split("(")[0].split(";")[0].rstrip(". ")
+        found = self.title or (short if 0 < len(short) <= 40 else self.name.replace("_", " "))
+        return found[:1].upper() + found[1:]
+
+    def value(self, text: str) -> Any:
+        """A value as the file has it."""
+        if self.type == "boolean":
+            return text == "True"
+        return int(text) if self.type == "integer" else text
+
+
+@dataclass(frozen=True)
+class Product:
+    """A published table.
+
+    Attributes:
+        release: `dataset/release`.
+        name, title, description: as in the dictionary.
+        file: the Parquet file, of which questions are asked.
+        files: all its files.
+        fields: its columns by name.
+        level: the column that says of which level a place is; "" if there is none.
+        place: the columns that say which place a row is about.
+        groups: the columns that say which group it is about.
+        wide: the columns of numbers, if a row has the numbers of several groups side by side.
+        numbers: the columns of numbers of a long table: the four of the convention, or the count.
+        interval: by which method the errors were made; "" if the dictionary does not say.
+    """
+
+    release: str
+    name: str
+    title: str
+    description: str
+    file: Path
+    files: tuple[Path, ...]
+    fields: Mapping[str, Field]
+    level: str
+    place: tuple[str, ...]
+    groups: tuple[str, ...]
+    wide: tuple[str, ...]
+    numbers: tuple[str, ...]
+    interval: str
+
+    @property
+    def has_errors(self) -> bool:
+        return ESTIMATE in self.numbers
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it has numbers about places, and is not a list of something else."""
+        return bool(self.place and (self.numbers or self.wide))
+
+    def total_of(self, group: str) -> str:
+        """The column that marks totals over a group; "" if there are none."""
+        flag = f"{group}_total"
+        return flag if flag in self.fields else ""
+
+    def label(self, column: str, value: Any, names: Mapping[str, str] | None = None) -> str:
+        """A value in words, or as it is if nothing names it."""
+        text = str(value)
+        return (names or {}).get(text) or self.fields[column].labels.get(text) or text
+
+    def chosen(self, values: Mapping[str, str]) -> dict[str, Any]:
+        """The equations for chosen values by column, in which `TOTAL` stands for all values of a group together."""
+        found: dict[str, Any] = {}
+        for column, text in values.items():
+            flag = self.total_of(column)
+            if text == TOTAL and flag:
+                found[flag] = True
+                continue
+            found[column] = self.fields[column].value(text)
+            if flag:
+                found[flag] = False
+        return found
+
+    def single(self, columns: Sequence[str]) -> dict[str, Any]:
+        """The equations that leave out the totals over some columns."""
+        return {flag: False for column in columns if (flag := self.total_of(column))}
+
+    def options(self, column: str, equal: Mapping[str, Any] | None = None) -> dict[str, str]:
+        """The values of a column as text, each with its label, that occur among rows with the given values."""
+        named = _NAMED_BY.get(column, "")
+        names = [column, named] if named in self.fields and not self.fields[column].labels else [column]
+        equal = {**(equal or {}), **self.single([column])}
+        before = ["depth"] if column == self.level and "depth" in self.fields else []
+        found = {
+            str(row[column]): str(row.get(named) or self.label(column, row[column]))
+            for row in self._values([*before, *names], equal)
+            if row[column] is not None
+        }
+        listed = [value for value in self.fields[column].labels if value in found]
+        return {value: found[value] for value in [*listed, *(each for each in found if each not in listed)]}
+
+    def places(self, equal: Mapping[str, Any]) -> dict[str, str]:
+        """The places among rows with the given values: their codes joined by /, each with its name in words."""
+        named = [name for code in self.place if (name := _NAMED_BY.get(code, "")) in self.fields]
+        found = {}
+        for row in self._values([*self.place, *named], {**equal, **self.single(self.place)}):
+            if None not in [row[column] for column in self.place]:
+                found["/".join(str(row[column]) for column in self.place)] = self.place_name(row)
+        return found
+
+    def place_name(self, row: Mapping[str, Any]) -> str:
+        """The place of a row in words."""
+        parts = []
+        for code in self.place:
+            name = row.get(_NAMED_BY.get(code, ""))
+            label = str(name or self.label(code, row[code]))
+            parts.append(
+                label
+                if name or self.fields[code].labels or len(self.place) == 1
+                else f"{self.fields[code].words} {label}"
+            )
+        return ", ".join(parts)
+
+    def rows(self, number: str, equal: Mapping[str, Any], most: int) -> list[dict[str, Any]]:
+        """The rows with the given values, with the greatest numbers first.
+
+        Args:
+            number: the column to sort by.
+            equal: by column, its value.
+            most: at most so many rows.
+        """
+        shown = [number, *(each for each in self.numbers if each != number)] if self.numbers else [number]
+        named = [name for code in (*self.place, *self.groups) if (name := _NAMED_BY.get(code, "")) in self.fields]
+        columns = [*shown, *self.place, *self.groups, *(each for each in named if each not in shown)]
+
+        def ask(session: Any) -> list[dict[str, Any]]:
+            found = session.arrow(
+                "explorer/rows",
+                {"most": most, **_bound(equal)},
+                columns=list(dict.fromkeys(columns)),
+                source=_source(self.file),
+                equal=list(equal),
+                equals=_BOUND,
+            )
+            return list(found.to_pylist())
+
+        return of_files(ask)
+
+    def first(self, most: int) -> list[dict[str, Any]]:
+        """The first rows, as they are."""
+        return of_files(
+            lambda session: list(session.arrow("explorer/first", {"most": most}, source=_source(self.file)).to_pylist())
+        )
+
+    def _values(self, columns: Sequence[str], equal: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return of_files(
+            lambda session: list(
+                session.arrow(
+                    "explorer/values",
+                    {"most": MOST_VALUES, **_bound(equal)},
+                    columns=list(columns),
+                    source=_source(self.file),
+                    equal=list(equal),
+                    equals=_BOUND,
+                ).to_pylist()
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Publication:
+    """The current edition of a release.
+
+    Attributes:
+        release: `dataset/release`.
+        title: its title.
+        products: its tables.
+    """
+
+    release: str
+    title: str
+    products: tuple[Product, ...]
+
+
+def catalog() -> list[Publication]:
+    """Everything that is published, by dataset and release. A folder without a dictionary is left out."""
+    folder = published()
+    found = []
+    for dataset, release in publications(folder):
+        dictionary = folder / dataset / release / DICTIONARY
+        if dictionary.is_file():
+            found.append(_publication(f"{dataset}/{release}", dictionary, dictionary.stat().st_mtime_ns))
+    return found
+
+
+def code_of(row: Mapping[str, Any], product: Product) -> str:
+    """The code of a row's place, as maps have it: the codes of all its levels, one after the other."""
+    return "".join(str(row[column]) for column in product.place)
+
+
+@lru_cache(maxsize=64)
+def _publication(release: str, dictionary: Path, changed: int) -> Publication:
+    package = json.loads(dictionary.read_text())
+    described: dict[str, list[dict[str, Any]]] = {}
+    for resource in package["resources"]:
+        described.setdefault(Path(resource["path"]).stem, []).append(resource)
+    products = [_product(release, dictionary.parent, name, each) for name, each in described.items()]
+    products.sort(key=lambda product: (not product.has_errors, not product.is_counted))
+    return Publication(release, str(package.get("title", release)), tuple(products))
+
+
+def _product(release: str, folder: Path, name: str, resources: Sequence[Mapping[str, Any]]) -> Product:
+    described = next((each for each in resources if "schema" in each), resources[0])
+    schema = described.get("schema", {})
+    fields = {each.name: each for each in map(_field, schema.get("fields", ()))}
+    files = tuple(folder / each["path"] for each in resources)
+    key = [each for each in schema.get("primaryKey", ()) if each in fields]
+    place = tuple(code for code in _LEVELS if code in fields)[:1]
+    level = _LEVELS[place[0]] if place and _LEVELS[place[0]] in fields else ""
+    identifying = [each for each in key if fields[each].type != "boolean"]
+    if "table_name" in key:
+        # A hypercube: its rows have numbers, and its variables are the columns with a mark of totals or with labels.
+        identifying = [
+            each for each in fields if f"{each}_total" in fields or (each not in key and fields[each].labels)
+        ]
+    place = place or _guessed_place(fields, identifying)
+    numbers = tuple(each for each in ERRORS if each in fields) if ESTIMATE in fields else ()
+    numbers = numbers or ((_COUNT,) if _COUNT in fields and len(identifying) <= _MOST_COLUMNS else ())
+    wide = () if numbers else tuple(_wide(fields, [*key, "depth"]))
+    return Product(
+        release=release,
+        name=name,
+        title=described.get("title", name),
+        description=described.get("description", ""),
+        file=next(path for path in files if path.suffix == ".parquet"),
+        files=files,
+        fields=fields,
+        level=level,
+        place=place if numbers or level else (),
+        groups=tuple(each for each in identifying if each not in (*place, level)),
+        wide=wide if level else (),
+        numbers=numbers,
+        interval=str(described.get("interval", {}).get("method", "")),
+    )
+
+
+def _field(described: Mapping[str, Any]) -> Field:
+    values = described.get("constraints", {}).get("enum", ())
+    labels = {str(value): str(value) for value in values}
+    labels |= {str(each["value"]): str(each["label"]) for each in described.get("categories", ())}
+    return Field(
+        described["name"],
+        described.get("type", "string"),
+        described.get("title", ""),
+        described.get("description", ""),
+        labels,
+    )
+
+
+def _guessed_place(fields: Mapping[str, Field], identifying: Sequence[str]) -> tuple[str, ...]:
+    """The columns of places: up to the last one whose values have no labels, or else the first.
+
+    Codes of places are texts, and only those of the largest places have names in a dictionary.
+    """
+    codes = [
+        position
+        for position, name in enumerate(identifying)
+        if fields[name].type == "string" and all(value == label for value, label in fields[name].labels.items())
+    ]
+    return tuple(identifying[: codes[-1] + 1] if codes else identifying[:1])
+
+
+def _wide(fields: Mapping[str, Field], key: Sequence[str]) -> Iterator[str]:
+    yield from (name for name, each in fields.items() if each.type == "integer" and name not in key)
+
+
+_BOUND = Fragment("value_")
+"""What the names of bound values begin with."""
+
+
+def _bound(equal: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{_BOUND}{position}": value for position, value in enumerate(equal.values(), start=1)}
+
+
+def _source(file: Path) -> Fragment:
+    return Fragment(f"read_parquet({literal(file)})")

@@ -1,0 +1,152 @@
+"""Where the explorer's pages get their data: the declarations, the ledger's entries, the publications, the replays.
+
+A database is opened for one question and closed again, so that a run can write to it. Nothing here can reach a key:
+the chain of the ledger's entries is verified, and its anchor, which lies with the keys, is not.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+import dagster as dg
+
+from assets.ledger.population import Population, populations
+from assets.release.dataset import DatasetDeclaration
+from orchestration.components.release import ReleaseComponent
+from orchestration.definitions import declarations
+from orchestration.environment import ledger_on_server
+from orchestration.explorer.settings import REPLAYS, settings
+from resources import chain
+from resources.chain import Entry
+from resources.ledger import LedgerError, stored_entries
+from resources.statements import Zone
+from resources.warehouse import Session, Warehouse, WarehouseError
+
+Answer = TypeVar("Answer")
+
+_TRIES, _BETWEEN = 3, 1.0
+"""How often a database is tried that a run is writing, and how many seconds apart."""
+_OWN = "duckdb"
+
+
+class UnavailableError(Exception):
+    """Something cannot be shown now. The message is a sentence that says why, and what to do."""
+
+
+def published() -> Path:
+    """The folder of publications."""
+    return Path(settings().published)
+
+
+def warehouse() -> Warehouse:
+    """The deployment's databases, with a folder of the explorer's own to spill into."""
+    known = settings()
+    folder = Path(known.home) / "warehouse"
+    return Warehouse(folder=str(folder), threads=1, spill_folder=str(Path(known.temporary) / "spill"), patience=0.3)
+
+
+def of_files(question: Callable[[Session], Answer]) -> Answer:
+    """Ask a question about published files, in a session that can open nothing else."""
+    temporary = Path(settings().temporary)
+    own = Warehouse(folder=str(temporary / _OWN), threads=2, spill_folder=str(temporary / "spill"))
+    with own.session(folder=published()) as session:
+        return question(session)
+
+
+def entries() -> tuple[Entry, ...]:
+    """All entries of the ledger; none if nothing was charged yet.
+
+    Raises:
+        UnavailableError: if the database cannot be opened now, or is not a ledger, or the ledger is on a server.
+    """
+    if ledger_on_server():
+        raise UnavailableError(
+            "The ledger is on a server, which this process cannot reach. stirred budget shows what is spent and left."
+        )
+    if not warehouse().path(Zone.LEDGER).exists():
+        return ()
+
+    def ask() -> tuple[Entry, ...]:
+        with warehouse().session(reads=[Zone.LEDGER]) as session:
+            return stored_entries(session)
+
+    try:
+        return patiently(ask)
+    except LedgerError as error:
+        raise UnavailableError(f"The ledger cannot be read: {error}.") from None
+
+
+def intact_entries() -> tuple[Entry, ...]:
+    """All entries of the ledger, whose chain is intact.
+
+    Raises:
+        UnavailableError: as `entries`, and if the chain is not intact.
+    """
+    found = entries()
+    if problems := chain.breaks(found):
+        raise UnavailableError(f"The ledger is not intact: {problems[0]}. The page Audit lists every problem.")
+    return found
+
+
+def patiently(ask: Callable[[], Answer]) -> Answer:
+    """The answer of a question to a database, tried again for a moment if a run holds it.
+
+    Raises:
+        UnavailableError: if it cannot be opened, with a sentence for the reader.
+    """
+    for attempt in range(_TRIES):
+        try:
+            return ask()
+        except WarehouseError as error:
+            if "holds it" not in str(error):
+                raise UnavailableError(
+                    f"The database cannot be read: {error}. If a run has just made it, start the explorer again."
+                ) from None
+            if attempt + 1 < _TRIES:
+                time.sleep(_BETWEEN)
+    raise UnavailableError("A run is writing the database. Try again when it has ended; publications can be read.")
+
+
+def declared() -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:
+    """The declared datasets, and the releases by `dataset/release`, as the files of declarations are now.
+
+    Raises:
+        UnavailableError: if they cannot be loaded.
+    """
+    folder = Path(__file__).parents[1]
+    files = sorted((folder / "defs").rglob("*.yaml"))
+    try:
+        return _declared(folder, tuple((str(path), path.stat().st_mtime_ns) for path in files))
+    except Exception as error:
+        raise UnavailableError(
+            f"The declarations cannot be loaded ({type(error).__name__}); stirred check names every problem."
+        ) from None
+
+
+@lru_cache(maxsize=2)
+def _declared(
+    folder: Path, state: tuple[tuple[str, int], ...]
+) -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:
+    datasets, releases = declarations(dg.ComponentTree.for_project(folder))
+    return datasets, {each.named: each for each in releases}
+
+
+def declared_populations() -> tuple[Population, ...]:
+    """The declared populations. Raises UnavailableError as `declared`."""
+    return populations(declared()[0])
+
+
+def replays() -> Mapping[str, str]:
+    """By draw id, when Dagster recorded its last replay, and the result, as the launcher says."""
+    with suppress(OSError, ValueError):
+        return dict(json.loads((Path(settings().temporary) / REPLAYS).read_text()))
+    return {}
+
+
+def names(found: Sequence[Entry]) -> list[str]:
+    """The populations that a ledger knows, in the order of their first charges."""
+    return list(dict.fromkeys(entry.known().population for entry in found if entry.kind == chain.RESERVE))

@@ -1,0 +1,54 @@
+"""What the launcher tells the explorer's process and its pages: folders, the port, and how the process is confined."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from resources.statements import Zone
+
+VARIABLE = "EXPLORER_SETTINGS"
+"""The environment variable with the settings, as JSON."""
+REPLAYS = "replays.json"
+"""The file in the temporary folder in which the launcher says what Dagster recorded of replays."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one explorer.
+
+    Attributes:
+        home: the deployment's folder of databases and keys, of which only `databases` can be opened.
+        published: the folder of publications.
+        temporary: a folder of the explorer's own, the only one that it writes to.
+        boundaries: a folder with GeoJSON files; "" for none.
+        left_out: folders and files that must not be opened, whatever else is allowed.
+        port: the TCP port.
+        confinement: in words, how the process is kept from other files; "" before it is.
+    """
+
+    home: str
+    published: str
+    temporary: str
+    boundaries: str
+    left_out: tuple[str, ...]
+    port: int
+    confinement: str = ""
+
+    @property
+    def databases(self) -> tuple[Path, ...]:
+        """The files of the databases that the explorer reads: the public one and the ledger's."""
+        return tuple(Path(self.home) / "warehouse" / zone.database for zone in (Zone.PUBLIC, Zone.LEDGER))
+
+    def as_text(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def settings() -> Settings:
+    """The settings of this process. Raises KeyError if the launcher did not start it."""
+    return from_text(os.environ[VARIABLE])
+
+
+def from_text(text: str) -> Settings:
+    found = json.loads(text)
+    return Settings(**(found | {"left_out": tuple(found["left_out"])}))

@@ -1,0 +1,91 @@
+"""How the explorer's pages show things: tables with whole labels, axes of charts, and choices kept in the address."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import streamlit as st
+
+from orchestration.explorer.words import plain
+
+_INK = "#222222"
+_LABEL, _TITLE, _WHOLE = 28, 44, 48
+"""How many letters a line of a label, a line of a chart's title, and a choice in a box have on a phone."""
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> None:
+    """A table in which every label is whole. Its texts are shown as they are."""
+    frame = pd.DataFrame([{plain(key): plain(value) for key, value in row.items()} for row in rows])
+    st.table(frame, hide_index=True)
+
+
+def draw(chart: alt.Chart | alt.LayerChart) -> None:
+    """Draw a chart as wide as the page, with dark labels."""
+    dark = chart.configure_axis(labelColor=_INK, titleColor=_INK).configure_legend(labelColor=_INK, titleColor=_INK)
+    st.altair_chart(dark, width="stretch")
+
+
+def axis_of(names: Sequence[str]) -> alt.Axis:
+    """The axis of a chart's rows: a long name is broken into lines, and never cut."""
+    return alt.Axis(labelLimit=0, labelExpr=broken(names), labelOverlap=False, title=None, ticks=False)
+
+
+def broken(names: Sequence[str], letters: int = _LABEL) -> str:
+    """The Vega expression that shows names in lines of a length that fits a phone."""
+    return f"({json.dumps({name: wrapped(name, letters) for name in names})})[datum.value]"
+
+
+def height_of(names: Sequence[str], title: str = "") -> int:
+    """The height of a chart with a row for each name, with room for its axis and title."""
+    rows = sum(16 + 12 * len(wrapped(name, _LABEL)) for name in names)
+    return rows + 90 + (20 * len(wrapped(title, _TITLE)) if title else 0)
+
+
+def title_of(text: str) -> alt.TitleParams:
+    """A chart's title, broken into lines."""
+    return alt.TitleParams(wrapped(text, _TITLE), anchor="start", fontSize=13)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """A text in lines of at most so many letters, if no word is longer."""
+    lines, line = [], ""
+    for word in text.split():
+        if line and len(line) + len(word) + 1 > width:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    return [*lines, line]
+
+
+def from_link(name: str, options: Sequence[str], otherwise: str) -> str:
+    """The value of one of the options that the page's address names, or else another one."""
+    given = st.query_params.get(name, otherwise)
+    return given if given in options else otherwise
+
+
+def chosen(
+    words: str, options: Mapping[str, str], link: dict[str, str], name: str, scope: str = "", default: int = 0
+) -> str:
+    """One of the options, by its value; at first that of the page's address. The choice becomes part of `link`.
+
+    Args:
+        words: what is chosen, in words.
+        options: by value, what is shown for it.
+        link: what the page's address will say.
+        name: the name of the choice in the address.
+        scope: what the choice belongs to; in another scope it begins anew.
+        default: the position of the option that is chosen if the address names none.
+    """
+    values = list(options)
+    given = from_link(name, values, values[default])
+    value = st.selectbox(
+        words, values, values.index(given), format_func=lambda each: options.get(each, each), key=f"{scope}{name}"
+    )
+    if len(options.get(value, value)) > _WHOLE:
+        # On a phone, the box shows only the beginning.
+        st.caption(plain(options[value]))
+    link[name] = value
+    return value

@@ -1,0 +1,493 @@
+"""The page *Tables*: published numbers with their intervals, by place and group, compared, ranked, and on a map.
+
+It uses the folder of publications alone. What is chosen is in the address of the page, which
+can be sent to others.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import streamlit as st
+
+from orchestration.explorer.products import (
+    ESTIMATE,
+    LOWER,
+    MOST_VALUES,
+    STANDARD_ERROR,
+    TOTAL,
+    UPPER,
+    Product,
+    catalog,
+    code_of,
+)
+from orchestration.explorer.settings import settings
+from orchestration.explorer.shown import axis_of, broken, chosen, draw, from_link, height_of, table, title_of
+from orchestration.explorer.words import figure, plain
+
+RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"
+VIEWS = (RANKED, PLACE, TWO, MAP)
+_MOST_SHOWN = 50
+_MOST_ROWS = 5000
+_MOST_BYTES = 100_000_000
+"""Larger files are named with their path, instead of offered for download: the page would hold them in memory."""
+_UNCERTAIN = "too uncertain"
+_FIRST, _SECOND = "#1f5a8c", "#b35900"
+
+
+def show() -> None:
+    """Draw the page."""
+    st.title("Tables")
+    found = catalog()
+    if not found:
+        st.info("Nothing is published yet. A release is published by `stirred launch`.")
+        return
+    publications = {each.release: each for each in found}
+    link: dict[str, str] = {}
+    release = chosen(
+        "Release", {name: f"{each.title} ({name})" for name, each in publications.items()}, link, "release"
+    )
+    products = {each.name: each for each in publications[release].products}
+    scope = f"{release}:"
+    name = chosen("Table", {key: each.title for key, each in products.items()}, link, "table", scope)
+    product = products[name]
+    with st.expander("About this table"):
+        st.write(plain(product.description) or "The dictionary does not describe it.")
+        _errors_in_words(product)
+    if product.is_counted:
+        _counted(product, f"{scope}{name}:", link)
+    else:
+        st.write("This is a list, not a table of numbers by place. Its first rows:")
+        table(product.first(_MOST_SHOWN))
+        st.query_params.from_dict(link)
+    _files(product)
+
+
+def _errors_in_words(product: Product) -> None:
+    if product.has_errors:
+        st.write(plain(f"Intervals: 90%. {product.interval}".strip()))
+    elif product.is_counted:
+        st.write("No error is published for these numbers.")
+
+
+def _counted(product: Product, scope: str, link: dict[str, str]) -> None:
+    equal: dict[str, Any] = {}
+    if product.level:
+        levels = product.options(product.level)
+        level = chosen("Level", levels, link, "level", scope, default=min(1, len(levels) - 1))
+        equal |= product.chosen({product.level: level})
+        scope += f"{level}:"
+    view = str(
+        st.segmented_control("View", VIEWS, default=from_link("view", VIEWS, VIEWS[0]), key=f"{scope}view") or VIEWS[0]
+    )
+    link["view"] = view
+    number, counted = _number(product, scope, link)
+    varying = ""
+    groups = list(product.groups)
+    if view in (PLACE, TWO) and groups:
+        words = {group: product.fields[group].words for group in groups}
+        varying = chosen("One row for each", words, link, "by", scope)
+    fixed = {}
+    for group in groups:
+        if group != varying:
+            fixed[group] = _group(product, group, equal, scope, link)
+            equal |= product.chosen({group: fixed[group]})
+    if varying:
+        equal |= product.single([varying])
+    greatest = 30
+    if product.has_errors and STANDARD_ERROR in product.numbers:
+        greatest = int(
+            st.number_input(
+                "Call a number too uncertain if its standard error is more than this share of it (%)",
+                1,
+                1000,
+                int(from_link("cv", list(map(str, range(1, 1001))), "30")),
+                key="cv",
+            )
+        )
+        link["cv"] = str(greatest)
+    if not product.has_errors:
+        st.info("No error is published for the numbers of this table: they are counts of the published data.")
+    title = ", ".join(
+        [counted, *(f"{product.fields[g].words}: {_group_label(product, g, v)}" for g, v in fixed.items())]
+    )
+    _VIEWS[view](product, scope, link, number, equal, varying, greatest, title)
+
+
+def _number(product: Product, scope: str, link: dict[str, str]) -> tuple[str, str]:
+    """The column of numbers, and what it counts."""
+    if not product.wide:
+        return product.numbers[0], product.title
+    options = {column: _nested(product.fields[column].description) or column for column in product.wide}
+    column = chosen("What is counted", options, link, "number", scope)
+    return column, f"{product.title}: {options[column]}"
+
+
+def _nested(label: str) -> str:
+    """A label that lists the cells that contain it, in words: `!!Total!!One race` is `Total: One race`."""
+    return ": ".join(part.strip(": ") for part in label.split("!!") if part.strip(": "))
+
+
+def _group(product: Product, group: str, equal: Mapping[str, Any], scope: str, link: dict[str, str]) -> str:
+    options = product.options(group, equal)
+    if product.total_of(group):
+        options = {TOTAL: "All together", **options}
+    return chosen(product.fields[group].words, options or {"": "nothing"}, link, group, scope)
+
+
+def _group_label(product: Product, group: str, value: str) -> str:
+    return "all together" if value == TOTAL else product.label(group, value, product.options(group))
+
+
+def _ranked(
+    product: Product,
+    scope: str,
+    link: dict[str, str],
+    number: str,
+    equal: Mapping[str, Any],
+    varying: str,
+    greatest: int,
+    title: str,
+) -> None:
+    most = int(st.number_input("How many places, from the greatest number", 1, 500, _MOST_SHOWN, key=f"{scope}most"))
+    rows = product.rows(number, {**equal, **product.single(product.place)}, most)
+    lines = [_line(product, number, product.place_name(row), row, greatest) for row in rows]
+    _shown(product, link, lines, "Place", title)
+
+
+def _one_place(
+    product: Product,
+    scope: str,
+    link: dict[str, str],
+    number: str,
+    equal: Mapping[str, Any],
+    varying: str,
+    greatest: int,
+    title: str,
+) -> None:
+    place, name = _place(product, "Place", equal, scope, link, "place")
+    lines = _of_place(product, number, place, equal, varying, greatest)
+    _shown(product, link, lines, product.fields[varying].words if varying else "Place", f"{name}. {title}")
+
+
+def _two_places(
+    product: Product,
+    scope: str,
+    link: dict[str, str],
+    number: str,
+    equal: Mapping[str, Any],
+    varying: str,
+    greatest: int,
+    title: str,
+) -> None:
+    first, second = st.columns(2)
+    with first:
+        place, name = _place(product, "First place", equal, scope, link, "place")
+    with second:
+        other, other_name = _place(product, "Second place", equal, scope, link, "other", default=1)
+    rows, others = (_of_place(product, number, each, equal, varying, greatest) for each in (place, other))
+    beside = {line["name"]: line for line in others}
+    both = (
+        [(line, beside[line["name"]]) for line in rows if line["name"] in beside]
+        if varying
+        else list(zip(rows, others, strict=False))
+    )
+    if product.has_errors and both:
+        alike = [left["name"] if varying else title for left, right in both if overlap(left, right)]
+        if alike:
+            what = f"{len(alike)} of {len(both)} rows" if varying else "this number"
+            st.warning(
+                f"The intervals of the two places overlap for {what}: there, the difference may come from the error "
+                "alone, and these numbers do not show which place has more."
+            )
+        else:
+            st.success("The intervals of the two places do not overlap in any row.")
+    lines = [
+        {**line, "where": where, **({"overlap": "yes" if overlap(*pair) else "no"} if product.has_errors else {})}
+        for pair in both
+        for line, where in zip(pair, (name, other_name), strict=True)
+    ]
+    if not varying:
+        lines = [{**line, "name": title} for line in lines]
+    _shown(product, link, lines, product.fields[varying].words if varying else "Number", title)
+
+
+def _map(
+    product: Product,
+    scope: str,
+    link: dict[str, str],
+    number: str,
+    equal: Mapping[str, Any],
+    varying: str,
+    greatest: int,
+    title: str,
+) -> None:
+    features, where = _boundaries()
+    if not features:
+        st.info(
+            "A map needs boundaries: upload a GeoJSON file whose features have the codes of places as a property, or "
+            "start the explorer with --boundaries and a folder of such files."
+        )
+        st.query_params.from_dict(link)
+        return
+    rows = product.rows(number, {**equal, **product.single(product.place)}, _MOST_ROWS)
+    by_code = {code_of(row, product): row for row in rows}
+    names = sorted({name for each in features for name in each.get("properties") or {}})
+    matches = {
+        name: sum(str((each.get("properties") or {}).get(name)) in by_code for each in features) for name in names
+    }
+    if not names:
+        st.error(f"{where}: its features have no properties, so nothing says which place each is.")
+        return
+    best = max(names, key=lambda name: matches[name])
+    code = chosen(
+        "Property with the place's code",
+        {name: f"{name} ({matches[name]} of {len(features)} match)" for name in names},
+        {},
+        "property",
+        f"{where}:{scope}",
+        default=names.index(best),
+    )
+    if not matches[code]:
+        st.warning(
+            f"No feature's {plain(code)} is a code of a place of this table, such as {plain(next(iter(by_code), ''))}."
+        )
+    drawn = [
+        {
+            "type": "Feature",
+            "geometry": each.get("geometry"),
+            "properties": _properties(
+                product, number, by_code.get(str((each.get("properties") or {}).get(code))), greatest
+            ),
+        }
+        for each in features
+    ]
+    legend = alt.Legend(orient="bottom")
+    base = alt.Chart(alt.Data(values=drawn)).project(type="mercator")
+    chart = base.mark_geoshape(stroke="white", fill="#dddddd") + base.transform_filter(
+        "isValid(datum.properties.number)"
+    ).mark_geoshape(strokeWidth=2).encode(
+        color=alt.Color("properties.number:Q", title="number", scale=alt.Scale(scheme="blues"), legend=legend),
+        stroke=alt.condition("datum.properties.flag == ''", alt.value("white"), alt.value(_SECOND)),
+        tooltip=[alt.Tooltip("properties.name:N", title="place"), alt.Tooltip("properties.said:N", title="number")],
+    )
+    draw(chart.properties(height=420, title=title_of(title)))
+    st.caption(
+        "Places without a number are gray, and those whose number is too uncertain have an orange border. Numbers are "
+        "shown, and not rates: a large place has more of everything."
+    )
+    found = [_line(product, number, product.place_name(row), row, greatest) for row in rows[:500]]
+    with st.expander("The table behind the map"):
+        table([_worded(product, line, "Place") for line in found])
+    _download(product, link, found, "Place")
+
+
+_VIEWS: Mapping[str, Callable[..., None]] = {RANKED: _ranked, PLACE: _one_place, TWO: _two_places, MAP: _map}
+
+
+def _properties(product: Product, number: str, row: Mapping[str, Any] | None, greatest: int) -> dict[str, Any]:
+    if row is None:
+        return {"name": "not in the table", "number": None, "said": "–", "flag": ""}
+    line = _line(product, number, product.place_name(row), row, greatest)
+    return {"name": line["name"], "number": line["number"], "said": _said(line), "flag": line["flag"]}
+
+
+def _boundaries() -> tuple[list[dict[str, Any]], str]:
+    """The features of a GeoJSON file, uploaded or of the folder that was named, and the name of the file."""
+    folder = settings().boundaries
+    files = sorted(Path(folder).glob("*.*json")) if folder else []
+    uploaded = st.file_uploader("GeoJSON file with boundaries", type=["geojson", "json"])
+    named = (
+        st.selectbox("Or a file of the folder of boundaries", files, format_func=lambda path: path.name)
+        if files
+        else None
+    )
+    if uploaded is None and named is None:
+        return [], ""
+    name = uploaded.name if uploaded is not None else str(named.name if named else "")
+    try:
+        text = uploaded.getvalue() if uploaded is not None else named.read_bytes() if named else b""
+        features = json.loads(text)["features"]
+        return [each for each in features if isinstance(each, dict) and each.get("geometry")], name
+    except (OSError, ValueError, KeyError, TypeError):
+        st.error(f"{plain(name)} is no GeoJSON file with features.")
+        return [], name
+
+
+def _place(
+    product: Product,
+    words: str,
+    equal: Mapping[str, Any],
+    scope: str,
+    link: dict[str, str],
+    name: str,
+    default: int = 0,
+) -> tuple[str, str]:
+    places = product.places({key: value for key, value in equal.items() if key == product.level})
+    if len(places) >= MOST_VALUES:
+        st.caption(f"Only the first {MOST_VALUES:,} places can be chosen here.")
+    code = chosen(words, places or {"": "nothing"}, link, name, scope, default=min(default, max(0, len(places) - 1)))
+    return code, places.get(code, "")
+
+
+def _of_place(
+    product: Product, number: str, place: str, equal: Mapping[str, Any], varying: str, greatest: int
+) -> list[dict[str, Any]]:
+    codes = dict(zip(product.place, place.split("/", len(product.place) - 1), strict=False))
+    rows = product.rows(number, {**equal, **product.chosen(codes)}, _MOST_ROWS)
+    names = product.options(varying) if varying else {}
+    order = {value: position for position, value in enumerate(names)}
+    rows.sort(key=lambda row: order.get(str(row.get(varying)), 0))
+    return [
+        _line(
+            product,
+            number,
+            product.label(varying, row[varying], names) if varying else product.place_name(row),
+            row,
+            greatest,
+        )
+        for row in rows
+    ]
+
+
+def _line(product: Product, number: str, name: str, row: Mapping[str, Any], greatest: int) -> dict[str, Any]:
+    """A row as charts and tables show it: numbers as floats for charts, and as published in words."""
+    line: dict[str, Any] = {"name": name, "number": _float(row[number]), "said": figure(row[number]), "flag": ""}
+    if product.has_errors:
+        line |= {each: _float(row.get(each)) for each in (LOWER, UPPER, STANDARD_ERROR)}
+        line |= {f"said_{each}": figure(row.get(each)) for each in (LOWER, UPPER, STANDARD_ERROR)}
+        line["flag"] = _UNCERTAIN if uncertain(line["number"], line[STANDARD_ERROR], greatest) else ""
+    return line
+
+
+def uncertain(number: float | None, standard_error: float | None, greatest: float) -> bool:
+    """Whether a standard error is more than a share, in percent, of a number: its coefficient of variation."""
+    if number is None or standard_error is None or standard_error == 0:
+        return False
+    return standard_error * 100 > greatest * number
+
+
+def overlap(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    """Whether two intervals share a number. One that is not published may overlap with any."""
+    ends = (left.get(LOWER), left.get(UPPER), right.get(LOWER), right.get(UPPER))
+    if None in ends:
+        return True
+    return bool(left[LOWER] <= right[UPPER] and right[LOWER] <= left[UPPER])
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _said(line: Mapping[str, Any]) -> str:
+    interval = f" ({line['said_lower']} to {line['said_upper']})" if "said_lower" in line else ""
+    return f"{line['said']}{interval}"
+
+
+def _shown(
+    product: Product, link: dict[str, str], lines: Sequence[Mapping[str, Any]], heading: str, title: str
+) -> None:
+    """A chart of the lines, the table behind it, and their download."""
+    st.query_params.from_dict(link)
+    if not lines:
+        st.info("The table has no row for this choice.")
+        return
+    draw(_chart(product, lines, title))
+    doubtful = sum(bool(line["flag"]) for line in lines)
+    if doubtful:
+        st.warning(
+            f"{doubtful} of {len(lines)} numbers are too uncertain. They are drawn hollow and marked in the table."
+        )
+    with st.expander("The table behind the chart", expanded=len(lines) <= 20):
+        table([_worded(product, line, heading) for line in lines])
+    _download(product, link, lines, heading)
+
+
+def _chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str) -> alt.Chart | alt.LayerChart:
+    """The numbers with their intervals, a row for each name; of two places, those of each in a color of its own."""
+    frame = pd.DataFrame([{"where": "", **line, "interval": _said(line)} for line in lines])
+    names, places = list(dict.fromkeys(frame["name"])), list(dict.fromkeys(frame["where"]))
+    beside = len(places) > 1
+    colors = alt.Scale(domain=places, range=[_FIRST, _SECOND][: len(places)])
+    legend = alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=0, labelExpr=broken(places, 20))
+    color = alt.Color("where:N", scale=colors, legend=legend if beside else None)
+    said = "number, with its 90% interval" if product.has_errors else "number"
+    base = alt.Chart(frame).encode(
+        y=alt.Y("name:N", sort=names, axis=axis_of(names)),
+        tooltip=[
+            alt.Tooltip("name:N", title="row"),
+            *([alt.Tooltip("where:N", title="place")] if beside else []),
+            alt.Tooltip("interval:N", title="number"),
+        ],
+    )
+    if beside:
+        base = base.encode(yOffset=alt.YOffset("where:N", sort=places))
+    numbers = base.encode(x=alt.X("number:Q", title=said, scale=alt.Scale(zero=not product.has_errors)))
+    chart: alt.Chart | alt.LayerChart
+    if product.has_errors:
+        rule = base.mark_rule(strokeWidth=2).encode(x=alt.X("lower:Q", title=said), x2="upper:Q", color=color)
+        points = numbers.mark_point(size=45, opacity=1, strokeWidth=2).encode(stroke=color)
+        sure = points.transform_filter("datum.flag == ''").encode(fill=color)
+        # A number that is too uncertain is drawn hollow, in the same color.
+        unsure = points.transform_filter("datum.flag != ''").encode(fill=alt.value("white"))
+        chart = rule + sure + unsure
+    else:
+        chart = numbers.mark_bar().encode(color=color)
+    high = height_of(names, title) + (18 * len(names) + 50 if beside else 0)
+    return chart.properties(height=high, title=title_of(title))
+
+
+def _worded(product: Product, line: Mapping[str, Any], heading: str) -> dict[str, str]:
+    row = {heading: line["name"], **({"Place": line["where"]} if "where" in line else {})}
+    row |= {"Estimate" if product.has_errors else "Count": line["said"]}
+    if product.has_errors:
+        row |= {
+            "90% interval": f"{line['said_lower']} to {line['said_upper']}",
+            "Standard error": line["said_standard_error"],
+            "Remark": line["flag"],
+        }
+    if "overlap" in line:
+        row["Intervals overlap"] = line["overlap"]
+    return row
+
+
+def _download(product: Product, link: Mapping[str, str], lines: Sequence[Mapping[str, Any]], heading: str) -> None:
+    text = io.StringIO()
+    two = any("where" in line for line in lines)
+    names = ["number", *((LOWER, UPPER, STANDARD_ERROR) if product.has_errors else ()), "flag"]
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        [
+            heading,
+            *(["Place"] if two else []),
+            *(ESTIMATE if each == "number" and product.has_errors else each for each in names),
+        ]
+    )
+    writer.writerows(
+        [
+            line["name"],
+            *([line["where"]] if two else []),
+            *("" if line.get(each) is None else line[each] for each in names),
+        ]
+        for line in lines
+    )
+    st.download_button(
+        "Download what is shown (CSV)", text.getvalue(), f"shown-{product.name}.csv", "text/csv", on_click="ignore"
+    )
+    st.caption("The address of this page is a permanent link to this choice.")
+
+
+def _files(product: Product) -> None:
+    with st.expander("The published files"):
+        for path in product.files:
+            size = path.stat().st_size
+            st.write(plain(f"{path}, {size:,} bytes"))
+            if size <= _MOST_BYTES:
+                st.download_button(
+                    f"Download {path.name}", path.read_bytes, path.name, key=f"file:{path}", on_click="ignore"
+                )

@@ -1,0 +1,25 @@
+"""Text for the explorer's pages: names and labels as they are, and numbers as people read them."""
+
+import re
+from decimal import Decimal
+from typing import Any
+
+_MARKS = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~$:^])")
+
+
+def plain(text: Any) -> str:
+    """A text that Streamlit shows as it is, although it takes its texts for Markdown.
+
+    A publication's text must neither look like the page's own nor make the browser fetch a picture.
+    """
+    return _MARKS.sub(r"\\\1", " ".join(str(text).split()))
+
+
+def figure(value: Any) -> str:
+    """A number with commas, and with two decimals if it is not whole; a dash for none."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool | str):
+        return str(value)
+    whole = isinstance(value, int) or value == int(value)
+    return f"{int(value):,}" if whole else f"{Decimal(str(value)):,.2f}"

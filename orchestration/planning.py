@@ -1,0 +1,224 @@
+"""Plans: declarations that were not made yet, and what they would charge.
+
+What can be tried are the fields of `defs.yaml` themselves, so that every plan ends in a `defs.yaml`. A wanted margin of
+error or a wanted total becomes fields too: each component says which (`ReleaseComponent`). No record is read.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from fractions import Fraction
+from pathlib import Path
+from textwrap import indent
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from assets.release.dataset import DatasetDeclaration
+from assets.release.method import Method
+from assets.release.numbers import positive_fraction
+from assets.release.plan import Asked, Line, Plan
+from assets.release.release import DeclarationError
+from mechanisms.accounting.composition import DoesNotCompose, fits, stated, total_like
+from mechanisms.accounting.infinite import InfiniteLoss
+
+if TYPE_CHECKING:
+    from orchestration.components.release import ReleaseComponent
+
+C = TypeVar("C", bound="ReleaseComponent")
+
+_STAYS = ("name", "dataset")
+"""The fields that say which release is planned."""
+
+_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A planned declaration, and what it would charge.
+
+    Attributes:
+        component: the component of the planned declaration.
+        method: how its release would be made.
+        plan: what it would charge, and how exact it would be.
+        attributes: the attributes of the file, as plain values; only those that are given.
+        text: the `defs.yaml` that declares it.
+    """
+
+    component: "ReleaseComponent"
+    method: Method[Any, Any, Any]
+    plan: Plan
+    attributes: dict[str, Any]
+    text: str
+
+
+def planned(component: "ReleaseComponent", dataset: DatasetDeclaration, published: Path, asked: Asked) -> Planned:
+    """The plan of a release with other fields, wanted margins or a wanted total.
+
+    Args:
+        component: the declared release.
+        dataset: its dataset.
+        published: the parent folder of all publications.
+        asked: what is tried.
+
+    Raises:
+        DeclarationError: if the planned declaration is not valid, or nothing meets what is asked. One sentence names
+            the release, the field and the rule.
+    """
+
+    def refuse(reason: str) -> DeclarationError:
+        return DeclarationError(f"release {component.named}: plan: {reason}")
+
+    def method_of(changed: "ReleaseComponent") -> Method[Any, Any, Any]:
+        return changed.method(changed.release(dataset, published))
+
+    if asked.margins and asked.total is not None:
+        raise refuse("give wanted margins or a wanted total, not both")
+    for field in asked.fields:
+        if field in _STAYS:
+            raise refuse(f"{field}: the plan is one of this release, so it stays as it is")
+    changed = _with_fields(component, asked.fields)
+    method = method_of(changed)
+    try:
+        fields: Mapping[str, Any] = {}
+        if asked.margins:
+            fields = changed.fields_for_margins(method, _wanted(asked.margins, changed.plan(method, asked).lines))
+        elif asked.total is not None:
+            fields = changed.fields_for_total(method, _number("total", asked.total), asked)
+        if fields:
+            changed = _with_fields(changed, fields)
+            method = method_of(changed)
+        plan = changed.plan(method, asked)
+    except DeclarationError:
+        raise
+    except ValueError as error:
+        raise refuse(str(error)) from None
+    attributes = plain(changed.attributes)
+    return Planned(
+        changed,
+        method,
+        replace(plan, problem=plan.problem or _problem(method, plan)),
+        attributes,
+        declaration_text(changed, attributes),
+    )
+
+
+def declaration_text(component: "ReleaseComponent", attributes: Mapping[str, Any]) -> str:
+    """The `defs.yaml` of these attributes."""
+    fields = "".join(
+        # Collections of single values are written on one line, everything else on lines of its own.
+        yaml.safe_dump(
+            {name: value},
+            sort_keys=False,
+            allow_unicode=True,
+            default_flow_style=None if isinstance(value, Mapping | list) else False,
+            width=_WIDTH,
+        )
+        for name, value in attributes.items()
+    )
+    return f"type: {component.type_name}\nattributes:\n{indent(fields, '  ')}"
+
+
+def plain(declared: BaseModel) -> dict[str, Any]:
+    """The given fields of a declaration as values that YAML writes, and that are read as the same declaration."""
+    written = declared.model_dump(exclude_unset=True, warnings=False)
+    given = {name: getattr(declared, name) for name in written}
+    # A value that stands for a word, such as `accepted`, is None.
+    return {name: _plain(written[name] if value is None else value) for name, value in given.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return plain(value)
+    if isinstance(value, Mapping):
+        return {_plain(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Enum):
+        return value.value
+    return _shortest(value) if isinstance(value, Fraction) else value
+
+
+def _shortest(number: Fraction) -> int | float | str:
+    """A number as an integer, a decimal or a fraction, which `exact_fraction` reads as exactly this number."""
+    if number.denominator == 1:
+        return number.numerator
+    decimal = float(number)
+    return decimal if Fraction(repr(decimal)) == number else str(number)
+
+
+def _with_fields(component: C, fields: Mapping[str, Any]) -> C:
+    """The component with other fields.
+
+    Raises:
+        DeclarationError: if the declaration is then not valid.
+    """
+    if not fields:
+        return component
+    declaration = component.declaration
+    try:
+        return component.with_fields(_merged(plain(component.tried), fields))
+    except ValidationError as error:
+        said = str(error.errors(include_url=False)[0]["msg"]).removeprefix("Value error, ")
+        named = f"release {declaration.dataset}/{declaration.name}: "
+        raise DeclarationError(said if said.startswith("release ") else f"{named}{said}") from None
+
+
+def together(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields to try of two, the second before the first where they contradict."""
+    both = dict(first)
+    for name, value in second.items():
+        before = both.get(name)
+        both[name] = together(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+    return both
+
+
+def _merged(declared: Any, changes: Any) -> Any:
+    """What is declared with changes: mappings are merged, null removes, and anything else replaces."""
+    if not isinstance(changes, Mapping):
+        return changes
+    found = dict(declared) if isinstance(declared, Mapping) else {}
+    for name, value in changes.items():
+        if value is None:
+            found.pop(name, None)
+            continue
+        found[name] = _merged(found.get(name), value)
+        if found[name] == {} != value:
+            # Nothing is left of it.
+            del found[name]
+    return found
+
+
+def _wanted(margins: Mapping[str, Any], lines: Iterable[Line]) -> dict[str, Fraction]:
+    known = [line.name for line in lines]
+    if not known:
+        raise ValueError("margins: nothing is measured with noise of its own, so that no margin can be asked for")
+    for name in margins:
+        if name not in known:
+            raise ValueError(f"margins: there is no line {name!r}; lines are {', '.join(known)}")
+    return {name: _number(f"margins: {name}", margin) for name, margin in margins.items()}
+
+
+def _number(field: str, value: object) -> Fraction:
+    try:
+        return positive_fraction(value)
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}") from None
+
+
+def _problem(method: Method[Any, Any, Any], plan: Plan) -> str:
+    """Why a charge would be refused whatever else is charged, as a sentence; "" if it would not."""
+    release, loss = method.release, plan.loss
+    try:
+        release.require_allowed()
+    except DeclarationError as error:
+        return str(error)
+    if loss is None or isinstance(loss, InfiniteLoss):
+        return ""
+    cap, price = release.dataset.cap, f"release {release.dataset.name}/{release.name}: a charge of {stated(loss)}"
+    try:
+        fit = fits(total_like(cap, [loss]), cap)
+    except DoesNotCompose as error:
+        return f"{price} cannot be counted under the cap of {stated(cap)}: {error}"
+    return "" if fit else f"{price} does not fit under the cap of {stated(cap)}, even if nothing else is charged"

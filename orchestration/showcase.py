@@ -1,0 +1,49 @@
+"""`make showcase`: publish the synthetic censuses by every mechanism, and open the explorer on them.
+
+It uses the deployment of `make demo`. A release that is published already is left as it is; one that was drawn already
+would be made again from the same randomness, and not charged again.
+"""
+
+import os
+import sys
+
+import dagster as dg
+
+from assets.publication.signature import CERTIFICATE
+from orchestration.environment import deployment_folders
+from orchestration.launch import launch, with_instance
+
+RELEASES = {
+    "two_states/swapped": "permutation swapping",
+    "two_states/pairs_2010": "swapping in pairs, as in 2010",
+    "two_states/s_dhc": "PHSafe",
+    "two_states/redistricting": "TopDown",
+    "two_states/hypercubes": "the table builder",
+    "detailed/persons": "SafeTab-P",
+    "detailed/households": "SafeTab-H",
+    "survey/tables": "the table builder, from a survey",
+}
+"""What is published, by which method."""
+
+
+def main() -> None:
+    """Launch what is not published yet, one after the other, then serve the explorer."""
+    home, published = deployment_folders()
+    with_instance()
+    for release, method in RELEASES.items():
+        # Releases that are declared together are published under names that begin alike.
+        if any(published.glob(f"{release}*/{CERTIFICATE}")):
+            print(f"{release}, by {method}: published already", flush=True)
+            continue
+        print(f"{release}, by {method} ...", flush=True)
+        job = release.replace("/", "__")
+        with dg.DagsterInstance.get() as instance:
+            run = launch(instance, job, {}, home / "logs" / f"{job}.log", lambda step: None)
+        if not run.success:
+            sys.exit(f"The run failed; its log is {run.log}")
+    # In the place of this process, so that whoever ends it ends the explorer.
+    os.execv(sys.executable, [sys.executable, "-W", "ignore", "-m", "orchestration.cli", "explore", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,10 @@
+-- The rows of a published file in which some columns have given values, the largest first.
+SELECT {{ columns | ids }}
+FROM {{ source }}
+WHERE
+    {{ columns[0] | id }} IS NOT NULL
+{% for column in equal %}
+    AND {{ column | id }} = ${{ equals }}{{ loop.index }}
+{% endfor %}
+ORDER BY {{ columns[0] | id }} DESC, {{ columns[1:] | ids }}
+LIMIT $most

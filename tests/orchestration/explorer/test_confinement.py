@@ -1,0 +1,175 @@
+"""The explorer's process can open neither the confidential database nor a key nor a source file, whoever asks."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from orchestration.explorer import launcher
+from orchestration.explorer.confinement import landlock_version, without
+from orchestration.explorer.launcher import environment, free_port, left_out
+from orchestration.explorer.process import flags
+from orchestration.explorer.settings import Settings
+
+SECRET = "secret, and known to nobody"
+ROOT = Path(__file__).resolve().parents[3]
+ATTEMPTS = Path(__file__).with_name("attempts.py")
+
+CONFINED = """
+import json, sys
+from pathlib import Path
+from orchestration.explorer import confinement
+from orchestration.explorer.process import readable
+from orchestration.explorer.settings import settings
+known, given = settings(), json.loads(sys.argv[1])
+attempts = Path(given["attempts"]).read_text()
+if given["python"]:
+    confinement.landlock_version = lambda: 0
+left_out = [Path(each) for each in known.left_out]
+words = confinement.confine(readable(known), [Path(known.temporary)], left_out, known.port)
+exec(attempts)
+print(json.dumps([words, attempts(given["secrets"], given["allowed"], known.temporary)]))
+"""
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> tuple[Settings, dict[str, str], dict[str, str]]:
+    """The files of a deployment: settings, and by name the paths that must and must not be opened."""
+    home = tmp_path / "var"
+    for folder in ("var/warehouse", "var/custody/ephemeral", "published/a/b", "temporary", "dagster"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("public", "confidential", "ledger"):
+        with duckdb.connect(str(home / "warehouse" / f"{name}.duckdb")) as connection:
+            connection.execute("CREATE TABLE t AS SELECT 1 AS a")
+    secrets = {
+        "key": home / "custody" / "master.key",
+        "ephemeral key": home / "custody" / "ephemeral" / "draw.key",
+        "anchor": home / "custody" / "ledger.anchor",
+        "source": tmp_path / "source.csv",
+        "event log": tmp_path / "dagster" / "runs.db",
+    }
+    for path in secrets.values():
+        path.write_text(SECRET)
+    (tmp_path / "published" / "a" / "b" / "table.csv").write_text("a\n1\n")
+    secrets["confidential"] = home / "warehouse" / "confidential.duckdb"
+    allowed = {
+        "public": home / "warehouse" / "public.duckdb",
+        "ledger": home / "warehouse" / "ledger.duckdb",
+        "published": tmp_path / "published" / "a" / "b" / "table.csv",
+    }
+    known = Settings(
+        home=str(home),
+        published=str(tmp_path / "published"),
+        temporary=str(tmp_path / "temporary"),
+        boundaries="",
+        left_out=(str(home), str(tmp_path / "dagster"), str(tmp_path / "source.csv")),
+        port=free_port(0),
+    )
+    return (
+        known,
+        {name: str(path) for name, path in secrets.items()},
+        {name: str(path) for name, path in allowed.items()},
+    )
+
+
+def tried(
+    deployment: tuple[Settings, dict[str, str], dict[str, str]], *, python: bool = False
+) -> tuple[str, dict[str, str]]:
+    """What a confined process says of itself, and what it got of what it tried."""
+    known, secrets, allowed = deployment
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        allowed = {**allowed, "port": str(server.getsockname()[1])}
+        given = json.dumps({"secrets": secrets, "allowed": allowed, "python": python, "attempts": str(ATTEMPTS)})
+        done = subprocess.run(
+            [sys.executable, "-c", CONFINED, given],
+            env={**environment(known), "PYTHONPATH": str(ROOT)},
+            cwd=known.temporary,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    words, found = json.loads(done.stdout.splitlines()[-1])
+    return words, found
+
+
+@pytest.mark.skipif(not landlock_version(), reason="this kernel has no Landlock")
+def test_the_kernel_refuses_every_way_to_what_is_not_public(
+    deployment: tuple[Settings, dict[str, str], dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STIRRED_MASTER_KEY", "0" * 64)
+    words, found = tried(deployment)
+    assert words.startswith("The Linux kernel refuses")
+    got = {name for name, answer in found.items() if answer.startswith("got")}
+    assert got == {"allowed public", "allowed ledger", "allowed published"}
+    assert len(found) > 40, "the attempts themselves were made"
+
+
+def test_without_landlock_python_refuses_these_files_and_the_page_says_so(
+    deployment: tuple[Settings, dict[str, str], dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STIRRED_MASTER_KEY", "0" * 64)
+    words, found = tried(deployment, python=True)
+    assert words.startswith("This system has no Landlock")
+    assert "not against code that means to get around it" in words
+    for name, answer in found.items():
+        # DuckDB opens files past Python. Only the kernel refuses those, and the names in a source file's folder.
+        if name == "list beside source":
+            continue
+        if name.split()[0] in ("open", "os.open", "write", "list", "symbolic", "link") or name.startswith("master key"):
+            assert answer.startswith("refused"), name
+        if name == "connect to a server":
+            assert answer.startswith("refused")
+        if name.startswith("allowed"):
+            assert answer.startswith("got"), name
+
+
+def test_what_is_left_out_is_in_no_allowed_folder(tmp_path: Path) -> None:
+    for folder in ("code/a", "code/var/warehouse", "code/b/deep/secret", "other"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "code" / "module.py").touch()
+    (tmp_path / "code" / "a" / "link").symlink_to(tmp_path / "code" / "var")
+    (tmp_path / "code" / "shortcut").symlink_to(tmp_path / "code" / "var")
+    out = [tmp_path / "code" / "var", tmp_path / "code" / "b" / "deep" / "secret"]
+    found = without([tmp_path / "code", tmp_path / "other"], out)
+    assert set(found) == {tmp_path / "code" / "a", tmp_path / "code" / "module.py", tmp_path / "other"}
+    assert without([tmp_path / "code" / "var" / "warehouse"], out) == []
+    assert without([tmp_path / "other"], [tmp_path]) == []
+
+
+def test_the_process_gets_neither_the_master_key_nor_credentials_nor_settings_of_streamlit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("STIRRED_MASTER_KEY", "0" * 64)
+    monkeypatch.setenv("STREAMLIT_SERVER_ADDRESS", "0.0.0.0")
+    monkeypatch.setenv("PGPASSWORD", "0" * 64)
+    known = Settings(str(tmp_path), str(tmp_path), str(tmp_path), "", (), 1)
+    given = environment(known)
+    assert "0" * 64 not in given.values()
+    assert not any(name.startswith(("STREAMLIT_", "PG")) for name in given)
+    assert given["HOME"] == str(tmp_path), "no user's file of settings is found"
+    assert launcher.MASTER_KEY == "STIRRED_MASTER_KEY"
+
+
+def test_deployments_own_folders_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    monkeypatch.setenv("STIRRED_SPILL_FOLDER", str(tmp_path / "spill"))
+    assert left_out(tmp_path / "var", []) == [tmp_path / "var", tmp_path / "dagster", tmp_path / "spill"]
+
+
+def test_streamlit_listens_to_this_machine_alone_and_reports_nothing() -> None:
+    given = flags(8600)
+    pairs = dict(zip(given[::2], given[1::2], strict=True))
+    assert pairs["--server.address"] == "127.0.0.1"
+    assert pairs["--server.allowedHosts"] == "127.0.0.1", "another name for this machine is refused"
+    assert pairs["--browser.gatherUsageStats"] == "false"
+    assert pairs["--server.fileWatcherType"] == "none"
+    assert pairs["--server.enableStaticServing"] == "false"
+    assert pairs["--server.enableXsrfProtection"] == "true"
+    assert pairs["--client.toolbarMode"] == "minimal"
+    assert os.environ.get("STREAMLIT_SERVER_PORT") is None

