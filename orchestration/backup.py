@@ -94,9 +94,9 @@ def restore(
         BackupError: if something is in the way, there is no key, the back-up was altered or made under another key,
             the ledger of the back-up is older than the anchor, or zones are in a lake. Nothing is restored then.
     """
-    warehouse = resources(home)["warehouse"]
-    assert isinstance(warehouse, Warehouse)
-    _refuse_lake(warehouse, "restored")
+    ledger = resources(home)["ledger"]
+    assert isinstance(ledger, Ledger)
+    _refuse_lake(ledger.warehouse, "restored")
     if (home / WAREHOUSE).exists() or (published.exists() and any(published.iterdir())):
         raise BackupError(f"{home / WAREHOUSE} or publications exist already: a back-up is restored into an empty home")
     staged = home / ".restoring"

@@ -78,7 +78,7 @@ def lake() -> dict[str, str]:
     """
     if not is_cluster():
         return {}
-    variables = {zone: f"STIRRED_LAKE_{zone.name}" for zone in (Zone.CONFIDENTIAL, Zone.PUBLIC)}
+    variables = {Zone.CONFIDENTIAL: "STIRRED_LAKE_CONFIDENTIAL", Zone.PUBLIC: "STIRRED_LAKE_PUBLIC"}
     found = {}
     for zone, variable in variables.items():
         given = os.environ.get(variable, "")

@@ -290,7 +290,7 @@ def _place(
             lambda arriving: _require_signed(context, arriving, key),
         ) as folder,
     ):
-        # While this session is open, no other process can write, so the files have the content that is compared here.
+        # What this session reads stays as it is while it is open, so the files have the content that is compared here.
         if _state(context, session) != evaluated_on:
             raise _refusal(context, ["tables: another run has replaced them; materialize again"])
         files = write_data_files(session, folder, tables)
