@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from assets.release.dataset import DatasetDeclaration
 from assets.release.plan import Asked, Plan
@@ -105,11 +107,18 @@ def plan_of(kind: Kind, **asked: Any) -> Planned:
     return planned(component, dataset, NOWHERE, Asked(**asked))
 
 
+@cache
+def schema(declares: type[DeclaresReleases]) -> Draft202012Validator:
+    """What `dg check yaml` checks."""
+    return Draft202012Validator(declares.model().model_json_schema())
+
+
 def loaded(found: Planned, kind: Kind) -> Planned:
     """The plan of the file that a plan ends with, read as a declaration of a deployment."""
     _, dataset, beside = kind
     document = yaml.safe_load(found.text)
     declares = getattr(components, document["type"].removeprefix(f"{components.__name__}."))
+    schema(declares).validate(document["attributes"])
     model = declares.model().model_validate(document["attributes"])
     together = declares.resolve_from_model(dg.ResolutionContext.default(), model)
     (component,) = (each for each in together.releases([together, *beside]) if each.named == found.component.named)
