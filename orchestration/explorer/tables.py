@@ -276,7 +276,7 @@ def _map(
         stroke=alt.condition("datum.properties.flag == ''", alt.value("white"), alt.value(_SECOND)),
         tooltip=[alt.Tooltip("properties.name:N", title="place"), alt.Tooltip("properties.said:N", title="number")],
     )
-    draw(chart.properties(height=420, title=title_of(title)))
+    draw(chart.properties(height=420, title=title_of(title)), f"A map. {title}; the table follows.")
     st.caption(
         "Places without a number are gray, and those whose number is too uncertain have an orange border. Numbers are "
         "shown, and not rates: a large place has more of everything."
@@ -397,7 +397,7 @@ def _shown(
     if not lines:
         st.info("The table has no row for this choice.")
         return
-    draw(_chart(product, lines, title))
+    draw(_chart(product, lines, title), f"{title}; the table follows.")
     doubtful = sum(bool(line["flag"]) for line in lines)
     if doubtful:
         st.warning(
