@@ -330,7 +330,16 @@ def _place(
 ) -> tuple[str, str]:
     places = product.places({key: value for key, value in equal.items() if key == product.level})
     if len(places) >= MOST_VALUES:
-        st.caption(f"Only the first {MOST_VALUES:,} places can be chosen here.")
+        # Too many to choose from: a place beyond the first ones is named by its code.
+        given = st.query_params.get(name, "")
+        typed = st.text_input(
+            f"{words}, by its code (the codes of its levels, separated by /); the box below has the first {MOST_VALUES:,}",
+            "" if given in places else given,
+            key=f"{scope}{name}:code",
+        )
+        if len(typed.split("/")) == len(product.place):
+            link[name] = typed
+            return typed, typed
     code = chosen(words, places or {"": "nothing"}, link, name, scope, default=min(default, max(0, len(places) - 1)))
     return code, places.get(code, "")
 
