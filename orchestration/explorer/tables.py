@@ -330,10 +330,10 @@ def _place(
 ) -> tuple[str, str]:
     places = product.places({key: value for key, value in equal.items() if key == product.level})
     if len(places) >= MOST_VALUES:
-        # Too many to choose from: a place beyond the first ones is named by its code.
+        # A place beyond the first ones is named by its code.
         given = st.query_params.get(name, "")
         typed = st.text_input(
-            f"{words}, by its code (the codes of its levels, separated by /); the box below has the first {MOST_VALUES:,}",
+            f"{words}, by the codes of its levels, separated by /; the box below has {MOST_VALUES:,}",
             "" if given in places else given,
             key=f"{scope}{name}:code",
         )
