@@ -28,7 +28,7 @@ from orchestration.explorer.products import (
 )
 from orchestration.explorer.settings import settings
 from orchestration.explorer.shown import axis_of, broken, chosen, draw, from_link, height_of, table, title_of
-from orchestration.explorer.words import figure, plain
+from orchestration.explorer.words import figure, nested, plain
 
 RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"
 VIEWS = (RANKED, PLACE, TWO, MAP)
@@ -123,14 +123,9 @@ def _number(product: Product, scope: str, link: dict[str, str]) -> tuple[str, st
     """The column of numbers, and what it counts."""
     if not product.wide:
         return product.numbers[0], product.title
-    options = {column: _nested(product.fields[column].description) or column for column in product.wide}
+    options = {column: nested(product.fields[column].description) or column for column in product.wide}
     column = chosen("What is counted", options, link, "number", scope)
     return column, f"{product.title}: {options[column]}"
-
-
-def _nested(label: str) -> str:
-    """A label that lists the cells that contain it, in words: `!!Total!!One race` is `Total: One race`."""
-    return ": ".join(part.strip(": ") for part in label.split("!!") if part.strip(": "))
 
 
 def _group(product: Product, group: str, equal: Mapping[str, Any], scope: str, link: dict[str, str]) -> str:
