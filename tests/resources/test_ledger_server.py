@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import subprocess
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -837,6 +838,16 @@ def test_a_setting_that_is_unknown_is_refused(monkeypatch: pytest.MonkeyPatch, n
     monkeypatch.setenv(name, "postgresql://x")
     with pytest.raises(DeclarationError, match=rf"{name} is 'postgresql://x', which is not one of"):
         ledger_on_server()
+
+
+def test_without_a_driver_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "resources.ledger_server")
+    monkeypatch.setenv("STIRRED_HOME", str(tmp_path))
+    monkeypatch.setenv("STIRRED_LEDGER", "postgres")
+    for arguments in (["ledger", "migrate"], ["ledger", "move"], ["budget"]):
+        found = CliRunner().invoke(main, arguments)
+        assert (found.exit_code, "install Stirred with the extra cluster" in found.output) == (1, True), found.output
 
 
 def test_a_deployment_on_files_imports_no_driver() -> None:
