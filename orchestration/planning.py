@@ -123,8 +123,8 @@ def declaration_text(component: "ReleaseComponent", attributes: Mapping[str, Any
 def plain(declared: BaseModel) -> dict[str, Any]:
     """The given fields of a declaration as values that YAML writes, and that are read as the same declaration."""
     written = declared.model_dump(exclude_unset=True, warnings=False)
-    given = {name: getattr(declared, name) for name in written}
-    # A value that stands for a word, such as `accepted`, is None.
+    given = {name: getattr(declared, name) for name, value in written.items() if value is not None}
+    # A value that stands for a word, such as `accepted`, is None, and not written so.
     return {name: _plain(written[name] if value is None else value) for name, value in given.items()}
 
 

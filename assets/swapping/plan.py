@@ -13,7 +13,7 @@ from typing import Any
 from assets.publication.signature import CERTIFICATE
 from assets.release.plan import Cells, Curve, Plan
 from assets.swapping.release import SwappingRelease
-from assets.swapping.statement import LARGEST_STRATUM, SWAP_KEY
+from assets.swapping.statement import LARGEST_STRATUM, SWAP_KEY, variable_words
 from mechanisms.accounting.composition import number, stated
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.swapping.design import SwappingDesign
@@ -116,7 +116,8 @@ def published_stratum(release: SwappingRelease) -> int | None:
         if tuple(record["invariants"]["as_charged"]) != release.design.invariants:
             return None
         stated_there = {each["label"]: each["value"] for each in record["mechanism"]["parameters"]}
-        if stated_there[SWAP_KEY] != list(release.design.match):
+        words = variable_words(release)
+        if stated_there[SWAP_KEY] != [words[name] for name in release.design.match]:
             return None
         b = stated_there[LARGEST_STRATUM]
     except (OSError, ValueError, KeyError, TypeError):

@@ -50,7 +50,7 @@ def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_
         inputs: the inputs of the draw.
         output_version: the content hash of the swapped data.
     """
-    names = _words(release)
+    names = variable_words(release)
     design, remarks = in_words(release.design, names), []
     if not design.noise:
         remarks.append(
@@ -103,7 +103,7 @@ def swapping_statement(release: SwappingRelease, inputs: SwappingInputs, output_
     )
 
 
-def _words(release: SwappingRelease) -> dict[str, str]:
+def variable_words(release: SwappingRelease) -> dict[str, str]:
     """The variables in the words of the data dictionary, or by their names if the words do not tell them apart."""
     words = titles({**release.variables, **release.person_variables})
     if len(set(words.values())) < len(words):

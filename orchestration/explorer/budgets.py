@@ -161,7 +161,7 @@ def _population(found: Standing) -> None:
         return
     chart = _chart(found)
     if chart is not None:
-        draw(chart)
+        draw(chart, "What each charge added to the total, under the cap; the table follows.")
     with st.expander("The table behind the chart: every charge", expanded=chart is None):
         table(rows)
     with st.expander("What adds up, and what does not"):

@@ -173,7 +173,7 @@ def _until_databases_change(
 
 def _identities(known: Settings) -> list[tuple[int, int] | None]:
     found: list[tuple[int, int] | None] = []
-    for path in known.databases:
+    for path in (*known.databases, Path(known.published)):
         try:
             status = path.stat()
             found.append((status.st_dev, status.st_ino))
@@ -186,5 +186,10 @@ def _write_replays(known: Settings, replays: Callable[[], Mapping[str, str]]) ->
     """Leave the replays for the process. It never reads half a file."""
     path = Path(known.temporary) / REPLAYS
     arriving = path.with_suffix(".arriving")
-    arriving.write_text(json.dumps(dict(replays())))
+    try:
+        found = replays()
+    except Exception:
+        # Dagster's storage may be busy or damaged. The pages then show what was known before, or nothing.
+        return
+    arriving.write_text(json.dumps(dict(found)))
     arriving.replace(path)

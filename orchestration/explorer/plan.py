@@ -244,7 +244,7 @@ def _lines(lines: tuple[Line, ...], name: str) -> None:
             tooltip=[alt.Tooltip("name:N", title="line"), alt.Tooltip("said:N", title="margin")],
         )
     )
-    draw(chart.properties(height=height_of(names)))
+    draw(chart.properties(height=height_of(names)), "90% margins of error by line; the table follows.")
     with st.expander("The table behind the chart", expanded=len(lines) <= 15):
         table(
             [
@@ -289,7 +289,9 @@ def _curve(curve: Curve) -> None:
         chart = lines + base.mark_point(size=90, filled=True, color=_COLORS[1], opacity=1)
         if len(curve.marks) <= _MARKED:
             chart = chart + base.mark_text(align="left", dx=8, dy=-8).encode(text="name:N")
-    draw(chart.properties(height=340 + (24 * len(names) if len(names) > 1 else 0)))
+    draw(
+        chart.properties(height=340 + (24 * len(names) if len(names) > 1 else 0)), f"{curve.title}; the table follows."
+    )
     with st.expander("The table behind the chart"):
         table([{"Series": row["series"], curve.x: f"{row['x']:.6g}", curve.y: f"{row['y']:.6g}"} for row in rows[:200]])
         if len(rows) > 200:

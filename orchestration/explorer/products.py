@@ -16,6 +16,7 @@ from typing import Any
 
 from assets.publication.placement import publications
 from orchestration.explorer.reading import of_files, published
+from orchestration.explorer.words import nested
 from resources.statements import Fragment, literal
 
 DICTIONARY = "datapackage.json"
@@ -296,7 +297,7 @@ def _product(release: str, folder: Path, name: str, resources: Sequence[Mapping[
 def _field(described: Mapping[str, Any]) -> Field:
     values = described.get("constraints", {}).get("enum", ())
     labels = {str(value): str(value) for value in values}
-    labels |= {str(each["value"]): str(each["label"]) for each in described.get("categories", ())}
+    labels |= {str(each["value"]): nested(str(each["label"])) for each in described.get("categories", ())}
     return Field(
         described["name"],
         described.get("type", "string"),

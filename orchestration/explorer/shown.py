@@ -21,10 +21,10 @@ def table(rows: Sequence[Mapping[str, Any]]) -> None:
     st.table(frame, hide_index=True)
 
 
-def draw(chart: alt.Chart | alt.LayerChart) -> None:
-    """Draw a chart as wide as the page, with dark labels."""
+def draw(chart: alt.Chart | alt.LayerChart, words: str) -> None:
+    """Draw a chart as wide as the page, with dark labels; `words` say what it shows to who cannot see it."""
     dark = chart.configure_axis(labelColor=_INK, titleColor=_INK).configure_legend(labelColor=_INK, titleColor=_INK)
-    st.altair_chart(dark, width="stretch")
+    st.altair_chart(dark, width="stretch", alt=words)
 
 
 def axis_of(names: Sequence[str]) -> alt.Axis:

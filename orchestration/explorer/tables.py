@@ -28,7 +28,7 @@ from orchestration.explorer.products import (
 )
 from orchestration.explorer.settings import settings
 from orchestration.explorer.shown import axis_of, broken, chosen, draw, from_link, height_of, table, title_of
-from orchestration.explorer.words import figure, plain
+from orchestration.explorer.words import figure, nested, plain
 
 RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"
 VIEWS = (RANKED, PLACE, TWO, MAP)
@@ -123,14 +123,9 @@ def _number(product: Product, scope: str, link: dict[str, str]) -> tuple[str, st
     """The column of numbers, and what it counts."""
     if not product.wide:
         return product.numbers[0], product.title
-    options = {column: _nested(product.fields[column].description) or column for column in product.wide}
+    options = {column: nested(product.fields[column].description) or column for column in product.wide}
     column = chosen("What is counted", options, link, "number", scope)
     return column, f"{product.title}: {options[column]}"
-
-
-def _nested(label: str) -> str:
-    """A label that lists the cells that contain it, in words: `!!Total!!One race` is `Total: One race`."""
-    return ": ".join(part.strip(": ") for part in label.split("!!") if part.strip(": "))
 
 
 def _group(product: Product, group: str, equal: Mapping[str, Any], scope: str, link: dict[str, str]) -> str:
@@ -276,7 +271,7 @@ def _map(
         stroke=alt.condition("datum.properties.flag == ''", alt.value("white"), alt.value(_SECOND)),
         tooltip=[alt.Tooltip("properties.name:N", title="place"), alt.Tooltip("properties.said:N", title="number")],
     )
-    draw(chart.properties(height=420, title=title_of(title)))
+    draw(chart.properties(height=420, title=title_of(title)), f"A map. {title}; the table follows.")
     st.caption(
         "Places without a number are gray, and those whose number is too uncertain have an orange border. Numbers are "
         "shown, and not rates: a large place has more of everything."
@@ -330,7 +325,16 @@ def _place(
 ) -> tuple[str, str]:
     places = product.places({key: value for key, value in equal.items() if key == product.level})
     if len(places) >= MOST_VALUES:
-        st.caption(f"Only the first {MOST_VALUES:,} places can be chosen here.")
+        # A place beyond the first ones is named by its code.
+        given = st.query_params.get(name, "")
+        typed = st.text_input(
+            f"{words}, by the codes of its levels, separated by /; the box below has {MOST_VALUES:,}",
+            "" if given in places else given,
+            key=f"{scope}{name}:code",
+        )
+        if len(typed.split("/")) == len(product.place):
+            link[name] = typed
+            return typed, typed
     code = chosen(words, places or {"": "nothing"}, link, name, scope, default=min(default, max(0, len(places) - 1)))
     return code, places.get(code, "")
 
@@ -397,7 +401,7 @@ def _shown(
     if not lines:
         st.info("The table has no row for this choice.")
         return
-    draw(_chart(product, lines, title))
+    draw(_chart(product, lines, title), f"{title}; the table follows.")
     doubtful = sum(bool(line["flag"]) for line in lines)
     if doubtful:
         st.warning(

@@ -15,6 +15,13 @@ def plain(text: Any) -> str:
     return _MARKS.sub(r"\\\1", " ".join(str(text).split()))
 
 
+def nested(label: str) -> str:
+    """A label that lists the cells that contain it, in words: `!!Total:!!One race` is `Total: One race`."""
+    if "!!" not in label:
+        return label
+    return ": ".join(part.strip(": ") for part in label.split("!!") if part.strip(": "))
+
+
 def figure(value: Any) -> str:
     """A number with commas, and with two decimals if it is not whole; a dash for none."""
     if value is None:

@@ -295,7 +295,7 @@ NUMBERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
         ),
         ("delta",): (0, 1, "1e-101", *NOT_NUMBERS),
         ("processes",): (257, *NOT_INTEGERS),
-        ("replicates",): (-1, 1, 201, *NOT_INTEGERS),
+        ("replicates",): (1, 201, *NOT_INTEGERS),
     },
 }
 """By kind and field, what is not a number for it."""

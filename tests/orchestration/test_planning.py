@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from assets.release.dataset import DatasetDeclaration
 from assets.release.plan import Asked, Plan
@@ -38,7 +40,7 @@ from orchestration.components.release import DeclaresReleases, ReleaseComponent
 from orchestration.components.topdown_declaration import TopDownDeclaration
 from orchestration.planning import Planned, planned
 from tests.assets.safetab import examples as towns
-from tests.deployments import small_dataset, small_release
+from tests.deployments import UNITS, small_dataset, small_release
 from tests.depth import examples
 from tests.pair_swapping_deployments import PRODUCTS as PAIR_PRODUCTS
 from tests.phsafe_deployments import FEW, census_dataset
@@ -105,11 +107,18 @@ def plan_of(kind: Kind, **asked: Any) -> Planned:
     return planned(component, dataset, NOWHERE, Asked(**asked))
 
 
+@cache
+def schema(declares: type[DeclaresReleases]) -> Draft202012Validator:
+    """What `dg check yaml` checks."""
+    return Draft202012Validator(declares.model().model_json_schema())
+
+
 def loaded(found: Planned, kind: Kind) -> Planned:
     """The plan of the file that a plan ends with, read as a declaration of a deployment."""
     _, dataset, beside = kind
     document = yaml.safe_load(found.text)
     declares = getattr(components, document["type"].removeprefix(f"{components.__name__}."))
+    schema(declares).validate(document["attributes"])
     model = declares.model().model_validate(document["attributes"])
     together = declares.resolve_from_model(dg.ResolutionContext.default(), model)
     (component,) = (each for each in together.releases([together, *beside]) if each.named == found.component.named)
@@ -457,6 +466,15 @@ def test_a_published_edition_with_the_same_invariants_says_b(tmp_path: Path) -> 
     # The strata of a second stir may have the same invariants.
     write_certificate(release.folder, list(release.design.invariants), 27, ["region"])  # type: ignore[attr-defined]
     assert swapping_plan(release).loss is None  # type: ignore[arg-type]
+
+
+def test_b_is_found_in_a_certificate_that_names_variables_in_words(tmp_path: Path) -> None:
+    columns = UNITS | {"size": {**UNITS["size"], "title": "persons in the household"}}
+    dataset = small_dataset(NOWHERE, units={"path": str(NOWHERE / "units.csv"), "columns": columns})
+    release = small_release(dataset).release(dataset, tmp_path)
+    invariants = list(release.design.invariants)  # type: ignore[attr-defined]
+    write_certificate(release.folder, invariants, 27, ["region", "persons in the household"])
+    assert swapping_plan(release).facts["largest stratum b"] == "27, of the published edition"  # type: ignore[arg-type]
 
 
 def write_certificate(folder: Path, invariants: list[str], b: int, match: Sequence[str] = ("region", "size")) -> None:

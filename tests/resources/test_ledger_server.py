@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import subprocess
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ from mechanisms.accounting.loss import PureLoss
 from orchestration.cli import main
 from orchestration.environment import ledger_on_server
 from resources import ledger_server
-from resources.anchor import Anchor
+from resources.anchor import Anchor, opened
 from resources.chain import GENESIS, Entry
 from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, LedgerError
@@ -274,6 +275,17 @@ def test_an_entry_waits_for_who_reads_even_if_it_is_appended_past_the_ledger(
 
 
 # The anchor ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_an_anchor_seals_where_the_ledger_is(there: bool) -> None:
+    """And that of a file is the same as of versions without a server, which could not read another."""
+    sealed = Anchor(3, "ab" * 32, on_server=there).sealed(b"key")
+    assert opened(sealed, b"key") == Anchor(3, "ab" * 32, on_server=there)
+    record = json.loads(sealed)
+    assert set(record) == {"sequence", "hash", "announced", "mac", *(["on_server"] if there else [])}
+    assert opened(json.dumps(record | {"on_server": not there}).encode(), b"key") is None
+    assert opened(json.dumps({**record, "on_server": 0 if there else 1}).encode(), b"key") is None
 
 
 @pytest.mark.deep
@@ -692,29 +704,37 @@ def test_nobody_reads_or_appends_between_the_commit_and_the_anchor(
 
 
 @pytest.mark.deep
+@pytest.mark.parametrize("committed", [False, True])
 def test_a_process_that_lost_its_lock_does_not_set_the_anchor_back(
-    database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, committed: bool
 ) -> None:
-    """Its connection was lost, and another process went on, before it announced its entry."""
+    """Its connection was lost, and another process went on, before it announced its entry or after the commit."""
     append = ledger_server.ServerLedger.append
 
-    def late(opened: Any, entry: Entry, before_commit: Callable[[], None]) -> None:
-        def meanwhile() -> None:
-            monkeypatch.setattr(ledger_server.ServerLedger, "append", append)
-            database.run(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-            assert reserve(on_server(ledger), "another").sequence == 4
-            before_commit()
+    def another() -> None:
+        monkeypatch.setattr(ledger_server.ServerLedger, "append", append)
+        database.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        reserve(on_server(ledger), "another")
 
-        append(opened, entry, meanwhile)
+    def late(opened: Any, entry: Entry, before_commit: Callable[[], None]) -> None:
+        if committed:
+            append(opened, entry, before_commit)
+            another()
+        else:
+            append(opened, entry, lambda: (another(), before_commit())[0])
 
     monkeypatch.setattr(ledger_server.ServerLedger, "append", late)
-    with pytest.raises(LedgerError, match="another process appended to the ledger meanwhile; nothing was charged"):
-        reserve(ledger, "third")
+    if committed:
+        assert reserve(ledger, "third").sequence == 4
+    else:
+        with pytest.raises(LedgerError, match="another process appended to the ledger meanwhile; nothing was charged"):
+            reserve(ledger, "third")
     assert ledger.verify() == ()
-    assert [entry.release for entry in ledger.entries()] == ["first", "first", "second", "another"]
+    there = [entry.release for entry in ledger.entries()]
+    assert there == ["first", "first", "second", *(["third"] if committed else []), "another"]
 
 
 # Processes -------------------------------------------------------------------------------------------------
@@ -818,6 +838,16 @@ def test_a_setting_that_is_unknown_is_refused(monkeypatch: pytest.MonkeyPatch, n
     monkeypatch.setenv(name, "postgresql://x")
     with pytest.raises(DeclarationError, match=rf"{name} is 'postgresql://x', which is not one of"):
         ledger_on_server()
+
+
+def test_without_a_driver_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "resources.ledger_server")
+    monkeypatch.setenv("STIRRED_HOME", str(tmp_path))
+    monkeypatch.setenv("STIRRED_LEDGER", "postgres")
+    for arguments in (["ledger", "migrate"], ["ledger", "move"], ["budget"]):
+        found = CliRunner().invoke(main, arguments)
+        assert (found.exit_code, "install Stirred with the extra cluster" in found.output) == (1, True), found.output
 
 
 def test_a_deployment_on_files_imports_no_driver() -> None:

@@ -20,7 +20,7 @@ from orchestration.explorer.products import TOTAL, catalog
 from orchestration.explorer.reading import UnavailableError, entries
 from orchestration.explorer.settings import VARIABLE, Settings, settings
 from orchestration.explorer.tables import overlap, uncertain
-from orchestration.explorer.words import figure, plain
+from orchestration.explorer.words import figure, nested, plain
 from resources.custody import Custody
 from resources.ledger_storage import FileStorage
 from resources.warehouse import Warehouse
@@ -149,6 +149,11 @@ def test_unknown_ends_may_overlap_and_unknown_errors_are_not_judged() -> None:
 
 def test_numbers_and_texts_are_shown_as_they_are() -> None:
     assert [figure(each) for each in (None, 1234, 1234.5, 2.0, "x")] == ["–", "1,234", "1,234.50", "2", "x"]
+    assert [nested(each) for each in ("!!Total:", "!!Total:!!One race", "Owned: all")] == [
+        "Total",
+        "Total: One race",
+        "Owned: all",
+    ]
     assert plain("![p](http://a/b.png) <b>") == r"\!\[p\]\(http\://a/b\.png\) \<b\>"
 
 
