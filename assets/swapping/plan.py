@@ -31,6 +31,9 @@ RATES = tuple(map(Fraction, ("1/100", "1/20", "1/10", "1/4", "1/2")))
 STRATA = (2, 3, 5, 10, 100)
 """Sizes of strata for which it is shown how a swap moves records."""
 
+LARGEST = 10**9
+"""The largest b for which there is a plan: beyond it, floats overflow."""
+
 _GRID = [Fraction(step, 200) for step in range(1, 200)]
 
 
@@ -43,12 +46,10 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
             default, that of the published edition.
 
     Raises:
-        ValueError: if b is negative or 1.
+        ValueError: if b is negative, 1 or above `LARGEST`.
     """
     design = release.design
-    b, words = largest_stratum, "as given"
-    if b is None:
-        b, words = published_stratum(release), "of the published edition"
+    b, words = _stratum(release, largest_stratum)
     loss = _loss(design, b)
     facts = {} if design.noise else {"largest stratum b": _NOT_KNOWN if b is None else f"{b:,}, {words}"}
     if b and not design.noise:
@@ -86,7 +87,8 @@ def rate_for(release: SwappingRelease, largest_stratum: int | None, epsilon: Fra
     """The declared field `swap_rate` with which a swap charges at most ε: the smallest rate in millionths.
 
     Raises:
-        ValueError: if b is not known, no rate gives ε, or the loss does not follow from one swap rate.
+        ValueError: if b is not known, is negative, 1 or above `LARGEST`, no rate gives ε, or the loss does not follow
+            from one swap rate.
     """
     design = release.design
     if design.noise or design.second_stir:
@@ -97,13 +99,26 @@ def rate_for(release: SwappingRelease, largest_stratum: int | None, epsilon: Fra
         if design.swap_rate.epsilon is None:
             raise ValueError("total: swap rates differ, so change the rate of each case")
         return {"epsilon": epsilon}
-    b = published_stratum(release) if largest_stratum is None else largest_stratum
+    b, _ = _stratum(release, largest_stratum)
     if b is None:
         raise ValueError(f"total: largest_stratum: {_NOT_KNOWN}")
     if b == 0:
         raise ValueError("total: with b = 0, ε is 0 at every swap rate")
-    theorem_1(b, Fraction(1, 2))
     return smallest_rate(b, epsilon)
+
+
+def _stratum(release: SwappingRelease, given: int | None) -> tuple[int | None, str]:
+    """b, if it is known, and where from.
+
+    Raises:
+        ValueError: if b is negative, 1 or above `LARGEST`.
+    """
+    b, words = (published_stratum(release), "of the published edition") if given is None else (given, "as given")
+    if b is not None:
+        theorem_1(b, Fraction(1, 2))
+        if b > LARGEST:
+            raise ValueError(f"largest_stratum: there are plans for up to {LARGEST:,} records only")
+    return b, words
 
 
 def published_stratum(release: SwappingRelease) -> int | None:
@@ -142,8 +157,6 @@ def _rates(design: SwappingDesign) -> list[Fraction]:
 
 def _loss(design: SwappingDesign, b: int | None) -> PureLoss | None:
     """The loss that is charged, or an upper bound of it if rates vary; None if it is not known."""
-    if b is not None:
-        theorem_1(b, Fraction(1, 2))
     if design.noise:
         return loss_of_responses(design.noise)
     rates = _rates(design)

@@ -37,6 +37,7 @@ from orchestration.components.table_builder_declaration import (
     TableBuilderDeclaration,
 )
 from orchestration.environment import PROJECT
+from orchestration.planning import plain
 
 
 @dataclass
@@ -68,7 +69,9 @@ class SingleHypercube(ReleaseComponent):
 
     def with_fields(self, given: Mapping[str, Any]) -> Self:
         """The hypercube with these fields, among the others of its file."""
-        cube, among = HypercubeAttributes.model_validate(given), self._among
+        # Validated as part of the release, so that errors begin with the release and the field.
+        tried = HypercubeDeclaration.model_validate(plain(self.declaration) | {"hypercube": given})
+        cube, among = tried.hypercube, self._among
         if cube.swapped != self._cube.swapped:
             raise DeclarationError(
                 f"release {self.named}: swapped: declare the hypercube with other records first, and plan it then"
