@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -202,6 +203,7 @@ def test_every_estimate_has_its_errors_and_the_method_of_its_interval(published:
     folder = published.root / "published" / method.release.dataset.name / method.release.name
     package = json.loads((folder / "datapackage.json").read_text())
     certificate = json.loads((folder / "certificate.json").read_text())
+    page = unescape((folder / "certificate.html").read_text())
     stated = {each["path"]: each["interval"] for each in certificate["products"]}
     for each in package["resources"]:
         columns = pq.read_schema(folder / f"{each['name'].removesuffix('-parquet')}.parquet").names
@@ -210,6 +212,8 @@ def test_every_estimate_has_its_errors_and_the_method_of_its_interval(published:
         if not stated[each["path"]]:
             continue
         assert each["interval"]["confidence"] == 0.9
+        # A standard error may be empty, so the certificate says nothing of it.
+        assert f"each estimate has a 90% interval. {each['interval']['method']}" in page
         rows = pq.read_table(folder / f"{each['name'].removesuffix('-parquet')}.parquet").to_pylist()
         assert rows
         for row in rows:
