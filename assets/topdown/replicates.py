@@ -5,9 +5,9 @@ the CEF, with the same design and the same invariants. `mechanisms.topdown.repli
 side by side; `uncertainty` makes errors of their deviations. Only public tables are read, so nothing is charged.
 
 The key of a replicate's noise follows from the draw id and the replicate's number alone, and both are public: every
-reader of microdata and certificate can make the same replicates. That is safe because they are computed from what is
-published. A draw's key is an HMAC under the custody, or random, and the streams of draws have other labels, so no
-replicate has the noise of a draw.
+reader of microdata, spine, exact statistics and certificate can make the same replicates. That is safe because they are
+computed from what is published. A draw's key is an HMAC under the custody, or random, and the streams of draws have
+other labels, so no replicate has the noise of a draw.
 
 Each finished replicate is stored in one transaction, with its hash and with what it was made of, under the custody's
 seal. A run that was killed continues with those that are missing. Replicates of another draw, of other estimates, or
@@ -364,5 +364,5 @@ estimation, on the estimates of every {finest} in the place of the true counts, 
 with noise of its own.
 
 This stage reads only public tables, so it charges nothing. The key of a replicate's noise follows from the draw id and
-its number, so that every reader of the microdata can make the replicates again. Each is stored when it is finished, so
-a new run makes only those that are missing."""
+its number, so that every reader of the microdata, the spine and the exact statistics can make the replicates again. Each
+is stored when it is finished, so a new run makes only those that are missing."""

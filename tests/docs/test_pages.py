@@ -60,6 +60,12 @@ def test_every_path_that_a_page_names_is_there(page: Path) -> None:
     assert [path for path in PATH.findall(page.read_text("utf-8")) if not (ROOT / path).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_no_command_is_redirected_into_a_declaration(page: Path) -> None:
+    """The shell would empty the file before the command reads it."""
+    assert not re.search(r"stirred[^\n|&]*> *orchestration/defs/", page.read_text("utf-8"))
+
+
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -469,20 +470,28 @@ def test_a_release_publishes_the_errors_and_its_draw_is_the_same(tmp_path: Path)
     certificates = [json.loads(files["certificate.json"]) for files in (before, after)]
     assert certificates[0]["errors"] is None
     assert len(certificates[1]["errors"]["rows"]) == len(rows)
-    _require_repeatable(errors, certificates[1]["randomness"]["draw_id"])
+    _require_repeatable(errors, certificates[1]["randomness"]["draw_id"], tmp_path / "reader")
 
 
-def _require_repeatable(deployment: Deployment[TopDownRelease], draw_id: str) -> None:
-    """A reader of microdata, spine and certificate makes a replicate again, with the limits of the invariants."""
+def _require_repeatable(deployment: Deployment[TopDownRelease], draw_id: str, folder: Path) -> None:
+    """A reader makes a replicate again, from microdata, spine, exact statistics and draw id alone."""
     release = deployment.release
     with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         stored = read_replicate(session, release, 2)
+    spine = pq.read_table(release.folder / "spine.parquet")
+    numbers = {(row["level"], row["geoid"]): row["number"] for row in spine.to_pylist()}
+    places = {geoid: number for (level, geoid), number in numbers.items() if level == release.finest}
+    held = [
+        {"invariant": name, "category": 0, "number": numbers[row["level"], row["geoid"]], **row}
+        for name in release.design.invariants
+        for row in pq.read_table(release.folder / f"{name}.parquet").to_pylist()
+    ]
+    read = Warehouse(folder=str(folder), threads=1)
+    with read.session(writes=Zone.PUBLIC) as session, session.transaction():
+        for name, rows in (("spine", spine), ("invariants", pa.Table.from_pylist(held))):
+            session.create(release.public(name), "warehouse/all", source=session.register(f"read_{name}", rows))
+    with read.session(reads=[Zone.PUBLIC]) as session:
         limits, parents = limits_of(session, release), read_tree(session, release).parents
-    places = {
-        row["geoid"]: row["number"]
-        for row in pq.read_table(release.folder / "spine.parquet").to_pylist()
-        if row["level"] == release.finest
-    }
     published = {}
     for name, schema in SCHEMAS.items():
         histograms = np.zeros((len(places), schema.size), dtype=np.int64)
