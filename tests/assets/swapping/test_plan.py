@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from assets.swapping.plan import swapping_plan
+from assets.swapping.plan import published_stratum, swapping_plan
 from resources.statements import Zone
-from tests.deployments import small_deployment
+from tests.deployments import TO_PUBLICATION, small_deployment
 
 BEFORE_THE_CHARGE = ("cef", "invariants")
 
@@ -41,3 +41,16 @@ def test_a_charge_states_what_was_planned_for_its_b(tmp_path: Path, kind: str) -
     assert plan.is_bound == is_bound
     assert plan.loss is not None
     assert charged <= plan.loss if is_bound else charged == plan.loss  # type: ignore[operator]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plan_takes_b_from_the_published_edition(tmp_path: Path, kind: str) -> None:
+    """Except with a second stir, whose strata are others."""
+    deployment = small_deployment(tmp_path / "release", **KINDS[kind][0])
+    deployment.run(*TO_PUBLICATION)
+    method = deployment.context.method
+    with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        b = method.inputs(session, deployment.context.custody).largest_stratum
+    assert b is not None
+    assert published_stratum(deployment.release) == (None if kind == "second stir" else b)
