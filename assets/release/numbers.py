@@ -38,7 +38,7 @@ def shown(value: object) -> str:
     """A declared value for a message, shortened if it is long."""
     if isinstance(value, int) and value.bit_length() > 4 * _LONGEST_SHOWN:
         return "an integer of over 40 digits"
-    text = repr(value)
+    text = str(value) if isinstance(value, Fraction) else repr(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 

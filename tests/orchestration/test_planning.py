@@ -377,6 +377,7 @@ def test_a_wanted_total_of_a_swap_takes_the_smallest_rate(largest: int, place: F
             {"total": 1, "margins": {"PH2 state_*": 5}},
             "plan: give wanted margins or a wanted total, not both",
         ),
+        ("phsafe", {"total": "1/999999999989"}, "runs.PH1_num.budget.nation_*: 1/26999999999703 is too fine; a number"),
         ("phsafe", {"fields": {"runs": {"PH9": {}}}}, "runs: there is no run PH9"),
         ("phsafe", {"fields": {"runs": {"PH2": {"truncation": 0}}}}, "runs.PH2.truncation: "),
         ("phsafe", {"fields": {"budget": 1}}, "budget: Extra inputs are not permitted"),
