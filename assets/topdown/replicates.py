@@ -364,5 +364,5 @@ estimation, on the estimates of every {finest} in the place of the true counts, 
 with noise of its own.
 
 This stage reads only public tables, so it charges nothing. The key of a replicate's noise follows from the draw id and
-its number, so that every reader of the microdata, the spine and the exact statistics can make the replicates again. Each
-is stored when it is finished, so a new run makes only those that are missing."""
+its number, so that every reader of the microdata, the spine and the exact statistics can make the replicates again.
+Each is stored when it is finished, so a new run makes only those that are missing."""
