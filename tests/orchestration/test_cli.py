@@ -1,6 +1,7 @@
 """The command `stirred` where nothing has run yet; with a release, it is tried in `test_swapping`."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -19,7 +20,7 @@ from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration import cli
 from orchestration.cli import main
-from orchestration.environment import deployment_resources
+from orchestration.environment import PROJECT, deployment_resources
 from resources.chain import Details
 from resources.ledger import Ledger
 from resources.statements import Zone
@@ -182,6 +183,17 @@ def test_a_plan_is_tried_and_printed_as_the_file_that_declares_it(stirred: Calla
     shown = stirred("plan", "ma1940/tenure_by_county", "--largest-stratum", "264331", "--total", "15").stdout
     assert "Total: ε = 15.0000 (exactly ln(244557058748/74811))" in shown
     assert "Gates" not in shown, "what a launch does is that of the declaration"
+
+
+def test_the_configuration_that_the_page_on_plans_shows_can_be_planned(stirred: Callable[..., Result]) -> None:
+    page = (PROJECT / "docs" / "how-to" / "plan.md").read_text("utf-8")
+    (block,) = re.findall(r"^```yaml\n(ops:.*?)^```", page, re.DOTALL | re.MULTILINE)
+    config = yaml.safe_load(block)["ops"]["two_states__s_dhc__plan"]["config"]
+    (margin,) = config["margins"].items()
+    tried = ("--try", json.dumps(config["fields"]), "--margin", "{}={}".format(*margin))
+    result = stirred("plan", "two_states/s_dhc", *tried, "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["plan"]["refusal"] == ""
 
 
 @pytest.mark.parametrize(
