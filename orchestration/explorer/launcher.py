@@ -56,10 +56,17 @@ def explore(
         browser: whether to open a browser on it.
 
     Raises:
-        ExplorerError: if the port is taken, the folder of publications is missing, or the process ends.
+        ExplorerError: if the port is taken, the folder of publications contains what must not be opened, or the
+            process ends.
     """
     if boundaries is not None and not boundaries.is_dir():
         raise ExplorerError(f"{boundaries} is no folder")
+    for path in left_out(home, datasets):
+        if path.resolve().is_relative_to(published.resolve()):
+            raise ExplorerError(
+                f"the folder of publications, {published}, contains {path}, which the explorer must not open; publish "
+                "to a folder of its own (STIRRED_PUBLISHED)"
+            )
     # Whoever ends the launcher ends its process too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with TemporaryDirectory(prefix="stirred-explorer-") as temporary:

@@ -144,10 +144,6 @@ def _declared_rate(component: ReleaseComponent) -> Fraction | None:
     return rate if isinstance(rate, Fraction) else None
 
 
-def _percent(share: Fraction) -> str:
-    return f"{float(share):.1%}"
-
-
 def _wanted_total(plan: Plan | None, given: dict[str, Any], name: str) -> bool:
     """Ask for a total; whether it can be read."""
     times = st.select_slider(

@@ -82,7 +82,11 @@ def chosen(
     values = list(options)
     given = from_link(name, values, values[default])
     value = st.selectbox(
-        words, values, values.index(given), format_func=lambda each: options.get(each, each), key=f"{scope}{name}"
+        plain(words),
+        values,
+        values.index(given),
+        format_func=lambda each: options.get(each, each),
+        key=f"{scope}{name}",
     )
     if len(options.get(value, value)) > _WHOLE:
         # On a phone, the box shows only the beginning.

@@ -7,6 +7,7 @@ can be sent to others.
 import csv
 import io
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -237,7 +238,7 @@ def _map(
         name: sum(str((each.get("properties") or {}).get(name)) in by_code for each in features) for name in names
     }
     if not names:
-        st.error(f"{where}: its features have no properties, so nothing says which place each is.")
+        st.error(f"{plain(where)}: its features have no properties, so nothing says which place each is.")
         return
     best = max(names, key=lambda name: matches[name])
     code = chosen(
@@ -385,7 +386,7 @@ def overlap(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
 
 
 def _float(value: Any) -> float | None:
-    return None if value is None else float(value)
+    return None if value is None or not math.isfinite(value) else float(value)
 
 
 def _said(line: Mapping[str, Any]) -> str:
@@ -493,5 +494,5 @@ def _files(product: Product) -> None:
             st.write(plain(f"{path}, {size:,} bytes"))
             if size <= _MOST_BYTES:
                 st.download_button(
-                    f"Download {path.name}", path.read_bytes, path.name, key=f"file:{path}", on_click="ignore"
+                    f"Download {plain(path.name)}", path.read_bytes, path.name, key=f"file:{path}", on_click="ignore"
                 )

@@ -1,10 +1,14 @@
 """Text for the explorer's pages: names and labels as they are, and numbers as people read them."""
 
+import math
 import re
 from decimal import Decimal
 from typing import Any
 
-_MARKS = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~$:^])")
+_MARKS = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~$:^&])")
+_REPLACED = re.compile(r"(?<=:)(?=//|material/|streamlit:)|(?<=www)(?=\.)|(?=@)|(?<=[-<>~])(?=[-=>])", re.IGNORECASE)
+"""Where Streamlit makes links, pictures and arrows out of text after it took the escapes away."""
+_JOINER = "\N{WORD JOINER}"
 
 
 def plain(text: Any) -> str:
@@ -12,7 +16,7 @@ def plain(text: Any) -> str:
 
     A publication's text must neither look like the page's own nor make the browser fetch a picture.
     """
-    return _MARKS.sub(r"\\\1", " ".join(str(text).split()))
+    return _MARKS.sub(r"\\\1", _REPLACED.sub(_JOINER, " ".join(str(text).split())))
 
 
 def nested(label: str) -> str:
@@ -23,10 +27,10 @@ def nested(label: str) -> str:
 
 
 def figure(value: Any) -> str:
-    """A number with commas, and with two decimals if it is not whole; a dash for none."""
-    if value is None:
-        return "–"
+    """A number with commas, and with two decimals if it is not whole; a dash for none or not finite."""
     if isinstance(value, bool | str):
         return str(value)
+    if value is None or not math.isfinite(value):
+        return "–"
     whole = isinstance(value, int) or value == int(value)
     return f"{int(value):,}" if whole else f"{Decimal(str(value)):,.2f}"

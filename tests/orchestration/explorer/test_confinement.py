@@ -12,7 +12,7 @@ import pytest
 
 from orchestration.explorer import launcher
 from orchestration.explorer.confinement import landlock_version, without
-from orchestration.explorer.launcher import environment, free_port, left_out
+from orchestration.explorer.launcher import ExplorerError, environment, explore, free_port, left_out
 from orchestration.explorer.process import flags
 from orchestration.explorer.settings import Settings
 
@@ -160,6 +160,13 @@ def test_deployments_own_folders_are_left_out(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     monkeypatch.setenv("STIRRED_SPILL_FOLDER", str(tmp_path / "spill"))
     assert left_out(tmp_path / "var", []) == [tmp_path / "var", tmp_path / "dagster", tmp_path / "spill"]
+
+
+def test_publications_around_the_databases_are_refused(tmp_path: Path) -> None:
+    """The folder of publications is readable as a whole, so that what is published later can be read."""
+    for home in (tmp_path / "var", tmp_path):
+        with pytest.raises(ExplorerError, match="which the explorer must not open"):
+            explore(home, tmp_path, [], dict, 0, None, print, browser=False)
 
 
 def test_streamlit_listens_to_this_machine_alone_and_reports_nothing() -> None:
