@@ -16,7 +16,7 @@ from typing import Any
 
 from assets.publication.placement import publications
 from orchestration.explorer.reading import of_files, published
-from orchestration.explorer.words import nested
+from orchestration.explorer.words import distinct, nested
 from resources.statements import Fragment, literal
 
 DICTIONARY = "datapackage.json"
@@ -136,7 +136,7 @@ class Product:
         return {flag: False for column in columns if (flag := self.total_of(column))}
 
     def options(self, column: str, equal: Mapping[str, Any] | None = None) -> dict[str, str]:
-        """The values of a column as text, each with its label, that occur among rows with the given values."""
+        """The values of a column as text, each with a label of its own, that occur among rows with the given values."""
         named = _NAMED_BY.get(column, "")
         names = [column, named] if named in self.fields and not self.fields[column].labels else [column]
         equal = {**(equal or {}), **self.single([column])}
@@ -147,16 +147,20 @@ class Product:
             if row[column] is not None
         }
         listed = [value for value in self.fields[column].labels if value in found]
-        return {value: found[value] for value in [*listed, *(each for each in found if each not in listed)]}
+        return distinct({value: found[value] for value in [*listed, *(each for each in found if each not in listed)]})
 
     def places(self, equal: Mapping[str, Any]) -> dict[str, str]:
-        """The places among rows with the given values: their codes joined by /, each with its name in words."""
+        """The places among rows with the given values: their codes joined by /, each with a name of its own."""
         named = [name for code in self.place if (name := _NAMED_BY.get(code, "")) in self.fields]
         found = {}
         for row in self._values([*self.place, *named], {**equal, **self.single(self.place)}):
             if None not in [row[column] for column in self.place]:
-                found["/".join(str(row[column]) for column in self.place)] = self.place_name(row)
-        return found
+                found[self.place_code(row)] = self.place_name(row)
+        return distinct(found)
+
+    def place_code(self, row: Mapping[str, Any]) -> str:
+        """The codes of the place of a row, joined by /."""
+        return "/".join(str(row[column]) for column in self.place)
 
     def place_name(self, row: Mapping[str, Any]) -> str:
         """The place of a row in words."""
@@ -225,11 +229,13 @@ class Publication:
         release: `dataset/release`.
         title: its title.
         products: its tables.
+        problem: why its tables cannot be shown, as a sentence; "" if they can.
     """
 
     release: str
     title: str
-    products: tuple[Product, ...]
+    products: tuple[Product, ...] = ()
+    problem: str = ""
 
 
 def catalog() -> list[Publication]:
@@ -250,9 +256,23 @@ def code_of(row: Mapping[str, Any], product: Product) -> str:
 
 @lru_cache(maxsize=64)
 def _publication(release: str, dictionary: Path, changed: int) -> Publication:
+    try:
+        return _described(release, dictionary)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, StopIteration) as error:
+        why = error if isinstance(error, DictionaryError) else f"{DICTIONARY} cannot be read ({type(error).__name__})"
+        return Publication(release, release, problem=f"{release}: {why}. Its tables are not shown.")
+
+
+class DictionaryError(ValueError):
+    """A data dictionary says what no publication of Stirred says."""
+
+
+def _described(release: str, dictionary: Path) -> Publication:
     package = json.loads(dictionary.read_text())
     described: dict[str, list[dict[str, Any]]] = {}
     for resource in package["resources"]:
+        if resource["path"] != Path(resource["path"]).name:
+            raise DictionaryError(f"{DICTIONARY} names a file outside its folder")
         described.setdefault(Path(resource["path"]).stem, []).append(resource)
     products = [_product(release, dictionary.parent, name, each) for name, each in described.items()]
     products.sort(key=lambda product: (not product.has_errors, not product.is_counted))

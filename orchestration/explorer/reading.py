@@ -15,6 +15,8 @@ from typing import TypeVar
 import dagster as dg
 
 from assets.ledger.population import Population, populations
+from assets.publication.asset import edition_problems
+from assets.publication.signature import PUBLIC_KEY, VerificationError, read_public_key
 from assets.release.dataset import DatasetDeclaration
 from orchestration.components.release import ReleaseComponent
 from orchestration.definitions import declarations
@@ -55,6 +57,24 @@ def of_files(question: Callable[[Session], Answer]) -> Answer:
     own = Warehouse(folder=str(temporary / _OWN), threads=2, spill_folder=str(temporary / "spill"))
     with own.session(folder=published()) as session:
         return question(session)
+
+
+def file_problems(release: str) -> Sequence[str]:
+    """Why the files of a release, `dataset/release`, are not those that were signed; empty if they are."""
+    folder = published() / release
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return _file_problems(published(), release, tuple(stamps))
+
+
+@lru_cache(maxsize=64)
+def _file_problems(folder: Path, release: str, stamps: Sequence[tuple[str, int, int]]) -> Sequence[str]:
+    try:
+        key = read_public_key(folder / PUBLIC_KEY)
+    except VerificationError as error:
+        return (f"no signature can be verified: {error}",)
+    dataset, name = release.split("/")
+    return tuple(edition_problems(folder, dataset, name, key, None)[1])
 
 
 def entries() -> tuple[Entry, ...]:

@@ -10,6 +10,8 @@ import streamlit as st
 
 from orchestration.explorer.words import plain
 
+OPENED = "opened"
+"""Whether a page of this session was shown before, so that its address is no longer the one that was opened."""
 _INK = "#222222"
 _LABEL, _TITLE, _WHOLE = 28, 44, 48
 """How many letters a line of a label, a line of a chart's title, and a choice in a box have on a phone."""
@@ -80,6 +82,9 @@ def chosen(
         default: the position of the option that is chosen if the address names none.
     """
     values = list(options)
+    asked = st.query_params.get(name)
+    if asked is not None and asked not in values and not st.session_state.get(OPENED):
+        st.warning(plain(f"{words}: the link names {asked}, which is not there; {options[values[default]]} is shown."))
     given = from_link(name, values, values[default])
     value = st.selectbox(
         plain(words),

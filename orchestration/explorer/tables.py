@@ -27,9 +27,10 @@ from orchestration.explorer.products import (
     catalog,
     code_of,
 )
+from orchestration.explorer.reading import file_problems
 from orchestration.explorer.settings import settings
 from orchestration.explorer.shown import axis_of, broken, chosen, draw, from_link, height_of, table, title_of
-from orchestration.explorer.words import figure, nested, plain
+from orchestration.explorer.words import distinct, figure, nested, plain
 
 RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"
 VIEWS = (RANKED, PLACE, TWO, MAP)
@@ -48,11 +49,18 @@ def show() -> None:
     if not found:
         st.info("Nothing is published yet. A release is published by `stirred launch`.")
         return
-    publications = {each.release: each for each in found}
+    for each in found:
+        if each.problem:
+            st.error(plain(each.problem))
+    publications = {each.release: each for each in found if each.products}
+    if not publications:
+        return
     link: dict[str, str] = {}
     release = chosen(
         "Release", {name: f"{each.title} ({name})" for name, each in publications.items()}, link, "release"
     )
+    for problem in file_problems(release):
+        st.error(plain(f"Do not rely on these files: {problem}."))
     products = {each.name: each for each in publications[release].products}
     scope = f"{release}:"
     name = chosen("Table", {key: each.title for key, each in products.items()}, link, "table", scope)
@@ -152,8 +160,7 @@ def _ranked(
 ) -> None:
     most = int(st.number_input("How many places, from the greatest number", 1, 500, _MOST_SHOWN, key=f"{scope}most"))
     rows = product.rows(number, {**equal, **product.single(product.place)}, most)
-    lines = [_line(product, number, product.place_name(row), row, greatest) for row in rows]
-    _shown(product, link, lines, "Place", title)
+    _shown(product, link, _of_places(product, number, rows, greatest), "Place", title)
 
 
 def _one_place(
@@ -187,19 +194,20 @@ def _two_places(
     with second:
         other, other_name = _place(product, "Second place", equal, scope, link, "other", default=1)
     rows, others = (_of_place(product, number, each, equal, varying, greatest) for each in (place, other))
-    beside = {line["name"]: line for line in others}
-    both = (
-        [(line, beside[line["name"]]) for line in rows if line["name"] in beside]
-        if varying
-        else list(zip(rows, others, strict=False))
-    )
+    beside = {line["code"]: line for line in others}
+    both = [(line, beside[line["code"]]) for line in rows if line["code"] in beside]
+    if alone := len(rows) + len(others) - 2 * len(both):
+        st.info(f"{alone} {'row is' if alone == 1 else 'rows are'} left out: only one of the two places has a number.")
     if product.has_errors and both:
-        alike = [left["name"] if varying else title for left, right in both if overlap(left, right)]
+        alike = sum(overlap(left, right) for left, right in both)
         if alike:
-            what = f"{len(alike)} of {len(both)} rows" if varying else "this number"
+            what = f"{alike} of {len(both)} rows" if varying else "this number"
             st.warning(
-                f"The intervals of the two places overlap for {what}: there, the difference may come from the error "
-                "alone, and these numbers do not show which place has more."
+                f"The intervals of the two places overlap for {what}, or are not published: there, the difference may "
+                "come from the error alone, and these numbers do not show which place has more."
+                if None in [line[end] for pair in both for line in pair for end in (LOWER, UPPER)]
+                else f"The intervals of the two places overlap for {what}: there, the difference may come from the "
+                "error alone, and these numbers do not show which place has more."
             )
         else:
             st.success("The intervals of the two places do not overlap in any row.")
@@ -277,13 +285,19 @@ def _map(
         "Places without a number are gray, and those whose number is too uncertain have an orange border. Numbers are "
         "shown, and not rates: a large place has more of everything."
     )
-    found = [_line(product, number, product.place_name(row), row, greatest) for row in rows[:500]]
+    found = _of_places(product, number, rows[:500], greatest)
     with st.expander("The table behind the map"):
         table([_worded(product, line, "Place") for line in found])
     _download(product, link, found, "Place")
 
 
 _VIEWS: Mapping[str, Callable[..., None]] = {RANKED: _ranked, PLACE: _one_place, TWO: _two_places, MAP: _map}
+
+
+def _of_places(product: Product, number: str, rows: Sequence[Mapping[str, Any]], greatest: int) -> list[dict[str, Any]]:
+    """A line for each row, named by its place; places of the same name have their code beside it."""
+    names = distinct({product.place_code(row): product.place_name(row) for row in rows})
+    return [_line(product, number, names[product.place_code(row)], row, greatest) for row in rows]
 
 
 def _properties(product: Product, number: str, row: Mapping[str, Any] | None, greatest: int) -> dict[str, Any]:
@@ -356,6 +370,7 @@ def _of_place(
             row,
             greatest,
         )
+        | {"code": str(row[varying]) if varying else ""}
         for row in rows
     ]
 

@@ -2,6 +2,8 @@
 
 import math
 import re
+from collections import Counter
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +19,12 @@ def plain(text: Any) -> str:
     A publication's text must neither look like the page's own nor make the browser fetch a picture.
     """
     return _MARKS.sub(r"\\\1", _REPLACED.sub(_JOINER, " ".join(str(text).split())))
+
+
+def distinct(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels by value, with the value beside each label that several values share."""
+    times = Counter(labels.values())
+    return {value: label if times[label] == 1 else f"{label} ({value})" for value, label in labels.items()}
 
 
 def nested(label: str) -> str:

@@ -46,7 +46,7 @@ def test_a_release_is_launched_from_the_ui_and_published(site: Site, release: st
         (SWAPPING, "invariants charge swapped tables utility experiment publication"),
         pytest.param(
             S_DHC,
-            "parameters truncated_join counts charge noisy_measurements postprocessed tables publication",
+            "plan truncated_join counts charge noisy_measurements postprocessed tables publication",
             marks=deep,
         ),
         pytest.param(
@@ -81,10 +81,10 @@ def test_the_mechanisms_page_shows_draw_commitment_entry_and_loss(site: Site) ->
 
 
 @deep
-def test_the_parameters_page_states_what_is_charged(site: Site) -> None:
+def test_the_plans_page_states_what_is_charged(site: Site) -> None:
     page = site.page
-    page.goto(f"{site.address}/assets/{S_DHC}/parameters")
-    expect(page.get_by_text("2.5146 (exactly 1257281/500000)", exact=True)).to_be_visible()
+    page.goto(f"{site.address}/assets/{S_DHC}/plan")
+    expect(page.get_by_text("ρ = 2.5146 (exactly 1257281/500000)", exact=True)).to_be_visible()
 
 
 @deep

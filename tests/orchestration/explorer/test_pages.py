@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
 from assets.ledger.population import Population
+from assets.publication.signature import PUBLIC_KEY, pem, public_key, sign
 from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.zcdp import ConcentratedLoss
@@ -189,6 +191,89 @@ def test_no_title_or_label_of_a_publication_becomes_a_picture_or_a_link(publishe
         texts = [*(part.value for part in parts), *(box.label for box in test.selectbox)]
         assert any("elsewhere" in text for text in texts), "the texts are shown"
         assert not [text for text in texts if re.search(r"(?<!\\)\[x|://e|www\\?\.", text)]
+
+
+def test_rows_with_equal_labels_are_told_apart_and_compared_by_their_codes(published: Path) -> None:
+    dictionary = published / "datapackage.json"
+    package = json.loads(dictionary.read_text())
+    for value in package["resources"][0]["schema"]["fields"][1]["categories"]:
+        value["label"] = "Other"
+    dictionary.write_text(json.dumps(package))
+    test = AppTest.from_function(page, default_timeout=30)
+    test.query_params["view"] = "Two places"
+    test.run()
+    assert not test.exception
+    shown = test.table[0].value
+    assert list(shown["Tenure"]) == [r"Other \(o\)"] * 2 + [r"Other \(r\)"] * 2
+    assert list(shown["Estimate"]) == ["100", "300", "20", "30"]
+    assert list(shown["Intervals overlap"]) == ["no", "no", "yes", "yes"]
+
+
+def test_a_row_that_only_one_place_has_is_left_out_with_a_word(published: Path) -> None:
+    file = published / "homes.parquet"
+    table = pq.read_table(file)
+    pq.write_table(table.take([0, 1, 2, 3, 5]), file)
+    test = AppTest.from_function(page, default_timeout=30)
+    test.query_params["view"] = "Two places"
+    test.run()
+    assert not test.exception
+    assert list(test.table[0].value["Estimate"]) == ["100", "300"]
+    assert any(each.value.startswith("1 row is left out") for each in test.info)
+
+
+def test_a_link_to_what_is_not_there_says_what_is_shown_instead(published: Path) -> None:
+    test = AppTest.from_function(page, default_timeout=30)
+    test.query_params["release"] = "village/gone"
+    test.run()
+    assert not test.exception
+    assert any("names village/gone" in each.value.replace("\\", "") for each in test.warning)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("{", "cannot be read"),
+        ("{}", "cannot be read"),
+        ('{"resources": [{"path": "../../secret.parquet"}]}', "names a file outside its folder"),
+        ('{"resources": [{"path": "homes.csv"}]}', "cannot be read"),
+        ('{"resources": [7]}', "cannot be read"),
+    ],
+)
+def test_a_damaged_dictionary_hides_its_own_tables_only(published: Path, damage: str, said: str) -> None:
+    other = published.with_name("other")
+    shutil.copytree(published, other)
+    (other / "datapackage.json").write_text(damage)
+    assert [(each.release, bool(each.products)) for each in catalog()] == [
+        ("village/counties", True),
+        ("village/other", False),
+    ]
+    test = AppTest.from_function(page, default_timeout=30).run()
+    assert not test.exception
+    assert any(said in each.value and "village" in each.value for each in test.error)
+    assert test.table, "the table of the other release is shown"
+
+
+def test_files_that_are_not_as_they_were_signed_are_not_shown_without_a_word(published: Path) -> None:
+    def warned() -> list[str]:
+        test = AppTest.from_function(page, default_timeout=30).run()
+        assert not test.exception
+        return [each.value for each in test.error if "Do not rely" in each.value]
+
+    assert "no signature can be verified" in warned()[0]
+    identity = {
+        "dataset": {"name": "village"},
+        "release": {"name": "counties"},
+        "edition": {"number": 1},
+        "randomness": {"draw_id": "d" * 64},
+        "ledger": {"sequence": 1, "entry_hash": "e" * 64},
+    }
+    (published / "certificate.json").write_text(json.dumps(identity))
+    custody = Custody(folder=str(published.parents[2] / "custody"), variable="STIRRED_TEST_MASTER_KEY")
+    sign(published, custody)
+    (published.parents[1] / PUBLIC_KEY).write_bytes(pem(public_key(custody)))
+    assert warned() == []
+    (published / "homes.csv").write_text("altered")
+    assert "homes" in warned()[0]
 
 
 def test_numbers_that_are_not_finite_are_shown_as_none(published: Path) -> None:
