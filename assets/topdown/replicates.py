@@ -230,16 +230,13 @@ def stored_replicates(session: Session, custody: Custody, release: TopDownReleas
 
 def read_replicate(session: Session, release: TopDownRelease, replicate: int) -> dict[str, Counts]:
     """The stored counts of a replicate, by histogram."""
-    return {
-        histogram: _counts(
-            session.arrow(
-                "topdown/replicate",
-                {"replicate": replicate, "histogram": histogram},
-                replicates=release.public(REPLICATES),
-            )
-        )
-        for histogram in SCHEMAS
-    }
+    return {histogram: read_histogram(session, release, replicate, histogram) for histogram in SCHEMAS}
+
+
+def read_histogram(session: Session, release: TopDownRelease, replicate: int, histogram: str) -> Counts:
+    """The stored counts of one histogram of a replicate."""
+    values = {"replicate": replicate, "histogram": histogram}
+    return _counts(session.arrow("topdown/replicate", values, replicates=release.public(REPLICATES)))
 
 
 def replicates_as_made(context: ReleaseContext[TopDownRelease]) -> list[str]:

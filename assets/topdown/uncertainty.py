@@ -18,7 +18,7 @@ from assets.conventions import preview
 from assets.release.statement import Accuracy
 from assets.tabulation.asset import build_tables
 from assets.topdown.release import REPLICATES, SPINE, SUMMARY, UNCERTAINTY, TopDownRelease
-from assets.topdown.replicates import read_replicate
+from assets.topdown.replicates import read_histogram
 from assets.topdown.tables import redistricting_tables
 from assets.topdown.tree import read_tree
 from mechanisms.topdown.design import SCHEMAS, words
@@ -134,7 +134,7 @@ def _moments(
     estimates = release.public(release.estimates(release.finest))
     rows = session.arrow("topdown/estimated", {"histogram": schema.name}, estimates=estimates)
     published = Counts(*(rows[name].to_numpy() for name in ("number", "cell", "count")))
-    replicates = [read_replicate(session, release, number)[schema.name] for number in range(1, release.replicates + 1)]
+    replicates = [read_histogram(session, release, number, schema.name) for number in range(1, release.replicates + 1)]
     tree = read_tree(session, release)
     sums = Sums(np.concatenate([[cell.counted for cell in table.cells] for table in tables]))
     for depth in reversed(range(len(release.levels))):
