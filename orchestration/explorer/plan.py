@@ -64,9 +64,6 @@ def show() -> None:
         declared_plan = planned(component, dataset, published(), Asked())
     except DeclarationError as error:
         st.info(plain(error))
-    except NotImplementedError:
-        st.info("Releases of this kind have no plan yet.")
-        return
     asked = _asked(component, declared_plan.plan if declared_plan else None, name)
     if asked is None:
         return
