@@ -9,6 +9,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def _counted(product: Product, scope: str, link: dict[str, str]) -> None:
     title = ", ".join(
         [counted, *(f"{product.fields[g].words}: {_group_label(product, g, v)}" for g, v in fixed.items())]
     )
-    _VIEWS[view](product, scope, link, number, equal, varying, greatest, title)
+    _VIEWS[view](Choice(product, scope, link, number, equal, varying, greatest, title))
 
 
 def _number(product: Product, scope: str, link: dict[str, str]) -> tuple[str, str]:
@@ -148,60 +149,66 @@ def _group_label(product: Product, group: str, value: str) -> str:
     return "all together" if value == TOTAL else product.label(group, value, product.options(group))
 
 
-def _ranked(
-    product: Product,
-    scope: str,
-    link: dict[str, str],
-    number: str,
-    equal: Mapping[str, Any],
-    varying: str,
-    greatest: int,
-    title: str,
-) -> None:
-    most = int(st.number_input("How many places, from the greatest number", 1, 500, _MOST_SHOWN, key=f"{scope}most"))
-    rows = product.rows(number, {**equal, **product.single(product.place)}, most)
-    _shown(product, link, _of_places(product, number, rows, greatest), "Place", title)
+@dataclass(frozen=True)
+class Choice:
+    """What is to be shown, whatever the view.
+
+    Attributes:
+        product: the table.
+        scope: what further choices belong to.
+        link: what the page's address will say.
+        number: the column of numbers.
+        equal: by column, the value that rows have.
+        varying: the group with a row for each of its values; "" if there is none.
+        greatest: the standard error, in percent of a number, from which on it is too uncertain.
+        title: what is counted, in words.
+    """
+
+    product: Product
+    scope: str
+    link: dict[str, str]
+    number: str
+    equal: Mapping[str, Any]
+    varying: str
+    greatest: int
+    title: str
 
 
-def _one_place(
-    product: Product,
-    scope: str,
-    link: dict[str, str],
-    number: str,
-    equal: Mapping[str, Any],
-    varying: str,
-    greatest: int,
-    title: str,
-) -> None:
-    place, name = _place(product, "Place", equal, scope, link, "place")
-    lines = _of_place(product, number, place, equal, varying, greatest)
-    _shown(product, link, lines, product.fields[varying].words if varying else "Place", f"{name}. {title}")
+def _ranked(of: Choice) -> None:
+    most = int(st.number_input("How many places, from the greatest number", 1, 500, _MOST_SHOWN, key=f"{of.scope}most"))
+    rows = of.product.rows(of.number, {**of.equal, **of.product.single(of.product.place)}, most)
+    _shown(of.product, of.link, _of_places(of.product, of.number, rows, of.greatest), "Place", of.title)
 
 
-def _two_places(
-    product: Product,
-    scope: str,
-    link: dict[str, str],
-    number: str,
-    equal: Mapping[str, Any],
-    varying: str,
-    greatest: int,
-    title: str,
-) -> None:
+def _one_place(of: Choice) -> None:
+    place, name = _place(of.product, "Place", of.equal, of.scope, of.link, "place")
+    lines = _of_place(of.product, of.number, place, of.equal, of.varying, of.greatest)
+    _shown(
+        of.product,
+        of.link,
+        lines,
+        of.product.fields[of.varying].words if of.varying else "Place",
+        f"{name}. {of.title}",
+    )
+
+
+def _two_places(of: Choice) -> None:
     first, second = st.columns(2)
     with first:
-        place, name = _place(product, "First place", equal, scope, link, "place")
+        place, name = _place(of.product, "First place", of.equal, of.scope, of.link, "place")
     with second:
-        other, other_name = _place(product, "Second place", equal, scope, link, "other", default=1)
-    rows, others = (_of_place(product, number, each, equal, varying, greatest) for each in (place, other))
+        other, other_name = _place(of.product, "Second place", of.equal, of.scope, of.link, "other", default=1)
+    rows, others = (
+        _of_place(of.product, of.number, each, of.equal, of.varying, of.greatest) for each in (place, other)
+    )
     beside = {line["code"]: line for line in others}
     both = [(line, beside[line["code"]]) for line in rows if line["code"] in beside]
     if alone := len(rows) + len(others) - 2 * len(both):
         st.info(f"{alone} {'row is' if alone == 1 else 'rows are'} left out: only one of the two places has a number.")
-    if product.has_errors and both:
+    if of.product.has_errors and both:
         alike = sum(overlap(left, right) for left, right in both)
         if alike:
-            what = f"{alike} of {len(both)} rows" if varying else "this number"
+            what = f"{alike} of {len(both)} rows" if of.varying else "this number"
             st.warning(
                 f"The intervals of the two places overlap for {what}, or are not published: there, the difference may "
                 "come from the error alone, and these numbers do not show which place has more."
@@ -212,35 +219,26 @@ def _two_places(
         else:
             st.success("The intervals of the two places do not overlap in any row.")
     lines = [
-        {**line, "where": where, **({"overlap": "yes" if overlap(*pair) else "no"} if product.has_errors else {})}
+        {**line, "where": where, **({"overlap": "yes" if overlap(*pair) else "no"} if of.product.has_errors else {})}
         for pair in both
         for line, where in zip(pair, (name, other_name), strict=True)
     ]
-    if not varying:
-        lines = [{**line, "name": title} for line in lines]
-    _shown(product, link, lines, product.fields[varying].words if varying else "Number", title)
+    if not of.varying:
+        lines = [{**line, "name": of.title} for line in lines]
+    _shown(of.product, of.link, lines, of.product.fields[of.varying].words if of.varying else "Number", of.title)
 
 
-def _map(
-    product: Product,
-    scope: str,
-    link: dict[str, str],
-    number: str,
-    equal: Mapping[str, Any],
-    varying: str,
-    greatest: int,
-    title: str,
-) -> None:
+def _map(of: Choice) -> None:
     features, where = _boundaries()
     if not features:
         st.info(
             "A map needs boundaries: upload a GeoJSON file whose features have the codes of places as a property, or "
             "start the explorer with --boundaries and a folder of such files."
         )
-        st.query_params.from_dict(link)
+        st.query_params.from_dict(of.link)
         return
-    rows = product.rows(number, {**equal, **product.single(product.place)}, _MOST_ROWS)
-    by_code = {code_of(row, product): row for row in rows}
+    rows = of.product.rows(of.number, {**of.equal, **of.product.single(of.product.place)}, _MOST_ROWS)
+    by_code = {code_of(row, of.product): row for row in rows}
     names = sorted({name for each in features for name in each.get("properties") or {}})
     matches = {
         name: sum(str((each.get("properties") or {}).get(name)) in by_code for each in features) for name in names
@@ -254,7 +252,7 @@ def _map(
         {name: f"{name} ({matches[name]} of {len(features)} match)" for name in names},
         {},
         "property",
-        f"{where}:{scope}",
+        f"{where}:{of.scope}",
         default=names.index(best),
     )
     if not matches[code]:
@@ -266,7 +264,7 @@ def _map(
             "type": "Feature",
             "geometry": each.get("geometry"),
             "properties": _properties(
-                product, number, by_code.get(str((each.get("properties") or {}).get(code))), greatest
+                of.product, of.number, by_code.get(str((each.get("properties") or {}).get(code))), of.greatest
             ),
         }
         for each in features
@@ -280,18 +278,18 @@ def _map(
         stroke=alt.condition("datum.properties.flag == ''", alt.value("white"), alt.value(_SECOND)),
         tooltip=[alt.Tooltip("properties.name:N", title="place"), alt.Tooltip("properties.said:N", title="number")],
     )
-    draw(chart.properties(height=420, title=title_of(title)), f"A map. {title}; the table follows.")
+    draw(chart.properties(height=420, title=title_of(of.title)), f"A map. {of.title}; the table follows.")
     st.caption(
         "Places without a number are gray, and those whose number is too uncertain have an orange border. Numbers are "
         "shown, and not rates: a large place has more of everything."
     )
-    found = _of_places(product, number, rows[:500], greatest)
+    found = _of_places(of.product, of.number, rows[:500], of.greatest)
     with st.expander("The table behind the map"):
-        table([_worded(product, line, "Place") for line in found])
-    _download(product, link, found, "Place")
+        table([_worded(of.product, line, "Place") for line in found])
+    _download(of.product, of.link, found, "Place")
 
 
-_VIEWS: Mapping[str, Callable[..., None]] = {RANKED: _ranked, PLACE: _one_place, TWO: _two_places, MAP: _map}
+_VIEWS: Mapping[str, Callable[[Choice], None]] = {RANKED: _ranked, PLACE: _one_place, TWO: _two_places, MAP: _map}
 
 
 def _of_places(product: Product, number: str, rows: Sequence[Mapping[str, Any]], greatest: int) -> list[dict[str, Any]]:
