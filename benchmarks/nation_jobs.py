@@ -33,6 +33,12 @@ def census(name: str) -> SyntheticCensusDeclaration:
     return synthetic_census(generated, name=name, cap={"rho": 100})
 
 
+def redistricting(name: str) -> TopDown:
+    """The release of a dataset."""
+    declaration = {"name": RELEASE, "dataset": name, "title": "Redistricting data"}
+    return TopDown(TopDownDeclaration.model_validate(declaration))
+
+
 @dg.definitions
 def defs() -> dg.Definitions:
     """The datasets, each with its release and the job of both."""
@@ -41,8 +47,7 @@ def defs() -> dg.Definitions:
     found, components = list[dg.Definitions](), list[TopDown]()
     for dataset in datasets:
         cef, *checks = build_cef(dataset, home)
-        declaration = {"name": RELEASE, "dataset": dataset.name, "title": "Redistricting data"}
-        component = TopDown(TopDownDeclaration.model_validate(declaration))
+        component = redistricting(dataset.name)
         components.append(component)
         method = component.method(component.release(dataset, published))
         stages = [component.key(stage) for stage in (*method.stages, PUBLICATION)]
