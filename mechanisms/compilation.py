@@ -15,6 +15,7 @@ import numpy as np
 from mechanisms import delimited
 from mechanisms.pair_swapping.pairing import Households, Places, swap_pairs
 from mechanisms.phsafe.averages import estimate_averages
+from mechanisms.row_digests import sum_of_digests
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, permute
@@ -37,6 +38,7 @@ def compile_kernels() -> None:
     table = PTable((Row((0,), (1,)), Row((0, 1), (1, 1))))
     table.draw(ones, stream)
     table.look_up(ones, ones)
+    sum_of_digests(b"", np.frombuffer(b"0", dtype=np.uint8), np.array([0, 1]))
     delimited.form([np.frombuffer(b"0", dtype=np.uint8)], 1, 1)
 
 

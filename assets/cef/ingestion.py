@@ -168,7 +168,12 @@ def conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], dict[str,
 
 
 def _read_through(session: Session, source: Source) -> _Opened:
-    """Read the whole source once, and count the values of each column that are not of its type."""
+    """Read the whole source once, and count the values of each column that are not of its type.
+
+    Records that are generated are not generated just to be counted.
+    """
+    if source.generated and not any(column.recode for column in source.columns.values()):
+        return _Opened(source, Counter(), Counter(), Counter(), (), Counter())
     try:
         columns, bound = conversion(source.columns)
         records_in_source, *counts = session.row(

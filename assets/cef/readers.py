@@ -121,6 +121,7 @@ class Source:
         state: the file's size and modification time before it was read.
         records: the number of records that the file has by its form; DuckDB must find as many.
         made: the column that is made of several of the file, whose relation has these too.
+        generated: whether the relation generates the records, so that all values are of the types of their columns.
     """
 
     label: str
@@ -132,6 +133,7 @@ class Source:
     state: tuple[int, int] | None = None
     records: int | None = None
     made: Made | None = None
+    generated: bool = False
 
     @property
     def changed(self) -> bool:
@@ -456,4 +458,4 @@ def _open_generated(
     generated = generated_columns(declaration, table)
     sources = {name: generated[in_source(name, column)] for name, column in columns.items()}
     text = statement("cef/as_text", {"columns": sources, "relation": relation})
-    return Source(f"the synthetic {table}", "built-in source", columns, Fragment(text), values)
+    return Source(f"the synthetic {table}", "built-in source", columns, Fragment(text), values, generated=True)

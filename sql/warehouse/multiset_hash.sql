@@ -4,12 +4,4 @@ SELECT
     count(*),
     coalesce(sum(('0x' || substr(digest, 1, 16))::UBIGINT), 0),
     coalesce(sum(('0x' || substr(digest, 17, 16))::UBIGINT), 0)
-FROM (
-    SELECT sha256(concat(
-        $salt
-        {% for column in columns %}
-        , strlen({{ column | id }}::VARCHAR), if({{ column | id }} IS NULL, '-', ':'), {{ column | id }}::VARCHAR
-        {% endfor %}
-    )) AS digest
-    FROM {{ table }}
-)
+FROM (SELECT sha256($salt || {% include "warehouse/row_text.sql" %}) AS digest FROM {{ table }})

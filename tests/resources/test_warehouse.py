@@ -450,8 +450,10 @@ def test_tables_that_differ_have_different_content_versions(warehouse):
             assert found[one] != found[other], (one, other)
 
 
-def test_a_content_version_is_what_its_definition_says(warehouse):
-    """Published versions and draw ids rest on it, whatever statement computes it."""
+@pytest.mark.parametrize("large", [0, 10**9])
+def test_a_content_version_is_what_its_definition_says(warehouse, monkeypatch, large):
+    """Published versions and draw ids rest on it, whatever computes it."""
+    monkeypatch.setattr("resources.warehouse.LARGE", large)
     make(warehouse, "SELECT * FROM (VALUES (1, 'é:'), (NULL, NULL), (-20, ''), (-20, '')) AS t(x, y)")
     with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         for key in (None, KEY):
@@ -462,6 +464,18 @@ def test_a_content_version_is_what_its_definition_says(warehouse):
             message = json.dumps(content, separators=(",", ":")).encode()
             made = hmac.new(key, message, sha256) if key else sha256(message)
             assert session.content_version([UNITS], key) == made.hexdigest()
+
+
+@pytest.mark.parametrize("key", [None, KEY, KEY + b"longer"])
+def test_a_large_table_has_the_content_version_that_it_would_have_as_a_small_one(warehouse, monkeypatch, key):
+    make(
+        warehouse, "SELECT i, if(i % 5 > 0, repeat('é', i % 70), NULL) AS text, [i] AS list FROM range(10_000) AS r(i)"
+    )
+    monkeypatch.setattr("resources.warehouse.ROWS_HASHED", 2048)
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        small = session.content_version([UNITS], key)
+        monkeypatch.setattr("resources.warehouse.LARGE", 1)
+        assert session.content_version([UNITS], key) == small
 
 
 def test_a_content_version_depends_on_the_key_and_only_a_key_makes_it(warehouse):
