@@ -335,6 +335,26 @@ class Warehouse(ConfigurableResource):
                 connection.execute(statement("warehouse/confine", {"folders": Fragment(f"[{quoted}]::VARCHAR[]")}))
             yield Session(connection, zones)
 
+    @contextmanager
+    def private_folder(self) -> Iterator[Path]:
+        """A new folder for the parts of public tables (`parts`), with mode 0700. It is removed when the block ends, or,
+        if the process is killed, when another process opens a session or such a folder.
+
+        Raises:
+            WarehouseError: if it cannot be created.
+        """
+        _keep_private()
+        with ExitStack() as opened:
+            try:
+                folder = opened.enter_context(spill_folder(self._spill))
+            except OSError as error:
+                raise WarehouseError(f"{error.filename or self._spill} cannot be written ({error.strerror})") from None
+            yield folder.absolute()
+
+    @property
+    def _spill(self) -> Path:
+        return Path(self.spill_folder or Path(self.folder) / "spill")
+
     def compact(self, zone: Zone, age: timedelta = timedelta()) -> Removed:
         """Remove for good what was deleted from a zone, or replaced in it, longer than `age` ago.
 
@@ -355,12 +375,12 @@ class Warehouse(ConfigurableResource):
     def _connected(self, storages: Sequence[Storage]) -> Iterator[duckdb.DuckDBPyConnection]:
         """A new instance of DuckDB, with the extensions that the storages need and nothing attached."""
         _keep_private()
-        home, spill = Path(self.folder), Path(self.spill_folder or Path(self.folder) / "spill")
+        home = Path(self.folder)
         with ExitStack() as opened:
             try:
                 home.mkdir(parents=True, exist_ok=True, mode=0o700)
                 refuse_exposed("warehouse folder", home, "chmod 700")
-                spilled = opened.enter_context(spill_folder(spill))
+                spilled = opened.enter_context(spill_folder(self._spill))
             except OSError as error:
                 raise WarehouseError(f"{error.filename or home} cannot be written ({error.strerror})") from None
             needed = dict.fromkeys([_CIPHER, *(name for storage in storages for name in storage.extensions)])

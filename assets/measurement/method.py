@@ -171,20 +171,17 @@ class NoisyCounts(Method[R, Inputs, Iterable[B]], Generic[R, B]):
             )
         return _Drawn(self, session, key)
 
-    @final
     def version_of(self, draw: Draw[Inputs], output: Iterable[B]) -> str:
         hashed = _Hashed(output, self.query_names())
         for _ in hashed:
             pass
         return hashed.version()
 
-    @final
     def write(self, session: Session, draw: Draw[Inputs], output: Iterable[B]) -> str:
         hashed = _Hashed(output, self.query_names())
         self.store(session, iter(hashed))
         return hashed.version()
 
-    @final
     def read_version(self, session: Session, draw: Draw[Inputs]) -> str | None:
         try:
             return self.version_of(draw, self.stored(session))

@@ -17,7 +17,7 @@ from assets.failures import stated_plainly
 from assets.pictures import picture
 from assets.topdown.charts import accuracy_by_level
 from assets.topdown.histograms import stage_level
-from assets.topdown.measurements import BATCH, counts_between, read_batch
+from assets.topdown.measurements import BATCH, counts_between, read_answers
 from assets.topdown.release import ACCURACY, TopDownRelease
 from assets.topdown.spine import places_of, stage_ancestry
 from mechanisms.topdown.design import words
@@ -175,7 +175,7 @@ def _differences(
         truth = _answers(session, exact, marginal, first, last)
         found = {POST_PROCESSED: _answers(session, estimated, marginal, first, last)}
         if measured:
-            found[RAW] = read_batch(session, release, measured, first, last).values
+            found[RAW] = read_answers(session, release, measured, first, last)
         for source, answers in found.items():
             sums[source] += int(np.abs(answers - truth)[:, : metric.leading].sum())
     return sums if measured else {POST_PROCESSED: sums[POST_PROCESSED], RAW: None}

@@ -24,25 +24,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.measurement.method import hashed
 from assets.release.draw import DRAWN, StaleInputError
 from assets.release.seal import is_sealed, seal_stage
 from assets.topdown.limits import limits_of
-from assets.topdown.measurements import read_batch
+from assets.topdown.measurements import Digest, read_answers
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.spine import geoids
-from assets.topdown.tree import plural, read_tree
+from assets.topdown.tree import plural, read_tree, streams_of
 from assets.topdown.workers import Outcome, Task, outcomes
-from mechanisms.topdown.design import SCHEMAS, Measured, words
+from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.estimation import Families
 from mechanisms.topdown.feasibility import Limits
 from mechanisms.topdown.schema import Schema
+from mechanisms.topdown.streams import Stream, hashed
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -62,13 +61,6 @@ Report = Callable[[int, int], None]
 """A function that is called with the number of finished parents and the number of all parents."""
 
 
-class Digest(Protocol):
-    """A running hash."""
-
-    def update(self, data: memoryview, /) -> None:
-        """Add bytes."""
-
-
 Cells = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 """Places, cells and counts of all nonzero cells, in order."""
 
@@ -79,7 +71,7 @@ class Estimation:
 
     Attributes:
         made_of: a digest of everything that the estimates depend on, except the measurements themselves.
-        read: the SHA-256 of the answers to each query of the level as they were read, as JSON.
+        read: the SHA-256 of the answers of each stream of the level as they were read, as JSON.
         content: the keyed content hash of the table of estimates.
         places: the number of places.
         parents: the number of their parents.
@@ -126,6 +118,7 @@ class _Plan:
         parents: a description of each parent's children, for error messages.
         limits: the limits of the level's places, by histogram.
         above: the parents' estimates, by histogram; None at the root.
+        streams: the streams of the level's measurements.
     """
 
     basis: _Basis
@@ -134,6 +127,7 @@ class _Plan:
     parents: tuple[str, ...]
     limits: Mapping[str, Limits]
     above: Mapping[str, Cells] | None
+    streams: tuple[Stream, ...]
 
 
 def estimate_level(
@@ -164,7 +158,7 @@ def estimate_level(
             return stored
         plan = _plan(session, release, level, basis, above)
     found: list[Outcome] = []
-    read = {measured.label: sha256() for measured in _measured(release, level)}
+    read = {stream.label: sha256() for stream in plan.streams}
     done, parents, reported = 0, len(plan.parents), time.monotonic()
     processes = min(processes_of(release), parents)
     with closing(outcomes(_tasks(warehouse, release, level, plan, read), processes)) as solved:
@@ -177,7 +171,7 @@ def estimate_level(
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         if drawn_id(session, release) != basis.draw_id:
             raise StaleInputError(f"{release.schema}: measurements were drawn anew while {level} was estimated")
-        answers = {query: digest.hexdigest() for query, digest in read.items()}
+        answers = {label: digest.hexdigest() for label, digest in read.items()}
         return _write(session, custody, release, level, plan, answers, sorted(found, key=lambda each: each.first))
 
 
@@ -199,7 +193,7 @@ def levels_not_as_made(
 
     Returns:
         The levels whose estimates were altered, or not made from the current draw, spine and invariants, up to the
-        first whose account is no longer known; and by label, the SHA-256 of the answers to each query as they were
+        first whose account is no longer known; and by label, the SHA-256 of the answers of each stream as they were
         read.
     """
     basis = _basis(session, custody, release)
@@ -231,10 +225,6 @@ def _basis(session: Session, custody: Custody, release: TopDownRelease) -> _Basi
     places = [release.public(SPINE), release.public(INVARIANTS)]
     content = session.content_version(places, custody.seal_key())
     return _Basis(drawn_id(session, release), content, limits_of(session, release))
-
-
-def _measured(release: TopDownRelease, level: str) -> list[Measured]:
-    return [measured for histogram in SCHEMAS for measured in release.design.measured_at(histogram, level)]
 
 
 def drawn_id(session: Session, release: TopDownRelease) -> str:
@@ -291,11 +281,12 @@ def _plan(session: Session, release: TopDownRelease, level: str, basis: _Basis, 
     made_of = _made_of(release, basis, level, above)
     limits = {histogram: of_levels[depth] for histogram, of_levels in basis.limits.items()}
     starts = read_tree(session, release).starts(level)
+    streams = tuple(stream for stream in streams_of(session, release) if stream.measured.level == level)
     if not depth:
-        return _Plan(basis, made_of, starts, (level,), limits, None)
+        return _Plan(basis, made_of, starts, (level,), limits, None, streams)
     parent = release.levels[depth - 1]
     parents = tuple(f"{plural(level)} of {words(parent)} {geoid}" for geoid in geoids(session, release, parent))
-    return _Plan(basis, made_of, starts, parents, limits, _estimated(session, release, parent))
+    return _Plan(basis, made_of, starts, parents, limits, _estimated(session, release, parent), streams)
 
 
 def _estimated(session: Session, release: TopDownRelease, level: str) -> dict[str, Cells]:
@@ -321,7 +312,9 @@ def _tasks(
             if drawn_id(session, release) != plan.basis.draw_id:
                 raise StaleInputError(f"{release.schema}: measurements were drawn anew while {level} was estimated")
             read = int(starts[first]), int(starts[last])
-            answers = {histogram: _answers(session, release, histogram, level, read, digests) for histogram in SCHEMAS}
+            answers = {
+                histogram: _answers(session, release, histogram, plan.streams, read, digests) for histogram in SCHEMAS
+            }
         for begin, end in _parts(starts, first, last, of_a_task):
             families = {
                 histogram: _families(release, schema, level, plan, (begin, end), answers[histogram], read[0])
@@ -343,16 +336,21 @@ def _answers(
     session: Session,
     release: TopDownRelease,
     histogram: str,
-    level: str,
+    streams: tuple[Stream, ...],
     places: tuple[int, int],
     digests: Mapping[str, Digest],
 ) -> dict[str, NDArray[np.int32]]:
     """By query, the stored answers of consecutive places, shape (places, marginal cells)."""
-    answers = {}
-    for measured in release.design.measured_at(histogram, level):
-        batch = read_batch(session, release, measured, *places)
-        digests[measured.label].update(hashed(batch))
-        answers[measured.query] = batch.values.astype(np.int32)
+    first, last = places
+    answers: dict[str, NDArray[np.int32]] = {}
+    for stream in streams:
+        measured = stream.measured
+        if measured.histogram != histogram:
+            continue
+        if measured.query not in answers:
+            answers[measured.query] = read_answers(session, release, measured, first, last).astype(np.int32)
+        own = slice(max(stream.first, first) - first, max(min(stream.last, last) - first, 0))
+        digests[stream.label].update(hashed(answers[measured.query][own]))
     return answers
 
 

@@ -7,7 +7,6 @@ the others.
 from fractions import Fraction
 
 from assets.gates.shared import count_problem, differing_table
-from assets.measurement.method import version_of_queries
 from assets.release.gate import Gate, ReleaseContext
 from assets.tabulation.asset import tables_gate
 from assets.topdown import estimate_gates, table_gates
@@ -21,9 +20,11 @@ from assets.topdown.release import INVARIANTS, REPLICATES, SPINE, UNCERTAINTY, T
 from assets.topdown.replicates import replicates_as_made
 from assets.topdown.spine import SpineError, spine_recipe
 from assets.topdown.tables import tables_recipe
+from assets.topdown.tree import streams_of
 from assets.topdown.uncertainty import uncertainty_recipes
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.topdown.feasibility import InfeasibleError
+from mechanisms.topdown.streams import version_of_streams
 from resources.statements import Zone
 
 Context = ReleaseContext[TopDownRelease]
@@ -176,10 +177,11 @@ def _as_made(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = context.method.describe(session, context.custody)
         levels, read = levels_not_as_made(session, context.custody, context.release)
+        streams = streams_of(session, context.release)
     if levels:
         return [f"{level}: altered, or made from other data" for level in levels]
     settled = context.ledger.settlement(draw.draw_id)
-    answers = {measured.label: read.get(measured.label, "") for measured in context.release.design.measured}
-    if settled is None or version_of_queries(answers) != settled.output_version:
+    answers = {stream.label: read.get(stream.label, "") for stream in streams}
+    if settled is None or version_of_streams(answers) != settled.output_version:
         return ["the estimates were made from other measurements than those that were drawn"]
     return []

@@ -4,8 +4,11 @@ The table `noisy_measurements` has a row for every place and query, with the ans
 keep memory bounded. `assets.charge.drawing` makes the draw.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import groupby
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +19,10 @@ from assets.measurement.method import MEASUREMENTS, Batch, GridError
 from assets.topdown.histograms import stage_level
 from assets.topdown.release import SPINE, TopDownRelease
 from assets.topdown.spine import geoids, places_of, stage_ancestry
-from mechanisms.topdown.design import SCHEMAS, Measured
+from assets.topdown.tree import streams_of
+from mechanisms.sampling.stream import RandomStream
+from mechanisms.topdown.design import Measured
+from mechanisms.topdown.streams import Stream, hashed, version_of_streams
 from resources.statements import Fragment
 from resources.warehouse import Session
 
@@ -35,34 +41,61 @@ COLUMNS = {
 _LARGEST = np.iinfo(np.int32).max
 
 
+class Digest(Protocol):
+    """A running hash."""
+
+    def update(self, data: memoryview, /) -> None:
+        """Add bytes."""
+
+    def hexdigest(self) -> str:
+        """The hash of all bytes so far."""
+
+
 @dataclass(frozen=True)
 class PlacesBatch(Batch):
     """The exact or noisy answers of some places to one query, shape (places, marginal cells).
 
     Attributes:
-        measured: the query.
+        stream: the stream that they are a part of.
         first: the number of the first place.
     """
 
-    measured: Measured
+    stream: Stream
     first: int
 
 
 def exact_batches(session: Session, release: TopDownRelease) -> Iterator[PlacesBatch]:
-    """The exact answers in the order of the draw: by histogram and level, then by batch of places, then by query."""
-    ancestry, places = stage_ancestry(session, release), places_of(session, release)
-    for histogram in SCHEMAS:
-        for level in release.levels:
-            counts = stage_level(session, release, histogram, level, ancestry)
-            queries = release.design.measured_at(histogram, level)
-            for first in range(0, places[level], BATCH):
-                last = min(first + BATCH, places[level])
-                number, cell, count = counts_between(session, counts, first, last)
-                for measured in queries:
-                    marginal = measured.marginal
-                    answers = np.zeros((last - first, marginal.size), dtype=np.int64)
-                    np.add.at(answers, (number, marginal.cells[cell]), count)
-                    yield PlacesBatch(measured.label, answers, measured, first)
+    """The exact answers: by histogram, level and state, then by batch of places, then by query."""
+    ancestry, counts, rolled_up = stage_ancestry(session, release), Fragment(""), None
+    for streams, first, last in _parts(streams_of(session, release)):
+        measured = streams[0].measured
+        if rolled_up != (rolled_up := (measured.histogram, measured.level)):
+            counts = stage_level(session, release, *rolled_up, ancestry)
+        number, cell, count = counts_between(session, counts, first, last)
+        for stream in streams:
+            marginal = stream.measured.marginal
+            answers = np.zeros((last - first, marginal.size), dtype=np.int64)
+            np.add.at(answers, (number, marginal.cells[cell]), count)
+            yield PlacesBatch(stream.measured.label, answers, stream, first)
+
+
+def noisy_batches(session: Session, release: TopDownRelease, key: bytes) -> Iterator[PlacesBatch]:
+    """The exact answers of `exact_batches` plus their noise, each from its own stream."""
+    random: dict[str, RandomStream] = {}
+    for batch in exact_batches(session, release):
+        stream = batch.stream
+        if batch.first == stream.first:
+            random[stream.label] = stream.random(key)
+        noise = stream.measured.noise.sample(batch.values.size, random[stream.label])
+        yield replace(batch, values=batch.values + noise.reshape(batch.values.shape))
+
+
+def _parts(streams: Iterable[Stream]) -> Iterator[tuple[list[Stream], int, int]]:
+    """Batches of places, from the first up to but excluding the last, with the streams that have answers there."""
+    for _, own in groupby(streams, lambda stream: (stream.measured.histogram, stream.measured.level, stream.state)):
+        together = list(own)
+        for first in range(together[0].first, together[0].last, BATCH):
+            yield together, first, min(first + BATCH, together[0].last)
 
 
 def counts_between(
@@ -84,7 +117,7 @@ def write_measurements(session: Session, release: TopDownRelease, batches: Itera
     session.create(table, "topdown/no_measurements")
     codes = {level: geoids(session, release, level) for level in release.levels}
     for batch in batches:
-        rows = _rows(batch, codes[batch.measured.level][batch.first : batch.first + len(batch.values)])
+        rows = _rows(batch, codes[batch.stream.measured.level][batch.first : batch.first + len(batch.values)])
         session.run("topdown/append", table=table, rows=session.register("rows", rows))
 
 
@@ -95,9 +128,9 @@ def _rows(batch: PlacesBatch, codes: NDArray[np.object_]) -> pa.Table:
     answers = pa.array(batch.values.astype(np.int32).ravel())
     return pa.table(
         {
-            "histogram": pa.repeat(batch.measured.histogram, places),
-            "level": pa.repeat(batch.measured.level, places),
-            "query": pa.repeat(batch.measured.query, places),
+            "histogram": pa.repeat(batch.stream.measured.histogram, places),
+            "level": pa.repeat(batch.stream.measured.level, places),
+            "query": pa.repeat(batch.stream.measured.query, places),
             "number": np.arange(batch.first, batch.first + places),
             "geoid": pa.array(codes, pa.string()),
             "answers": pa.ListArray.from_arrays(np.arange(places + 1, dtype=np.int32) * size, answers),
@@ -106,22 +139,38 @@ def _rows(batch: PlacesBatch, codes: NDArray[np.object_]) -> pa.Table:
 
 
 def stored_batches(session: Session, release: TopDownRelease) -> Iterator[PlacesBatch]:
-    """The stored measurements in the order of the draw.
+    """The stored measurements, in the batches of `exact_batches`.
 
     Raises:
         GridError: unless every place is stored exactly once for each query of its level, with an answer for every cell.
     """
-    places = places_of(session, release)
-    for histogram in SCHEMAS:
-        for level in release.levels:
-            queries = release.design.measured_at(histogram, level)
-            for first in range(0, places[level], BATCH):
-                for measured in queries:
-                    yield read_batch(session, release, measured, first, min(first + BATCH, places[level]))
+    for streams, first, last in _parts(streams_of(session, release)):
+        for stream in streams:
+            values = read_answers(session, release, stream.measured, first, last)
+            yield PlacesBatch(stream.measured.label, values, stream, first)
 
 
-def read_batch(session: Session, release: TopDownRelease, measured: Measured, first: int, last: int) -> PlacesBatch:
-    """The stored answers to one query in the places from `first` up to but excluding `last`.
+class Hashed:
+    """Measurements that are hashed while they are iterated over, in the order of `exact_batches`."""
+
+    def __init__(self, batches: Iterable[PlacesBatch]) -> None:
+        self._batches = batches
+        self._digests: dict[str, Digest] = {}
+
+    def __iter__(self) -> Iterator[PlacesBatch]:
+        for batch in self._batches:
+            self._digests.setdefault(batch.stream.label, sha256()).update(hashed(batch.values))
+            yield batch
+
+    def version(self) -> str:
+        """The version of the measurements, once all batches have been consumed."""
+        return version_of_streams({label: digest.hexdigest() for label, digest in self._digests.items()})
+
+
+def read_answers(
+    session: Session, release: TopDownRelease, measured: Measured, first: int, last: int
+) -> NDArray[np.int64]:
+    """The stored answers to one query in the places from `first` up to but excluding `last`: (places, marginal cells).
 
     Raises:
         GridError: unless each of these places is stored exactly once, with an answer for every cell.
@@ -145,8 +194,7 @@ def read_batch(session: Session, release: TopDownRelease, measured: Measured, fi
         raise GridError(
             f"{release.schema}: {measured.label}: not every place is measured exactly once with {size:,} answers"
         )
-    answers = lists.flatten().to_numpy().astype(np.int64).reshape(last - first, size)
-    return PlacesBatch(measured.label, answers, measured, first)
+    return lists.flatten().to_numpy().astype(np.int64).reshape(last - first, size)
 
 
 def surplus(session: Session, release: TopDownRelease) -> list[str]:

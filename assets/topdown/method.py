@@ -1,6 +1,6 @@
 """TopDown as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import dagster as dg
@@ -23,8 +23,10 @@ from assets.topdown.histograms import histograms_recipe, require_possible
 from assets.topdown.limits import limits_of
 from assets.topdown.measurements import (
     COLUMNS,
+    Hashed,
     PlacesBatch,
     exact_batches,
+    noisy_batches,
     stored_batches,
     surplus,
     write_measurements,
@@ -117,8 +119,22 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
     def stored(self, session: Session) -> Iterator[PlacesBatch]:
         return stored_batches(session, self.release)
 
+    def perturbed(self, session: Session, key: bytes) -> Iterator[PlacesBatch]:
+        return noisy_batches(session, self.release, key)
+
     def store(self, session: Session, batches: Iterator[PlacesBatch]) -> None:
         write_measurements(session, self.release, batches)
+
+    def version_of(self, draw: Draw[Inputs], output: Iterable[PlacesBatch]) -> str:
+        batches = Hashed(output)
+        for _ in batches:
+            pass
+        return batches.version()
+
+    def write(self, session: Session, draw: Draw[Inputs], output: Iterable[PlacesBatch]) -> str:
+        batches = Hashed(output)
+        self.store(session, iter(batches))
+        return batches.version()
 
     def surplus(self, session: Session) -> list[str]:
         return surplus(session, self.release)

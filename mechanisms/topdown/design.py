@@ -27,7 +27,7 @@ from mechanisms.topdown.production import variances
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
 
 SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNITS)}
-"""The histograms that are measured, in the order of the draw."""
+"""The histograms that are measured, in order."""
 
 POPULATION, HOUSING_UNITS, GROUP_QUARTERS = "population", "housing_units", "group_quarters"
 
@@ -55,7 +55,7 @@ ten million take about a minute."""
 
 MECHANISM = "TopDown"
 
-VERSION = 2
+VERSION = 3
 """The mechanism's version. Increase it when the same key would give other noise, as an old draw cannot be replayed."""
 
 
@@ -200,7 +200,7 @@ class TopDownDesign:
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:
-        """All measurements, in the order of the draw: by histogram, level and query."""
+        """All measurements by histogram, level and query, those with fewer cells first."""
         return tuple(
             each for histogram, allocation in self.allocations.items() for each in _measured(histogram, allocation)
         )

@@ -12,9 +12,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from assets.measurement.method import version_of_queries
 from assets.topdown.estimation import estimate_level, levels_not_as_made
 from assets.topdown.release import TopDownRelease
+from assets.topdown.tree import streams_of
+from mechanisms.topdown.streams import version_of_streams
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.assets.topdown.table_oracle import (
@@ -46,6 +47,11 @@ def made(warehouse: Warehouse, release: TopDownRelease) -> tuple[tuple[str, ...]
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         wrong, read = levels_not_as_made(session, custody_of(warehouse), release)
     return wrong, dict(read)
+
+
+def labels_of(warehouse: Warehouse, release: TopDownRelease) -> list[str]:
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        return [stream.label for stream in streams_of(session, release)]
 
 
 def attacked(warehouse: Warehouse, release: TopDownRelease, *statements: str) -> None:
@@ -137,8 +143,8 @@ def test_a_seal_of_another_level_or_release_does_not_fit(estimates: Village) -> 
 def test_measurements_that_were_altered_only_while_they_were_read_are_found(estimates: Village) -> None:
     """The estimates are sealed as of the draw, but the answers that were read are not those that were drawn."""
     _, release, warehouse = estimates
-    labels = [measured.label for measured in release.design.measured]
-    drawn = version_of_queries({label: made(warehouse, release)[1][label] for label in labels})
+    labels = labels_of(warehouse, release)
+    drawn = version_of_streams({label: made(warehouse, release)[1][label] for label in labels})
     attacked(
         warehouse,
         release,
@@ -150,14 +156,14 @@ def test_measurements_that_were_altered_only_while_they_were_read_are_found(esti
     attacked(warehouse, release, "CREATE OR REPLACE TABLE noisy_measurements AS FROM kept")
     wrong, read = made(warehouse, release)
     assert wrong == (), "everything is made of the same draw, spine and invariants"
-    assert version_of_queries({label: read[label] for label in labels}) != drawn
+    assert version_of_streams({label: read[label] for label in labels}) != drawn
 
 
 def test_the_answers_that_were_read_are_those_of_the_draw(estimates: Village) -> None:
-    """The digests cover every query of every level, each once."""
+    """The digests cover every stream of every level, each once."""
     _, release, warehouse = estimates
     read = made(warehouse, release)[1]
-    assert sorted(read) == sorted(measured.label for measured in release.design.measured)
+    assert sorted(read) == sorted(labels_of(warehouse, release))
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         accounts = [
             json.loads(session.row("warehouse/all", source=release.public(f"{release.estimates(level)}_made"))[1])

@@ -280,7 +280,10 @@ def test_a_code_that_is_told_of_an_answer_is_that_of_all_it_counts(published: Ca
 
 
 def test_measurement_less_exact_answer_is_the_noise_of_the_draws_key(published: Case) -> None:
-    """A stream for each histogram, level and query, named for it; by place and cell. Zeros are measured too."""
+    """A stream for each histogram, level and query, and below the states for each state; by place and cell, with zeros.
+
+    Without a level State, the root counts as the only state.
+    """
     assert sha256(published.key).hexdigest() == published.deployment.ledger[0].commitment
     where, measured = positions(published), measurements(published)
     rows = rows_of(published.deployment, "queries")
@@ -295,11 +298,27 @@ def test_measurement_less_exact_answer_is_the_noise_of_the_draws_key(published: 
             all_codes = told(histogram, codes)
             exact[numbers[geoid], cells[tuple(all_codes[name] for name in names_of(histogram, query))]] += 1
         distribution = DiscreteGaussian(Fraction(row["parameter"]))
-        stream = RandomStream(published.key, f"TopDown {histogram} {level} {query}")
-        noise = distribution.sample(exact.size, stream).reshape(exact.shape)
+        noise = np.concatenate(
+            [
+                distribution.sample(count * len(cells), RandomStream(published.key, f"TopDown {label}"))
+                for label, count in streams_of(published, histogram, level, query)
+            ]
+        ).reshape(exact.shape)
         assert np.array_equal(measured[histogram, level, query] - exact, noise)
         noisy += int(np.count_nonzero(noise))
     assert noisy > 10_000
+
+
+def streams_of(case: Case, histogram: str, level: str, query: str) -> list[tuple[str, int]]:
+    """The labels of the streams of a query, with their numbers of places, in the order of the places."""
+    levels, places = list(case.levels), case.places[level]
+    of_states = "State" if "State" in levels else levels[0]
+    if levels.index(level) <= levels.index(of_states):
+        return [(json.dumps([histogram, level, query, None]), len(places))]
+    within = {of_block[level]: of_block[of_states] for of_block in case.places_of.values()}
+    counted = Counter(within[geoid] for geoid in places)
+    assert [within[geoid] for geoid in places] == sorted(within[geoid] for geoid in places)
+    return [(json.dumps([histogram, level, query, state]), number) for state, number in counted.items()]
 
 
 def variance(parameter: Fraction) -> Decimal:
