@@ -35,13 +35,13 @@ from assets.topdown.limits import limits_of
 from assets.topdown.measurements import Digest, read_answers
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.spine import geoids
-from assets.topdown.tree import plural, read_tree, streams_of
+from assets.topdown.streams import Stream, hashed, streams_of
+from assets.topdown.tree import plural, read_tree
 from assets.topdown.workers import Outcome, Task, outcomes
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.estimation import Families
 from mechanisms.topdown.feasibility import Limits
 from mechanisms.topdown.schema import Schema
-from mechanisms.topdown.streams import Stream, hashed
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse

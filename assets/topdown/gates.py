@@ -19,12 +19,11 @@ from assets.topdown.limits import limits_of
 from assets.topdown.release import INVARIANTS, REPLICATES, SPINE, UNCERTAINTY, TopDownRelease
 from assets.topdown.replicates import replicates_as_made
 from assets.topdown.spine import SpineError, spine_recipe
+from assets.topdown.streams import streams_of, version_of_streams
 from assets.topdown.tables import tables_recipe
-from assets.topdown.tree import streams_of
 from assets.topdown.uncertainty import uncertainty_recipes
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.topdown.feasibility import InfeasibleError
-from mechanisms.topdown.streams import version_of_streams
 from resources.statements import Zone
 
 Context = ReleaseContext[TopDownRelease]

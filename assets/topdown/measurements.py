@@ -19,10 +19,9 @@ from assets.measurement.method import MEASUREMENTS, Batch, GridError
 from assets.topdown.histograms import stage_level
 from assets.topdown.release import SPINE, TopDownRelease
 from assets.topdown.spine import geoids, places_of, stage_ancestry
-from assets.topdown.tree import streams_of
+from assets.topdown.streams import Stream, hashed, streams_of, version_of_streams
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.topdown.design import Measured
-from mechanisms.topdown.streams import Stream, hashed, version_of_streams
 from resources.statements import Fragment
 from resources.warehouse import Session
 

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assets.topdown.release import SPINE, TopDownRelease
-from assets.topdown.spine import SpineError, geoids
+from assets.topdown.spine import SpineError
 from mechanisms.topdown.design import words
-from mechanisms.topdown.streams import Stream, level_of_states, streams
 from resources.warehouse import Session
 
 
@@ -48,22 +47,6 @@ class Tree:
         for each in self.levels[self.levels.index(above) + 1 : self.levels.index(level) + 1]:
             starts = self.starts(each)[starts]
         return starts
-
-
-def streams_of(session: Session, release: TopDownRelease) -> tuple[Stream, ...]:
-    """All streams of a release in the order of the draw, from the stored spine.
-
-    Raises:
-        SpineError: if the stored spine is not a tree with the levels of the release, or two states have one code.
-    """
-    tree, above = read_tree(session, release), level_of_states(release.levels)
-    states = geoids(session, release, above).tolist()
-    if len(set(states)) < len(states):
-        raise SpineError(f"{release.public(SPINE)}: {plural(above)} with the same code")
-    below = release.levels.index(above) + 1
-    starts = {level: np.array([0, tree.places(level)]) for level in release.levels[:below]}
-    starts |= {level: tree.starts_within(level, above) for level in release.levels[below:]}
-    return streams(release.design, states, starts)
 
 
 def read_tree(session: Session, release: TopDownRelease) -> Tree:

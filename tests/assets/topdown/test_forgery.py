@@ -14,8 +14,7 @@ import pytest
 
 from assets.topdown.estimation import estimate_level, levels_not_as_made
 from assets.topdown.release import TopDownRelease
-from assets.topdown.tree import streams_of
-from mechanisms.topdown.streams import version_of_streams
+from assets.topdown.streams import streams_of, version_of_streams
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.assets.topdown.table_oracle import (

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from assets.topdown.streams import Stream, hashed, level_of_states, streams, version_of_streams
 from mechanisms.topdown.design import SCHEMAS, TopDownDesign
 from mechanisms.topdown.production import allocation
-from mechanisms.topdown.streams import Stream, hashed, level_of_states, streams, version_of_streams
 
 KEY = bytes(range(32))
 PLACES = {"01": (2, 3), "04": (1, 4), "05": (3, 2)}
