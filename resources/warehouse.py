@@ -131,6 +131,12 @@ class Session:
         return identifier(name)
 
     @contextmanager
+    def beside(self) -> Iterator["Session"]:
+        """Another connection to the same zones, for another thread. It sees no temporary tables of this session."""
+        with closing(self._connection.cursor()) as connection:
+            yield Session(connection, self._zones)
+
+    @contextmanager
     def transaction(self) -> Iterator[None]:
         """Commit everything written inside the block together; if the block raises, roll it back."""
         self._connection.begin()

@@ -18,7 +18,7 @@ from assets.conventions import (
     table_schema,
 )
 from assets.failures import stated_plainly
-from assets.release.draw import Draw, Inputs, label_drawn
+from assets.release.draw import Draw, Inputs, StaleInputError, label_drawn
 from assets.release.method import CHARGE, Method
 from mechanisms.accounting.composition import stated
 from mechanisms.refusal import RefusedError
@@ -78,6 +78,8 @@ def make_draw(
 ) -> tuple[Draw[Inputs], Entry, str]:
     """Draw, write and settle; do nothing if the draw is settled and its output is still stored.
 
+    If the method draws in parts, the public zone is open for writing only while the finished parts are stored.
+
     Returns:
         The draw, its reservation, and the content hash of the output.
 
@@ -87,23 +89,69 @@ def make_draw(
         CustodyError: if the draw's key is not the one that was committed to, or both it and the output are gone.
         ReplayError: if a settled draw gives another output than before; nothing is written then.
     """
-    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-        draw = method.describe(session, custody)
-        entry, settled = require_charge(method, draw, ledger), ledger.settlement(draw.draw_id)
-        version = method.stored_version(session, draw)
-        if version is None or settled is None or settled.output_version != version:
-            output = make_output(method, session, draw, custody, ledger)
-            with session.transaction():
-                version = method.write(session, draw, output)
-                if settled and settled.output_version != version:
-                    raise ReplayError(
-                        f"{method.release.schema}: draw {draw.draw_id} gives another output than the one that was "
-                        "settled"
-                    )
-                label_drawn(session, method.release, draw)
+    draw_in = _drawn_in_parts if method.draws_in_parts else _drawn_in_session
+    draw, entry, version = draw_in(method, warehouse, custody, ledger)
     ledger.settle(draw.draw_id, version)
     custody.forget(draw.draw_id)
     return draw, entry, version
+
+
+_Drawn = tuple[Draw[Inputs], Entry, str]
+
+
+def _drawn_in_session(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody, ledger: Ledger) -> _Drawn:
+    """Draw and store in one session."""
+    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
+        draw, entry, settled, stored = _found(method, session, custody, ledger)
+        if stored:
+            return draw, entry, stored
+        output = make_output(method, session, draw, custody, ledger)
+        return draw, entry, _write(method, session, draw, output, settled)
+
+
+def _drawn_in_parts(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody, ledger: Ledger) -> _Drawn:
+    """Draw in a session that only reads, and store in another."""
+    with warehouse.private_folder() as folder:
+        with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+            draw, entry, settled, stored = _found(method, session, custody, ledger)
+            if stored:
+                return draw, entry, stored
+            output = method.in_parts(draw, make_output(method, session, draw, custody, ledger), folder)
+        with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session:
+            if method.describe(session, custody).draw_id != draw.draw_id:
+                raise StaleInputError(
+                    f"{method.release.schema}: what the draw follows from was replaced while it was drawn; nothing was "
+                    f"stored; materialize {CHARGE} again"
+                )
+            return draw, entry, _write(method, session, draw, output, settled)
+
+
+def _found(
+    method: Method[Any, Any, Any], session: Session, custody: Custody, ledger: Ledger
+) -> tuple[Draw[Inputs], Entry, Entry | None, str | None]:
+    """The draw, its reservation, its settlement, and the version of its stored output if it is the settled one."""
+    draw = method.describe(session, custody)
+    entry, settled = require_charge(method, draw, ledger), ledger.settlement(draw.draw_id)
+    stored = settled and method.stored_version(session, draw)
+    return draw, entry, settled, stored if settled and stored == settled.output_version else None
+
+
+def _write(
+    method: Method[Any, Any, Any], session: Session, draw: Draw[Inputs], output: Any, settled: Entry | None
+) -> str:
+    """Store and label an output in one transaction; return its version.
+
+    Raises:
+        ReplayError: if the draw is settled with another version; nothing is written then.
+    """
+    with session.transaction():
+        version = method.write(session, draw, output)
+        if settled and settled.output_version != version:
+            raise ReplayError(
+                f"{method.release.schema}: draw {draw.draw_id} gives another output than the one that was settled"
+            )
+        label_drawn(session, method.release, draw)
+    return version
 
 
 def require_charge(method: Method[Any, Any, Any], draw: Draw[Inputs], ledger: Ledger) -> Entry:
@@ -136,16 +184,25 @@ def make_output(
 ) -> Any:
     """The output of a charged draw, computed from the confidential input and the draw's key.
 
-    The key of a draw is opened only here. It must be the one that the draw's reservation committed to.
-
     Raises:
         UnchargedDrawError: if the ledger holds no reservation for exactly these inputs and parameters.
         StaleInputError: if the confidential input has changed since the charge.
         CustodyError: if the draw's key is gone, or is not the one that was committed to.
     """
+    return method.make(session, draw, charged_key(method, draw, custody, ledger), custody)
+
+
+def charged_key(method: Method[Any, Any, Any], draw: Draw[Inputs], custody: Custody, ledger: Ledger) -> bytes:
+    """The key of a charged draw.
+
+    The key of a draw is opened only here. It must be the one that the draw's reservation committed to.
+
+    Raises:
+        UnchargedDrawError: if the ledger holds no reservation for exactly these inputs and parameters.
+        CustodyError: if the draw's key is gone, or is not the one that was committed to.
+    """
     entry = require_charge(method, draw, ledger)
-    key = custody.open_key(draw.draw_id, method.release.custody, entry.commitment)
-    return method.make(session, draw, key, custody)
+    return custody.open_key(draw.draw_id, method.release.custody, entry.commitment)
 
 
 def _description(method: Method[Any, Any, Any]) -> str:

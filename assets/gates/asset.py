@@ -9,6 +9,7 @@ from assets.conventions import BLOCKING, check_result
 from assets.gates.shared import DATASET_STAGES, all_gates
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import Method
+from assets.release.verdicts import verdicts_of
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.warehouse import Warehouse
@@ -29,7 +30,9 @@ def _check(method: Method[Any, Any, Any], gate: Gate[Any]) -> dg.AssetChecksDefi
     def check(
         context: dg.AssetCheckExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.AssetCheckResult:
-        release_context = ReleaseContext(method, warehouse, custody, ledger, deployed_nodes(context))
+        release_context = ReleaseContext(
+            method, warehouse, custody, ledger, deployed_nodes(context), verdicts_of(context.run.run_id)
+        )
         return check_result(gate.evaluate(release_context))
 
     return check

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from assets.cef.validation import cef_problems, structure_findings, structure_offenders
 from assets.charge.asset import charge_facts
-from assets.charge.drawing import make_output
+from assets.charge.drawing import charged_key, make_output
 from assets.confidentiality import leaks
 from assets.ledger.asset import cap_problems
 from assets.release.contents import content_problems
@@ -209,10 +209,20 @@ def _replay(context: ReleaseContext[Any]) -> list[str]:
     method = context.method
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         draw = method.describe(session, context.custody)
-        if context.ledger.reservation(draw.draw_id) is None:
+        entry, settled = context.ledger.reservation(draw.draw_id), context.ledger.settlement(draw.draw_id)
+        if entry is None:
             return [f"draw {draw.draw_id} is not charged, so it cannot be repeated"]
+        if settled is None:
+            return [f"draw {draw.draw_id} is not settled, so there is nothing to compare it with"]
+        # A kept verdict does not say that the key still exists.
+        charged_key(method, draw, context.custody, context.ledger)
+        if context.verdicts.holds("replay", draw.draw_id, entry.commitment, settled.output_version):
+            return []
         again = method.version_of(draw, make_output(method, session, draw, context.custody, context.ledger))
-        return [] if again == method.stored_version(session, draw) else ["the repeated draw gives another output"]
+    if again != settled.output_version:
+        return ["the repeated draw gives another output than the one that was settled"]
+    context.verdicts.keep("replay", draw.draw_id, entry.commitment, again)
+    return []
 
 
 def _key_gone(context: ReleaseContext[Any]) -> list[str]:

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assets.measurement.method import COUNTS, MEASUREMENTS, Batch, GridError, NoisyCounts
+from assets.measurement.batches import Batch, BatchedCounts
+from assets.measurement.method import COUNTS, MEASUREMENTS, GridError
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.release import Release
 from mechanisms.sampling.capped_laplace import CappedLaplace
@@ -81,14 +82,14 @@ class Query:
 R = TypeVar("R", bound=Release)
 
 
-class GridCounts(NoisyCounts[R, Batch]):
+class GridCounts(BatchedCounts[R, Batch]):
     """A method whose counts are one table, in the order of a grid that follows from the declaration.
 
     The table of counts has the columns `draw_order` (from 0), the columns of the grid, and `count`. The table of
     measurements also has `noise_distribution` and `variance`.
 
     A mechanism defines `queries`, `build_grid`, `counts_recipe`, `declared_parameters` and `table_gates`; this class
-    defines the other hooks of `NoisyCounts`.
+    defines the other hooks of `BatchedCounts`.
     """
 
     @abstractmethod

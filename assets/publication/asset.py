@@ -67,6 +67,7 @@ from assets.release.gate import ReleaseContext
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
 from assets.release.seal import SealError
+from assets.release.verdicts import verdicts_of
 from mechanisms.accounting.composition import number, symbol
 from resources.chain import RESERVE, WITHDRAW, Entry, find, settled_draws
 from resources.custody import Custody
@@ -93,7 +94,9 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
     def publication(
         context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> dg.MaterializeResult:
-        release_context = ReleaseContext(method, warehouse, custody, ledger, deployed_nodes(context))
+        release_context = ReleaseContext(
+            method, warehouse, custody, ledger, deployed_nodes(context), verdicts_of(context.run.run_id)
+        )
         certificate, sums = publish(release_context)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(sums),

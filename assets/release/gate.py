@@ -4,12 +4,13 @@ The gates of all releases are in `assets.gates.shared`. Those of one mechanism a
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from assets.confidentiality import Node
 from assets.release.release import Release
 from assets.release.seal import SealError
+from assets.release.verdicts import Verdicts
 from resources.custody import Custody
 from resources.keyfiles import CustodyError
 from resources.ledger import Ledger, LedgerError
@@ -31,6 +32,7 @@ class ReleaseContext(Generic[R]):
         custody: the keys.
         ledger: the charges.
         nodes: the deployment's asset graph, for the check of paths from confidential data to the publication.
+        verdicts: those that the run has reached already, if the gates are evaluated in a run.
     """
 
     method: "Method[R, Any, Any]"
@@ -38,6 +40,7 @@ class ReleaseContext(Generic[R]):
     custody: Custody
     ledger: Ledger
     nodes: Mapping[str, Node]
+    verdicts: Verdicts = field(default_factory=Verdicts, compare=False)
 
     @property
     def release(self) -> R:

@@ -7,7 +7,8 @@ The shared stages call the hooks in this order:
 
 0. The plan calls `plan` and `plan_tables`, before there are any data.
 1. The charge calls `require_chargeable` and `describe`, and reserves the loss.
-2. The draw calls `describe` and `stored_version`. If the output is not stored yet, it calls `make` and `write`.
+2. The draw calls `describe` and `stored_version`. If the output is not stored yet, it calls `make` and `write`, and
+   `in_parts` between them if the method draws in parts.
 3. The gates are the shared ones and those of `own_gates`. The replay gate calls `make` and `version_of`.
 4. The publication evaluates all gates again, and then calls `tables` and `statement`.
 
@@ -17,6 +18,7 @@ All other stages are assets of the mechanism (`own_assets`).
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, final
 
 import dagster as dg
@@ -72,6 +74,9 @@ class Method(ABC, Generic[R, I, O]):
 
     draw_kinds: ClassVar[AbstractSet[str]] = frozenset({"duckdb", "numba"})
     """The Dagster kinds of the draw's asset."""
+
+    draws_in_parts: ClassVar[bool] = False
+    """Whether the output is made in parts (`in_parts`), in files, before the session that stores it is opened."""
 
     draw_follows: ClassVar[Sequence[str]] = ()
     """The stages of the release that the draw reads, in addition to the charge."""
@@ -230,6 +235,18 @@ class Method(ABC, Generic[R, I, O]):
         Raises:
             StaleInputError: if the version of the confidential input is not that of `draw.inputs`.
         """
+
+    def in_parts(self, draw: Draw[I], output: O, folder: Path) -> O:
+        """The output, made in files of a private folder, so that `write` needs no session but its own.
+
+        Only methods that draw in parts define it. The files are not encrypted: they may hold nothing but the output.
+
+        Args:
+            draw: the draw.
+            output: an output of `make`, whose session is still open.
+            folder: a private folder, which `write` can read.
+        """
+        raise NotImplementedError(f"{self.mechanism} does not draw in parts")
 
     @abstractmethod
     def version_of(self, draw: Draw[I], output: O) -> str:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
-from assets.measurement.method import Batch, NoisyCounts
+from assets.measurement.batches import Batch, BatchedCounts
 from assets.release.draw import Inputs
 from assets.release.plan import Plan
 from assets.safetab.counting import counts_recipe
@@ -23,7 +23,7 @@ R = TypeVar("R", bound=SafeTabRelease)
 B = TypeVar("B", bound=Batch)
 
 
-class SafeTabMethod(NoisyCounts[R, B]):
+class SafeTabMethod(BatchedCounts[R, B]):
     """A method that counts records by detailed race and ethnicity, in regions or groups that are public.
 
     A subclass names the public table beside which counts are charged (`counted_in`), and defines the draw.

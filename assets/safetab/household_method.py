@@ -6,8 +6,9 @@ from dataclasses import replace
 import dagster as dg
 import numpy as np
 
+from assets.measurement.batches import Batch
 from assets.measurement.counts import build_counts
-from assets.measurement.method import MEASUREMENTS, Batch
+from assets.measurement.method import MEASUREMENTS
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE, PLAN

@@ -11,7 +11,8 @@ import dagster as dg
 import numpy as np
 import pyarrow as pa
 
-from assets.measurement.method import MEASUREMENTS, Batch, GridError
+from assets.measurement.batches import Batch
+from assets.measurement.method import MEASUREMENTS, GridError
 from assets.safetab.release import COUNTS, GROUPS, SafeTabHRelease
 from assets.safetab.tables import ERROR, error_of, in_words
 from assets.tabulation.asset import build_tables

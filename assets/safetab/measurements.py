@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.measurement.method import MEASUREMENTS, Batch, GridError
+from assets.measurement.batches import Batch
+from assets.measurement.method import MEASUREMENTS, GridError
 from assets.safetab.regions import regions_of
 from assets.safetab.release import COUNTS, REGIONS, SafeTabPRelease
 from mechanisms.safetab.adaptive import GroupNoise, Kept, draw_block

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 import dagster as dg
 import pyarrow as pa
 
+from assets.measurement.batches import Batch
 from assets.measurement.counts import build_counts
 from assets.measurement.grid import GridCounts, Query
-from assets.measurement.method import COUNTS, MEASUREMENTS, Batch
+from assets.measurement.method import COUNTS, MEASUREMENTS
 from assets.release.contents import cef_version
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from assets.measurement.method import Batch
+from assets.measurement.batches import Batch
 from assets.table_builder.cell_keys import cell_keys, keys_of_records, margins_of_keys
 from assets.table_builder.counting import added_up, records_read
 from assets.table_builder.release import Amount, HypercubeRelease

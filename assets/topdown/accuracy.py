@@ -17,7 +17,7 @@ from assets.failures import stated_plainly
 from assets.pictures import picture
 from assets.topdown.charts import accuracy_by_level
 from assets.topdown.histograms import stage_level
-from assets.topdown.measurements import BATCH, counts_between, read_answers
+from assets.topdown.measurements import BATCH, read_answers
 from assets.topdown.release import ACCURACY, TopDownRelease
 from assets.topdown.spine import places_of, stage_ancestry
 from mechanisms.topdown.design import words
@@ -175,7 +175,7 @@ def _differences(
         truth = _answers(session, exact, marginal, first, last)
         found = {POST_PROCESSED: _answers(session, estimated, marginal, first, last)}
         if measured:
-            found[RAW] = read_answers(session, release, measured, first, last)
+            found[RAW] = read_answers(session, release, measured, first, last).astype(np.int64)
         for source, answers in found.items():
             sums[source] += int(np.abs(answers - truth)[:, : metric.leading].sum())
     return sums if measured else {POST_PROCESSED: sums[POST_PROCESSED], RAW: None}
@@ -183,9 +183,10 @@ def _differences(
 
 def _answers(session: Session, counts: Fragment, marginal: Marginal, first: int, last: int) -> NDArray[np.int64]:
     """The answers in the places from `first` up to but excluding `last`, shape (places, marginal cells)."""
-    number, cell, count = counts_between(session, counts, first, last)
+    found = session.arrow("topdown/counts_between", {"first": first, "last": last}, counts=counts)
+    number, cell, count = (found[name].to_numpy() for name in ("number", "cell", "count"))
     answers = np.zeros((last - first, marginal.size), dtype=np.int64)
-    np.add.at(answers, (number, marginal.cells[cell]), count)
+    np.add.at(answers, (number - first, marginal.cells[cell]), count)
     return answers
 
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 from assets.release.draw import DRAWN, StaleInputError
 from assets.release.seal import is_sealed, seal_stage
 from assets.topdown.limits import limits_of
-from assets.topdown.measurements import Digest, read_answers
+from assets.topdown.measurements import read_answers
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.spine import geoids
 from assets.topdown.streams import Stream, hashed, streams_of
@@ -59,6 +60,13 @@ SECONDS_BETWEEN_REPORTS = 5.0
 
 Report = Callable[[int, int], None]
 """A function that is called with the number of finished parents and the number of all parents."""
+
+
+class Digest(Protocol):
+    """A running hash."""
+
+    def update(self, data: memoryview, /) -> None:
+        """Add bytes."""
 
 
 Cells = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]

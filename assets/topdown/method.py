@@ -1,13 +1,14 @@
 """TopDown as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import dagster as dg
 
 from assets.conventions import preview
 from assets.measurement.counts import build_counts
-from assets.measurement.method import MEASUREMENTS, NoisyCounts
+from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE
@@ -16,40 +17,31 @@ from assets.release.published import PublishedTable
 from assets.release.statement import Accuracy, Statement
 from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
+from assets.topdown.drawing import Drawing, noise_found
 from assets.topdown.estimated import build_estimates
 from assets.topdown.exact import build_invariants, build_spine
 from assets.topdown.gates import topdown_gates
 from assets.topdown.histograms import histograms_recipe, require_possible
 from assets.topdown.limits import limits_of
-from assets.topdown.measurements import (
-    COLUMNS,
-    Hashed,
-    PlacesBatch,
-    exact_batches,
-    noisy_batches,
-    stored_batches,
-    surplus,
-    write_measurements,
-)
+from assets.topdown.measurements import COLUMNS, not_measured_once, store_measurements, stored_version
 from assets.topdown.microdata import build_microdata
 from assets.topdown.plan import topdown_plan
 from assets.topdown.published import published_tables
 from assets.topdown.release import HISTOGRAMS, INVARIANTS, PLACES, REPLICATES, SPINE, UNCERTAINTY, TopDownRelease
 from assets.topdown.replicates import build_replicates
-from assets.topdown.spine import places_of
+from assets.topdown.spine import SpineError, places_of
 from assets.topdown.statement import topdown_statement
 from assets.topdown.tables import build_redistricting
 from assets.topdown.uncertainty import build_uncertainty, errors_in_words
 from mechanisms.accounting.rounding import LINE_DECIMALS
 from mechanisms.accounting.specification import Specification
-from mechanisms.sampling.noise import Distribution
 from mechanisms.topdown.design import MECHANISM, SCHEMAS, VERSION, words
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session
 
 
-class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
+class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     """How a TopDown release is charged, drawn, checked and published."""
 
     mechanism = MECHANISM
@@ -57,6 +49,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
     counts_stage = HISTOGRAMS
     charge_follows = (HISTOGRAMS, INVARIANTS)
     draw_follows = (HISTOGRAMS,)
+    draws_in_parts = True
     drawn_columns = COLUMNS
     charge_columns: ClassVar[Mapping[str, str]] = {
         "output_premetric": "How the loss is measured",
@@ -110,34 +103,30 @@ class TopDownMethod(NoisyCounts[TopDownRelease, PlacesBatch]):
     def require_countable(self, session: Session, custody: Custody) -> None:
         require_possible(session, self.release)
 
-    def distributions(self) -> Mapping[str, Distribution]:
-        return {each.label: each.noise for each in self.release.design.measured}
+    def drawn(self, session: Session, key: bytes) -> Drawing:
+        return Drawing(self.release, session, key)
 
-    def exact(self, session: Session) -> Iterator[PlacesBatch]:
-        return exact_batches(session, self.release)
+    def in_parts(self, draw: Draw[Inputs], output: Drawing, folder: Path) -> Drawing:
+        return output.in_parts(folder)
 
-    def stored(self, session: Session) -> Iterator[PlacesBatch]:
-        return stored_batches(session, self.release)
+    def version_of(self, draw: Draw[Inputs], output: Drawing) -> str:
+        return output.made_version()
 
-    def perturbed(self, session: Session, key: bytes) -> Iterator[PlacesBatch]:
-        return noisy_batches(session, self.release, key)
+    def write(self, session: Session, draw: Draw[Inputs], output: Drawing) -> str:
+        store_measurements(session, self.release, output.files)
+        return output.version
 
-    def store(self, session: Session, batches: Iterator[PlacesBatch]) -> None:
-        write_measurements(session, self.release, batches)
+    def read_version(self, session: Session, draw: Draw[Inputs]) -> str | None:
+        try:
+            return stored_version(session, self.release)
+        except (GridError, SpineError):
+            return None
 
-    def version_of(self, draw: Draw[Inputs], output: Iterable[PlacesBatch]) -> str:
-        batches = Hashed(output)
-        for _ in batches:
-            pass
-        return batches.version()
+    def not_measured_once(self, session: Session) -> list[str]:
+        return not_measured_once(session, self.release)
 
-    def write(self, session: Session, draw: Draw[Inputs], output: Iterable[PlacesBatch]) -> str:
-        batches = Hashed(output)
-        self.store(session, iter(batches))
-        return batches.version()
-
-    def surplus(self, session: Session) -> list[str]:
-        return surplus(session, self.release)
+    def noise_found(self, session: Session) -> tuple[list[str], str]:
+        return noise_found(session, self.release)
 
     def columns_read(self) -> Collection[str]:
         # All other columns are the layout's own, which are never recoded.

@@ -8,6 +8,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from assets.topdown.release import SPINE, TopDownRelease
@@ -86,5 +87,9 @@ def places_of(session: Session, release: TopDownRelease) -> dict[str, int]:
 
 def geoids(session: Session, release: TopDownRelease, level: str) -> NDArray[Any]:
     """The codes of a level's places in the order of their numbers, shape (places,)."""
-    table = session.arrow("topdown/geoids", {"level": level}, spine=release.public(SPINE))
-    return np.array(table["geoid"].to_pylist(), dtype=object)
+    return np.array(codes_of(session, release, level).to_pylist(), dtype=object)
+
+
+def codes_of(session: Session, release: TopDownRelease, level: str) -> pa.ChunkedArray:
+    """The codes of a level's places in the order of their numbers."""
+    return session.arrow("topdown/geoids", {"level": level}, spine=release.public(SPINE))["geoid"]

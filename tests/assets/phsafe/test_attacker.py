@@ -16,8 +16,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.measurement.batches import BatchedCounts
 from assets.measurement.grid import in_order
-from assets.measurement.method import COUNTS, NoisyCounts
+from assets.measurement.method import COUNTS
 from assets.phsafe.joined import JOINED, REPORT
 from assets.phsafe.release import PHSafeRelease
 from resources.custody import canonical
@@ -89,7 +90,7 @@ def candidates(tmp_path_factory: pytest.TempPathFactory) -> list[PHSafeDeploymen
 def guesses(deployment: PHSafeDeployment, version_keys: Sequence[bytes | None]) -> Iterator[str]:
     """Every hash he tries, of a deployment of his own whose records are the guess."""
     release, method, custody = deployment.release, deployment.context.method, deployment.context.custody
-    assert isinstance(method, NoisyCounts)
+    assert isinstance(method, BatchedCounts)
     for path in (deployment.root / name for name in ("persons.csv", "units.csv")):
         text = path.read_bytes()
         for content in (text, text.strip(), text.replace(b"\r\n", b"\n")):

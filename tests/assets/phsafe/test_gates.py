@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from assets.charge import drawing
 from assets.gates.shared import all_gates
+from assets.measurement.batches import Batch
 from assets.measurement.grid import GridCounts, in_order
-from assets.measurement.method import Batch
 from assets.phsafe import joined
 from assets.phsafe.method import PHSafeMethod
 from assets.phsafe.release import PHSafeRelease
