@@ -32,6 +32,7 @@ from assets.cef.generated import (
 from assets.release.columns import Column, RecordTable, recodes_beside
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.numbers import DesignRate
+from assets.release.size import Size
 from mechanisms.states import STATES
 from resources.statements import Fragment, literal, statement
 
@@ -41,6 +42,8 @@ LARGEST_INCOME = 50_000
 
 LARGEST_WEIGHT = 10**14
 """Weights are less than this, so that a decimal column holds them."""
+
+_PERSONS_PER_HOUSEHOLD = 2.3
 
 _FRAME_SHARES = {"low_income": Fraction(3, 10), "other": Fraction(7, 10)}
 """The shares of the strata among the households of each state."""
@@ -177,6 +180,11 @@ def survey_cells(parameters: SurveyParameters) -> list[Cell]:
             )
         )
     return made
+
+
+def survey_size(parameters: SurveyParameters) -> Size:
+    """The size of a survey: households exactly, persons on average."""
+    return Size(parameters.households, round(_PERSONS_PER_HOUSEHOLD * parameters.households))
 
 
 def _rounded(weight: Fraction, places: int) -> Decimal:

@@ -28,6 +28,7 @@ from assets.cef.generated import (
 from assets.cef.synthetic_codes import code_names, code_values
 from assets.release.columns import Column, RecordTable
 from assets.release.dataset import Reader
+from assets.release.size import Size
 from mechanisms.states import STATES
 from resources.statements import Fragment, statement
 from resources.warehouse import Session
@@ -37,9 +38,15 @@ _VACANT_EVERY = 9
 _QUARTERS_EVERY = 520
 """The number of households for each group quarters: with the sizes in `synthetic_plan.sql`, 2.5% of all persons live in
 group quarters."""
+_PERSONS_PER_HOUSEHOLD = 2.58
+"""The persons of a census for each household, those in group quarters included."""
 _BLOCK_GROUP_UNITS = 500
-"""The average number of housing units in a block group, which has 25 blocks."""
+"""The average number of housing units in a block group."""
+_BLOCKS = 25
+"""The blocks of a block group."""
 _TRACT_BLOCK_GROUPS = 3
+_PLACE_TRACTS = 4
+"""The tracts of an incorporated place; three of four such areas are one."""
 _COUNTY_TRACTS = 10
 _MOST_COUNTIES = 500
 """County codes are the odd numbers of up to three digits."""
@@ -177,6 +184,26 @@ def _states(population: SyntheticPopulation) -> list[_State]:
             )
         )
     return states
+
+
+def synthetic_size(population: SyntheticPopulation) -> Size:
+    """The size of a synthetic census: units and places exactly, persons and incorporated places on average."""
+    states = _states(population)
+    counties, tracts = sum(state.counties for state in states), sum(state.tracts for state in states)
+    block_groups = sum(state.block_groups for state in states)
+    return Size(
+        units=states[-1].first + states[-1].units,
+        persons=round(_PERSONS_PER_HOUSEHOLD * population.households),
+        places={
+            "TABBLKST": len(states),
+            "TABBLKCOU": counties,
+            "TABTRACTCE": tracts,
+            "TABBLKGRPCE": block_groups,
+            "TABBLK": _BLOCKS * block_groups,
+            "PLACEFP": -(-tracts // _PLACE_TRACTS),
+            "AIANNHCE": counties,
+        },
+    )
 
 
 def synthetic_names(population: SyntheticPopulation) -> dict[str, Any]:

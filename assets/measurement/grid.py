@@ -21,6 +21,7 @@ from assets.measurement.batches import Batch, BatchedCounts
 from assets.measurement.method import COUNTS, MEASUREMENTS, GridError
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.release import Release
+from assets.release.size import Size
 from mechanisms.sampling.capped_laplace import CappedLaplace
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
@@ -134,6 +135,9 @@ class GridCounts(BatchedCounts[R, Batch]):
         if len(set(names)) < len(names):
             raise ValueError(f"{self.release.schema}: two queries have the same name")
         return queries
+
+    def numbers(self, size: Size) -> int:
+        return sum(query.cells for query in self.measured)
 
     def require_chargeable(self, session: Session) -> None:
         """Refuse, before the charge, queries that do not make up the grid, and noise that cannot be stored."""

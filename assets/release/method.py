@@ -5,7 +5,7 @@ noise to exact counts subclass `NoisyCounts` or `GridCounts` in `assets.measurem
 
 The shared stages call the hooks in this order:
 
-0. The plan calls `plan` and `plan_tables`, before there are any data.
+0. The plan calls `plan`, `numbers` and `plan_tables`, before there are any data.
 1. The charge calls `require_chargeable` and `describe`, and reserves the loss.
 2. The draw calls `describe` and `stored_version`. If the output is not stored yet, it calls `make` and `write`, and
    `in_parts` between them if the method draws in parts.
@@ -31,6 +31,7 @@ from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.release import Release
 from assets.release.seal import require_sealed
+from assets.release.size import Size
 from assets.release.statement import Accuracy, Statement
 from mechanisms.accounting.specification import Specification
 from resources.custody import Custody
@@ -196,6 +197,10 @@ class Method(ABC, Generic[R, I, O]):
     @abstractmethod
     def plan(self) -> Plan:
         """What a draw would charge, and how exact it would be, from the declaration alone. No record is read."""
+
+    def numbers(self, size: Size) -> int:
+        """How many numbers a draw measures with noise, in a dataset of this size; 0 by default."""
+        return 0
 
     def plan_tables(self) -> Mapping[Table, pa.Table]:
         """The public tables that the stage `plan` stores, from the declaration alone; none by default."""

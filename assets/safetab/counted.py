@@ -9,15 +9,20 @@ import pyarrow as pa
 from assets.measurement.batches import Batch, BatchedCounts
 from assets.release.draw import Inputs
 from assets.release.plan import Plan
+from assets.release.size import Size
 from assets.safetab.counting import counts_recipe
 from assets.safetab.plan import parameter_tables, safetab_plan
-from assets.safetab.records import columns_read, require_countable_records
+from assets.safetab.records import AREA_COLUMNS, columns_read, require_countable_records
 from assets.safetab.release import COUNTS, SafeTabRelease
 from mechanisms.accounting.specification import Specification
 from mechanisms.safetab.design import VERSION
+from mechanisms.safetab.regions import PUERTO_RICO_ONLY
 from resources.custody import Custody
 from resources.statements import Table
 from resources.warehouse import Recipe, Session
+
+_TOLD_APART_BY = dict(zip(("STATE", "COUNTY", "TRACT", "PLACE", "AIANNH"), AREA_COLUMNS, strict=True))
+"""By type of regions, the column that tells them apart. The nation is one region."""
 
 R = TypeVar("R", bound=SafeTabRelease)
 B = TypeVar("B", bound=Batch)
@@ -51,6 +56,18 @@ class SafeTabMethod(BatchedCounts[R, B]):
     @property
     def counts_table(self) -> Table:
         return self.release.confidential(COUNTS)
+
+    def numbers(self, size: Size) -> int:
+        """The population groups of all regions. Those of Puerto Rico are among them by the namesake of their type."""
+        lists = self.release.lists
+        groups = {
+            (region_type.removeprefix(PUERTO_RICO_ONLY), level): len(lists.universe(region_type, level))
+            for region_type, level in self.release.pairs
+        }
+        return sum(
+            number * (size.places_of([_TOLD_APART_BY[name]]) if name in _TOLD_APART_BY else 1)
+            for (name, _), number in groups.items()
+        )
 
     def counts_recipe(self, session: Session) -> Recipe:
         release, design = self.release, self.release.design

@@ -13,6 +13,7 @@ from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE
 from assets.release.plan import Plan
+from assets.release.size import Size
 from assets.release.published import PublishedTable
 from assets.release.statement import Accuracy, Statement
 from assets.tabulation.asset import TABLES
@@ -151,6 +152,15 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
 
     def plan(self) -> Plan:
         return topdown_plan(self.release)
+
+    def numbers(self, size: Size) -> int:
+        finest = self.release.spine[self.release.finest]
+        places = {
+            # How many prefixes there are does not follow from the columns; there are no more than places that have them.
+            level: size.places_of(finest.columns if code.prefix else code.columns)
+            for level, code in self.release.spine.items()
+        }
+        return sum(each.marginal.size * places[each.level] for each in self.release.design.measured)
 
     def require_chargeable(self, session: Session) -> None:
         limits_of(session, self.release)

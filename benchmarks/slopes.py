@@ -1,0 +1,198 @@
+"""What `stirred plan` expects of time, memory and disk: whole jobs of each kind of release at some sizes, and slopes.
+
+`python -m benchmarks.slopes` measures all kinds, and `python -m benchmarks.slopes topdown safetab_p` only these; both
+write `assets/planning/slopes.json`. It takes some ten minutes on two idle cores. `--further 390000 3900000` measures larger
+censuses too, by households, and keeps them in the fit. `--held-out 40000` measures other censuses, which change no
+slope, and shows how far from their expectation they are.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, combinations
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from assets.planning.expectation import SLOPES, expectation, in_bytes, in_time, read_slopes
+from assets.planning.machine import this_machine
+from assets.planning.size import expected_size
+from benchmarks.slopes_jobs import CASE, MANY, RELEASES, Case
+from benchmarks.topdown_estimation import memory
+
+SMALL, LARGE = 10_000, 80_000
+"""Households of the two sizes."""
+
+MEASURED_NUMBERS = ("phsafe", "safetab_p", "safetab_h", "topdown")
+"""The kinds that measure so many numbers with noise that their time depends on it."""
+
+QUANTITIES = ("seconds", "warehouse", "published")
+
+_BETWEEN = 0.5
+
+
+def cases(kind: str) -> list[Case]:
+    """What is measured of a kind: a small and a large census, and a large one with another number of noisy numbers."""
+    found = [Case(kind, SMALL), Case(kind, LARGE)]
+    if kind == "topdown":
+        return [*found, Case(kind, LARGE, coarse=True)]
+    return [*found, Case(kind, LARGE, states=MANY)] if kind in MEASURED_NUMBERS else found
+
+
+def run(case: Case) -> dict[str, Any]:
+    """Run the jobs of a case in an empty deployment.
+
+    Returns:
+        Of the last job: the records and noisy numbers that a plan expects, the seconds, and bytes of memory, of the
+        databases with what is spilled, and of the publication, each at its peak.
+    """
+    home = Path(tempfile.mkdtemp(prefix="stirred-bench-"))
+    try:
+        for component in case.releases:
+            before = _size(home / "home")
+            with memory() as peaks, _peak_size(home / "home") as sizes:
+                started = perf_counter()
+                _launch(case, component.job, home)
+                seconds = perf_counter() - started
+        method = component.method(component.release(case.census, home / "published"))
+        size = expected_size(case.census)
+        assert size is not None
+        return {
+            "households": case.households,
+            "states": len(case.states),
+            "records": size.records,
+            "numbers": method.numbers(size),
+            "seconds": round(seconds, 1),
+            "memory": round(max(peaks) * 2**30),
+            "warehouse": max(sizes) - before,
+            "published": _size(method.release.folder),
+        }
+    finally:
+        shutil.rmtree(home)
+
+
+def _launch(case: Case, job: str, home: Path) -> None:
+    root = Path(__file__).resolve().parents[1]
+    command = [str(Path(sys.executable).with_name("dg")), "launch", "--module-name", "benchmarks.slopes_jobs"]
+    places = {name: home / folder for name, folder in _FOLDERS.items()}
+    places["DAGSTER_HOME"].mkdir(exist_ok=True)
+    environment = os.environ | {name: str(folder) for name, folder in places.items()} | {CASE: case.text}
+    ended = subprocess.run(
+        [*command, "--job", job], cwd=root, env=environment, check=False, capture_output=True, text=True
+    )
+    if ended.returncode:
+        raise RuntimeError(f"{case}: the job {job} failed:\n{ended.stderr[-5_000:]}")
+
+
+_FOLDERS = {"DAGSTER_HOME": "dagster", "STIRRED_HOME": "home", "STIRRED_PUBLISHED": "published"}
+
+
+@contextmanager
+def _peak_size(folder: Path) -> Iterator[list[int]]:
+    """The sizes of a folder in bytes, sampled until the block ends."""
+    samples, over = [0], threading.Event()
+
+    def sample() -> None:
+        while not over.wait(_BETWEEN):
+            samples.append(_size(folder))
+
+    sampler = threading.Thread(target=sample, daemon=True)
+    sampler.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        sampler.join()
+        samples.append(_size(folder))
+
+
+def _size(folder: Path) -> int:
+    """The bytes that the files of a folder have on disk; 0 if there is none."""
+    found = 0
+    for path in folder.rglob("*"):
+        try:
+            found += path.stat().st_blocks * 512
+        except OSError:
+            # A file that was removed meanwhile.
+            continue
+    return found
+
+
+def fitted(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> dict[str, float]:
+    """A constant and slopes, none of them negative, with the least squares of relative errors.
+
+    Args:
+        runs: the measured jobs.
+        quantity: what is fitted.
+        numbers: whether it depends on the noisy numbers.
+    """
+    names = ("constant", "record", *(["number"] if numbers else []))
+    columns = {"constant": [1.0] * len(runs), **{name: [float(run[f"{name}s"]) for run in runs] for name in names[1:]}}
+    measured = np.array([float(run[quantity]) for run in runs])
+    best: tuple[float, dict[str, float]] = (np.inf, {})
+    # The least squares without negative coefficients leave some of them out, and there are few ways to do that.
+    for kept in chain.from_iterable(combinations(names, count) for count in range(1, len(names) + 1)):
+        design = np.array([columns[name] for name in kept]).T / measured[:, None]
+        scale = np.abs(design).max(axis=0)
+        found = np.linalg.lstsq(design / scale, np.ones(len(runs)), rcond=None)[0] / scale
+        error = float(((design @ found - 1) ** 2).sum())
+        if (found >= 0).all() and error < best[0] - 1e-12:
+            best = error, dict(zip(kept, map(float, found), strict=True))
+    return {name: float(f"{best[1].get(name, 0):.6g}") for name in ("constant", "record", "number")}
+
+
+def slopes_of(kind: str, runs: Sequence[dict[str, Any]], cores: int, reference: float) -> dict[str, Any]:
+    """What the file has of a kind."""
+    numbers = kind in MEASURED_NUMBERS
+    fits = {quantity: fitted(runs, quantity, numbers=numbers) for quantity in QUANTITIES}
+    return {"cores": cores, "reference_seconds": round(reference, 4), **fits, "runs": list(runs)}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure kinds, and write their slopes or compare with them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kinds", nargs="*", choices=[*RELEASES, []], help="the kinds; all by default")
+    parser.add_argument("--further", type=int, nargs="+", default=[], metavar="HOUSEHOLDS")
+    parser.add_argument("--held-out", type=int, nargs="+", default=[], metavar="HOUSEHOLDS")
+    given = parser.parse_args(arguments)
+    machine = this_machine(Path(tempfile.gettempdir()), Path(tempfile.gettempdir()))
+    for kind in given.kinds or RELEASES:
+        if given.held_out:
+            for households in given.held_out:
+                _compare(Case(kind, households))
+            continue
+        runs = []
+        for case in (*cases(kind), *(Case(kind, households) for households in given.further)):
+            runs.append(run(case))
+            print(f"{kind}: {runs[-1]}", flush=True)
+        written = json.loads(SLOPES.read_text("utf-8")) if SLOPES.exists() else {}
+        method = case.releases[-1].method
+        written[method.mechanism] = slopes_of(kind, runs, machine.cores, machine.reference_seconds)
+        SLOPES.write_text(json.dumps(dict(sorted(written.items())), indent=1) + "\n", "utf-8")
+
+
+def _compare(case: Case) -> None:
+    """Print a measured job beside its expectation."""
+    component = case.releases[-1]
+    method = component.method(component.release(case.census, Path(tempfile.gettempdir())))
+    machine = this_machine(Path(tempfile.gettempdir()), Path(tempfile.gettempdir()))
+    slopes = {name: read_slopes(given) for name, given in json.loads(SLOPES.read_text("utf-8")).items()}
+    expected, found = expectation(method, None, machine, slopes), run(case)
+    told = [f"{case.kind}, {case.households:,} households"]
+    told.append(f"{in_time(found['seconds'])} (expected {in_time(expected.seconds)})")
+    for name in ("memory", "warehouse", "published"):
+        told.append(f"{name} {in_bytes(found[name])} (expected {in_bytes(getattr(expected, name))})")
+    print("; ".join(told), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

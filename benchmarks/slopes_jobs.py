@@ -1,0 +1,125 @@
+"""The jobs that `benchmarks.slopes` launches: a release of the demonstration, of a synthetic census of some size.
+
+A job is that of `stirred launch`: every stage from the source to the publication, with every check.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import dagster as dg
+import yaml
+
+from assets.cef.asset import build_cef
+from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
+from mechanisms.accounting.semantics import Allocation
+from orchestration import components
+from orchestration.components.release import ReleaseComponent, automated, release_definitions, releases_of
+from orchestration.components.topdown_declaration import PRODUCTION_ALLOCATIONS, PRODUCTION_SPINE
+from orchestration.definitions import budget, without_configuration
+from orchestration.environment import PROJECT, deployment_folders, deployment_resources
+
+CASE = "STIRRED_BENCH_CASE"
+"""The environment variable with the case to declare."""
+
+FEW = ("10", "44")
+MANY = ("01", "04", "05", "06", "08", "09", "10", "12", "13", "16", "17", "18", "19", "20", "21")
+
+RELEASES = {
+    "swapping": ["two_states/swapped"],
+    "pair_swapping": ["two_states/pairs_2010"],
+    "phsafe": ["two_states/s_dhc"],
+    "safetab_p": ["detailed/persons"],
+    "safetab_h": ["detailed/persons", "detailed/households"],
+    "table_builder": ["two_states/hypercubes"],
+    "topdown": ["two_states/redistricting"],
+}
+"""By kind, the releases of the demonstration that are declared. The last one is measured, and reads those before."""
+
+_DATASET, _COARSE = "census", ("US", "State", "County", "Tract")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job.
+
+    Attributes:
+        kind: the kind of release.
+        households: the households of its census.
+        states: the states of its census.
+        coarse: whether redistricting data end with tracts, so that few numbers are measured of many records.
+    """
+
+    kind: str
+    households: int
+    states: tuple[str, ...] = FEW
+    coarse: bool = False
+
+    @property
+    def census(self) -> SyntheticCensusDeclaration:
+        """The dataset."""
+        codes = self.kind.startswith("safetab")
+        generated = SyntheticPopulation(households=self.households, states=list(self.states), detailed_codes=codes)
+        return synthetic_census(generated, name=_DATASET, cap={"epsilon": 1000, "delta": "1/10000000000"})
+
+    @property
+    def releases(self) -> list[ReleaseComponent]:
+        """The releases; the last one is measured."""
+        return releases_of([self._declared(name) for name in RELEASES[self.kind]])
+
+    def _declared(self, name: str) -> Any:
+        found = yaml.safe_load((PROJECT / "orchestration" / "defs" / name / "defs.yaml").read_text("utf-8"))
+        fields = found["attributes"] | {"dataset": _DATASET}
+        if "states" in fields:
+            fields["states"] = list(self.states)
+        # A small census has more units that are alone with their characteristics.
+        fields |= {"publishes_unique_records": "accepted"} if "publishes_unique_records" in fields else {}
+        fields |= _coarse() if self.coarse else {}
+        component = getattr(components, found["type"].rpartition(".")[2])
+        return component(component.declared_by.model_validate(fields))
+
+    @property
+    def text(self) -> str:
+        """The case for the environment."""
+        return json.dumps(asdict(self))
+
+
+def _coarse() -> dict[str, Any]:
+    """The fields of redistricting data that end with tracts."""
+    held = {"population": "State", "housing_units": _COARSE[-1], "group_quarters": _COARSE[-1]}
+    allocations = {name: _until_tracts(allocation) for name, allocation in PRODUCTION_ALLOCATIONS.items()}
+    return {"spine": {level: list(PRODUCTION_SPINE[level].columns) for level in _COARSE}, "invariants": held, **allocations}
+
+
+def _until_tracts(allocation: Allocation) -> dict[str, Any]:
+    total = sum(allocation.levels[level] for level in _COARSE)
+    return {
+        "rho": str(allocation.loss.rho * total),
+        "levels": {level: str(allocation.levels[level] / total) for level in _COARSE},
+        "queries": {
+            level: {query: str(share) for query, share in allocation.queries[level].items()} for level in _COARSE
+        },
+    }
+
+
+def _of_case(case: Case) -> Iterator[dg.Definitions]:
+    home, published = deployment_folders()
+    dataset, releases = case.census, case.releases
+    cef, *checks = build_cef(dataset, home)
+    yield dg.Definitions(assets=[cef], asset_checks=checks)
+    for component in releases:
+        method = component.method(component.release(dataset, published))
+        yield release_definitions(component, method)
+        yield automated(method, component.declaration, home)
+    yield budget([dataset], releases)
+    resources = without_configuration(deployment_resources(home))
+    yield dg.Definitions(resources=resources, executor=dg.in_process_executor)
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """The census of a case, its releases and their jobs."""
+    case = Case(**json.loads(os.environ[CASE]))
+    return dg.Definitions.merge(*_of_case(case))
