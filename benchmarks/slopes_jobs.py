@@ -90,7 +90,11 @@ def _coarse() -> dict[str, Any]:
     """The fields of redistricting data that end with tracts."""
     held = {"population": "State", "housing_units": _COARSE[-1], "group_quarters": _COARSE[-1]}
     allocations = {name: _until_tracts(allocation) for name, allocation in PRODUCTION_ALLOCATIONS.items()}
-    return {"spine": {level: list(PRODUCTION_SPINE[level].columns) for level in _COARSE}, "invariants": held, **allocations}
+    return {
+        "spine": {level: list(PRODUCTION_SPINE[level].columns) for level in _COARSE},
+        "invariants": held,
+        **allocations,
+    }
 
 
 def _until_tracts(allocation: Allocation) -> dict[str, Any]:

@@ -38,6 +38,8 @@ from assets.gates.shared import all_gates
 from assets.ledger.page import last_replays
 from assets.ledger.population import populations
 from assets.planning.asset import lines_in_words, total_in_words
+from assets.planning.expectation import UnknownError, expectation, expected_in_words
+from assets.planning.machine import Machine, this_machine
 from assets.publication.audit import Verdict, audit, write_report
 from assets.publication.signature import (
     CERTIFICATE,
@@ -199,6 +201,11 @@ class Deployed:
         return stated is not None and (stated.dataset, stated.release, stated.ledger_hash) in {
             (each.dataset, each.release, each.hash) for each in own
         }
+
+    @cached_property
+    def machine(self) -> Machine:
+        """This machine, with the disks of the deployment."""
+        return this_machine(self.home, self.published)
 
     @cached_property
     def public_key(self) -> Ed25519PublicKey:
@@ -482,6 +489,11 @@ def _write_declaration(deployed: Deployed, target: Path, proposal: Proposal, the
 @click.option(
     "--largest-stratum", type=int, help="In swapping: b, if no edition with the same invariants is published."
 )
+@click.option(
+    "--records",
+    type=click.IntRange(min=1),
+    help="The expected number of persons, or of units if there are none, for time, memory and disk.",
+)
 @click.option("--yaml", "as_yaml", is_flag=True, help="Print the planned defs.yaml only.")
 @as_json
 def plan(
@@ -490,10 +502,13 @@ def plan(
     margin: tuple[str, ...],
     total: str | None,
     largest_stratum: int | None,
+    records: int | None,
     as_yaml: bool,
     as_json: bool,
 ) -> None:
-    """What RELEASE would charge and how exact it would be, and what launching it will do. Reads no records.
+    """What RELEASE would charge, how exact it would be, what it would take, and what launching it will do.
+
+    Reads no records. Time, memory and disk are those that a launch is expected to take on this machine.
 
     The options say what to try in place of what is declared. Nothing changes; --yaml prints the file that declares it.
     """
@@ -503,6 +518,7 @@ def plan(
         margins=dict(map(_margin, margin)),
         total=total,
         largest_stratum=largest_stratum,
+        records=records,
     )
     components = deployed.releases(release)
     if len(components) > 1 and not (asked.is_nothing and not as_yaml):
@@ -512,7 +528,7 @@ def plan(
         click.echo(found[0].text, nl=False)
         return
     if as_json:
-        shown = [{**_stages(each), "plan": _plan_record(deployed, each)} for each in found]
+        shown = [{**_stages(each), "plan": _plan_record(deployed, each, records)} for each in found]
         _show(shown[0] if len(shown) == 1 else shown)
         return
     for each in found:
@@ -520,7 +536,7 @@ def plan(
             click.echo(f"\n{each.component.named}\n")
         if asked.is_nothing:
             _show_stages(_stages(each))
-        _show_plan(deployed, each)
+        _show_plan(deployed, each, records)
 
 
 def _fields(tried: Sequence[str]) -> dict[str, Any]:
@@ -549,9 +565,13 @@ def _plan_of(deployed: Deployed, component: ReleaseComponent, asked: Asked) -> P
     return planned(component, dataset_of(component.declaration, datasets), deployed.published, asked)
 
 
-def _plan_record(deployed: Deployed, found: Planned) -> dict[str, Any]:
+def _plan_record(deployed: Deployed, found: Planned, records: int | None) -> dict[str, Any]:
     """A plan for scripts."""
     plan = found.plan
+    try:
+        expected: dict[str, Any] = expectation(found.method, records, deployed.machine).record
+    except UnknownError as error:
+        expected = {"unknown": str(error)}
     left, refusal = _left(deployed, found)
     return {
         "total": total_in_words(plan),
@@ -559,6 +579,7 @@ def _plan_record(deployed: Deployed, found: Planned) -> dict[str, Any]:
         "is_bound": plan.is_bound,
         "left": left,
         "refusal": plan.problem or refusal,
+        "expected": expected,
         "lines": [asdict(line) for line in plan.lines],
         "facts": dict(plan.facts),
         "tables": {title: {"columns": header, "rows": rows} for title, (header, rows) in plan.tables.items()},
@@ -575,7 +596,7 @@ def _left(deployed: Deployed, found: Planned) -> tuple[str, str]:
         return f"What remains is not known: {error}", ""
 
 
-def _show_plan(deployed: Deployed, found: Planned) -> None:
+def _show_plan(deployed: Deployed, found: Planned, records: int | None) -> None:
     plan = found.plan
     if plan.lines:
         header, rows = lines_in_words(plan)
@@ -585,6 +606,9 @@ def _show_plan(deployed: Deployed, found: Planned) -> None:
         _table(title, list(header), [list(row) for row in rows])
         click.echo()
     _table("Facts", ["what", ""], [[name, words] for name, words in plan.facts.items()])
+    click.echo()
+    told = expected_in_words(found.method, records, deployed.machine)
+    _table("A launch on this machine", ["what", ""], [[name, words] for name, words in told.items()])
     left, refusal = _left(deployed, found)
     click.echo(f"\nTotal: {total_in_words(plan)}")
     click.echo(left)

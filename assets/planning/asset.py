@@ -1,11 +1,13 @@
 """The asset `plan`: what a release would charge, how exact it would be, and the `defs.yaml` that declares it.
 
 It needs no other asset and no record, so a release can be planned before there are any data. The launchpad takes what
-to try in place of what is declared. The plan is shown in the metadata; the declared release does not change.
+to try in place of what is declared. The plan is shown in the metadata, with the time, memory and disk that a launch is
+expected to take; the declared release does not change.
 """
 
 from collections.abc import Callable, Mapping
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Protocol
 
 import dagster as dg
@@ -15,6 +17,8 @@ from assets.conventions import StageKind, attributes, named, one_click_away, pre
 from assets.failures import stated_plainly
 from assets.pictures import picture
 from assets.planning.charts import curve_picture
+from assets.planning.expectation import expected_in_words
+from assets.planning.machine import Machine, this_machine
 from assets.release.method import PLAN, Method
 from assets.release.plan import Asked, Cells, Curve, Line, Plan
 from assets.release.published import PublishedTable
@@ -69,19 +73,27 @@ def build_plan(method: Method[Any, Any, Any], planned: Callable[[Asked], Planned
         version = stored.pop("version", None) or sha256(declared.text.encode()).hexdigest()
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),
-            metadata=plan_metadata(found, None if config.is_nothing else declared, ledger) | stored,
+            metadata=plan_metadata(found, None if config.is_nothing else declared, ledger, config.records) | stored,
         )
 
     return plan
 
 
-def plan_metadata(planned: Planned, declared: Planned | None, ledger: Ledger) -> dict[str, Any]:
+def plan_metadata(
+    planned: Planned,
+    declared: Planned | None,
+    ledger: Ledger,
+    records: int | None = None,
+    machine: Machine | None = None,
+) -> dict[str, Any]:
     """A plan for the asset's page.
 
     Args:
         planned: the plan.
         declared: what is declared, if the plan differs from it.
         ledger: the ledger, for what is left.
+        records: the expected number of persons or units; None if it is not given.
+        machine: the machine that the release would be made on; by default, this one.
     """
     plan, before = planned.plan, declared.plan if declared else None
     metadata: dict[str, Any] = {"total": total_in_words(plan)}
@@ -94,6 +106,9 @@ def plan_metadata(planned: Planned, declared: Planned | None, ledger: Ledger) ->
         metadata["budget"], refusal = f"not known: {error}", ""
     if problem := plan.problem or refusal:
         metadata["refusal"] = problem
+    method = planned.method
+    machine = machine or this_machine(Path(ledger.warehouse.folder), method.release.published)
+    metadata |= expected_in_words(method, records, machine)
     if plan.lines:
         lines = {line.name: line for line in before.lines} if before else {}
         metadata["lines"] = _lines(plan, lines)
@@ -162,11 +177,13 @@ def _descriptions(table: PublishedTable | None) -> dict[str, str]:
 
 
 def _description(schema: str) -> str:
-    return f"""What this release would charge and how exact it would be, what remains of the budget then, and the
-`defs.yaml` that declares it. This asset reads no records, and charges nothing.
+    return f"""What this release would charge and how exact it would be, what remains of the budget then, the time,
+memory and disk that a launch is expected to take, and the `defs.yaml` that declares it. It reads no records, and
+charges nothing.
 
 To try something else, launch it with fields of `defs.yaml` in place of the declared ones, with wanted 90% margins of
-error by line, or with a wanted total. The declared release does not change:
+error by line, or with a wanted total. `records` is the expected number of persons or units. The declared release does
+not change:
 
     ops:
       {schema}__plan:

@@ -110,7 +110,7 @@ class Expectation:
             "expected memory": f"about {in_bytes(self.memory)}",
             "expected disk": f"about {disk}",
         }
-        return found | ({"before a launch": " ".join(self.warnings)} if self.warnings else {})
+        return found | ({"warning": " ".join(self.warnings)} if self.warnings else {})
 
     @property
     def record(self) -> dict[str, Any]:
@@ -160,12 +160,26 @@ def expectation(
     return Expectation(**asdict(expected) | {"warnings": tuple(_warnings(expected, machine, found))})
 
 
+def expected_in_words(method: Method[Any, Any, Any], records: int | None, machine: Machine) -> dict[str, str]:
+    """An expectation as a reader sees it, by label; if there is none, why, and what to do.
+
+    Args:
+        method: how the release is made.
+        records: as in `expectation`.
+        machine: the machine.
+    """
+    try:
+        return expectation(method, records, machine).words
+    except UnknownError as error:
+        return {"expected time": str(error)}
+
+
 def _warnings(expected: Expectation, machine: Machine, slopes: Slopes) -> Sequence[str]:
     warnings = []
     if expected.memory > machine.memory:
         warnings.append(
-            f"This machine has {in_bytes(machine.memory)} of memory, which is less than the {in_bytes(expected.memory)} "
-            "expected."
+            f"This machine has {in_bytes(machine.memory)} of memory, which is less than the "
+            f"{in_bytes(expected.memory)} expected."
         )
     disks = [
         ("the warehouse (STIRRED_HOME)", machine.free_home, expected.warehouse),
@@ -182,8 +196,8 @@ def _warnings(expected: Expectation, machine: Machine, slopes: Slopes) -> Sequen
         warnings.append(f"The times were measured on {slopes.cores} cores, and this machine has {machine.cores}.")
     if expected.records > _FAR * slopes.largest:
         warnings.append(
-            f"This is {expected.records / slopes.largest:,.0f} times the {slopes.largest:,} records of the largest job that "
-            "was measured."
+            f"This is {expected.records / slopes.largest:,.0f} times the {slopes.largest:,} records of the largest job "
+            "that was measured."
         )
     return warnings
 
@@ -196,7 +210,9 @@ def measured_slopes() -> Mapping[str, Slopes]:
 
 def read_slopes(given: Mapping[str, Any]) -> Slopes:
     """The slopes of one kind of release, as the file has them."""
-    memory = tuple((run["records"], float(run["memory"])) for run in sorted(given["runs"], key=lambda run: run["records"]))
+    memory = tuple(
+        (run["records"], float(run["memory"])) for run in sorted(given["runs"], key=lambda run: run["records"])
+    )
     slopes = {name: Slope(**given[name]) for name in ("seconds", "warehouse", "published")}
     return Slopes(given["cores"], given["reference_seconds"], memory=memory, **slopes)
 

@@ -42,10 +42,17 @@ class Asked(dg.Config):
         "default, that of the published edition.",
     )
 
+    records: int | None = Field(
+        default=None,
+        ge=1,
+        description="The expected number of persons, or of units if there are none, for the expected time, memory and "
+        "disk. By default, that of a generated dataset; that of other datasets is not public.",
+    )
+
     @property
     def is_nothing(self) -> bool:
         """Whether the plan is that of the declaration itself."""
-        return self == Asked()
+        return self.model_copy(update={"records": None}) == Asked()
 
 
 @dataclass(frozen=True)

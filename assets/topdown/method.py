@@ -13,8 +13,8 @@ from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE
 from assets.release.plan import Plan
-from assets.release.size import Size
 from assets.release.published import PublishedTable
+from assets.release.size import Size
 from assets.release.statement import Accuracy, Statement
 from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
@@ -156,7 +156,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     def numbers(self, size: Size) -> int:
         finest = self.release.spine[self.release.finest]
         places = {
-            # How many prefixes there are does not follow from the columns; there are no more than places that have them.
+            # How many prefixes there are does not follow from the columns: at most as many as places that have them.
             level: size.places_of(finest.columns if code.prefix else code.columns)
             for level, code in self.release.spine.items()
         }

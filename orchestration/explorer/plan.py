@@ -1,10 +1,11 @@
-"""The page *Plan*: a declaration that was not made yet, what it would charge, and how exact it would be.
+"""The page *Plan*: a declaration that was not made yet, what it would charge, how exact it would be, and what it takes.
 
 It asks `orchestration.planning`, which reads no record, and shows what a charge would state. Nothing is charged.
 """
 
 from collections.abc import Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -13,6 +14,9 @@ import streamlit as st
 import yaml
 
 from assets.ledger.population import Population
+from assets.planning.expectation import UnknownError, expectation
+from assets.planning.machine import this_machine
+from assets.planning.size import expected_size
 from assets.release.plan import Asked, Curve, Line, Plan
 from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import Loss, stated
@@ -25,6 +29,7 @@ from orchestration.explorer.reading import (
     declared_populations,
     intact_entries,
     published,
+    warehouse,
 )
 from orchestration.explorer.shown import axis_of, chosen, draw, height_of, table
 from orchestration.explorer.words import plain
@@ -73,6 +78,7 @@ def show() -> None:
         st.error(plain(error))
         return
     _total(found.plan, dataset.population, name)
+    _expected(found, name)
     _facts(found.plan)
     _lines(found.plan.lines, name)
     for curve in found.plan.curves:
@@ -201,6 +207,25 @@ def _total(plan: Plan, population: str, name: str) -> None:
         st.caption(
             "The release was charged before. Those charges stay, and are counted; a changed declaration is a new draw."
         )
+
+
+def _expected(found: Planned, name: str) -> None:
+    """What a launch is expected to take; where the number of records is not public, ask for it."""
+    st.subheader("What a launch would take on this machine")
+    records: int | None = None
+    if expected_size(found.method.release.dataset) is None:
+        given = st.number_input(
+            "The number of persons, or of units, that you expect", 0, step=1000, key=f"{name}:records"
+        )
+        records = int(given) or None
+    try:
+        expected = expectation(found.method, records, this_machine(Path(warehouse().folder), published()))
+    except UnknownError as error:
+        st.info(plain(error))
+        return
+    table([{"What": label, "In words": words} for label, words in expected.words.items() if label != "warning"])
+    for warning in expected.warnings:
+        st.warning(plain(warning))
 
 
 def _population(name: str) -> Population:
