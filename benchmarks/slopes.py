@@ -36,7 +36,7 @@ SMALL, LARGE = 10_000, 60_000
 LARGE_OF_TOPDOWN = 390_000
 """Households of the large size of redistricting data, whose time has a large constant. They have a million persons."""
 
-MEASURED_NUMBERS = ("phsafe", "safetab_p", "safetab_h", "topdown")
+MEASURED_NUMBERS = ("safetab_p", "safetab_h", "topdown")
 """The kinds that measure so many numbers with noise that their time depends on it."""
 
 QUANTITIES = ("seconds", "warehouse", "published")

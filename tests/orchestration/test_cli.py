@@ -185,6 +185,25 @@ def test_a_plan_is_tried_and_printed_as_the_file_that_declares_it(stirred: Calla
     assert "Gates" not in shown, "what a launch does is that of the declaration"
 
 
+def test_a_plan_states_what_a_launch_is_expected_to_take(stirred: Callable[..., Result]) -> None:
+    shown = stirred("plan", "two_states/redistricting").stdout
+    assert re.search(r"expected size +147,721 records, [0-9]+,[0-9,]+ numbers with noise", shown)
+    assert re.search(r"expected time +about [0-9.]+ (s|min)\b", shown)
+    assert re.search(r"expected memory +about [0-9.]+ [MG]iB", shown)
+    assert re.search(r"expected disk +about [0-9.]+ [MG]iB in the warehouse, [0-9.]+ MiB published", shown)
+    small, large = (
+        json.loads(stirred("plan", "two_states/redistricting", "--json", "--records", records).stdout)["plan"][
+            "expected"
+        ]
+        for records in ("1000", "331449281")
+    )
+    assert large["records"] == 331_449_281 + 140_498_736
+    for quantity in ("numbers", "seconds", "memory", "warehouse", "published"):
+        assert large[quantity] > small[quantity] > 0
+    assert any("times the" in warning for warning in large["warnings"])
+    assert stirred("plan", "two_states/redistricting", "--records", "0").exit_code == 2
+
+
 def test_the_configuration_that_the_page_on_plans_shows_can_be_planned(stirred: Callable[..., Result]) -> None:
     page = (PROJECT / "docs" / "how-to" / "plan.md").read_text("utf-8")
     (block,) = re.findall(r"^```yaml\n(ops:.*?)^```", page, re.DOTALL | re.MULTILINE)

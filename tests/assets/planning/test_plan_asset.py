@@ -9,9 +9,11 @@ import duckdb
 import pytest
 import yaml
 
+from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.conventions import ZONE
 from assets.planning.asset import build_plan, plan_metadata
 from assets.planning.charts import curve_picture
+from assets.planning.machine import Machine
 from assets.release.plan import Asked, Curve
 from orchestration.components import PHSafe
 from orchestration.components.phsafe_declaration import PHSafeDeclaration
@@ -29,6 +31,7 @@ class Planner:
 
     def __init__(self, root: Path, component: Any, dataset: Any) -> None:
         self.instance = dg.DagsterInstance.ephemeral()
+        self.declaration = component.declaration
         self.method = component.method(component.release(dataset, root / "published"))
         self.warehouse = Warehouse(folder=str(root / "warehouse"), threads=1)
         custody = Custody(folder=str(root / "custody"), databases=self.warehouse.folder, variable="STIRRED_TEST_KEY")
@@ -53,9 +56,9 @@ class Planner:
             raise_on_error=raise_on_error,
         )
 
-    def page(self, **asked: Any) -> dict[str, Any]:
+    def page(self, machine: Machine | None = None, **asked: Any) -> dict[str, Any]:
         """The metadata of what is asked, without a run."""
-        found = plan_metadata(self.plan_of(Asked(**asked)), None, self.ledger)
+        found = plan_metadata(self.plan_of(Asked(**asked)), None, self.ledger, asked.get("records"), machine)
         return {name: getattr(value, "value", value) for name, value in found.items()}
 
     def run_page(self, **asked: Any) -> dict[str, Any]:
@@ -131,6 +134,27 @@ def test_a_plan_of_a_deployment_whose_ledger_was_altered_says_that_nothing_is_kn
     with duckdb.connect(str(phsafe.warehouse.path(Zone.LEDGER))) as connection:
         connection.execute("CREATE TABLE entries (altered INTEGER)")
     assert phsafe.page()["budget"].startswith("not known: the ledger is not intact")
+
+
+def test_the_page_states_what_a_launch_takes_and_what_the_machine_lacks(phsafe: Planner, tmp_path: Path) -> None:
+    unknown = phsafe.run_page()
+    assert "expected disk" not in unknown
+    assert unknown["expected time"].startswith(
+        "Time, memory and disk depend on the number of persons of town, which is"
+    )
+    stored = phsafe.stored()
+    found = phsafe.run_page(records=1_000_000)
+    assert found["expected size"].startswith("1,423,893 records, ")
+    assert "total of what is declared" not in found, "the number of records is no other declaration"
+    assert phsafe.stored() == stored
+    large = phsafe.page(Machine(2, 2**60, 0.2, 2**60, 2**60, one_disk=True), records=1_000_000)
+    assert "warning" not in large
+    small = phsafe.page(Machine(2, 2**20, 0.2, 2**60, 2**60, one_disk=True), records=1_000_000)
+    assert small["warning"].startswith("This machine has 1 MiB of memory, which is less than")
+    census = synthetic_census(SyntheticPopulation(households=40_000, states=["10", "44"]), name="town", cap={"rho": 1})
+    generated = Planner(tmp_path / "generated", PHSafe(phsafe.declaration), census).page()
+    assert generated["expected size"].startswith("147,721 records, ")
+    assert {"expected time", "expected memory", "expected disk"} <= set(generated)
 
 
 def test_the_plan_is_public_and_reads_nothing(phsafe: Planner) -> None:

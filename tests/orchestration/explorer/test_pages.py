@@ -126,6 +126,24 @@ def test_the_page_of_tables_warns_of_overlaps_and_marks_what_is_too_uncertain(pu
     assert test.query_params["cv"] == "60"
 
 
+def page_of_plans() -> None:
+    """The page alone, as Streamlit's test runs it."""
+    from orchestration.explorer.plan import show
+
+    show()
+
+
+def test_the_page_of_plans_states_what_a_launch_takes(published: Path) -> None:
+    test = AppTest.from_function(page_of_plans, default_timeout=60)
+    test.query_params["release"] = "two_states/redistricting"
+    test.run()
+    assert not test.exception
+    found = next(table.value for table in test.table if "expected size" in list(table.value.iloc[:, 0]))
+    said = dict(zip(found.iloc[:, 0], found.iloc[:, 1], strict=True))
+    assert said["expected size"].startswith("147,721 records, ")
+    assert set(said) == {"expected size", "expected time", "expected memory", "expected disk"}
+
+
 @given(
     st.fractions(min_value=-5, max_value=5),
     st.fractions(min_value=0, max_value=3),
