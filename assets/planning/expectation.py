@@ -18,6 +18,9 @@ from assets.release.method import Method
 
 SLOPES = Path(__file__).with_name("slopes.json")
 
+LIMIT_OF_DUCKDB = 2 * 2**30
+"""The bytes that DuckDB takes at most, by default."""
+
 _FAR = 10
 """The factor beyond the largest measured job from which an expectation says so."""
 _MINUTE, _HOUR = 60, 3600
@@ -49,6 +52,8 @@ class Slopes:
         warehouse: the most bytes that databases and spilled data had on disk.
         published: the bytes of the publication.
         memory: bytes of all processes together at their peak, by records, in ascending order.
+        in_pieces: whether no more than DuckDB's part of the memory grows with the records, as all else handles them in
+            pieces of bounded size.
     """
 
     cores: int
@@ -57,6 +62,7 @@ class Slopes:
     warehouse: Slope
     published: Slope
     memory: tuple[tuple[int, float], ...]
+    in_pieces: bool
 
     @property
     def largest(self) -> int:
@@ -64,13 +70,17 @@ class Slopes:
         return self.memory[-1][0]
 
     def memory_at(self, records: int) -> float:
-        """The peak memory: between measured jobs on a line, and beyond them on the last one, which never falls."""
+        """The peak memory: between measured jobs on a line, and beyond them on the last one, which never falls.
+
+        In pieces, it grows beyond the largest measured job by no more than DuckDB takes at most.
+        """
         points = [(number, most) for (number, _), most in zip(self.memory, self._peaks, strict=True)]
         if records <= points[0][0] or len(points) == 1:
             return points[0][1]
         segments = list(pairwise(points))
         (left, low), (right, high) = next((each for each in segments if records <= each[1][0]), segments[-1])
-        return low + (high - low) * (records - left) / (right - left)
+        line = low + (high - low) * (records - left) / (right - left)
+        return min(line, high + LIMIT_OF_DUCKDB) if self.in_pieces else line
 
     @property
     def _peaks(self) -> list[float]:
@@ -214,7 +224,7 @@ def read_slopes(given: Mapping[str, Any]) -> Slopes:
         (run["records"], float(run["memory"])) for run in sorted(given["runs"], key=lambda run: run["records"])
     )
     slopes = {name: Slope(**given[name]) for name in ("seconds", "warehouse", "published")}
-    return Slopes(given["cores"], given["reference_seconds"], memory=memory, **slopes)
+    return Slopes(given["cores"], given["reference_seconds"], memory=memory, in_pieces=given["in_pieces"], **slopes)
 
 
 def in_time(seconds: float) -> str:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import orchestration
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census, synthetic_size, write
 from assets.planning.expectation import (
+    LIMIT_OF_DUCKDB,
     SLOPES,
     Expectation,
     Slope,
@@ -45,7 +46,15 @@ NOWHERE = Path("/nowhere")
 GIB = 2**30
 NATION = like_2020(331_449_281)
 MACHINE = Machine(2, 1000 * GIB, 0.2, 10**15, 10**15, one_disk=True)
-KNOWN = Slopes(2, 0.2, Slope(20, 1e-5, 1e-7), Slope(1e7, 30, 2), Slope(1e5, 1, 0.1), ((1_000, 1e9), (1_000_000, 2e9)))
+KNOWN = Slopes(
+    2,
+    0.2,
+    Slope(20, 1e-5, 1e-7),
+    Slope(1e7, 30, 2),
+    Slope(1e5, 1, 0.1),
+    ((1_000, 1e9), (1_000_000, 2e9)),
+    in_pieces=True,
+)
 SIZES = st.integers(0, 10**11)
 
 
@@ -100,12 +109,24 @@ def test_an_expectation_is_never_negative_and_grows_with_every_size(
         assert 0 < slopes.memory_at(records) <= slopes.memory_at(records + more_records)
 
 
-@given(st.lists(st.tuples(st.integers(1, 10**9), st.floats(1, 1e12)), min_size=1, max_size=5), SIZES, SIZES)
-def test_memory_never_falls_whatever_was_measured(runs: list[tuple[int, float]], records: int, more: int) -> None:
-    slopes = replace(KNOWN, memory=tuple(sorted(dict(runs).items())))
+@given(
+    st.lists(st.tuples(st.integers(1, 10**9), st.floats(1, 1e12)), min_size=1, max_size=5), st.booleans(), SIZES, SIZES
+)
+def test_memory_never_falls_whatever_was_measured(
+    runs: list[tuple[int, float]], in_pieces: bool, records: int, more: int
+) -> None:
+    slopes = replace(KNOWN, memory=tuple(sorted(dict(runs).items())), in_pieces=in_pieces)
     assert 0 < slopes.memory_at(records) <= slopes.memory_at(records + more) * (1 + 1e-9)
     for number, peak in slopes.memory:
         assert slopes.memory_at(number) >= peak * (1 - 1e-9)
+
+
+def test_memory_grows_beyond_what_was_measured_by_no_more_than_duckdb_takes_unless_records_are_held() -> None:
+    held = replace(KNOWN, in_pieces=False)
+    assert KNOWN.memory_at(500_500) == held.memory_at(500_500) == 1.5e9
+    assert KNOWN.memory_at(1_999_000) == held.memory_at(1_999_000) == 3e9
+    assert KNOWN.memory_at(10**9) == 2e9 + LIMIT_OF_DUCKDB
+    assert held.memory_at(10**9) == pytest.approx(1e12, rel=0.01)
 
 
 def test_the_nation_has_as_many_noisy_numbers_as_the_production_run() -> None:
