@@ -1,9 +1,9 @@
 """What `stirred plan` expects of time, memory and disk: whole jobs of each kind of release at some sizes, and slopes.
 
 `python -m benchmarks.slopes` measures all kinds, and `python -m benchmarks.slopes topdown safetab_p` only these; both
-write `assets/planning/slopes.json`. The machine should be idle. `--further 1170000 3900000` also measures larger
-censuses, by households, and keeps them in the fit. `--held-out 40000` measures other censuses, which change no slope,
-and shows them beside their expectation.
+write `assets/planning/slopes.json`. The machine should be idle. `--further 3900000` also measures larger censuses, by
+households, and keeps them in the fit. `--held-out 390000` measures other censuses, which change no slope, and shows
+them beside their expectation.
 """
 
 import argparse
@@ -33,8 +33,9 @@ from benchmarks.topdown_estimation import memory
 SMALL, LARGE = 10_000, 60_000
 """Households of the two sizes."""
 
-LARGE_OF_TOPDOWN = 390_000
-"""Households of the large size of redistricting data, whose time has a large constant. They have a million persons."""
+TOPDOWN, COARSE = (40_000, 1_170_000), 390_000
+"""Households of redistricting data, whose time grows less than in proportion below the first size; and of those that
+end with tracts. The largest census has three million persons."""
 
 MEASURED_NUMBERS = ("safetab_p", "safetab_h", "topdown")
 """The kinds that measure so many numbers with noise that their time depends on it."""
@@ -50,7 +51,7 @@ _BETWEEN = 0.5
 def cases(kind: str) -> list[Case]:
     """What is measured of a kind: a small and a large census, and a large one with another number of noisy numbers."""
     if kind == "topdown":
-        return [Case(kind, SMALL), Case(kind, LARGE_OF_TOPDOWN), Case(kind, LARGE_OF_TOPDOWN, coarse=True)]
+        return [*(Case(kind, households) for households in TOPDOWN), Case(kind, COARSE, coarse=True)]
     found = [Case(kind, SMALL), Case(kind, LARGE)]
     return [*found, Case(kind, LARGE, states=MANY)] if kind in MEASURED_NUMBERS else found
 
