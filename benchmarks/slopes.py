@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from assets.planning.expectation import SLOPES, expectation, in_bytes, in_time, read_slopes
-from assets.planning.machine import this_machine
+from assets.planning.expectation import SLOPES, expectation, in_bytes, in_time
+from assets.planning.machine import Machine, this_machine
 from assets.planning.size import expected_size
 from benchmarks.slopes_jobs import CASE, MANY, RELEASES, Case
 from benchmarks.topdown_estimation import memory
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str]) -> None:
     for kind in given.kinds or RELEASES:
         if given.held_out:
             for households in given.held_out:
-                _compare(Case(kind, households))
+                _compare(Case(kind, households), machine)
             continue
         runs = []
         for case in (*cases(kind), *(Case(kind, households) for households in given.further)):
@@ -198,15 +198,14 @@ def main(arguments: Sequence[str]) -> None:
         SLOPES.write_text(json.dumps(dict(sorted(written.items())), indent=1) + "\n", "utf-8")
 
 
-def _compare(case: Case) -> None:
+def _compare(case: Case, machine: Machine) -> None:
     """Print a measured job beside its expectation."""
     component = case.releases[-1]
     method = component.method(component.release(case.census, Path(tempfile.gettempdir())))
-    machine = this_machine(Path(tempfile.gettempdir()), Path(tempfile.gettempdir()))
-    slopes = {name: read_slopes(given) for name, given in json.loads(SLOPES.read_text("utf-8")).items()}
-    expected, found = expectation(method, None, machine, slopes), run(case)
+    expected, found = expectation(method, None, machine), run(case)
     told = [f"{case.kind}, {case.households:,} households"]
-    told.append(f"{in_time(found['seconds'])} (expected {in_time(expected.seconds)})")
+    busy = f"{in_time(found['processor_seconds'])} of all cores"
+    told.append(f"{in_time(found['seconds'])}, {busy} (expected {in_time(expected.seconds)})")
     for name in ("memory", "warehouse", "published"):
         told.append(f"{name} {in_bytes(found[name])} (expected {in_bytes(getattr(expected, name))})")
     print("; ".join(told), flush=True)
