@@ -43,6 +43,9 @@ MEASURED_NUMBERS = ("safetab_p", "safetab_h", "topdown")
 HOLD_RECORDS = ("swapping", "pair_swapping")
 """The kinds that hold all units in memory outside DuckDB."""
 
+ALIKE = 1.2
+"""The factor within which two sizes are about the same."""
+
 QUANTITIES = ("seconds", "warehouse", "published")
 
 _BETWEEN = 0.5
@@ -165,12 +168,24 @@ def fitted(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> d
     return {name: float(f"{best[1].get(name, 0):.6g}") for name in ("constant", "record", "number")}
 
 
+def peaks(runs: Sequence[dict[str, Any]]) -> list[list[int]]:
+    """The records of jobs with the peak of memory up to there; of jobs that are about as large, the higher one."""
+    points: list[list[int]] = []
+    for run in sorted(runs, key=lambda run: run["records"]):
+        peak = max(run["memory"], points[-1][1] if points else 0)
+        if points and run["records"] < ALIKE * points[-1][0]:
+            points[-1][1] = peak
+        else:
+            points.append([run["records"], peak])
+    return points
+
+
 def slopes_of(kind: str, runs: Sequence[dict[str, Any]], cores: int, reference: float) -> dict[str, Any]:
     """What the file has of a kind."""
     numbers = kind in MEASURED_NUMBERS
     fits = {quantity: fitted(runs, quantity, numbers=numbers) for quantity in QUANTITIES}
     known = {"cores": cores, "reference_seconds": round(reference, 4), "in_pieces": kind not in HOLD_RECORDS}
-    return {**known, **fits, "runs": list(runs)}
+    return {**known, **fits, "memory": peaks(runs), "runs": list(runs)}
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ class Slopes:
         seconds: the duration.
         warehouse: the most bytes that databases and spilled data had on disk.
         published: the bytes of the publication.
-        memory: bytes of all processes together at their peak, by records, in ascending order.
+        memory: bytes of all processes together at their peak, by records; both ascend.
         in_pieces: whether no more than DuckDB's part of the memory grows with the records, as all else handles them in
             pieces of bounded size.
     """
@@ -74,17 +74,12 @@ class Slopes:
 
         In pieces, it grows beyond the largest measured job by no more than DuckDB takes at most.
         """
-        points = [(number, most) for (number, _), most in zip(self.memory, self._peaks, strict=True)]
-        if records <= points[0][0] or len(points) == 1:
-            return points[0][1]
-        segments = list(pairwise(points))
+        if records <= self.memory[0][0] or len(self.memory) == 1:
+            return self.memory[0][1]
+        segments = list(pairwise(self.memory))
         (left, low), (right, high) = next((each for each in segments if records <= each[1][0]), segments[-1])
         line = low + (high - low) * (records - left) / (right - left)
         return min(line, high + LIMIT_OF_DUCKDB) if self.in_pieces else line
-
-    @property
-    def _peaks(self) -> list[float]:
-        return list(accumulate((peak for _, peak in self.memory), max))
 
 
 @dataclass(frozen=True)
@@ -220,9 +215,7 @@ def measured_slopes() -> Mapping[str, Slopes]:
 
 def read_slopes(given: Mapping[str, Any]) -> Slopes:
     """The slopes of one kind of release, as the file has them."""
-    memory = tuple(
-        (run["records"], float(run["memory"])) for run in sorted(given["runs"], key=lambda run: run["records"])
-    )
+    memory = tuple((records, float(peak)) for records, peak in given["memory"])
     slopes = {name: Slope(**given[name]) for name in ("seconds", "warehouse", "published")}
     return Slopes(given["cores"], given["reference_seconds"], memory=memory, in_pieces=given["in_pieces"], **slopes)
 

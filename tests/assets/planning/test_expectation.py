@@ -30,7 +30,7 @@ from assets.planning.machine import Machine, this_machine
 from assets.planning.size import expected_size
 from assets.release.method import Method
 from assets.release.size import Size, like_2020
-from benchmarks.slopes import fitted
+from benchmarks.slopes import fitted, peaks
 from benchmarks.slopes_jobs import RELEASES, Case
 from mechanisms.states import PUERTO_RICO, STATES
 from orchestration.components import SafeTabP, TopDown
@@ -115,10 +115,18 @@ def test_an_expectation_is_never_negative_and_grows_with_every_size(
 def test_memory_never_falls_whatever_was_measured(
     runs: list[tuple[int, float]], in_pieces: bool, records: int, more: int
 ) -> None:
-    slopes = replace(KNOWN, memory=tuple(sorted(dict(runs).items())), in_pieces=in_pieces)
+    points = peaks([{"records": number, "memory": peak} for number, peak in runs])
+    slopes = replace(KNOWN, memory=tuple((number, float(peak)) for number, peak in points), in_pieces=in_pieces)
     assert 0 < slopes.memory_at(records) <= slopes.memory_at(records + more) * (1 + 1e-9)
-    for number, peak in slopes.memory:
+    for number, peak in runs:
         assert slopes.memory_at(number) >= peak * (1 - 1e-9)
+
+
+def test_two_jobs_of_about_one_size_give_no_steep_slope_of_memory() -> None:
+    runs = [(1_000, 5), (100_000, 10), (100_007, 30), (300_000, 20)]
+    assert peaks([{"records": records, "memory": memory} for records, memory in runs]) == [
+        [1_000, 5], [100_000, 30], [300_000, 30],
+    ]  # fmt: skip
 
 
 def test_memory_grows_beyond_what_was_measured_by_no_more_than_duckdb_takes_unless_records_are_held() -> None:
