@@ -4,6 +4,7 @@ It combines everything declared under `defs/`, the ledger that all releases are 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,8 @@ def _require_single(declared: Sequence[str]) -> None:
 
 
 @dg.definitions
+@cache
 def defs() -> dg.Definitions:
-    """What this deployment runs."""
+    """What this deployment runs. Dagster asks for it six times in a process that launches a job."""
     tree = dg.ComponentTree.for_project(Path(__file__).parent)
     return deployment(tree, deployment_folders()[0])

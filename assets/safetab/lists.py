@@ -109,7 +109,8 @@ def _rows(folder: Path, file: str) -> list[list[str]]:
     if wrong:
         raise ListsError(f"{file}: all fields: a row has {len(fields)} fields: {_counted(wrong)}")
     for place, (field, (pattern, rule)) in enumerate(fields.items()):
-        wrong = sum(not re.fullmatch(pattern, row[place]) for row in rows)
+        fits = re.compile(pattern).fullmatch
+        wrong = sum(not fits(row[place]) for row in rows)
         if wrong:
             raise ListsError(f"{file}: {field}: {rule}: {_counted(wrong)}")
     return rows

@@ -112,16 +112,15 @@ class CodeLists:
         self._check_hierarchy()
 
     def _check_hierarchy(self) -> None:
-        for detailed in (True, False):
-            for level in LEVELS:
-                for kind, found in self._mapped(detailed, level).items():
-                    where = "the nation and states" if detailed else "regions below the state"
-                    _require_none(
-                        MAP_FILE,
-                        "RACE_ETH_CODE",
-                        f"a code maps to more than one iteration of level {level} {_KINDS[kind]} for {where}",
-                        _repeated(code for code, _ in found),
-                    )
+        for (detailed, level), mapped in self._mapped.items():
+            for kind, found in mapped.items():
+                where = "the nation and states" if detailed else "regions below the state"
+                _require_none(
+                    MAP_FILE,
+                    "RACE_ETH_CODE",
+                    f"a code maps to more than one iteration of level {level} {_KINDS[kind]} for {where}",
+                    _repeated(code for code, _ in found),
+                )
 
     @cached_property
     def iteration(self) -> Mapping[str, Iteration]:
@@ -148,16 +147,19 @@ class CodeLists:
             detailed: the universe of the nation and states, or that of regions below the state.
             level: 1 or 2.
         """
-        mapped = self._mapped(detailed, level)
+        mapped = self._mapped[detailed, level]
         return Memberships(dict(mapped[True]), dict(mapped[False]), dict(mapped[None]))
 
-    def _mapped(self, detailed: bool, level: int) -> Mapping[bool | None, list[tuple[str, str]]]:
-        """(code, iteration) within a universe: of races alone (True), in combination (False), of ethnicities (None)."""
-        found: dict[bool | None, list[tuple[str, str]]] = {True: [], False: [], None: []}
-        for code, race_or_ethnicity in self.pairs:
-            iteration = self.iteration[code]
-            if iteration.level == level and iteration.is_in(detailed):
-                found[iteration.alone].append((race_or_ethnicity, code))
+    @cached_property
+    def _mapped(self) -> Mapping[tuple[bool, int], Mapping[bool | None, list[tuple[str, str]]]]:
+        """(code, iteration) by universe: of races alone (True), in combination (False), of ethnicities (None)."""
+        found: dict[tuple[bool, int], dict[bool | None, list[tuple[str, str]]]] = {}
+        for universe, iterations in self._universes.items():
+            found[universe] = {True: [], False: [], None: []}
+            kinds = {each.code: each.alone for each in iterations}
+            for code, race_or_ethnicity in self.pairs:
+                if code in kinds:
+                    found[universe][kinds[code]].append((race_or_ethnicity, code))
         return found
 
     def stability(self, region_type: RegionType, level: int, max_race_codes: int) -> int:

@@ -6,6 +6,7 @@ This module defines the fields, their domains and their JSON schema. What a desi
 
 from collections.abc import Container, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -13,7 +14,7 @@ from pydantic import Discriminator, Field, Tag
 from assets.release.names import ReleaseName, SourcePath
 from assets.release.numbers import Budget, Delta, Margin, Share
 from assets.release.release import DeclarationError
-from assets.safetab.lists import PRODUCTION, ListsFileError, read_lists
+from assets.safetab.lists import ListsFileError, read_lists
 from assets.safetab.release import SafeTabPRelease
 from mechanisms.accounting.specification import DELTA
 from mechanisms.noise import Noise
@@ -182,9 +183,14 @@ def declared_lists(declaration: SafeTabPDeclaration) -> CodeLists:
         DeclarationError: if a file is missing or breaks a rule.
     """
     try:
-        return read_lists(PRODUCTION if declaration.lists == "production" else PROJECT / declaration.lists)
+        return _production_lists() if declaration.lists == "production" else read_lists(PROJECT / declaration.lists)
     except ListsFileError as error:
         raise DeclarationError(f"release {declaration.dataset}/{declaration.name}: lists: {error}") from None
+
+
+@cache
+def _production_lists() -> CodeLists:
+    return read_lists()
 
 
 def _with_iterations(lists: CodeLists, states: Sequence[str]) -> list[Pair]:
