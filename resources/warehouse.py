@@ -52,6 +52,9 @@ LARGE = 100_000
 ROWS_HASHED = 100_000
 """The number of rows of a large table whose texts are in memory at a time."""
 
+_PLAIN = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "VARCHAR")
+"""The types of columns that are hashed as they are; others are hashed as texts."""
+
 _NAME = r'(?:\w+|"(?:[^"]|"")+")'
 _TABLE = rf"public\.{_NAME}\.{_NAME} AS {_NAME}"
 _JOINED = re.compile(
@@ -212,20 +215,41 @@ class Session:
         Raises:
             TypeError: if a column holds neither integers nor texts.
         """
-        columns, rows = self.columns(table), 0
+        columns = self.columns(table)
+        content = self._digested("warehouse/sorted", table, columns, {"columns": list(columns)})
+        return hmac.new(key, json.dumps(content, separators=(",", ":")).encode(), sha256).hexdigest()
+
+    def ordered_version(self, tables: Sequence[Table], key: bytes) -> str:
+        """A keyed content hash of tables as sequences of rows, in the order in which DuckDB reads them.
+
+        It takes a fraction of the time of `content_version`. Tables with the same one have the same content; tables with
+        another one may differ in the order of rows alone.
+
+        Args:
+            tables: the tables, in this order. Their names (without zone and schema), columns, types and rows are
+                hashed.
+            key: at least 32 bytes.
+        """
+        content = []
+        for table in tables:
+            columns = self.columns(table)
+            plain = {name: kind in _PLAIN for name, kind in columns.items()}
+            content.append(self._digested("warehouse/in_order", table, columns, {"columns": plain}))
+        return hmac.new(key, json.dumps(content, separators=(",", ":")).encode(), sha256).hexdigest()
+
+    def _digested(
+        self, name: str, table: Table, columns: Mapping[str, str], names: Mapping[str, Any]
+    ) -> tuple[str, list[tuple[str, str]], int, list[list[str]]]:
+        """Name, columns and number of rows of a table, and the digests of its columns, as a statement reads them."""
+        rows = 0
         digests = [[sha256() for _ in range(3)] for _ in columns]
-        for batch in self.batches("warehouse/sorted", _ROWS_AT_A_TIME, table=table, columns=list(columns)):
+        for batch in self.batches(name, _ROWS_AT_A_TIME, table=table, **names):
             for column, of_column in zip(batch.columns, digests, strict=True):
                 for part, digest in zip(_parts(column, rows), of_column, strict=True):
                     digest.update(part)
             rows += batch.num_rows
-        content = [
-            table.name,
-            list(columns.items()),
-            rows,
-            [[digest.hexdigest() for digest in of_column] for of_column in digests],
-        ]
-        return hmac.new(key, json.dumps(content, separators=(",", ":")).encode(), sha256).hexdigest()
+        found = [[digest.hexdigest() for digest in of_column] for of_column in digests]
+        return table.name, list(columns.items()), rows, found
 
     def _sums(self, table: Table, columns: list[str], salt: str) -> tuple[int, ...]:
         """The result of `warehouse/multiset_hash`, of large tables computed in less time."""

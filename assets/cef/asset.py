@@ -16,7 +16,13 @@ from assets.cef.validation import cef_findings, form_findings, structure_finding
 from assets.conventions import BLOCKING, StageKind, attributes, check_result
 from assets.failures import stated_plainly
 from assets.release.columns import Column, Role
-from assets.release.contents import content_problems, publish_contents
+from assets.release.contents import (
+    content_problems,
+    file_versions,
+    publish_contents,
+    source_version,
+    version_if_unchanged,
+)
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import SealError
 from resources.canonical import canonical
@@ -46,20 +52,26 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
     )
     @stated_plainly(StageKind.CEF)
     def cef(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
-        version_key = custody.version_key()
-        with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
-            version = ingest(session, declaration, root, version_key)
-            metadata: dict[str, dg.MetadataValue] = {
-                "dagster/column_schema": dg.MetadataValue.table_schema(column_schema(declaration)),
-                "source": dg.MetadataValue.text(_source_names(declaration, root)),
-            }
-            if declaration.synthetic:
+        key, source = custody.version_key(), _source_names(declaration, root)
+        files = file_versions(declaration, root, key)
+        read_from = source_version(declaration, code_version(declaration), files, key)
+        version = version_if_unchanged(warehouse, custody, declaration, read_from)
+        if version is None:
+            with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+                version = ingest(session, declaration, root, key, files)
+            publish_contents(warehouse, custody, declaration, version, files, read_from)
+        else:
+            source += ": unchanged since the stored tables were read from it, so it was not read again"
+        metadata: dict[str, dg.MetadataValue] = {
+            "dagster/column_schema": dg.MetadataValue.table_schema(column_schema(declaration)),
+            "source": dg.MetadataValue.text(source),
+        }
+        if declaration.synthetic:
+            with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
                 units, *others = (session.count(table) for table in declaration.cef_tables())
-                metadata["dagster/row_count"] = dg.MetadataValue.int(units)
-                for name, rows in zip(list(declaration.tables)[1:], others, strict=True):
-                    metadata[name] = dg.MetadataValue.int(rows)
-        records = {name: root / each.path for name, each in declaration.tables.items() if each.path}
-        publish_contents(warehouse, custody, declaration, version, records)
+            metadata["dagster/row_count"] = dg.MetadataValue.int(units)
+            for name, rows in zip(list(declaration.tables)[1:], others, strict=True):
+                metadata[name] = dg.MetadataValue.int(rows)
         return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata=metadata)
 
     @dg.asset_check(

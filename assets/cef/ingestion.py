@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assets.cef.findings import Finding, SourceError
-from assets.cef.readers import Source, in_source, open_geography, open_source, unreadable
+from assets.cef.readers import Source, in_source, open_geography, open_source, source_paths, unreadable
 from assets.cef.validation import (
     NULL,
     REPEATED_KEY,
@@ -22,7 +22,7 @@ from assets.cef.validation import (
     unit_findings,
 )
 from assets.release.columns import Column, RecordTable
-from assets.release.contents import content_of_cef
+from assets.release.contents import content_of_cef, file_versions
 from assets.release.dataset import CEF_TABLES, DatasetDeclaration
 from assets.release.recodes import Bands, Coding, Merge
 from resources.statements import Fragment, Table, Zone
@@ -33,6 +33,8 @@ TOO_FINE = (
     "pattern to keep them all, or leave the column out if no release needs it"
 )
 """The rule about decimals such as survey weights."""
+
+CHANGED = "changed while it was read"
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,13 @@ class _Opened:
                 yield self.finding(name, f"value in none of the {places} of {name}", rows)
 
 
-def ingest(session: Session, declaration: DatasetDeclaration, root: Path, version_key: bytes) -> str:
+def ingest(
+    session: Session,
+    declaration: DatasetDeclaration,
+    root: Path,
+    version_key: bytes,
+    files: Mapping[str, str] | None = None,
+) -> str:
     """Replace the CEF of a dataset with the content of its source.
 
     Args:
@@ -85,6 +93,7 @@ def ingest(session: Session, declaration: DatasetDeclaration, root: Path, versio
         declaration: the dataset.
         root: the folder that relative paths start from.
         version_key: the key of the data version.
+        files: the versions of the source files before (`file_versions`), which they must have afterwards too.
 
     Returns:
         The data version of the new CEF.
@@ -122,6 +131,8 @@ def ingest(session: Session, declaration: DatasetDeclaration, root: Path, versio
             ]
             findings += [_at_source(finding, sources[finding.place]) for finding in judged]
         findings += _changed(sources)
+        if files is not None and file_versions(declaration, root, version_key) != files:
+            findings += [Finding(path.name, CHANGED) for path in source_paths(declaration, root)]
         if findings:
             raise SourceError(findings)
         for name in CEF_TABLES:
@@ -133,12 +144,7 @@ def ingest(session: Session, declaration: DatasetDeclaration, root: Path, versio
 
 
 def _changed(sources: Mapping[str, list[_Opened]]) -> list[Finding]:
-    return [
-        Finding(one.source.label, "changed while it was read")
-        for opened in sources.values()
-        for one in opened
-        if one.source.changed
-    ]
+    return [Finding(one.source.label, CHANGED) for opened in sources.values() for one in opened if one.source.changed]
 
 
 def conversion(columns: Mapping[str, Column]) -> tuple[dict[str, Any], dict[str, Any]]:

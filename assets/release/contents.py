@@ -4,6 +4,9 @@ The charge records them in the ledger. If the records of one dataset are charged
 of its own, the ledger recognizes them. The versions cover the CEF and every source file of records, so that another
 selection of columns from the same file is recognized too. Nobody can test them against guessed records without the key.
 
+Two more versions are kept beside them: that of the whole source, by which a source that has not changed is recognized
+and not read again; and that of the CEF in the order of its rows, which is found out faster than the other one.
+
 The seals of stages that count the CEF contain its version as they counted it. A charge follows from counts of the
 current CEF only.
 """
@@ -11,52 +14,120 @@ current CEF only.
 import hmac
 from collections.abc import Mapping
 from hashlib import sha256
+from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from assets.release.dataset import DatasetDeclaration
+from assets.release.dataset import CEF_TABLES, DatasetDeclaration
 from assets.release.seal import SealError, require_sealed, seal_stage
 from resources.canonical import canonical
 from resources.custody import Custody
 from resources.statements import Table, Zone
+from resources.storage import NothingWritten
 from resources.warehouse import Session, Warehouse
 
 CONTENTS = "cef_contents"
-_CEF = "cef"
+_CEF, _SOURCE, _ORDERED = "cef", "source", "ordered"
 _CHUNK = 1 << 20
 
 
+def file_versions(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str, str]:
+    """The keyed versions of the source files of a dataset: by table, or by table and field for a geography file.
+
+    Args:
+        dataset: the dataset.
+        root: the folder that relative paths start from.
+        key: the key of versions.
+
+    Returns:
+        The HMACs of the bytes of all files that can be read.
+    """
+    paths = {name: records.path for name, records in dataset.tables.items()}
+    paths |= {f"{name}.geography_path": records.geography_path for name, records in dataset.tables.items()}
+    found = {name: _version(root / path, key) for name, path in paths.items() if path is not None}
+    return {name: version for name, version in found.items() if version is not None}
+
+
+def source_version(dataset: DatasetDeclaration, code_version: str, files: Mapping[str, str], key: bytes) -> str:
+    """The keyed version of everything that a CEF follows from.
+
+    Args:
+        dataset: the dataset, with every field of its declaration.
+        code_version: of the CEF's stage.
+        files: the keyed versions of its source files, by name.
+        key: the key of versions.
+    """
+    parts = {
+        "code": code_version,
+        "stirred": installed("stirred"),
+        "declaration": f"{type(dataset).__qualname__} {dataset!r}",
+        "files": dict(files),
+    }
+    return hmac.new(key, canonical(parts), sha256).hexdigest()
+
+
 def publish_contents(
-    warehouse: Warehouse, custody: Custody, dataset: DatasetDeclaration, cef_version: str, files: Mapping[str, Path]
+    warehouse: Warehouse,
+    custody: Custody,
+    dataset: DatasetDeclaration,
+    cef_version: str,
+    files: Mapping[str, str],
+    source: str = "",
 ) -> None:
-    """Write the keyed versions of the CEF and of its source files to the public zone, sealed.
+    """Write the keyed versions of the CEF and of its source to the public zone, sealed.
 
     Args:
         warehouse: the warehouse.
         custody: the custody.
         dataset: the dataset.
         cef_version: the keyed version of its CEF.
-        files: its files of records, by table.
+        files: the keyed versions of its source files (`file_versions`).
+        source: the keyed version of all that it was read from (`source_version`); empty to have it read again.
     """
-    key = custody.version_key()
-    versions = {_CEF: cef_version} | {name: _version(path, key) for name, path in files.items()}
-    columns = {"content": list(versions), "version": list(versions.values())}
     table = _table(dataset)
-    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session, session.transaction():
+        ordered = _ordered_version(session, custody, dataset)
+        versions = {_CEF: cef_version, **files, _SOURCE: source, _ORDERED: ordered}
+        columns = {"content": list(versions), "version": list(versions.values())}
         rows = session.register("contents", pa.table(columns))
         session.create(table, "warehouse/all", source=rows)
         seal_stage(session, custody, dataset.name, "cef", [table])
 
 
 def published_contents(session: Session, custody: Custody, dataset: DatasetDeclaration) -> tuple[str, ...]:
-    """The keyed versions that `publish_contents` wrote.
+    """The keyed versions of the CEF and of its files of records that `publish_contents` wrote.
 
     Raises:
         SealError: if they are missing or were altered.
     """
-    return tuple(sorted(_published(session, custody, dataset).values()))
+    records = (_CEF, *dataset.tables)
+    return tuple(sorted(each for name, each in _published(session, custody, dataset).items() if name in records))
+
+
+def version_if_unchanged(
+    warehouse: Warehouse, custody: Custody, dataset: DatasetDeclaration, source: str
+) -> str | None:
+    """The keyed version of the stored CEF, if it is exactly what was read from the same source; otherwise None.
+
+    Args:
+        warehouse: the warehouse.
+        custody: the custody.
+        dataset: the dataset.
+        source: the version of its source as it is now (`source_version`).
+    """
+    try:
+        with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+            published = _published(session, custody, dataset)
+            if published.get(_SOURCE) != source or content_problems(session, custody, dataset):
+                return None
+            left = [name for name in CEF_TABLES if name not in dataset.tables]
+            if any(session.columns(Table(Zone.CONFIDENTIAL, dataset.name, name)) for name in left):
+                return None
+            return published[_CEF]
+    except (NothingWritten, SealError):
+        return None
 
 
 def counted_from(
@@ -134,17 +205,32 @@ def with_recodes(key: bytes, recodes: Mapping[str, Any]) -> bytes:
 def _stored_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
     if not all(session.columns(table) for table in dataset.cef_tables()):
         raise SealError(f"{dataset.name}: the CEF is missing; materialize cef")
+    try:
+        published = _published(session, custody, dataset)
+    except SealError:
+        published = {}
+    if _ORDERED in published and published[_ORDERED] == _ordered_version(session, custody, dataset):
+        return published[_CEF]
     return content_of_cef(session, dataset, custody.version_key())
+
+
+def _ordered_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
+    return session.ordered_version(dataset.cef_tables(), with_recodes(custody.version_key(), dataset.recodes()))
 
 
 def _table(dataset: DatasetDeclaration) -> Table:
     return Table(Zone.PUBLIC, dataset.name, CONTENTS)
 
 
-def _version(path: Path, key: bytes) -> str:
-    """The HMAC of a file's bytes."""
+def _version(path: Path, key: bytes) -> str | None:
+    """The HMAC of a file's bytes; None if it cannot be read."""
     digest = hmac.new(key, digestmod=sha256)
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
+    if not path.is_file():
+        return None
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except OSError:
+        return None
     return digest.hexdigest()
