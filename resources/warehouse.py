@@ -222,7 +222,7 @@ class Session:
     def ordered_version(self, tables: Sequence[Table], key: bytes) -> str:
         """A keyed content hash of tables as sequences of rows, in the order in which DuckDB reads them.
 
-        It takes a fraction of the time of `content_version`. Tables with the same one have the same content; tables with
+        It takes a fraction of the time of `content_version`. Tables with the same one have the same content. Those with
         another one may differ in the order of rows alone.
 
         Args:

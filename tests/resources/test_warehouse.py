@@ -450,6 +450,34 @@ def test_tables_that_differ_have_different_content_versions(warehouse):
             assert found[one] != found[other], (one, other)
 
 
+def test_tables_that_differ_have_different_ordered_versions(warehouse):
+    texts = DIFFERENT | {
+        "a day": "SELECT DATE '2020-01-02' AS x, 1.5::DECIMAL(18, 4) AS y",
+        "another day": "SELECT DATE '2020-01-03' AS x, 1.5::DECIMAL(18, 4) AS y",
+        "another decimal": "SELECT DATE '2020-01-02' AS x, 1.6::DECIMAL(18, 4) AS y",
+        "a truth": "SELECT true AS x, NULL::BOOLEAN AS y",
+        "another truth": "SELECT false AS x, NULL::BOOLEAN AS y",
+    }
+    found = {}
+    for name, text in texts.items():
+        make(warehouse, text)
+        with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            found[name] = session.ordered_version([UNITS], KEY)
+            assert session.ordered_version([UNITS], KEY) == found[name] != session.ordered_version([UNITS], bytes(32))
+    for one, other in combinations(texts, 2):
+        assert found[one] != found[other], (one, other)
+
+
+def test_an_ordered_version_is_the_same_after_a_million_rows_were_stored_and_depends_on_their_order(warehouse):
+    """Told apart from: rows that threads deliver in any order, and a batch that is left out."""
+    found = []
+    for order in ("i", "i", "1500000 - i"):
+        make(warehouse, f"SELECT i, (i % 7)::VARCHAR AS x FROM range(1500000) AS r(i) ORDER BY {order}")
+        with Warehouse(folder=warehouse.folder, threads=4).session(reads=[Zone.CONFIDENTIAL]) as session:
+            found.append(session.ordered_version([UNITS], KEY))
+    assert found[0] == found[1] != found[2]
+
+
 @pytest.mark.parametrize("large", [0, 10**9])
 def test_a_content_version_is_what_its_definition_says(warehouse, monkeypatch, large):
     """Published versions and draw ids rest on it, whatever computes it."""

@@ -1,0 +1,280 @@
+"""Claims about a source that has not changed: it is not read again, and nothing passes for unchanged that is not."""
+
+import hmac
+import os
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from assets.cef import asset, ingestion
+from assets.cef.asset import build_cef
+from assets.cef.survey import synthetic_survey
+from assets.release.dataset import DatasetDeclaration
+from resources.custody import Custody
+from resources.statements import Table, Zone
+from resources.warehouse import Warehouse
+from tests.assets.cef import test_detailed_files as detailed
+from tests.assets.cef.test_ingestion import UNITS, Town
+from tests.assets.cef.test_survey import parameters
+from tests.lake import make_lake
+from tests.postgres import Server
+
+
+class Office:
+    """A deployment that materializes the CEF of one dataset, and counts how often its source is read."""
+
+    def __init__(self, folder: Path, declaration: DatasetDeclaration, patched: pytest.MonkeyPatch) -> None:
+        self.folder, self.declaration = folder, declaration
+        self.warehouse = Warehouse(folder=str(folder / "warehouse"), threads=1)
+        self.custody = Custody(folder=str(folder / "custody"))
+        self.read = 0
+        patched.setattr(asset, "ingest", self._counted)
+
+    def _counted(self, *given: Any) -> str:
+        self.read += 1
+        return ingestion.ingest(*given)
+
+    def materialize(self) -> tuple[bool, str, str]:
+        """Whether the source was read; the data version; and what the page says about the source."""
+        before = self.read
+        result = dg.materialize(
+            build_cef(self.declaration, self.folder),
+            resources={"warehouse": self.warehouse, "custody": self.custody},
+            instance=dg.DagsterInstance.ephemeral(),
+        )
+        assert all(check.passed for check in result.get_asset_check_evaluations())
+        ((materialization,),) = (result.asset_materializations_for_node(f"{self.declaration.name}__cef"),)
+        tags, source = materialization.tags or {}, materialization.metadata["source"].value
+        return self.read > before, tags["dagster/data_version"], str(source)
+
+    def alter(self, zone: Zone, *statements: str) -> None:
+        with duckdb.connect(str(self.warehouse.path(zone))) as connection:
+            for text in statements:
+                connection.execute(text)
+
+    def contents(self) -> dict[str, str]:
+        with self.warehouse.session(reads=[Zone.PUBLIC]) as session:
+            return dict(session.rows("warehouse/all", source=Table(Zone.PUBLIC, self.declaration.name, "cef_contents")))
+
+
+@pytest.fixture
+def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Office:
+    office = Office(tmp_path, Town(tmp_path).write().declare(), monkeypatch)
+    assert office.materialize()[0]
+    return office
+
+
+def of_csv(folder: Path) -> DatasetDeclaration:
+    return Town(folder).write().declare()
+
+
+def of_parquet(folder: Path) -> DatasetDeclaration:
+    town = Town(folder)
+    for name, (header, *rows) in (("households", town.units), ("persons", town.persons)):
+        values = [[row[place] or None for row in rows] for place in range(len(header))]
+        pq.write_table(pa.table(dict(zip(header, values, strict=True))), folder / f"{name}.parquet")
+    return town.declare("parquet")
+
+
+def of_geography(folder: Path) -> DatasetDeclaration:
+    town = Town(folder).write()
+    (folder / "places.csv").write_text("serial,county\n1,001\n2,001\n3,010\n4,100\n")
+    units = {"path": "households.csv", "geography_path": "places.csv", "columns": UNITS}
+    return town.declare(units=units)
+
+
+def of_block_files(folder: Path) -> DatasetDeclaration:
+    for table, content in detailed.texts(detailed.good()).items():
+        (folder / detailed.NAMES[table]).write_bytes(content or b"")
+    return detailed.declared()
+
+
+def generated(folder: Path) -> DatasetDeclaration:
+    return synthetic_survey(parameters(households=30, waves=1), name="panel", cap=1)
+
+
+@pytest.mark.parametrize("declare", [of_csv, of_parquet, of_geography, of_block_files, generated])
+def test_a_source_that_has_not_changed_is_not_read_again(
+    declare: Callable[[Path], DatasetDeclaration], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office = Office(tmp_path, declare(tmp_path), monkeypatch)
+    read, version, source = office.materialize()
+    assert read
+    assert office.materialize() == (
+        False,
+        version,
+        f"{source}: unchanged since the stored tables were read from it, so it was not read again",
+    )
+    for file in tmp_path.glob("*.*"):
+        os.utime(file, ns=(1, 1))
+    assert not office.materialize()[0], "a file is compared by its content, not by its date"
+
+
+def replace_within(path: Path, old: bytes, new: bytes) -> None:
+    """Change bytes of a file, but neither its size nor its date."""
+    status, content = path.stat(), path.read_bytes()
+    assert content.count(old) == 1
+    assert len(old) == len(new)
+    path.write_bytes(content.replace(old, new))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    ("declare", "file", "old", "new"),
+    [
+        (of_csv, "households.csv", b"3,010,rented", b"3,011,rented"),
+        (of_csv, "persons.csv", b"41,1,1a", b"42,1,1a"),
+        (of_geography, "places.csv", b"4,100", b"4,101"),
+    ],
+)
+def test_one_changed_byte_of_any_file_is_read(
+    declare: Callable[[Path], DatasetDeclaration],
+    file: str,
+    old: bytes,
+    new: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Told apart from: a comparison of sizes and dates; and one of the files of records alone."""
+    office = Office(tmp_path, declare(tmp_path), monkeypatch)
+    _, version, _ = office.materialize()
+    replace_within(tmp_path / file, old, new)
+    read, other, source = office.materialize()
+    assert read
+    assert other != version
+    assert "unchanged" not in source
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"title": "Another title"},
+        {"units": {"path": "households.csv", "columns": UNITS | {"rooms": UNITS["rooms"] | {"maximum": 13}}}},
+        {"persons": None},
+    ],
+)
+def test_another_declaration_is_read_with(town: Office, changes: dict[str, Any]) -> None:
+    town.declaration = Town(town.folder).declare(**changes)
+    assert town.materialize()[0]
+    assert not town.materialize()[0]
+
+
+def test_another_seed_of_a_generated_dataset_is_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office(tmp_path, generated(tmp_path), monkeypatch)
+    _, version, _ = office.materialize()
+    office.declaration = synthetic_survey(parameters(households=30, waves=1, seed=8), name="panel", cap=1)
+    read, other, _ = office.materialize()
+    assert read
+    assert other != version
+
+
+def test_another_version_of_the_code_reads_again(town: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asset, "CODE_VERSION", "another")
+    assert town.materialize()[0]
+
+
+@pytest.mark.parametrize(
+    "alteration",
+    [
+        "UPDATE town.units SET rooms = 6 WHERE serial = 1",
+        "DELETE FROM town.persons WHERE person = '3a'",
+        "INSERT INTO town.persons FROM town.persons",
+        "ALTER TABLE town.units ADD COLUMN more INTEGER",
+        "DROP TABLE town.persons",
+        "CREATE TABLE town.households AS SELECT 1 AS left_over",
+    ],
+)
+def test_an_altered_stored_table_is_read_again(town: Office, alteration: str) -> None:
+    before = town.contents()
+    town.alter(Zone.CONFIDENTIAL, alteration)
+    assert town.materialize()[0]
+    assert town.contents() == before
+    assert not town.materialize()[0]
+
+
+def test_stored_rows_in_another_order_are_still_what_was_read(town: Office) -> None:
+    town.alter(Zone.CONFIDENTIAL, "CREATE OR REPLACE TABLE town.units AS FROM town.units ORDER BY serial DESC")
+    assert not town.materialize()[0]
+
+
+@pytest.mark.parametrize("kept", ["as it was", "put back"])
+def test_a_record_of_the_source_that_was_forged_without_the_key_is_not_believed(town: Office, kept: str) -> None:
+    """Told apart from: a record that is believed without its seal, or with the one of another record."""
+    first = town.contents()
+    with duckdb.connect(str(town.warehouse.path(Zone.PUBLIC))) as connection:
+        ((seal,),) = connection.execute("FROM town.cef_seal").fetchall()
+    replace_within(town.folder / "persons.csv", b"41,1,1a", b"42,1,1a")
+    town.materialize()
+    replace_within(town.folder / "persons.csv", b"42,1,1a", b"41,1,1a")
+    forgery = f"UPDATE town.cef_contents SET version = '{first['source']}' WHERE content = 'source'"
+    town.alter(Zone.PUBLIC, forgery, *([f"UPDATE town.cef_seal SET seal = '{seal}'"] if kept == "put back" else []))
+    assert town.materialize()[0], "the stored tables are those of the other file"
+    assert town.contents() == first
+
+
+def test_a_record_under_another_custody_is_not_believed(town: Office) -> None:
+    town.custody = Custody(folder=str(town.folder / "another"))
+    assert town.materialize()[0]
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused_even_with_its_size_and_date(
+    town: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the version of the later content would be recorded for the tables of the earlier one."""
+    before = town.contents()
+    replace_within(town.folder / "households.csv", b"3,010,rented", b"3,011,rented")
+    judged = ingestion.unit_findings
+
+    def meanwhile(*given: Any) -> Any:
+        replace_within(town.folder / "households.csv", b"3,011,rented", b"3,012,rented")
+        return judged(*given)
+
+    monkeypatch.setattr(ingestion, "unit_findings", meanwhile)
+    with pytest.raises(dg.Failure, match=r"households\.csv: changed while it was read"):
+        town.materialize()
+    assert town.contents() == before
+    monkeypatch.undo()
+    with town.warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        rows = session.arrow("warehouse/all", source=Table(Zone.CONFIDENTIAL, "town", "units"))
+    assert rows["county"].to_pylist() == ["001", "001", "010", "100"]
+
+
+def test_what_is_recorded_of_the_source_cannot_be_made_without_the_key(town: Office) -> None:
+    found = town.contents()
+    assert found.keys() == {"cef", "units", "persons", "source", "ordered"}
+    assert len(set(found.values())) == 5
+    content = (town.folder / "persons.csv").read_bytes()
+    assert found["persons"] == hmac.new(town.custody.version_key(), content, sha256).hexdigest()
+    assert sha256(content).hexdigest() not in found.values()
+    town.custody = Custody(folder=str(town.folder / "another"))
+    town.materialize()
+    assert not set(found.values()) & set(town.contents().values())
+
+
+@pytest.mark.deep
+def test_in_a_lake_a_source_that_has_not_changed_is_not_read_again_either(
+    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = make_lake(postgres, tmp_path / "lake")
+    for variable, value in lake.environment.items():
+        monkeypatch.setenv(variable, value)
+    office = Office(tmp_path, of_csv(tmp_path), monkeypatch)
+    office.warehouse = lake.warehouse()
+    read, version, _ = office.materialize()
+    assert read
+    assert office.materialize()[:2] == (False, version)
+    units = Table(Zone.CONFIDENTIAL, "town", "units")
+    with office.warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        rows = session.arrow("warehouse/all", source=units).to_pylist()
+        altered = pa.Table.from_pylist([row | {"rooms": 6} for row in rows])
+        session.create(units, "warehouse/all", source=session.register("altered", altered))
+    assert office.materialize()[:2] == (True, version)
+    replace_within(tmp_path / "persons.csv", b"41,1,1a", b"42,1,1a")
+    assert office.materialize()[0]
