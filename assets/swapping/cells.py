@@ -25,7 +25,7 @@ from assets.swapping.stirs import Stirring, stirring, stored_stirring
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, permute, stir
 from resources.custody import Custody
-from resources.statements import Fragment, Table
+from resources.statements import Fragment, Table, statement
 from resources.warehouse import Session
 
 SWAPPED, CELLS = "swapped", "swapped_cells"
@@ -135,6 +135,12 @@ def stage_decoded(session: Session, release: SwappingRelease, table: Contingency
     return session.stage(
         name, "swapping/decoded", cells=session.register("cells", _columns(table)), **_value_columns(release)
     )
+
+
+def decoded(session: Session, release: SwappingRelease, table: Contingency) -> Fragment:
+    """The query that decodes a contingency table, in brackets. It reads the last table that was decoded by it."""
+    names = {"cells": session.register("decoded_cells", _columns(table)), **_value_columns(release)}
+    return Fragment(f"({statement('swapping/decoded', names)})")
 
 
 def stage_stored(session: Session, release: SwappingRelease, name: str) -> Fragment:
