@@ -100,7 +100,14 @@ def generated(folder: Path) -> DatasetDeclaration:
     return synthetic_survey(parameters(households=30, waves=1), name="panel", cap=1)
 
 
-@pytest.mark.parametrize("declare", [of_csv, of_parquet, of_geography, of_block_files, generated])
+@pytest.mark.parametrize(
+    "declare",
+    [
+        of_geography,
+        generated,
+        *(pytest.param(each, marks=pytest.mark.deep) for each in (of_csv, of_parquet, of_block_files)),
+    ],
+)
 def test_a_source_that_has_not_changed_is_not_read_again(
     declare: Callable[[Path], DatasetDeclaration], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +136,7 @@ def replace_within(path: Path, old: bytes, new: bytes) -> None:
 @pytest.mark.parametrize(
     ("declare", "file", "old", "new"),
     [
-        (of_csv, "households.csv", b"3,010,rented", b"3,011,rented"),
+        pytest.param(of_csv, "households.csv", b"3,010,rented", b"3,011,rented", marks=pytest.mark.deep),
         (of_csv, "persons.csv", b"41,1,1a", b"42,1,1a"),
         (of_geography, "places.csv", b"4,100", b"4,101"),
     ],
@@ -155,9 +162,9 @@ def test_one_changed_byte_of_any_file_is_read(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"title": "Another title"},
+        pytest.param({"title": "Another title"}, marks=pytest.mark.deep),
         {"units": {"path": "households.csv", "columns": UNITS | {"rooms": UNITS["rooms"] | {"maximum": 13}}}},
-        {"persons": None},
+        pytest.param({"persons": None}, marks=pytest.mark.deep),
     ],
 )
 def test_another_declaration_is_read_with(town: Office, changes: dict[str, Any]) -> None:
@@ -184,9 +191,9 @@ def test_another_version_of_the_code_reads_again(town: Office, monkeypatch: pyte
     "alteration",
     [
         "UPDATE town.units SET rooms = 6 WHERE serial = 1",
-        "DELETE FROM town.persons WHERE person = '3a'",
-        "INSERT INTO town.persons FROM town.persons",
-        "ALTER TABLE town.units ADD COLUMN more INTEGER",
+        pytest.param("DELETE FROM town.persons WHERE person = '3a'", marks=pytest.mark.deep),
+        pytest.param("INSERT INTO town.persons FROM town.persons", marks=pytest.mark.deep),
+        pytest.param("ALTER TABLE town.units ADD COLUMN more INTEGER", marks=pytest.mark.deep),
         "DROP TABLE town.persons",
         "CREATE TABLE town.households AS SELECT 1 AS left_over",
     ],
