@@ -212,17 +212,13 @@ def _replay(context: ReleaseContext[Any]) -> list[str]:
         entry, settled = context.ledger.reservation(draw.draw_id), context.ledger.settlement(draw.draw_id)
         if entry is None:
             return [f"draw {draw.draw_id} is not charged, so it cannot be repeated"]
-        if settled is None:
-            return [f"draw {draw.draw_id} is not settled, so there is nothing to compare it with"]
         # A kept verdict does not say that the key still exists.
         charged_key(method, draw, context.custody, context.ledger)
-        if context.verdicts.holds("replay", draw.draw_id, entry.commitment, settled.output_version):
-            return []
-        again = method.version_of(draw, make_output(method, session, draw, context.custody, context.ledger))
-    if again != settled.output_version:
-        return ["the repeated draw gives another output than the one that was settled"]
-    context.verdicts.keep("replay", draw.draw_id, entry.commitment, again)
-    return []
+        again = settled and settled.output_version
+        if not context.verdicts.holds("replay", draw.draw_id, entry.commitment, again):
+            again = method.version_of(draw, make_output(method, session, draw, context.custody, context.ledger))
+            context.verdicts.keep("replay", draw.draw_id, entry.commitment, again)
+        return [] if again == method.stored_version(session, draw) else ["the repeated draw gives another output"]
 
 
 def _key_gone(context: ReleaseContext[Any]) -> list[str]:

@@ -13,6 +13,7 @@ from assets.release.draw import Draw, Inputs, StaleInputError, published_version
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
+from assets.release.seal import SealError
 from mechanisms.refusal import RefusedError
 from resources.custody import Custody
 from resources.statements import Table, Zone
@@ -169,6 +170,14 @@ def _measured_once(context: Context[R]) -> list[str]:
         return _method(context).not_measured_once(session)
 
 
+def _described(context: Context[R], session: Session) -> Draw[Inputs] | None:
+    """The draw; None if a table that it follows from was altered, which other gates name."""
+    try:
+        return _method(context).describe(session, context.custody)
+    except SealError:
+        return None
+
+
 def _noise(context: Context[R]) -> list[str]:
     """The queries whose noise does not fit.
 
@@ -177,14 +186,14 @@ def _noise(context: Context[R]) -> list[str]:
     """
     method = _method(context)
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        draw = method.describe(session, context.custody)
-        settled = context.ledger.settlement(draw.draw_id)
-        if settled and context.verdicts.holds("noise", draw.draw_id, settled.output_version):
+        draw = _described(context, session) if context.verdicts.in_a_run else None
+        settled = context.ledger.settlement(draw.draw_id) if draw else None
+        if draw and settled and context.verdicts.holds("noise", draw.draw_id, settled.output_version):
             return []
         try:
             unlikely, version = method.noise_found(session)
         except GridError as error:
             return [str(error)]
-        if not unlikely and method.counts_version(session, context.custody) == draw.inputs.versions[COUNTS]:
+        if draw and not unlikely and method.counts_version(session, context.custody) == draw.inputs.versions[COUNTS]:
             context.verdicts.keep("noise", draw.draw_id, version)
     return [f"the noise does not have the declared distribution: {name}" for name in unlikely]

@@ -389,8 +389,11 @@ def _refusal(context: ReleaseContext[Any], problems: list[str]) -> dg.Failure:
 
 
 def _state(context: ReleaseContext[Any], session: Session) -> tuple[Draw[Inputs], str]:
-    draw = context.method.describe(session, context.custody)
-    return draw, session.content_version([table.table for table in context.method.tables()], context.custody.seal_key())
+    """The draw, and what the published tables contain."""
+    draw, found = context.method.describe(session, context.custody), context.method.content_found(session)
+    tables = [published.table for published in context.method.tables() if published.table not in found]
+    content = session.content_version(tables, context.custody.seal_key())
+    return draw, " ".join([content, *(found[table] for table in sorted(found, key=str))])
 
 
 def certify(

@@ -24,7 +24,7 @@ class Verdicts:
     """The verdicts that a run has reached; none at first, and none ever outside a run."""
 
     def __init__(self, *, in_a_run: bool = False) -> None:
-        self._in_a_run = in_a_run
+        self.in_a_run = in_a_run
         self._kept: set[tuple[str | None, ...]] = set()
 
     def holds(self, *basis: str | None) -> bool:
@@ -33,7 +33,7 @@ class Verdicts:
 
     def keep(self, *basis: str | None) -> None:
         """Keep that a gate found no problem on this basis. Without a value in it, nothing is kept."""
-        if self._in_a_run and None not in basis:
+        if self.in_a_run and None not in basis:
             self._kept.add(basis)
 
 

@@ -10,6 +10,7 @@ from math import erf, exp, inf, log, sqrt
 from operator import add
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from mechanisms.sampling.capped_laplace import CappedLaplace
@@ -75,9 +76,21 @@ class Binned:
 def binned(values: NDArray[np.int64], distribution: Distribution) -> Binned:
     """Draws counted into bins of nearly equal probability. The distribution's quantiles separate the bins."""
     edges, probabilities = _cut(distribution)
-    observed = np.bincount(np.searchsorted(edges, values), minlength=BINS)
+    observed = _observed(values, edges, BINS)
     beyond = np.count_nonzero(np.abs(values) > distribution.cap) if isinstance(distribution, CappedLaplace) else 0
     return Binned(observed.astype(np.float64), len(values) * probabilities, int(beyond))
+
+
+@njit(cache=True, nogil=True)
+def _observed(values, edges, bins):  # type: ignore[no-untyped-def]
+    """The number of values in each bin, shape (bins,): bin b has those that are greater than b of the edges."""
+    found = np.zeros(bins, dtype=np.int64)
+    for value in values:
+        place = 0
+        for edge in edges:
+            place += edge < value
+        found[place] += 1
+    return found
 
 
 def misfits(draws: Mapping[str, Binned]) -> list[str]:

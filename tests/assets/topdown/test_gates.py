@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from assets.gates.shared import all_gates
 from assets.topdown.release import TopDownRelease
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
-from mechanisms.sampling.noise import Noise
 from mechanisms.sampling.reader import WordSource
 from resources.custody import CustodyMode
 from tests.deployments import Deployment, refuses_to_publish
@@ -476,14 +475,22 @@ def test_a_wrong_sampler_is_stopped_by_the_distribution_of_its_noise(
 
 def test_one_query_left_out_of_the_noise_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The replay makes the same mistake."""
-    right = Noise.of_next
+    deployment = topdown_deployment(tmp_path, **TWO_LEVELS)
+    queries = {measured.label: measured.variance for measured in deployment.release.design.measured}
+    (left_out,) = [label for label, variance in queries.items() if variance == queries[LEFT_OUT]]
 
-    def careless(self: Noise, query: str, count: int) -> NDArray[np.int64]:
-        drawn = right(self, query, count)
-        return np.zeros_like(drawn) if query == "persons Block hispanic * cenrace" else drawn
+    def careless(noise: DiscreteGaussian, count: int, stream: WordSource) -> NDArray[np.int64]:
+        return (
+            no_noise(noise, count, stream)
+            if noise.variance == queries[left_out]
+            else right_sample(noise, count, stream)
+        )
 
-    monkeypatch.setattr(Noise, "of_next", careless)
-    stopped(topdown_deployment(tmp_path, **TWO_LEVELS), "noisy_measurements", {"noise_as_declared"})
+    monkeypatch.setattr(DiscreteGaussian, "sample", careless)
+    stopped(deployment, "noisy_measurements", {"noise_as_declared"})
+
+
+LEFT_OUT = "persons Block hispanic * cenrace"
 
 
 def stopped(deployment: TopDownDeployment, at: str, gates: set[str]) -> None:

@@ -1,0 +1,295 @@
+"""How measurements are drawn, stored and read: in parts and threads, and always the same."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets.charge import drawing
+from assets.gates.shared import all_gates
+from assets.release.draw import StaleInputError
+from assets.release.gate import ReleaseContext
+from assets.release.verdicts import Verdicts, verdicts_of
+from assets.topdown.drawing import Drawing
+from assets.topdown.measurements import parts_of, stored_version
+from assets.topdown.method import TopDownMethod
+from assets.topdown.release import TopDownRelease
+from assets.topdown.streams import streams_of
+from assets.topdown.threads import in_threads
+from resources.custody import commitment
+from resources.statements import Zone
+from tests.deployments import Deployment
+from tests.gates import keep, put_back
+from tests.topdown_deployments import TO_DRAW, topdown_deployment
+
+TopDownDeployment = Deployment[TopDownRelease]
+
+STORED = "SELECT * FROM noisy_measurements"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TopDownDeployment]:
+    """A release with several states, drawn."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STIRRED_TEST_MASTER_KEY", "3c" * 32)
+        deployment = topdown_deployment(tmp_path_factory.mktemp("drawn") / "deployment")
+        deployment.run(*TO_DRAW)
+        keep(deployment)
+        yield deployment
+
+
+@pytest.fixture
+def drawn(kept: TopDownDeployment) -> Iterator[TopDownDeployment]:
+    """The release, restored after each test."""
+    yield kept
+    put_back(kept)
+
+
+def stored(deployment: TopDownDeployment) -> list[Any]:
+    with deployment.opened() as connection:
+        return connection.execute(STORED).fetchall()
+
+
+def executed(deployment: TopDownDeployment, *statements: str) -> None:
+    with deployment.opened() as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def method_of(deployment: TopDownDeployment, **changes: Any) -> TopDownMethod:
+    return TopDownMethod(replace(deployment.release, **changes))
+
+
+def made_again(deployment: TopDownDeployment, **changes: Any) -> str:
+    """Draw again after the label was lost."""
+    context = deployment.context
+    executed(deployment, "DROP TABLE draw")
+    return drawing.make_draw(method_of(deployment, **changes), context.warehouse, context.custody, context.ledger)[2]
+
+
+def problems(deployment: TopDownDeployment, name: str, verdicts: Verdicts | None = None) -> list[str]:
+    context: ReleaseContext[Any] = replace(deployment.context, verdicts=verdicts or Verdicts())
+    (gate,) = (gate for gate in all_gates(context.method) if gate.name == name)
+    return gate.evaluate(context)
+
+
+def test_the_measurements_are_the_same_for_every_number_of_threads(drawn: TopDownDeployment) -> None:
+    """The rows, in their order too; `test_release` draws them again independently, one stream after the other."""
+    before, settled = stored(drawn), drawn.ledger[-1].output_version
+    with drawn.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        parts = parts_of(streams_of(session, drawn.release))
+    assert len({part.streams[0].state for part in parts}) > 2, "parts of several states"
+    for threads in (1, 2, 3):
+        assert made_again(drawn, processes=threads) == settled
+        assert stored(drawn) == before
+        with drawn.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+            assert stored_version(session, method_of(drawn, processes=threads).release) == settled
+
+
+def test_measurements_in_another_order_have_the_same_version(drawn: TopDownDeployment) -> None:
+    executed(
+        drawn, "CREATE OR REPLACE TABLE noisy_measurements AS FROM noisy_measurements ORDER BY md5(number || query)"
+    )
+    for name in ("settled", "measured_once", "noise_as_declared"):
+        assert problems(drawn, name) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM noisy_measurements WHERE rowid = 7",
+        "INSERT INTO noisy_measurements FROM noisy_measurements LIMIT 1",
+        "INSERT INTO noisy_measurements SELECT histogram, level, 'another', number, geoid, answers FROM "
+        "noisy_measurements LIMIT 1",
+        "INSERT INTO noisy_measurements SELECT histogram, level, query, 99999, geoid, answers FROM noisy_measurements "
+        "LIMIT 1",
+        "UPDATE noisy_measurements SET number = NULL WHERE rowid = 7",
+        "UPDATE noisy_measurements SET answers = NULL WHERE rowid = 7",
+        "UPDATE noisy_measurements SET answers = answers[2:] WHERE rowid = 7",
+        "UPDATE noisy_measurements SET answers = list_append(answers[2:], NULL) WHERE rowid = 7",
+        "UPDATE noisy_measurements SET answers = list_append(answers, 0) WHERE rowid = 7",
+        "UPDATE noisy_measurements SET geoid = geoid || '0' WHERE rowid = 7",
+        "DELETE FROM noisy_measurements",
+    ],
+)
+def test_what_is_not_measured_once_is_counted_by_sql(drawn: TopDownDeployment, statement: str) -> None:
+    executed(drawn, statement)
+    assert problems(drawn, "measured_once") != []
+
+
+READ = """
+import sys
+from resources.statements import Zone
+from resources.warehouse import Warehouse
+with Warehouse(folder=sys.argv[1], patience=0.0).session(reads=[Zone.PUBLIC]) as session:
+    assert session.schemas(Zone.PUBLIC)
+"""
+
+
+def test_others_can_read_the_public_zone_while_measurements_are_drawn(
+    drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, read = Drawing.in_parts, []
+
+    def in_parts(self: Drawing, folder: Path) -> Drawing:
+        read.append(subprocess.run([sys.executable, "-c", READ, drawn.context.warehouse.folder], check=True))
+        return right(self, folder)
+
+    monkeypatch.setattr(Drawing, "in_parts", in_parts)
+    made_again(drawn)
+    assert len(read) == 1
+
+
+def test_nothing_is_stored_if_the_inputs_are_replaced_while_measurements_are_drawn(
+    drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second description is that of the session that stores."""
+    right, described = TopDownMethod.describe, []
+
+    def describe(self: TopDownMethod, session: Any, custody: Any) -> Any:
+        found = right(self, session, custody)
+        described.append(found)
+        return found if len(described) < 2 else replace(found, draw_id="0" * 64)
+
+    executed(drawn, "DELETE FROM noisy_measurements WHERE level = 'Block'")
+    before = stored(drawn)
+    monkeypatch.setattr(TopDownMethod, "describe", describe)
+    with pytest.raises(StaleInputError, match="replaced while it was drawn"):
+        made_again(drawn)
+    assert stored(drawn) == before
+
+
+def test_no_part_is_left_and_none_is_seen_by_others(drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    right, found = Drawing.in_parts, []
+
+    def in_parts(self: Drawing, folder: Path) -> Drawing:
+        made = right(self, folder)
+        found.extend((folder.stat().st_mode & 0o777, path.stat().st_mode & 0o077) for path in made.files)
+        found.append(folder)
+        return made
+
+    monkeypatch.setattr(Drawing, "in_parts", in_parts)
+    made_again(drawn)
+    *modes, folder = found
+    assert set(modes) == {(0o700, 0)}
+    assert not folder.exists()
+
+
+def test_a_failing_thread_stops_the_others(drawn: TopDownDeployment) -> None:
+    asked = []
+
+    def work(task: int, stopped: Any) -> int:
+        if task == 1:
+            raise ValueError("wrong")
+        while not stopped():
+            pass
+        asked.append(task)
+        return task
+
+    with pytest.raises(ValueError, match="wrong"):
+        in_threads(work, iter([0, 1, 2, 3, 4, 5, 6, 7]), 2)
+    assert 0 in asked
+
+
+# Verdicts
+
+
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the costly evaluations from now on."""
+    found: list[str] = []
+    again, noise = Drawing.made_version, TopDownMethod.noise_found
+    monkeypatch.setattr(Drawing, "made_version", lambda self: found.append("replay") or again(self))
+    monkeypatch.setattr(
+        TopDownMethod, "noise_found", lambda self, session: found.append("noise_as_declared") or noise(self, session)
+    )
+    return found
+
+
+COSTLY = ["replay", "noise_as_declared"]
+
+
+def test_a_run_evaluates_costly_gates_once_and_others_every_time(
+    drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, run = evaluated(monkeypatch), verdicts_of("one")
+    for _ in range(2):
+        assert [problems(drawn, name, run) for name in COSTLY] == [[], []]
+    assert found == COSTLY
+    assert [problems(drawn, name, verdicts_of("one")) for name in COSTLY] == [[], []]
+    assert found == COSTLY
+    assert [problems(drawn, name, verdicts_of("another")) for name in COSTLY] == [[], []]
+    assert found == 2 * COSTLY
+    assert [problems(drawn, name) for name in COSTLY] == [[], []], "outside a run, nothing is kept"
+    assert [problems(drawn, name) for name in COSTLY] == [[], []]
+    assert found == 4 * COSTLY
+
+
+ALTERED = "UPDATE noisy_measurements SET answers = list_transform(answers, x -> (x + 1)::INTEGER) WHERE level = 'US'"
+
+
+def test_measurements_altered_after_the_check_are_found_by_a_gate_that_keeps_no_verdict(
+    drawn: TopDownDeployment,
+) -> None:
+    run = verdicts_of("altered")
+    assert [problems(drawn, name, run) for name in COSTLY] == [[], []]
+    executed(drawn, ALTERED)
+    assert problems(drawn, "settled", run) != []
+
+
+def test_counts_replaced_after_the_check_are_found_by_a_gate_that_keeps_no_verdict(drawn: TopDownDeployment) -> None:
+    run = verdicts_of("replaced")
+    assert [problems(drawn, name, run) for name in COSTLY] == [[], []]
+    with drawn.opened("confidential") as connection:
+        connection.execute(f"UPDATE confidential.{drawn.release.schema}.histograms SET count = count + 1")
+    assert problems(drawn, "counts_as_charged", run) != []
+
+
+def test_no_verdict_is_kept_of_measurements_that_were_altered_only_during_the_check(
+    drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, run = evaluated(monkeypatch), verdicts_of("for a while")
+    alone = "UPDATE noisy_measurements SET answers = list_prepend(answers[1] + 1, answers[2:]) WHERE rowid = 7"
+    executed(drawn, "CREATE TABLE aside AS FROM noisy_measurements", alone)
+    assert problems(drawn, "noise_as_declared", run) == [], "one answer shows in no test"
+    executed(drawn, "CREATE OR REPLACE TABLE noisy_measurements AS FROM aside")
+    assert problems(drawn, "noise_as_declared", run) == []
+    assert found == 2 * ["noise_as_declared"]
+
+
+def test_no_verdict_on_noise_is_kept_of_counts_that_are_not_those_of_the_charge(
+    drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, run = evaluated(monkeypatch), verdicts_of("other counts")
+    with drawn.opened("confidential") as connection:
+        counts = f"confidential.{drawn.release.schema}.histograms"
+        connection.execute(f"UPDATE {counts} SET count = count + 1 WHERE rowid = 0")
+    for _ in range(2):
+        assert problems(drawn, "noise_as_declared", run) == []
+    assert found == 2 * ["noise_as_declared"]
+
+
+def test_a_key_that_was_replaced_after_the_check_has_no_verdict(drawn: TopDownDeployment, monkeypatch: Any) -> None:
+    run = verdicts_of("key")
+    assert problems(drawn, "replay", run) == []
+    monkeypatch.setattr(type(drawn.context.custody), "_escrowed", lambda self, draw_id: bytes(32))
+    assert commitment(bytes(32)) != drawn.ledger[0].commitment
+    (problem,) = problems(drawn, "replay", run)
+    assert "not the one that its charge committed to" in problem
+
+
+def test_another_draw_has_no_verdict(drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same release in another deployment, whose custody gives another draw id."""
+    found, run = evaluated(monkeypatch), verdicts_of("both")
+    assert [problems(drawn, name, run) for name in COSTLY] == [[], []]
+    with drawn.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        draw = drawn.context.method.describe(session, drawn.context.custody)
+    settled = drawn.ledger[-1].output_version
+    assert run.holds("noise", draw.draw_id, settled)
+    assert not run.holds("noise", "0" * 64, settled)
+    assert not run.holds("noise", draw.draw_id, "0" * 64)
+    assert not run.holds("replay", draw.draw_id, settled)
+    assert found == COSTLY
