@@ -214,7 +214,7 @@ def _replay(context: ReleaseContext[Any]) -> list[str]:
             return [f"draw {draw.draw_id} is not charged, so it cannot be repeated"]
         # A kept verdict does not say that the key still exists.
         charged_key(method, draw, context.custody, context.ledger)
-        again = settled and settled.output_version
+        again = settled.output_version if settled else None
         if not context.verdicts.holds("replay", draw.draw_id, entry.commitment, again):
             again = method.version_of(draw, make_output(method, session, draw, context.custody, context.ledger))
             context.verdicts.keep("replay", draw.draw_id, entry.commitment, again)

@@ -1,7 +1,7 @@
 """The interface between a mechanism and the stages that all releases share: charge, draw, gates and publication.
 
 The package of each mechanism subclasses `Method`; the simplest example is `assets.swapping.method`. Mechanisms that add
-noise to exact counts subclass `NoisyCounts` or `GridCounts` in `assets.measurement`, which define most of the hooks.
+noise to exact counts subclass `BatchedCounts` or `GridCounts` in `assets.measurement`, which define most of the hooks.
 
 The shared stages call the hooks in this order:
 
