@@ -26,6 +26,7 @@ from resources.chain import Entry
 from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Zone
+from resources.storage import WarehouseError
 from resources.warehouse import Session, Warehouse
 
 CODE_VERSION = "1"
@@ -116,7 +117,12 @@ def _drawn_in_parts(method: Method[Any, Any, Any], warehouse: Warehouse, custody
             draw, entry, settled, stored = _found(method, session, custody, ledger)
             if stored:
                 return draw, entry, stored
-            output = method.in_parts(draw, make_output(method, session, draw, custody, ledger), folder)
+            output = make_output(method, session, draw, custody, ledger)
+            try:
+                output = method.in_parts(draw, output, folder)
+            except OSError as error:
+                problem = error.strerror or str(error)
+                raise WarehouseError(f"{folder} cannot be written ({problem}); nothing was stored") from None
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session:
             if method.describe(session, custody).draw_id != draw.draw_id:
                 raise StaleInputError(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow.parquet import ParquetWriter
 
 from assets.charge import drawing
 from assets.gates.shared import all_gates
@@ -22,6 +23,7 @@ from assets.topdown.streams import streams_of
 from assets.topdown.threads import in_threads
 from resources.custody import commitment
 from resources.statements import Zone
+from resources.warehouse import WarehouseError
 from tests.deployments import Deployment
 from tests.gates import keep, put_back
 from tests.topdown_deployments import TO_DRAW, topdown_deployment
@@ -124,6 +126,7 @@ def test_what_is_not_measured_once_is_counted_by_sql(drawn: TopDownDeployment, s
 READ = """
 import sys
 from resources.statements import Zone
+from resources.warehouse import WarehouseError
 from resources.warehouse import Warehouse
 with Warehouse(folder=sys.argv[1], patience=0.0).session(reads=[Zone.PUBLIC]) as session:
     assert session.schemas(Zone.PUBLIC)
@@ -293,3 +296,16 @@ def test_another_draw_has_no_verdict(drawn: TopDownDeployment, monkeypatch: pyte
     assert not run.holds("noise", draw.draw_id, "0" * 64)
     assert not run.holds("replay", draw.draw_id, settled)
     assert found == COSTLY
+
+
+def test_a_full_disk_is_said_in_a_sentence_and_leaves_what_was_stored(
+    drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_table(self: Any, table: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = stored(drawn)
+    monkeypatch.setattr(ParquetWriter, "write_table", write_table)
+    with pytest.raises(WarehouseError, match=r"cannot be written \(No space left on device\); nothing was stored"):
+        made_again(drawn)
+    assert stored(drawn) == before
