@@ -3,18 +3,21 @@
 This module reads the tables, divides the work into tasks, and writes and labels the results.
 `mechanisms.topdown.estimation` estimates, and `workers` runs the pool of processes.
 
-Next to the estimates of a level is an account of how they were made: from which draw, spine, invariants, limits and
-estimates of the level above, by which version of the method, and from which measurements, with the SHA-256 of the
-answers as they were read. The account is sealed under the custody (`assets.release.seal`) and contains the estimates'
+Next to the estimates of a level is an account of how they were made: from which draw, spine, invariants and estimates
+of the level above, by which version of the method, and from which measurements, with the SHA-256 of the answers of each
+stream as they were read. The account is sealed under the custody (`assets.release.seal`) and contains the estimates'
 content hash. If the stored estimates are made of what is stored now, they are not computed again. A new run therefore
 continues at the level where a killed run stopped, with the same result: nothing depends on time, on order, or on the
 number of processes. Because the answers are hashed as they are read, the gates notice if estimates were made from
 measurements that were altered for a while and then restored.
 
-No database is open during the computation. Measurements are read a few thousand places at a time, each time in a new
-session, because a session that reads keeps other processes from writing and must not last for minutes. Each session
-checks whether the measurements were drawn anew in the meantime. Results are kept in memory, without zero cells, and
-written in one transaction at the end.
+Memory is bounded by the largest state. Limits are computed state by state; measurements and the estimates above are
+read a few thousand places at a time; results are written to a private Parquet file as they come, and stored from there
+in one transaction.
+
+No database is open during the computation. Each time that something is read, it is in a new session, because a session
+that reads keeps other processes from writing and must not last for minutes. Each session checks whether the
+measurements were drawn anew in the meantime.
 """
 
 import json
@@ -22,8 +25,9 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import sha256
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -32,23 +36,32 @@ from numpy.typing import NDArray
 
 from assets.release.draw import DRAWN, StaleInputError
 from assets.release.seal import is_sealed, seal_stage
-from assets.topdown.limits import limits_of
+from assets.topdown.limits import (
+    held_above,
+    held_by_states,
+    held_in_state,
+    highest,
+    limits_above,
+    limits_in_state,
+)
 from assets.topdown.measurements import read_answers
-from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
+from assets.topdown.release import TopDownRelease, level_of_states
 from assets.topdown.spine import geoids
 from assets.topdown.streams import Stream, hashed, streams_of
-from assets.topdown.tree import plural, read_tree
+from assets.topdown.tree import Tree, plural, read_tree, states_of
 from assets.topdown.workers import Outcome, Task, outcomes
-from mechanisms.topdown.design import SCHEMAS, words
+from mechanisms.topdown.design import SCHEMAS, Measured, words
 from mechanisms.topdown.estimation import Families
 from mechanisms.topdown.feasibility import Limits
 from mechanisms.topdown.schema import Schema
 from resources.custody import Custody
+from resources.parts import part_writer, store_parts
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
-VERSION = 1
-"""The version of the method. Increase it when the same measurements would give other estimates."""
+VERSION = 2
+"""The version of the method. Increase it when the same measurements would give other estimates, or when the account of
+them has another form."""
 
 PLACES_AT_A_TIME = 4_000
 """The number of places read in one session: 40 MB of production's measurements."""
@@ -61,12 +74,19 @@ SECONDS_BETWEEN_REPORTS = 5.0
 Report = Callable[[int, int], None]
 """A function that is called with the number of finished parents and the number of all parents."""
 
+_ESTIMATES = pa.schema(
+    [("histogram", pa.string()), ("number", pa.int64()), ("cell", pa.int64()), ("count", pa.int64())]
+)
+
 
 class Digest(Protocol):
     """A running hash."""
 
     def update(self, data: memoryview, /) -> None:
         """Add bytes."""
+
+    def hexdigest(self) -> str:
+        """The hash of all bytes so far."""
 
 
 Cells = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
@@ -87,6 +107,7 @@ class Estimation:
         gap: the largest duality gap of a real-valued solution, relative to its objective (absolute below 1).
         violation: the largest violation of a constraint by a real-valued solution; the integers violate none.
         seconds: the processor time over all processes.
+        held: a digest of the spine and the invariants as they were read, as far as the estimates depend on them.
     """
 
     made_of: str
@@ -98,48 +119,62 @@ class Estimation:
     gap: float
     violation: float
     seconds: float
+    held: str
 
 
 @dataclass(frozen=True)
-class _Basis:
-    """The stored data that all levels depend on.
+class Scope:
+    """The places that are estimated and stored together.
 
     Attributes:
-        draw_id: the draw of the measurements.
-        content: the keyed content hash of spine and invariants.
-        limits: by histogram, the limits of each level.
+        level: their level.
+        state: the code of the state that they lie in; empty for all places of the level.
     """
 
-    draw_id: str
-    content: str
-    limits: Mapping[str, Sequence[Limits]]
+    level: str
+    state: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.level} in {self.state}" if self.state else self.level
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """Everything needed for a level except its measurements.
+class _Part:
+    """Consecutive places whose limits are in memory together: those of a state, or all of a level above.
 
     Attributes:
-        basis: what all levels depend on.
-        made_of: `Estimation.made_of` of the level's estimates.
-        starts: shape (parents + 1,): the children of each parent.
-        parents: a description of each parent's children, for error messages.
-        limits: the limits of the level's places, by histogram.
-        above: the parents' estimates, by histogram; None at the root.
-        streams: the streams of the level's measurements.
+        parent: the number of the first parent.
+        starts: shape (parents + 1,): the children of parent `parent + p` are the places from `starts[p]` up to but
+            excluding `starts[p + 1]`.
+        limits: the limits of these places, by histogram.
     """
 
-    basis: _Basis
-    made_of: str
+    parent: int
     starts: NDArray[np.int64]
-    parents: tuple[str, ...]
     limits: Mapping[str, Limits]
-    above: Mapping[str, Cells] | None
-    streams: tuple[Stream, ...]
+
+
+class _Read:
+    """What an estimation reads, with the running hashes of what it has read.
+
+    Attributes:
+        streams: the streams of a scope's measurements, by query.
+        places: the number of places.
+        answers: the hash of the answers of each stream, by label.
+        held: the digests of spine and invariants, part by part.
+    """
+
+    def __init__(self, streams: Sequence[Stream]) -> None:
+        self.streams: dict[Measured, list[Stream]] = {}
+        for stream in streams:
+            self.streams.setdefault(stream.measured, []).append(stream)
+        self.places = max(each.last for each in streams) - min(each.first for each in streams)
+        self.answers: dict[str, Digest] = {stream.label: sha256() for stream in streams}
+        self.held: list[str] = []
 
 
 def estimate_level(
-    warehouse: Warehouse, custody: Custody, release: TopDownRelease, level: str, report: Report
+    warehouse: Warehouse, custody: Custody, release: TopDownRelease, scope: Scope | str, report: Report
 ) -> Estimation:
     """Estimate all places of a level and store their histograms, unless current estimates are stored already.
 
@@ -147,51 +182,71 @@ def estimate_level(
         warehouse: the warehouse, whose public zone is read and written.
         custody: the custody that seals the account.
         release: the release. The result does not depend on its number of processes.
-        level: one of its levels; the level above must be estimated already.
+        scope: one of the release's scopes, or the level of one; the level above must be estimated already.
         report: called every few seconds, and at the end.
 
     Raises:
         StaleInputError: if the estimates of the level above do not come from the stored measurements, or the
-            measurements are drawn anew during the estimation.
+            measurements, the spine or the invariants are replaced during the estimation.
         GridError: if measurements are missing.
         NotSolvedError, NotRoundedError: if a parent's children cannot be estimated; the message names the parent.
         WorkerError: if one of the processes ends prematurely.
         InfeasibleError, SpineError: if the stored invariants or the stored spine are not those that were charged.
     """
+    scope = Scope(scope) if isinstance(scope, str) else scope
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        basis = _basis(session, custody, release)
-        above = _above(session, custody, release, basis, level)
-        stored = stored_estimation(session, custody, release, level)
-        if stored and stored.made_of == _made_of(release, basis, level, above):
+        draw_id, tree = drawn_id(session, release), read_tree(session, release)
+        above = _above(session, custody, release, draw_id, scope)
+        stored = stored_estimation(session, custody, release, scope)
+        if stored and stored.made_of == _made_of(
+            release, draw_id, scope, _digest(_held(session, release, tree, scope)), above
+        ):
             return stored
-        plan = _plan(session, release, level, basis, above)
-    found: list[Outcome] = []
-    read = {stream.label: sha256() for stream in plan.streams}
-    done, parents, reported = 0, len(plan.parents), time.monotonic()
-    processes = min(processes_of(release), parents)
-    with closing(outcomes(_tasks(warehouse, release, level, plan, read), processes)) as solved:
-        for outcome in solved:
-            found.append(outcome)
-            done += outcome.parents
-            if done == parents or time.monotonic() - reported >= SECONDS_BETWEEN_REPORTS:
-                report(done, parents)
-                reported = time.monotonic()
-    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
-        if drawn_id(session, release) != basis.draw_id:
-            raise StaleInputError(f"{release.schema}: measurements were drawn anew while {level} was estimated")
-        answers = {label: digest.hexdigest() for label, digest in read.items()}
-        return _write(session, custody, release, level, plan, answers, sorted(found, key=lambda each: each.first))
+        streams = [each for each in streams_of(session, release) if _is_in(each, scope)]
+    read = _Read(streams)
+    parents = _parents(tree, scope, streams)
+    reported = time.monotonic()
+    tasks = _tasks(warehouse, release, scope, tree, draw_id, read)
+    with warehouse.private_folder() as folder, closing(_Results(folder)) as results:
+        with closing(outcomes(tasks, min(processes_of(release), parents))) as solved:
+            for outcome in solved:
+                results.add(outcome)
+                if results.parents == parents or time.monotonic() - reported >= SECONDS_BETWEEN_REPORTS:
+                    report(results.parents, parents)
+                    reported = time.monotonic()
+        results.close()
+        with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
+            if drawn_id(session, release) != draw_id:
+                raise StaleInputError(f"{release.schema}: measurements were drawn anew while {scope} was estimated")
+            table, account = _account(release, scope)
+            store_parts(session, table, results.paths)
+            held = _digest(read.held)
+            estimation = Estimation(
+                made_of=_made_of(release, draw_id, scope, held, above),
+                read=json.dumps({label: digest.hexdigest() for label, digest in read.answers.items()}),
+                content=session.content_version([table], custody.seal_key()),
+                places=read.places,
+                parents=parents,
+                solved=results.solved,
+                gap=results.gap,
+                violation=results.violation,
+                seconds=results.seconds,
+                held=held,
+            )
+            session.create(account, "topdown/estimation", vars(estimation))
+            seal_stage(session, custody, release.schema, table.name, [account])
+            return estimation
 
 
-def stored_estimation(session: Session, custody: Custody, release: TopDownRelease, level: str) -> Estimation | None:
+def stored_estimation(
+    session: Session, custody: Custody, release: TopDownRelease, scope: Scope | str
+) -> Estimation | None:
     """How the stored estimates of a level were made; None if there are none, or they or their account were altered."""
-    table, account = _account(release, level)
-    if not session.columns(table) or not is_sealed(
-        session, custody, release.schema, release.estimates(level), [account]
-    ):
+    table, _ = _account(release, scope)
+    stored = _stored_account(session, custody, release, scope)
+    if stored is None or session.content_version([table], custody.seal_key()) != stored.content:
         return None
-    stored = Estimation(*session.row("warehouse/all", source=account))
-    return stored if session.content_version([table], custody.seal_key()) == stored.content else None
+    return stored
 
 
 def levels_not_as_made(
@@ -200,39 +255,50 @@ def levels_not_as_made(
     """How the stored estimates of all levels were made.
 
     Returns:
-        The levels whose estimates were altered, or not made from the current draw, spine and invariants, up to the
-        first whose account is no longer known; and by label, the SHA-256 of the answers of each stream as they were
-        read.
+        The names of the tables of estimates that were altered, or not made from the current draw, spine and invariants,
+        and those below a table whose account is no longer known; and by label, the SHA-256 of the answers of each
+        stream as they were read.
     """
-    basis = _basis(session, custody, release)
+    draw_id, tree = drawn_id(session, release), read_tree(session, release)
+    states = states_of(session, release)
+    held = [each.digest for each in held_by_states(session, release, tree)]
+    every = [held_above(session, release, tree).digest, *held]
     wrong: list[str] = []
     read: dict[str, str] = {}
-    above: Estimation | None = None
-    for level in release.levels:
-        stored = stored_estimation(session, custody, release, level)
-        if stored is None or stored.made_of != _made_of(release, basis, level, above):
-            wrong.append(level)
-        if stored is None:
-            break
+    known: dict[Scope, Estimation] = {}
+    for scope in scopes_of(release, states):
+        above = _scope_above(release, scope)
+        stored = stored_estimation(session, custody, release, scope)
+        if stored is None or (above and above not in known):
+            wrong.append(_name(release, scope))
+            continue
+        below = release.is_below_states(scope.level)
+        own = [held[states.index(scope.state)]] if scope.state else held if below else every
+        if stored.made_of != _made_of(release, draw_id, scope, _digest(own), known[above] if above else None):
+            wrong.append(_name(release, scope))
         read |= json.loads(stored.read)
-        above = stored
+        known[scope] = stored
     return tuple(wrong), read
+
+
+def estimates_version(session: Session, custody: Custody, release: TopDownRelease) -> str | None:
+    """A digest of the stored estimates of the finest level and of all that they were made of; None if altered."""
+    states = states_of(session, release)
+    scopes = [scope for scope in scopes_of(release, states) if scope.level == release.finest]
+    stored = [stored_estimation(session, custody, release, scope) for scope in scopes]
+    if not all(stored):
+        return None
+    return sha256(json.dumps([[each.made_of, each.content] for each in stored if each]).encode()).hexdigest()
+
+
+def scopes_of(release: TopDownRelease, states: Sequence[str]) -> Iterator[Scope]:
+    """What is estimated and stored together, in order: all places of a level, or those of one state."""
+    for level in release.levels:
+        yield from (Scope(level, state) for state in (states if release.is_by_state(level) else [""]))
 
 
 def processes_of(release: TopDownRelease) -> int:
     return release.processes or os.cpu_count() or 1
-
-
-def _account(release: TopDownRelease, level: str) -> tuple[Table, Table]:
-    """The table of a level's estimates, and the table that describes how they were made."""
-    name = release.estimates(level)
-    return release.public(name), release.public(f"{name}_made")
-
-
-def _basis(session: Session, custody: Custody, release: TopDownRelease) -> _Basis:
-    places = [release.public(SPINE), release.public(INVARIANTS)]
-    content = session.content_version(places, custody.seal_key())
-    return _Basis(drawn_id(session, release), content, limits_of(session, release))
 
 
 def drawn_id(session: Session, release: TopDownRelease) -> str:
@@ -240,98 +306,152 @@ def drawn_id(session: Session, release: TopDownRelease) -> str:
     return str(draw_id)
 
 
-def _made_of(release: TopDownRelease, basis: _Basis, level: str, above: Estimation | None) -> str:
+def _name(release: TopDownRelease, scope: Scope | str) -> str:
+    return release.estimates(scope) if isinstance(scope, str) else release.estimates(scope.level, scope.state)
+
+
+def _account(release: TopDownRelease, scope: Scope | str) -> tuple[Table, Table]:
+    """The table of estimates, and the table that describes how they were made."""
+    name = _name(release, scope)
+    return release.public(name), release.public(f"{name}_made")
+
+
+def _stored_account(
+    session: Session, custody: Custody, release: TopDownRelease, scope: Scope | str
+) -> Estimation | None:
+    """The account of estimates, whose table may have been altered; None if it was altered itself."""
+    table, account = _account(release, scope)
+    if not session.columns(table) or not is_sealed(session, custody, release.schema, table.name, [account]):
+        return None
+    stored = session.row("warehouse/all", source=account)
+    return Estimation(*stored) if len(stored) == len(fields(Estimation)) else None
+
+
+def _scope_above(release: TopDownRelease, scope: Scope) -> Scope | None:
+    depth = release.levels.index(scope.level)
+    if not depth:
+        return None
+    above = release.levels[depth - 1]
+    return Scope(above, scope.state if release.is_by_state(above) else "")
+
+
+def _made_of(release: TopDownRelease, draw_id: str, scope: Scope, held: str, above: Estimation | None) -> str:
     """`Estimation.made_of` of current estimates. The estimates above are identified by what they are made of."""
-    depth = release.levels.index(level)
     facts = [
         VERSION,
         release.design.as_record(),
-        level in release.design.total_first,
-        basis.draw_id,
-        basis.content,
-        level,
-        [_digest(basis.limits[histogram][depth]) for histogram in SCHEMAS],
+        scope.level in release.design.total_first,
+        draw_id,
+        scope.level,
+        scope.state,
+        held,
         [above.made_of, above.content] if above else None,
     ]
+    return _digest(facts)
+
+
+def _digest(facts: Sequence[object]) -> str:
     return sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def _digest(limits: Limits) -> str:
-    digest = sha256()
-    sets = limits.sets
-    beyond = () if sets is None else (sets.units, sets.least, sets.most)
-    for array in (limits.lower, limits.upper, limits.totals, *beyond):
-        digest.update(repr(array.shape).encode())
-        digest.update(array.astype("<i8").tobytes())
-    return digest.hexdigest()
-
-
-def _above(session: Session, custody: Custody, release: TopDownRelease, basis: _Basis, level: str) -> Estimation | None:
+def _above(
+    session: Session, custody: Custody, release: TopDownRelease, draw_id: str, scope: Scope
+) -> Estimation | None:
     """How the stored estimates of the level above were made; None at the root.
 
     Raises:
-        StaleInputError: if those of some level above are missing, altered, or made of other data.
+        StaleInputError: if the account of some level above is missing, altered, or that of another draw; or if the
+            estimates of the level above were altered.
     """
+    chain: list[Scope] = []
+    while (scope_above := _scope_above(release, chain[0] if chain else scope)) is not None:
+        chain.insert(0, scope_above)
     above: Estimation | None = None
-    for each in release.levels[: release.levels.index(level)]:
-        stored = stored_estimation(session, custody, release, each)
-        if stored is None or stored.made_of != _made_of(release, basis, each, above):
+    for each in chain:
+        read = stored_estimation if each is chain[-1] else _stored_account
+        stored = read(session, custody, release, each)
+        if stored is None or stored.made_of != _made_of(release, draw_id, each, stored.held, above):
             raise StaleInputError(
                 f"{release.schema}: the estimates of {each} are not those of the stored measurements; materialize "
-                f"{release.estimates(each)} first"
+                f"{_name(release, each)} first"
             )
         above = stored
     return above
 
 
-def _plan(session: Session, release: TopDownRelease, level: str, basis: _Basis, above: Estimation | None) -> _Plan:
-    depth = release.levels.index(level)
-    made_of = _made_of(release, basis, level, above)
-    limits = {histogram: of_levels[depth] for histogram, of_levels in basis.limits.items()}
-    starts = read_tree(session, release).starts(level)
-    streams = tuple(stream for stream in streams_of(session, release) if stream.measured.level == level)
-    if not depth:
-        return _Plan(basis, made_of, starts, (level,), limits, None, streams)
-    parent = release.levels[depth - 1]
-    parents = tuple(f"{plural(level)} of {words(parent)} {geoid}" for geoid in geoids(session, release, parent))
-    return _Plan(basis, made_of, starts, parents, limits, _estimated(session, release, parent), streams)
+def _held(session: Session, release: TopDownRelease, tree: Tree, scope: Scope) -> list[str]:
+    """The digests of spine and invariants that the estimates of a scope depend on, part by part."""
+    if release.is_below_states(scope.level):
+        return [
+            held_in_state(session, release, tree, number).digest for number in _states(session, release, tree, scope)
+        ]
+    return [
+        held_above(session, release, tree).digest,
+        *(each.digest for each in held_by_states(session, release, tree)),
+    ]
 
 
-def _estimated(session: Session, release: TopDownRelease, level: str) -> dict[str, Cells]:
-    found: dict[str, Cells] = {}
-    for histogram in SCHEMAS:
-        rows = session.arrow(
-            "topdown/estimated", {"histogram": histogram}, estimates=release.public(release.estimates(level))
-        )
-        number, cell, count = (rows[name].to_numpy() for name in ("number", "cell", "count"))
-        found[histogram] = (number, cell, count)
-    return found
+def _states(session: Session, release: TopDownRelease, tree: Tree, scope: Scope) -> Sequence[int]:
+    """The numbers of the states that a scope is in."""
+    if scope.state:
+        return [states_of(session, release).index(scope.state)]
+    return range(tree.places(level_of_states(release.levels)))
+
+
+def _parents(tree: Tree, scope: Scope, streams: Sequence[Stream]) -> int:
+    """The number of parents of a scope's places."""
+    starts = tree.starts(scope.level)
+    first, last = min(each.first for each in streams), max(each.last for each in streams)
+    return int(np.searchsorted(starts, last) - np.searchsorted(starts, first))
+
+
+def _is_in(stream: Stream, scope: Scope) -> bool:
+    return stream.measured.level == scope.level and (not scope.state or stream.state == scope.state)
+
+
+def _parts(warehouse: Warehouse, release: TopDownRelease, scope: Scope, tree: Tree, read: _Read) -> Iterator[_Part]:
+    """The parts of a scope, with limits that are computed when they are needed. No session is open between them."""
+    starts = tree.starts(scope.level)
+    depth, top = (release.levels.index(level) for level in (scope.level, level_of_states(release.levels)))
+    if depth <= top:
+        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            above = held_above(session, release, tree)
+            read.held.append(above.digest)
+            of_states = []
+            for held in held_by_states(session, release, tree):
+                read.held.append(held.digest)
+                of_states.append(highest(limits_in_state(release, held)))
+        limits = limits_above(release, above, of_states)
+        yield _Part(0, starts, {name: each[depth] for name, each in limits.items()})
+        return
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        numbers = _states(session, release, tree, scope)
+    for number in numbers:
+        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            held = held_in_state(session, release, tree, number)
+        read.held.append(held.digest)
+        first, last = tree.within(release.levels[top], number)[depth - 1 - top]
+        limits = limits_in_state(release, held)
+        own = {name: each[depth - top] for name, each in limits.items()}
+        yield _Part(first, starts[first : last + 1], own)
 
 
 def _tasks(
-    warehouse: Warehouse, release: TopDownRelease, level: str, plan: _Plan, digests: Mapping[str, Digest]
+    warehouse: Warehouse, release: TopDownRelease, scope: Scope, tree: Tree, draw_id: str, read: _Read
 ) -> Iterator[Task]:
-    """All parents, one task at a time. No session is open between tasks. Answers are added to digests as they are read,
-    in the order of the draw."""
-    starts = plan.starts
-    of_a_task = min(PLACES_OF_A_TASK, -(-int(starts[-1]) // (8 * processes_of(release))))
-    for first, last in _parts(starts, 0, len(plan.parents), PLACES_AT_A_TIME):
-        with warehouse.session(reads=[Zone.PUBLIC]) as session:
-            if drawn_id(session, release) != plan.basis.draw_id:
-                raise StaleInputError(f"{release.schema}: measurements were drawn anew while {level} was estimated")
-            read = int(starts[first]), int(starts[last])
-            answers = {
-                histogram: _answers(session, release, histogram, plan.streams, read, digests) for histogram in SCHEMAS
-            }
-        for begin, end in _parts(starts, first, last, of_a_task):
-            families = {
-                histogram: _families(release, schema, level, plan, (begin, end), answers[histogram], read[0])
-                for histogram, schema in SCHEMAS.items()
-            }
-            yield Task(int(starts[begin]), end - begin, families)
+    """All parents in order, some at a time. No session is open between tasks. What is read is added to `read`."""
+    of_a_task = min(PLACES_OF_A_TASK, -(-read.places // (8 * processes_of(release))))
+    for part in _parts(warehouse, release, scope, tree, read):
+        for first, last in _ranges(part.starts, 0, len(part.starts) - 1, PLACES_AT_A_TIME):
+            with warehouse.session(reads=[Zone.PUBLIC]) as session:
+                if drawn_id(session, release) != draw_id:
+                    raise StaleInputError(f"{release.schema}: measurements were drawn anew while {scope} was estimated")
+                batch = _batch(session, release, scope, part, (first, last), read)
+            for begin, end in _ranges(part.starts, first, last, of_a_task):
+                yield batch.task(release, scope.level, part, begin, end)
 
 
-def _parts(starts: NDArray[np.int64], first: int, last: int, places: int) -> Iterator[tuple[int, int]]:
+def _ranges(starts: NDArray[np.int64], first: int, last: int, places: int) -> Iterator[tuple[int, int]]:
     """Ranges of parents with at most `places` children together; a parent with more has a range of its own."""
     while first < last:
         end = int(np.searchsorted(starts, starts[first] + places, side="right")) - 1
@@ -340,95 +460,111 @@ def _parts(starts: NDArray[np.int64], first: int, last: int, places: int) -> Ite
         first = end
 
 
-def _answers(
-    session: Session,
-    release: TopDownRelease,
-    histogram: str,
-    streams: tuple[Stream, ...],
-    places: tuple[int, int],
-    digests: Mapping[str, Digest],
-) -> dict[str, NDArray[np.int32]]:
-    """By query, the stored answers of consecutive places, shape (places, marginal cells)."""
-    first, last = places
-    answers: dict[str, NDArray[np.int32]] = {}
-    for stream in streams:
-        measured = stream.measured
-        if measured.histogram != histogram:
-            continue
-        if measured.query not in answers:
-            answers[measured.query] = read_answers(session, release, measured, first, last).astype(np.int32)
-        own = slice(max(stream.first, first) - first, max(min(stream.last, last) - first, 0))
-        digests[stream.label].update(hashed(answers[measured.query][own]))
-    return answers
+@dataclass(frozen=True)
+class _Batch:
+    """The measurements of some places, and the estimates of their parents.
 
+    Attributes:
+        parent: the number of the first parent within the part.
+        first: the number of the first place.
+        names: a description of each parent's children, for error messages.
+        answers: by histogram and query, the answers, shape (places, marginal cells).
+        above: by histogram, the cells of the parents that are not 0; none at the root.
+    """
 
-def _families(
-    release: TopDownRelease,
-    schema: Schema,
-    level: str,
-    plan: _Plan,
-    parents: tuple[int, int],
-    answers: Mapping[str, NDArray[np.int32]],
-    read: int,
-) -> Families:
-    """The families of a range of parents. The first row of `answers` belongs to the place with the number `read`."""
-    begin, end = parents
-    first, last = (int(start) for start in plan.starts[[begin, end]])
-    limits = plan.limits[schema.name]
-    histograms = None
-    if plan.above is not None:
-        number, cell, count = plan.above[schema.name]
-        own = slice(*np.searchsorted(number, [begin, end]))
-        histograms = np.zeros((end - begin, schema.size), dtype=np.int64)
-        histograms[number[own] - begin, cell[own]] = count[own]
-    return Families(
-        schema,
-        plan.parents[begin:end],
-        plan.starts[begin : end + 1] - first,
-        {measured.query: measured.variance for measured in release.design.measured_at(schema.name, level)},
-        {query: rows[first - read : last - read] for query, rows in answers.items()},
-        limits.between(first, last),
-        level in release.design.total_first,
-        histograms,
-    )
+    parent: int
+    first: int
+    names: tuple[str, ...]
+    answers: Mapping[str, Mapping[str, NDArray[np.int32]]]
+    above: Mapping[str, Cells]
 
+    def task(self, release: TopDownRelease, level: str, part: _Part, begin: int, end: int) -> Task:
+        """The task of the parents from `begin` up to `end` of the part."""
+        families = {
+            histogram: self._families(release, schema, level, part, begin, end) for histogram, schema in SCHEMAS.items()
+        }
+        return Task(int(part.starts[begin]), end - begin, families)
 
-def _write(
-    session: Session,
-    custody: Custody,
-    release: TopDownRelease,
-    level: str,
-    plan: _Plan,
-    read: Mapping[str, str],
-    found: list[Outcome],
-) -> Estimation:
-    table, account = _account(release, level)
-    rows: list[pa.Table] = []
-    for histogram in SCHEMAS:
-        number = np.concatenate([each.first + each.children[histogram].children for each in found])
-        rows.append(
-            pa.table(
-                {
-                    "histogram": pa.array([histogram]).take(pa.array(np.zeros(len(number), dtype=np.int64))),
-                    "number": number,
-                    "cell": np.concatenate([each.children[histogram].cells for each in found]),
-                    "count": np.concatenate([each.children[histogram].counts for each in found]),
-                }
-            )
+    def _families(
+        self, release: TopDownRelease, schema: Schema, level: str, part: _Part, begin: int, end: int
+    ) -> Families:
+        first, last = (int(start) for start in part.starts[[begin, end]])
+        origin = int(part.starts[0])
+        histograms = None
+        if self.above:
+            number, cell, count = self.above[schema.name]
+            own = slice(*np.searchsorted(number, [begin + part.parent, end + part.parent]))
+            histograms = np.zeros((end - begin, schema.size), dtype=np.int64)
+            histograms[number[own] - begin - part.parent, cell[own]] = count[own]
+        return Families(
+            schema,
+            self.names[begin - self.parent : end - self.parent],
+            part.starts[begin : end + 1] - first,
+            {measured.query: measured.variance for measured in release.design.measured_at(schema.name, level)},
+            {query: rows[first - self.first : last - self.first] for query, rows in self.answers[schema.name].items()},
+            part.limits[schema.name].between(first - origin, last - origin),
+            level in release.design.total_first,
+            histograms,
         )
-    session.create(table, "topdown/estimates", found=session.register("found", pa.concat_tables(rows)))
-    children = [of_task for each in found for of_task in each.children.values()]
-    estimation = Estimation(
-        plan.made_of,
-        json.dumps(read),
-        session.content_version([table], custody.seal_key()),
-        int(plan.starts[-1]),
-        len(plan.parents),
-        sum(each.solved for each in children),
-        max(each.gap for each in children),
-        max(each.violation for each in children),
-        sum(each.seconds for each in found),
+
+
+def _batch(
+    session: Session, release: TopDownRelease, scope: Scope, part: _Part, parents: tuple[int, int], read: _Read
+) -> _Batch:
+    first, last = (int(part.starts[parent]) for parent in parents)
+    answers: dict[str, dict[str, NDArray[np.int32]]] = {histogram: {} for histogram in SCHEMAS}
+    for measured, streams in read.streams.items():
+        found = read_answers(session, release, measured, first, last).astype(np.int32)
+        answers[measured.histogram][measured.query] = found
+        for stream in streams:
+            own = slice(max(stream.first, first) - first, max(min(stream.last, last) - first, 0))
+            read.answers[stream.label].update(hashed(found[own]))
+    above = _scope_above(release, scope)
+    if above is None:
+        return _Batch(parents[0], first, (scope.level,), answers, {})
+    begin, end = (parent + part.parent for parent in parents)
+    table, _ = _account(release, above)
+    names = tuple(
+        f"{plural(scope.level)} of {words(above.level)} {geoid}"
+        for geoid in geoids(session, release, above.level, begin, end)
     )
-    session.create(account, "topdown/estimation", vars(estimation))
-    seal_stage(session, custody, release.schema, release.estimates(level), [account])
-    return estimation
+    cells = {histogram: _cells(session, table, histogram, begin, end) for histogram in SCHEMAS}
+    return _Batch(parents[0], first, names, answers, cells)
+
+
+def _cells(session: Session, table: Table, histogram: str, first: int, last: int) -> Cells:
+    values = {"histogram": histogram, "first": first, "last": last}
+    rows = session.arrow("topdown/estimated_between", values, estimates=table)
+    number, cell, count = (rows[name].to_numpy() for name in ("number", "cell", "count"))
+    return number, cell, count
+
+
+class _Results:
+    """The results of tasks, written to a file for each histogram as they come, in order of places and cells."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths = [folder / f"{histogram}.parquet" for histogram in SCHEMAS]
+        self._writers = [part_writer(path, _ESTIMATES) for path in self.paths]
+        self.parents = self.solved = 0
+        self.gap = self.violation = self.seconds = 0.0
+
+    def add(self, outcome: Outcome) -> None:
+        """Write the result of the next task."""
+        self.parents += outcome.parents
+        self.seconds += outcome.seconds
+        for histogram, writer in zip(SCHEMAS, self._writers, strict=True):
+            found = outcome.children[histogram]
+            columns = [
+                pa.repeat(histogram, len(found.counts)),
+                outcome.first + found.children,
+                found.cells,
+                found.counts,
+            ]
+            writer.write_table(pa.table(columns, schema=_ESTIMATES))
+            self.solved += found.solved
+            self.gap, self.violation = max(self.gap, found.gap), max(self.violation, found.violation)
+
+    def close(self) -> None:
+        """Complete the files."""
+        for writer in self._writers:
+            writer.close()

@@ -15,7 +15,7 @@ from assets.topdown.histograms import (
     impossible_records,
     invariants_recipe,
 )
-from assets.topdown.limits import limits_of
+from assets.topdown.limits import require_feasible
 from assets.topdown.release import INVARIANTS, REPLICATES, SPINE, UNCERTAINTY, TopDownRelease
 from assets.topdown.replicates import replicates_as_made
 from assets.topdown.spine import SpineError, spine_recipe
@@ -166,7 +166,7 @@ def _allocated(context: Context) -> list[str]:
 def _feasible(context: Context) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         try:
-            limits_of(session, context.release)
+            require_feasible(session, context.release)
         except InfeasibleError as error:
             return [str(error)]
     return []

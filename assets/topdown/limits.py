@@ -10,13 +10,17 @@ housing units, including vacant ones. Without facilities or housing units, these
 statistic that is not an invariant gives no bounds.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
 import numpy as np
 from numpy.typing import NDArray
 
-from assets.topdown.release import INVARIANTS, TopDownRelease
-from assets.topdown.tree import Tree, read_tree
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION
-from mechanisms.topdown.feasibility import InfeasibleError, Limits, propagate
+from assets.topdown.release import INVARIANTS, TopDownRelease, level_of_states
+from assets.topdown.tree import Tree, read_tree, states_of
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS
+from mechanisms.topdown.feasibility import InfeasibleError, Limits, joined, propagate, propagate_above
 from mechanisms.topdown.schema import PERSONS, UNITS, Schema
 from resources.warehouse import Session
 
@@ -29,52 +33,215 @@ HOUSEHOLDS = 0
 _MOST = 10**9
 _EXACT = 2**53
 
+Histograms = Mapping[str, tuple[Limits, ...]]
+"""By histogram, the limits of the places of some levels, from the highest level."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A part of the spine with its invariants: what limits follow from.
+
+    Attributes:
+        levels: consecutive levels: from that of the states to the finest, or from the root to that of the states.
+        parents: for every level but the first, the parent of each place, numbered within the part.
+        invariants: by name of those that are held at one of the levels, the counts, shape (places, categories).
+        unbounded: the upper bound of a group's count where no invariant bounds it, by histogram.
+        state: the code of the state whose places they are; empty for the levels above.
+    """
+
+    levels: tuple[str, ...]
+    parents: tuple[NDArray[np.int64], ...]
+    invariants: Mapping[str, NDArray[np.int64]]
+    unbounded: Mapping[str, int]
+    state: str = ""
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of everything that limits follow from."""
+        digest = sha256(repr((self.levels, self.state, sorted(self.unbounded.items()))).encode())
+        arrays = [*((level, each) for level, each in zip(self.levels[1:], self.parents, strict=True))]
+        for name, array in [*arrays, *sorted(self.invariants.items())]:
+            digest.update(f"{name} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array, dtype="<i8").data)
+        return digest.hexdigest()
+
 
 def limits_of(session: Session, release: TopDownRelease) -> dict[str, tuple[Limits, ...]]:
     """The limits of all places, by histogram, the root's level first.
 
     Raises:
-        InfeasibleError: if no histograms satisfy all limits; the message has histogram, level, rule and count.
+        InfeasibleError: if no histograms satisfy all limits; the message has histogram, level, rule and count, and
+            below the level of the states, the state.
         SpineError: if the stored spine is not that of the release.
     """
     tree = read_tree(session, release)
-    held = {name: _counts(session, release, tree, name, level) for name, level in release.design.invariants.items()}
-    places = tree.places(release.finest)
-    lower, upper = _bounds(PERSONS, places)
-    if GROUP_QUARTERS in held:
-        facilities = held[GROUP_QUARTERS]
-        lower[:, HOUSEHOLDS + 1 :] = facilities
-        upper[:, HOUSEHOLDS + 1 :] = MOST_PERSONS * facilities
-    if HOUSING_UNITS in held:
-        upper[:, HOUSEHOLDS] = MOST_PERSONS * held[HOUSING_UNITS][:, 0]
-    nobody = PERSONS.groups.answer(PERSONS.possible[None].astype(np.int64))[0] == 0
-    upper[:, nobody] = 0
-    populations, housing = (_totals(release, held, name) for name in (POPULATION, HOUSING_UNITS))
+    below = [limits_in_state(release, held) for held in held_by_states(session, release, tree)]
+    above = limits_above(release, held_above(session, release, tree), [highest(each) for each in below])
     return {
-        PERSONS.name: _propagated(release, PERSONS, tree, lower, upper, populations),
-        UNITS.name: _propagated(release, UNITS, tree, *_bounds(UNITS, places), housing),
+        name: (*above[name], *(joined(parts) for parts in zip(*(each[name][1:] for each in below), strict=True)))
+        for name in above
     }
 
 
-def _counts(session: Session, release: TopDownRelease, tree: Tree, name: str, level: str) -> NDArray[np.int64]:
-    """The counts of an invariant at its level, shape (places, categories)."""
-    table, places = release.public(INVARIANTS), tree.places(level)
-    rows = session.arrow("topdown/limits_held", {"invariant": name, "level": level}, invariants=table)
+def require_feasible(session: Session, release: TopDownRelease) -> None:
+    """Refuse invariants that no histograms satisfy, as `limits_of` does, with the limits of one state at a time."""
+    tree = read_tree(session, release)
+    of_states = [highest(limits_in_state(release, held)) for held in held_by_states(session, release, tree)]
+    limits_above(release, held_above(session, release, tree), of_states)
+
+
+def held_by_states(session: Session, release: TopDownRelease, tree: Tree) -> Iterator[Held]:
+    """All states one after the other."""
+    for number in range(tree.places(level_of_states(release.levels))):
+        yield held_in_state(session, release, tree, number)
+
+
+def held_in_state(session: Session, release: TopDownRelease, tree: Tree, number: int) -> Held:
+    """The places of one state, from the level of the states to the finest.
+
+    Args:
+        session: a session that reads the public zone.
+        release: the release.
+        tree: its spine.
+        number: the number of the state.
+
+    Raises:
+        InfeasibleError: if there is not a count for each place and category of an invariant.
+    """
+    level = level_of_states(release.levels)
+    levels = release.levels[release.levels.index(level) :]
+    ranges = tree.within(level, number)
+    parents = tuple(
+        tree.parents[release.levels.index(each) - 1][slice(*own)] - above[0]
+        for each, above, own in zip(levels[1:], ranges, ranges[1:], strict=False)
+    )
+    invariants = {
+        name: _counts(session, release, name, at, *ranges[levels.index(at)])
+        for name, at in release.design.invariants.items()
+        if at in levels
+    }
+    return Held(levels, parents, invariants, _unbounded(release, tree), states_of(session, release)[number])
+
+
+def held_above(session: Session, release: TopDownRelease, tree: Tree) -> Held:
+    """The places from the root to the level of the states, with the invariants that are held above the states.
+
+    Raises:
+        InfeasibleError: if there are counts of an invariant beyond one for each place and category.
+    """
+    level = level_of_states(release.levels)
+    depth = release.levels.index(level)
+    invariants = {}
+    for name, at in release.design.invariants.items():
+        places, rows = (
+            tree.places(at),
+            session.row("topdown/counts_held", {"invariant": name, "level": at}, invariants=release.public(INVARIANTS))[
+                0
+            ],
+        )
+        if rows != places * len(_categories(name)):
+            raise _incomplete(release, name, rows, places)
+        if release.levels.index(at) < depth:
+            invariants[name] = _counts(session, release, name, at, 0, places)
+    return Held(release.levels[: depth + 1], tree.parents[:depth], invariants, _unbounded(release, tree))
+
+
+def limits_in_state(release: TopDownRelease, held: Held) -> Histograms:
+    """The limits of the places of a state, the level of the states first.
+
+    Raises:
+        InfeasibleError: if no histograms satisfy them; the message names the state.
+    """
+    # Without parents, the finest level is that of the states.
+    places = len(held.parents[-1]) if held.parents else 1
+    lower, upper = _bounds(PERSONS, places, held)
+    if (facilities := held.invariants.get(GROUP_QUARTERS)) is not None:
+        lower[:, HOUSEHOLDS + 1 :] = facilities
+        upper[:, HOUSEHOLDS + 1 :] = MOST_PERSONS * facilities
+    if (housing := held.invariants.get(HOUSING_UNITS)) is not None:
+        upper[:, HOUSEHOLDS] = MOST_PERSONS * housing[:, 0]
+    nobody = PERSONS.groups.answer(PERSONS.possible[None].astype(np.int64))[0] == 0
+    upper[:, nobody] = 0
+    bounds = {PERSONS.name: (lower, upper), UNITS.name: _bounds(UNITS, places, held)}
+    found = {}
+    for name, (least, most) in bounds.items():
+        try:
+            found[name] = propagate(held.levels, held.parents, least, most, _totals(release, held, name))
+        except InfeasibleError as error:
+            at = f" ({held.levels[0]} {held.state})" if release.levels.index(held.levels[0]) else ""
+            raise _infeasible(release, name, f"{error}{at}") from None
+    return found
+
+
+def limits_above(release: TopDownRelease, held: Held, of_states: Sequence[Mapping[str, Limits]]) -> Histograms:
+    """The limits from the root to the level of the states.
+
+    Args:
+        release: the release.
+        held: the places above.
+        of_states: the limits of each state, by histogram.
+
+    Raises:
+        InfeasibleError: if no histograms satisfy them.
+    """
+    found = {}
+    for name in SCHEMAS:
+        try:
+            states = joined([each[name] for each in of_states])
+            found[name] = propagate_above(held.levels, held.parents, states, _totals(release, held, name)[:-1])
+        except InfeasibleError as error:
+            raise _infeasible(release, name, str(error)) from None
+    return found
+
+
+def highest(limits: Histograms) -> dict[str, Limits]:
+    """The limits of the highest level, by histogram."""
+    return {name: of_levels[0] for name, of_levels in limits.items()}
+
+
+def _counts(
+    session: Session, release: TopDownRelease, name: str, level: str, first: int, last: int
+) -> NDArray[np.int64]:
+    """The counts of an invariant in the places from `first` up to `last` of its level, shape (places, categories)."""
+    values = {"invariant": name, "level": level, "first": first, "last": last}
+    rows = session.arrow("topdown/limits_held", values, invariants=release.public(INVARIANTS))
     number, category, count = (rows[column].to_numpy() for column in ("number", "category", "count"))
-    categories = np.arange(1, PERSONS.groups.size) if name == GROUP_QUARTERS else np.zeros(1)
-    if not np.array_equal(number, np.repeat(np.arange(places), len(categories))) or not np.array_equal(
+    places, categories = last - first, _categories(name)
+    if not np.array_equal(number, np.repeat(np.arange(first, last), len(categories))) or not np.array_equal(
         category, np.tile(categories, places)
     ):
-        raise InfeasibleError(
-            f"{table}: {name}: {len(rows):,} counts, not {len(categories)} for each of {places:,} places"
-        )
+        raise _incomplete(release, name, len(rows), places)
     return np.asarray(count, dtype=np.int64).reshape(places, len(categories))
 
 
-def _bounds(schema: Schema, places: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _categories(name: str) -> NDArray[np.int64]:
+    return np.arange(1, PERSONS.groups.size) if name == GROUP_QUARTERS else np.zeros(1, dtype=np.int64)
+
+
+def _incomplete(release: TopDownRelease, name: str, rows: int, places: int) -> InfeasibleError:
+    return InfeasibleError(
+        f"{release.public(INVARIANTS)}: {name}: {rows:,} counts, not {len(_categories(name))} for each of {places:,} "
+        "places"
+    )
+
+
+def _infeasible(release: TopDownRelease, histogram: str, words: str) -> InfeasibleError:
+    held = ", ".join(f"{name} by {level}" for name, level in release.design.invariants.items())
+    return InfeasibleError(
+        f"release {release.dataset.name}/{release.name}: invariants: no histograms of {histogram} satisfy the "
+        f"invariants ({held}): {words}"
+    )
+
+
+def _bounds(schema: Schema, places: int, held: Held) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Lower and upper bounds that exclude nothing."""
     shape = (places, schema.groups.size)
-    return np.zeros(shape, dtype=np.int64), np.full(shape, unbounded(*shape), dtype=np.int64)
+    return np.zeros(shape, dtype=np.int64), np.full(shape, held.unbounded[schema.name], dtype=np.int64)
+
+
+def _unbounded(release: TopDownRelease, tree: Tree) -> dict[str, int]:
+    places = tree.places(release.finest)
+    return {name: unbounded(places, schema.groups.size) for name, schema in SCHEMAS.items()}
 
 
 def unbounded(places: int, groups: int) -> int:
@@ -87,25 +254,8 @@ def unbounded(places: int, groups: int) -> int:
     return min(_MOST, _EXACT // (places * groups))
 
 
-def _totals(release: TopDownRelease, held: dict[str, NDArray[np.int64]], name: str) -> list[NDArray[np.int64] | None]:
+def _totals(release: TopDownRelease, held: Held, histogram: str) -> list[NDArray[np.int64] | None]:
     """By level, the totals fixed by an invariant; None at other levels."""
-    level = release.design.invariants.get(name)
-    return [held[name][:, 0] if each == level else None for each in release.levels]
-
-
-def _propagated(
-    release: TopDownRelease,
-    schema: Schema,
-    tree: Tree,
-    lower: NDArray[np.int64],
-    upper: NDArray[np.int64],
-    totals: list[NDArray[np.int64] | None],
-) -> tuple[Limits, ...]:
-    try:
-        return propagate(tree.levels, tree.parents, lower, upper, totals)
-    except InfeasibleError as error:
-        held = ", ".join(f"{name} by {level}" for name, level in release.design.invariants.items())
-        raise InfeasibleError(
-            f"release {release.dataset.name}/{release.name}: invariants: no histograms of {schema.name} satisfy the "
-            f"invariants ({held}): {error}"
-        ) from None
+    name = {PERSONS.name: POPULATION, UNITS.name: HOUSING_UNITS}[histogram]
+    at = release.design.invariants.get(name) if name in held.invariants else None
+    return [held.invariants[name][:, 0] if level == at else None for level in held.levels]

@@ -23,7 +23,7 @@ from assets.topdown.estimated import build_estimates
 from assets.topdown.exact import build_invariants, build_spine
 from assets.topdown.gates import topdown_gates
 from assets.topdown.histograms import histograms_recipe, require_possible
-from assets.topdown.limits import limits_of
+from assets.topdown.limits import require_feasible
 from assets.topdown.measurements import COLUMNS, not_measured_once, store_measurements, stored_version
 from assets.topdown.microdata import build_microdata
 from assets.topdown.plan import topdown_plan
@@ -163,7 +163,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         return sum(each.marginal.size * places[each.level] for each in self.release.design.measured)
 
     def require_chargeable(self, session: Session) -> None:
-        limits_of(session, self.release)
+        require_feasible(session, self.release)
 
     def charge_facts(self, inputs: Inputs) -> dict[str, str | int | float]:
         design = self.release.design

@@ -4,7 +4,7 @@ This module defines the fields that a redistricting release declares beyond thos
 before anything runs, and names the release's tables. `mechanisms.topdown.design` defines what the budgets mean.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -27,6 +27,12 @@ SUMMARY = f"{UNCERTAINTY}_summary"
 TABLES = tuple(REDISTRICTING)
 """The names of the redistricting tables."""
 
+STATES = "state"
+"""The only partitions: one for each place of the level of the states."""
+
+ESTIMATES = "estimates"
+"""The stage of a release with partitions that puts the estimates of all states together."""
+
 RECORDS = (PERSONS_TABLE, UNITS_TABLE)
 """The names of the privacy-protected microdata."""
 
@@ -40,6 +46,15 @@ FEWEST_REPLICATES, MOST_REPLICATES = 2, 200
 
 _ENDINGS = ("_made", "_seal")
 """The ends of the names of tables that say how the estimates of a level were made, and that seal them."""
+
+
+STATE = "State"
+"""The name of the level of the states, unless it is the finest."""
+
+
+def level_of_states(levels: Sequence[str]) -> str:
+    """The level of the states: the one of that name if it is not the finest, otherwise the root."""
+    return STATE if STATE in levels[:-1] else levels[0]
 
 
 def available_products(design: TopDownDesign) -> tuple[str, ...]:
@@ -73,6 +88,8 @@ class TopDownRelease(Release):
         processes: the number of processes that estimate; 0 for one per core.
         replicates: how often the algorithm runs again for the errors of the tables; 0 for no errors. The draw does not
             depend on it.
+        partitions: `STATES` if the levels below that of the states are estimated in a run for each state; empty
+            otherwise. The result does not depend on it.
 
     Raises:
         DeclarationError: if the declaration contradicts itself or the dataset.
@@ -84,6 +101,7 @@ class TopDownRelease(Release):
     products: tuple[str, ...]
     processes: int
     replicates: int = 0
+    partitions: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, CensusDeclaration):
@@ -156,6 +174,19 @@ class TopDownRelease(Release):
         """The finest level."""
         return self.levels[-1]
 
-    def estimates(self, level: str) -> str:
-        """The name of the stage and of the table of a level's estimates."""
-        return f"level_{level.lower()}"
+    def estimates(self, level: str, state: str = "") -> str:
+        """The name of the stage and of the table of a level's estimates, or of the table of those in one state."""
+        return f"level_{level.lower()}__{state}" if state else f"level_{level.lower()}"
+
+    def is_below_states(self, level: str) -> bool:
+        """Whether a level is below that of the states."""
+        return self.levels.index(level) > self.levels.index(level_of_states(self.levels))
+
+    def is_by_state(self, level: str) -> bool:
+        """Whether the estimates of a level are made state by state."""
+        return self.partitions == STATES and self.is_below_states(level)
+
+    @property
+    def estimated(self) -> str:
+        """The stage after which all estimates are stored."""
+        return ESTIMATES if self.partitions else self.estimates(self.finest)

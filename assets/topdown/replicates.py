@@ -37,9 +37,9 @@ from assets.topdown.estimation import (
     SECONDS_BETWEEN_REPORTS,
     Report,
     drawn_id,
+    estimates_version,
     levels_not_as_made,
     processes_of,
-    stored_estimation,
 )
 from assets.topdown.limits import limits_of
 from assets.topdown.release import REPLICATES, TopDownRelease
@@ -108,7 +108,7 @@ def build_replicates(release: TopDownRelease) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key(REPLICATES),
-        deps=[release.key(release.estimates(release.finest))],
+        deps=[release.key(release.estimated)],
         group_name=release.schema,
         description=_DESCRIPTION.format(replicates=release.replicates, finest=words(release.finest)),
         code_version=CODE_VERSION,
@@ -158,8 +158,8 @@ def make_replicates(
         wrong, _ = levels_not_as_made(session, custody, release)
         if wrong:
             raise StaleInputError(
-                f"{release.schema}: the estimates of {wrong[0]} are not those of the stored measurements; materialize "
-                f"{release.estimates(wrong[0])} first"
+                f"{release.schema}: {wrong[0]} is not estimated from the stored measurements; materialize "
+                f"{wrong[0]} first"
             )
         basis = basis_of(session, custody, release)
         stored = stored_replicates(session, custody, release)
@@ -274,13 +274,12 @@ def chosen_replicate(draw_id: str, replicates: int) -> int:
 
 def _made_of(session: Session, custody: Custody, release: TopDownRelease) -> str:
     """A digest of the current estimates, which are made of draw, design, spine, invariants and limits."""
-    finest = stored_estimation(session, custody, release, release.finest)
-    if finest is None:
+    estimates = estimates_version(session, custody, release)
+    if estimates is None:
         raise StaleInputError(
-            f"{release.schema}: the estimates of {release.finest} were altered; materialize "
-            f"{release.estimates(release.finest)} first"
+            f"{release.schema}: the estimates of {release.finest} were altered; materialize {release.estimated} first"
         )
-    return sha256(json.dumps([VERSION, finest.made_of, finest.content]).encode()).hexdigest()
+    return sha256(json.dumps([VERSION, estimates]).encode()).hexdigest()
 
 
 def _task(release: TopDownRelease, basis: Basis, number: int) -> Replicated:

@@ -85,11 +85,14 @@ def places_of(session: Session, release: TopDownRelease) -> dict[str, int]:
     return {level: places for level, places, _ in summary(session, release.public(SPINE))}
 
 
-def geoids(session: Session, release: TopDownRelease, level: str) -> NDArray[Any]:
-    """The codes of a level's places in the order of their numbers, shape (places,)."""
-    return np.array(codes_of(session, release, level).to_pylist(), dtype=object)
+def geoids(session: Session, release: TopDownRelease, level: str, first: int = 0, last: int = 2**62) -> NDArray[Any]:
+    """The codes of a level's places from `first` up to but excluding `last`, in the order of their numbers."""
+    return np.array(codes_of(session, release, level, first, last).to_pylist(), dtype=object)
 
 
-def codes_of(session: Session, release: TopDownRelease, level: str) -> pa.ChunkedArray:
-    """The codes of a level's places in the order of their numbers."""
-    return session.arrow("topdown/geoids", {"level": level}, spine=release.public(SPINE))["geoid"]
+def codes_of(
+    session: Session, release: TopDownRelease, level: str, first: int = 0, last: int = 2**62
+) -> pa.ChunkedArray:
+    """The same codes as an Arrow array."""
+    values = {"level": level, "first": first, "last": last}
+    return session.arrow("topdown/geoids", values, spine=release.public(SPINE))["geoid"]

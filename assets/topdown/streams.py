@@ -14,16 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assets.topdown.release import SPINE, TopDownRelease
-from assets.topdown.spine import SpineError, geoids
-from assets.topdown.tree import plural, read_tree
+from assets.topdown.release import TopDownRelease, level_of_states
+from assets.topdown.tree import read_tree, states_of
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.topdown.design import MECHANISM, Measured, TopDownDesign
 from resources.warehouse import Session
-
-STATE = "State"
-"""The name of the level of the states, unless it is the finest."""
-
 
 @dataclass(frozen=True)
 class Stream:
@@ -60,11 +55,6 @@ class Stream:
         return RandomStream(key, f"{MECHANISM} {self.label}")
 
 
-def level_of_states(levels: Sequence[str]) -> str:
-    """The level of the states: the one of that name if it is not the finest, otherwise the root."""
-    return STATE if STATE in levels[:-1] else levels[0]
-
-
 def streams_of(session: Session, release: TopDownRelease) -> tuple[Stream, ...]:
     """All streams of a release in the order of the draw, from the stored spine.
 
@@ -72,9 +62,7 @@ def streams_of(session: Session, release: TopDownRelease) -> tuple[Stream, ...]:
         SpineError: if the stored spine is not a tree with the levels of the release, or two states have one code.
     """
     tree, above = read_tree(session, release), level_of_states(release.levels)
-    states = geoids(session, release, above).tolist()
-    if len(set(states)) < len(states):
-        raise SpineError(f"{release.public(SPINE)}: {plural(above)} with the same code")
+    states = states_of(session, release)
     below = release.levels.index(above) + 1
     starts = {level: np.array([0, tree.places(level)]) for level in release.levels[:below]}
     starts |= {level: tree.starts_within(level, above) for level in release.levels[below:]}

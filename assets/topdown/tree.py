@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from assets.topdown.release import SPINE, TopDownRelease
-from assets.topdown.spine import SpineError
+from assets.topdown.release import SPINE, TopDownRelease, level_of_states
+from assets.topdown.spine import SpineError, geoids
 from mechanisms.topdown.design import words
 from resources.warehouse import Session
 
@@ -47,6 +47,28 @@ class Tree:
         for each in self.levels[self.levels.index(above) + 1 : self.levels.index(level) + 1]:
             starts = self.starts(each)[starts]
         return starts
+
+    def within(self, level: str, number: int) -> list[tuple[int, int]]:
+        """A place's own number and the places below it: for each level from `level` to the finest, the first, and the
+        number after that of the last."""
+        ranges = [(number, number + 1)]
+        for parents in self.parents[self.levels.index(level) :]:
+            first, last = np.searchsorted(parents, ranges[-1])
+            ranges.append((int(first), int(last)))
+        return ranges
+
+
+def states_of(session: Session, release: TopDownRelease) -> list[str]:
+    """The codes of the places of the level of the states, in the order of their numbers.
+
+    Raises:
+        SpineError: if two have the same code.
+    """
+    above = level_of_states(release.levels)
+    states: list[str] = geoids(session, release, above).tolist()
+    if len(set(states)) < len(states):
+        raise SpineError(f"{release.public(SPINE)}: {plural(above)} with the same code")
+    return states
 
 
 def read_tree(session: Session, release: TopDownRelease) -> Tree:

@@ -11,8 +11,9 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
@@ -104,7 +105,7 @@ def outcome(task: Task) -> Outcome:
 
 
 def outcomes(tasks: Iterator[Task], processes: int) -> Generator[Outcome, None, None]:
-    """The results of all tasks, as `side_by_side` gives them."""
+    """The results of all tasks, in the order of the tasks."""
     return side_by_side(outcome, tasks, processes)
 
 
@@ -122,7 +123,9 @@ def replicated(task: Replicated) -> tuple[int, Mapping[str, Counts], float]:
 
 
 def side_by_side(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> Generator[R, None, None]:
-    """The results of all tasks, in any order. If `processes` is 1, this process does the work itself.
+    """The results of all tasks, in order. If `processes` is 1, this process does the work itself.
+
+    Few tasks are read ahead, and few results wait for one before them, so memory is bounded.
 
     Args:
         work: a function of a module, which spawned processes can import.
@@ -136,24 +139,43 @@ def side_by_side(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> 
     if processes == 1:
         yield from map(work, tasks)
         return
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin)
+    waiting = deque[Future[R]]()
     try:
-        waiting: set[Future[R]] = set()
+        pool = _pool(processes)
         for task in tasks:
-            waiting.add(pool.submit(work, task))
+            waiting.append(pool.submit(work, task))
             if len(waiting) == _AHEAD * processes:
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                yield from (future.result() for future in done)
+                yield waiting.popleft().result()
         while waiting:
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in done)
+            yield waiting.popleft().result()
     except BrokenProcessPool:
+        _discard_pool()
         raise WorkerError(
             "an estimating process ended prematurely: it was killed, or ran out of memory; the levels and replicates "
             "that were finished are kept, so another run continues from there"
         ) from None
     finally:
-        pool.shutdown(cancel_futures=True)
+        for future in waiting:
+            future.cancel()
+        wait(waiting)
+
+
+_kept: list[tuple[int, ProcessPoolExecutor]] = []
+"""The pool of this process with its number of processes, if there is one. It takes seconds to start, so the levels of a
+run share it; it ends with this process."""
+
+
+def _pool(processes: int) -> ProcessPoolExecutor:
+    if _kept and _kept[0][0] != processes:
+        _discard_pool()
+    if not _kept:
+        _kept.append((processes, ProcessPoolExecutor(processes, get_context("spawn"), initializer=_begin)))
+    return _kept[0][1]
+
+
+def _discard_pool() -> None:
+    _, pool = _kept.pop()
+    pool.shutdown(cancel_futures=True)
 
 
 def _begin() -> None:

@@ -114,33 +114,73 @@ def propagate(
     """
     if lower.shape[1] > MOST_GROUPS:
         raise InfeasibleError(f"bounds of {lower.shape[1]} groups; there can be {MOST_GROUPS}")
-    found: list[Limits] = []
-    for position in reversed(range(len(levels))):
-        level = levels[position]
-        declared = totals[position]
-        if found:
-            below, above = found[-1], parents[position]
-            units = int(above.max(initial=-1)) + 1
-            if len(np.unique(above)) != units:
-                raise InfeasibleError(f"{level}: {units - len(np.unique(above))} units have no unit below them")
-            lower, upper = _sum(below.lower, above, units), _sum(below.upper, above, units)
-            free = _sum((below.totals == FREE)[:, None], above, units)[:, 0] > 0
-            implied = np.where(free, FREE, _sum(below.totals[:, None], above, units)[:, 0])
-        else:
-            implied = np.full(len(lower), FREE, dtype=np.int64)
-        if declared is None:
-            declared = np.full(len(lower), FREE, dtype=np.int64)
+    finest = _tightened(levels[-1], lower, upper, _fixed(totals[-1], len(lower)))
+    return propagate_above(levels, parents, finest, totals[:-1])
+
+
+def propagate_above(
+    levels: Sequence[str],
+    parents: Sequence[NDArray[np.int64]],
+    finest: Limits,
+    totals: Sequence[NDArray[np.int64] | None],
+) -> tuple[Limits, ...]:
+    """The limits of all units of all levels, from those of the finest level. Subtrees can be propagated one by one.
+
+    Args:
+        levels, parents: as for `propagate`.
+        finest: the limits of the last level's units, tightened.
+        totals: for every level but the last, as for `propagate`.
+
+    Raises:
+        InfeasibleError: if no histograms satisfy everything.
+    """
+    found = [finest]
+    for position in reversed(range(len(levels) - 1)):
+        level, below, above = levels[position], found[-1], parents[position]
+        units = int(above.max(initial=-1)) + 1
+        if len(np.unique(above)) != units:
+            raise InfeasibleError(f"{level}: {units - len(np.unique(above))} units have no unit below them")
+        lower, upper = _sum(below.lower, above, units), _sum(below.upper, above, units)
+        free = _sum((below.totals == FREE)[:, None], above, units)[:, 0] > 0
+        implied = np.where(free, FREE, _sum(below.totals[:, None], above, units)[:, 0])
+        declared = _fixed(totals[position], units)
         differing = (declared != FREE) & (implied != FREE) & (declared != implied)
         _refuse(level, "the fixed totals of the units below add up to another than the fixed total", differing)
         fixed = np.where(declared == FREE, implied, declared)
         limits = _tightened(level, lower, upper, fixed)
-        found.append(_with_sets(level, limits, found[-1], parents[position]) if found else limits)
+        found.append(_with_sets(level, limits, below, above))
     return tuple(reversed(found))
+
+
+def joined(parts: Sequence[Limits]) -> Limits:
+    """The limits of the units of all parts, one part after the other."""
+    ends = np.cumsum([0, *(len(each.totals) for each in parts)])
+    sets = [
+        Sets(each.sets.units + first, each.sets.least, each.sets.most)
+        for each, first in zip(parts, ends, strict=False)
+        if each.sets is not None
+    ]
+    return Limits(
+        np.concatenate([each.lower for each in parts]),
+        np.concatenate([each.upper for each in parts]),
+        np.concatenate([each.totals for each in parts]),
+        Sets(*(np.concatenate([getattr(each, name) for each in sets]) for name in ("units", "least", "most")))
+        if sets
+        else None,
+    )
+
+
+def _fixed(totals: NDArray[np.int64] | None, units: int) -> NDArray[np.int64]:
+    return np.full(units, FREE, dtype=np.int64) if totals is None else totals
 
 
 def _sum(values: NDArray[np.generic], above: NDArray[np.int64], units: int) -> NDArray[np.int64]:
     summed = np.zeros((units, values.shape[1]), dtype=np.int64)
-    np.add.at(summed, above, values.astype(np.int64))
+    if len(above) and np.all(above[:-1] <= above[1:]):
+        firsts = np.flatnonzero(np.diff(above, prepend=-1))
+        summed[above[firsts]] = np.add.reduceat(values, firsts, axis=0, dtype=np.int64)
+    else:
+        np.add.at(summed, above, values.astype(np.int64))
     return summed
 
 

@@ -8,4 +8,5 @@ SELECT
     $solved::BIGINT AS solved,
     $gap::DOUBLE AS gap,
     $violation::DOUBLE AS violation,
-    $seconds::DOUBLE AS seconds
+    $seconds::DOUBLE AS seconds,
+    $held AS held

@@ -1,5 +1,5 @@
--- The codes of a level's places, in the order of their numbers.
+-- The codes of the places of a level from `first` up to but excluding `last`, in the order of their numbers.
 SELECT geoid
 FROM {{ spine }}
-WHERE level = $level
+WHERE level = $level AND number >= $first AND number < $last
 ORDER BY number

@@ -131,13 +131,13 @@ def copied(estimated_village: Estimated, tmp_path: Path) -> Estimated:
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The levels that are computed, in order, as they are."""
     levels: list[str] = []
-    plan = estimation._plan
+    tasks = estimation._tasks
 
-    def spied(session: Any, release: Any, level: str, *rest: Any) -> Any:
-        levels.append(level)
-        return plan(session, release, level, *rest)
+    def spied(warehouse: Any, release: Any, scope: estimation.Scope, *rest: Any) -> Any:
+        levels.append(scope.level)
+        return tasks(warehouse, release, scope, *rest)
 
-    monkeypatch.setattr(estimation, "_plan", spied)
+    monkeypatch.setattr(estimation, "_tasks", spied)
     return levels
 
 
