@@ -251,31 +251,33 @@ def stored_estimation(
 
 def levels_not_as_made(
     session: Session, custody: Custody, release: TopDownRelease
-) -> tuple[tuple[str, ...], Mapping[str, str]]:
+) -> tuple[tuple[Scope, ...], Mapping[str, str]]:
     """How the stored estimates of all levels were made.
 
     Returns:
-        The names of the tables of estimates that were altered, or not made from the current draw, spine and invariants,
-        and those below a table whose account is no longer known; and by label, the SHA-256 of the answers of each
-        stream as they were read.
+        The scopes whose estimates were altered, or not made from the current draw, spine and invariants, but for those
+        below a scope whose account is no longer known; and by label, the SHA-256 of the answers of each stream as they
+        were read.
     """
     draw_id, tree = drawn_id(session, release), read_tree(session, release)
     states = states_of(session, release)
     held = [each.digest for each in held_by_states(session, release, tree)]
     every = [held_above(session, release, tree).digest, *held]
-    wrong: list[str] = []
+    wrong: list[Scope] = []
     read: dict[str, str] = {}
     known: dict[Scope, Estimation] = {}
     for scope in scopes_of(release, states):
         above = _scope_above(release, scope)
+        if above and above not in known:
+            continue
         stored = stored_estimation(session, custody, release, scope)
-        if stored is None or (above and above not in known):
-            wrong.append(_name(release, scope))
+        if stored is None:
+            wrong.append(scope)
             continue
         below = release.is_below_states(scope.level)
         own = [held[states.index(scope.state)]] if scope.state else held if below else every
         if stored.made_of != _made_of(release, draw_id, scope, _digest(own), known[above] if above else None):
-            wrong.append(_name(release, scope))
+            wrong.append(scope)
         read |= json.loads(stored.read)
         known[scope] = stored
     return tuple(wrong), read

@@ -158,8 +158,8 @@ def make_replicates(
         wrong, _ = levels_not_as_made(session, custody, release)
         if wrong:
             raise StaleInputError(
-                f"{release.schema}: {wrong[0]} is not estimated from the stored measurements; materialize "
-                f"{wrong[0]} first"
+                f"{release.schema}: the estimates of {wrong[0]} are not those of the stored measurements; materialize "
+                f"{release.estimates(wrong[0].level)} first"
             )
         basis = basis_of(session, custody, release)
         stored = stored_replicates(session, custody, release)

@@ -20,6 +20,7 @@ from mechanisms.sampling.stream import RandomStream
 from mechanisms.topdown.design import MECHANISM, Measured, TopDownDesign
 from resources.warehouse import Session
 
+
 @dataclass(frozen=True)
 class Stream:
     """The answers to one query in consecutive places of a level, whose noise is one random stream.

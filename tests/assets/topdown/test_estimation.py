@@ -685,7 +685,7 @@ def test_counts_that_are_missing_are_refused(tmp_path: Path) -> None:
     country = village()
     release = release_of(country)
     said = {HOUSING_UNITS: country.held(HOUSING_UNITS, "Block")[:-1]}
-    with pytest.raises(InfeasibleError, match="housing_units: 13 counts, not 1 for each of 14 places"):
+    with pytest.raises(InfeasibleError, match=r"housing_units: \d+ counts, not 1 for each of \d+ places"):
         limits_in(tmp_path, release, country, said)
 
 

@@ -45,7 +45,7 @@ def made(warehouse: Warehouse, release: TopDownRelease) -> tuple[tuple[str, ...]
     """The levels that are not as made, and the digests of the answers that were read."""
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         wrong, read = levels_not_as_made(session, custody_of(warehouse), release)
-    return wrong, dict(read)
+    return tuple(map(str, wrong)), dict(read)
 
 
 def labels_of(warehouse: Warehouse, release: TopDownRelease) -> list[str]:
