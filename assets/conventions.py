@@ -14,6 +14,10 @@ OWNERS = ["team:disclosure-avoidance"]
 POOL = "warehouse"
 """Steps that write a database take turns in this pool, so that two runs queue instead of failing."""
 
+PARTITIONS_POOL = "partitions"
+"""Steps that write a table of one partition. On a shared catalog, several can run side by side: raise the pool's limit
+there, and never that of `POOL`."""
+
 NO_CONFIG: dict[str, Any] = {}
 """The schema of a run's configuration that refuses every key. Without a schema, Dagster accepts and ignores any."""
 

@@ -16,14 +16,32 @@ import dagster as dg
 from assets.cef.readers import source_paths
 from assets.charge.preflight import PREFLIGHT
 from assets.release.method import PLAN
+from assets.release.partitions import DRAW, Partitions
 from assets.release.release import Release
 from resources.custody import Custody
 
+STATES, PUBLICATION_OF = "states", "publication"
+"""The names of the jobs of a release with partitions begin with these."""
+
+BY_COMMAND = "stirred/launch"
+"""The tag of a run that the command line launched, and that it follows with the runs after it."""
+
+_RETRIES = {"dagster/max_retries": "2"}
+"""A run of a partition whose process or machine is lost is launched again."""
+
 
 def release_jobs(
-    release: Release, charges: bool, reads: Sequence[Release] = (), *, with_plan: bool = False
+    release: Release,
+    charges: bool,
+    reads: Sequence[Release] = (),
+    *,
+    with_plan: bool = False,
+    partitions: Partitions | None = None,
 ) -> dg.Definitions:
     """The job `<dataset>__<release>`, which makes a release from its source to its publication, and its preflight.
+
+    With partitions, it makes everything up to the stage that keeps their keys. The job `states__<dataset>__<release>`
+    makes one partition, and `publication__<dataset>__<release>` the rest. A sensor launches them one after the other.
 
     Schedules and sensors refer to the job by its name, the release's schema.
 
@@ -32,16 +50,24 @@ def release_jobs(
         charges: whether it has a charge, and therefore the job `preflight__<dataset>__<release>`.
         reads: other releases whose publications it reads. No job makes them, because each is charged by itself.
         with_plan: whether the release stores what it plans, so that its job makes the plan too.
+        partitions: those of its stages that are made in parts, if it has any.
     """
     own = dg.AssetSelection.key_prefixes([release.dataset.name, release.name])
     others = dg.AssetSelection.key_prefixes(*([each.dataset.name, each.name] for each in reads))
     selected = own.upstream() if with_plan else own.upstream() - dg.AssetSelection.assets(release.key(PLAN))
     words = f"{release.title}: every stage from the source to the publication, with every check."
+    parted = dg.Definitions()
+    if partitions:
+        by_part = dg.AssetSelection.assets(*(release.key(stage) for stage in partitions.stages))
+        parted = _partition_jobs(release, partitions, selected & by_part.downstream() - by_part - others)
+        selected -= by_part.downstream()
+        words = f"{release.title}: every stage from the source to {partitions.keys_from}, with every check. "
+        words += "While the UI's daemon runs, the runs of all partitions and the publication follow."
     if not charges:
         return dg.Definitions(jobs=[dg.define_asset_job(release.schema, selection=selected, description=words)])
     preflight = dg.AssetSelection.assets(release.key(PREFLIGHT))
     price = f"{release.title}: what the next charge would be, and why. Draws nothing and charges nothing."
-    return dg.Definitions(
+    own_jobs = dg.Definitions(
         jobs=[
             dg.define_asset_job(release.schema, selection=selected - preflight - others, description=words),
             # No job may have the name of an operation, which for this asset is `<dataset>__<release>__preflight`.
@@ -50,6 +76,78 @@ def release_jobs(
             ),
         ]
     )
+    return dg.Definitions.merge(own_jobs, parted)
+
+
+def _partition_jobs(release: Release, partitions: Partitions, rest: dg.AssetSelection) -> dg.Definitions:
+    """The job of a partition, the job of the rest, and the sensor that launches them after the release's job."""
+    by_part = dg.AssetSelection.assets(*(release.key(stage) for stage in partitions.stages))
+    states = dg.define_asset_job(
+        f"{STATES}__{release.schema}",
+        selection=by_part,
+        partitions_def=partitions.definition,
+        tags=_RETRIES,
+        description=f"{release.title}: {', '.join(partitions.stages)} of one partition.",
+    )
+    publication = dg.define_asset_job(
+        f"{PUBLICATION_OF}__{release.schema}",
+        selection=rest,
+        description=f"{release.title}: every stage after all partitions, to the publication, with every check.",
+    )
+
+    @dg.sensor(
+        name=f"{release.schema}__{STATES}",
+        jobs=[states, publication],
+        minimum_interval_seconds=10,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"After a run of {release.schema}, launches a run for each partition, and when all of them are "
+        "made from its draw, the publication.",
+    )
+    def follow(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        return _following(context.instance, release, partitions)
+
+    return dg.Definitions(jobs=[states, publication], sensors=[follow])
+
+
+def _following(
+    instance: dg.DagsterInstance, release: Release, partitions: Partitions
+) -> dg.SensorResult | dg.SkipReason:
+    """What is to be launched after the last run of the release's job.
+
+    Run keys contain the id of that run, so nothing is launched twice. A partition that failed is launched by hand, in
+    the UI; the publication follows when all are made.
+    """
+    begun = instance.fetch_materializations(release.key(partitions.keys_from), limit=1).records
+    run = instance.get_run_by_id(begun[0].run_id) if begun else None
+    if run is None or run.job_name != release.schema:
+        return dg.SkipReason(f"no run of {release.schema} has made {partitions.keys_from} last")
+    if BY_COMMAND in run.tags:
+        return dg.SkipReason("the command that launched the last run launches what follows")
+    if not run.is_success:
+        return dg.SkipReason("the last run has not succeeded")
+    keys = set(instance.get_dynamic_partitions(partitions.name))
+    draw = _draw_of(begun[0])
+    after = dg.AssetRecordsFilter(release.key(partitions.stages[-1]), after_storage_id=begun[0].storage_id)
+    # A partition can be made several times.
+    found, cursor, more = list[dg.EventLogRecord](), None, True
+    while more:
+        result = instance.fetch_materializations(after, limit=1000, cursor=cursor)
+        found, cursor, more = [*found, *result.records], result.cursor, result.has_more
+    made = {each.partition_key for each in found if _draw_of(each) == draw}
+    if missing := sorted(keys - made):
+        requests = [
+            dg.RunRequest(run_key=f"{run.run_id}/{key}", job_name=f"{STATES}__{release.schema}", partition_key=key)
+            for key in missing
+        ]
+    else:
+        job = f"{PUBLICATION_OF}__{release.schema}"
+        requests = [dg.RunRequest(run_key=f"{run.run_id}/{PUBLICATION_OF}", job_name=job)]
+    return dg.SensorResult(run_requests=requests)
+
+
+def _draw_of(record: dg.EventLogRecord) -> object:
+    made = record.asset_materialization
+    return made.metadata[DRAW].value if made and DRAW in made.metadata else None
 
 
 def release_schedule(release: Release, cron: str) -> dg.ScheduleDefinition:

@@ -20,10 +20,10 @@ from uuid import uuid4
 
 import dagster as dg
 
+from orchestration.automation import BY_COMMAND
 from orchestration.environment import PROJECT, deployment_folders
 
 LOCATION, _REPOSITORY = "stirred", "__repository__"
-_LAUNCH = "stirred/launch"
 _BETWEEN_LOOKS = 0.2
 
 
@@ -75,7 +75,12 @@ def with_instance() -> None:
 
 
 def launch(
-    instance: dg.DagsterInstance, job: str, config: Mapping[str, Any], log: Path, told: Callable[[Step], None]
+    instance: dg.DagsterInstance,
+    job: str,
+    config: Mapping[str, Any],
+    log: Path,
+    told: Callable[[Step], None],
+    partition: str = "",
 ) -> Ended:
     """Run a job in another process until it ends.
 
@@ -85,9 +90,11 @@ def launch(
         config: its run configuration.
         log: the file for what Dagster prints; it is replaced.
         told: called for everything that happens, in order.
+        partition: the key of the partition that a partitioned job makes.
     """
     name = uuid4().hex
-    tags = {".dagster/repository": f"{_REPOSITORY}@{LOCATION}", _LAUNCH: name}
+    tags = {".dagster/repository": f"{_REPOSITORY}@{LOCATION}", BY_COMMAND: name}
+    tags |= {"dagster/partition": partition} if partition else {}
     command = [str(Path(sys.executable).with_name("dagster")), "job", "execute", "-m", "orchestration.definitions"]
     command += ["-j", job, "--tags", json.dumps(tags)]
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -121,7 +128,7 @@ def _follow(
     while True:
         ended = process.poll() is not None
         if not run_id:
-            found = instance.get_runs(dg.RunsFilter(tags={_LAUNCH: name}), limit=1)
+            found = instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}), limit=1)
             run_id = found[0].run_id if found else ""
             _locate(instance, run_id)
         while run_id:

@@ -63,6 +63,10 @@ _JOINED = re.compile(
 )
 """The text of a view that only joins tables of the public zone by name, as DuckDB and DuckLake write it."""
 
+_PART = rf"\(SELECT {_NAME}\.{_NAME}(, {_NAME}\.{_NAME})* FROM {_TABLE}\)"
+_UNITED = re.compile(rf"CREATE VIEW ({_NAME}\.)?{_NAME} AS {_PART}( ?UNION ALL {_PART})+;")
+"""The text of a view that only puts the rows of tables of the public zone together."""
+
 Recipe = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 """How a table is made: the name of a statement, the values bound in it, and its identifiers."""
 
@@ -120,6 +124,16 @@ class Session:
     def create_view(self, view: Table, name: str, /, **names: Any) -> None:
         """Create or replace `view` with a statement, which may name only tables of the view's zone."""
         self._execute(name, f"CREATE OR REPLACE VIEW {view.text} AS\n{statement(name, names)}", None)
+
+    def drop(self, table: Table) -> None:
+        """Drop a table, or a view of that name, if there is one; a table cannot replace a view, nor a view a table."""
+        found = self.tables(table.zone, table.schema)
+        if table.name in found:
+            self.run("warehouse/drop", view=found[table.name], table=table)
+
+    def tables(self, zone: Zone, schema: str) -> dict[str, bool]:
+        """The names of the tables and views of a schema, and whether each is a view."""
+        return dict(self.rows("warehouse/tables", {"zone": zone.value, "schema": schema}))
 
     def stage(self, temporary: str, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> Fragment:
         """Keep a statement's result as a temporary table of this session; return its quoted name."""
@@ -478,7 +492,7 @@ def _refuse_computed(connection: duckdb.DuckDBPyConnection, storages: Sequence[S
 
     Raises:
         WarehouseError: if there is a generated column or one with a default, or a view, but for those of the public
-            zone that only join its tables by name.
+            zone that only join its tables by name, or put the rows of its tables together.
     """
     names = {storage.zone.value: storage.name for storage in storages}
     values = {"zones": list(names)}
@@ -486,7 +500,11 @@ def _refuse_computed(connection: duckdb.DuckDBPyConnection, storages: Sequence[S
     # DuckDB takes longer for the texts of its own views, and for the columns of all tables, than for all the rest.
     if connection.execute(statement("warehouse/has_views"), values).fetchall():
         views = connection.execute(statement("warehouse/views"), values).fetchall()
-        found = [(zone, name) for zone, name, text in views if zone != Zone.PUBLIC or not _JOINED.fullmatch(text)]
+        found = [
+            (zone, name)
+            for zone, name, text in views
+            if zone != Zone.PUBLIC or not (_JOINED.fullmatch(text) or _UNITED.fullmatch(text))
+        ]
     if not found and connection.execute(statement("warehouse/may_be_generated"), values).fetchall():
         found = connection.execute(statement("warehouse/generated"), values).fetchall()
     for zone, name in found:

@@ -27,6 +27,7 @@ import pyarrow as pa
 from assets.release.contents import cef_version, with_recodes
 from assets.release.draw import Draw, Inputs, is_drawn
 from assets.release.gate import Gate
+from assets.release.partitions import Partitions
 from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.release import Release
@@ -109,6 +110,11 @@ class Method(ABC, Generic[R, I, O]):
     @abstractmethod
     def stages(self) -> Sequence[str]:
         """The names of all stages of the release except the publication, in the order in which gates are evaluated."""
+
+    @property
+    def partitions(self) -> Partitions | None:
+        """The partitions of those stages that are made in parts, each in a run of its own; None if none are."""
+        return None
 
     @property
     def reads_publications_of(self) -> Sequence[Release]:

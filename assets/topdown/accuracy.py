@@ -108,7 +108,7 @@ def build_accuracy(release: TopDownRelease) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key("accuracy"),
-        deps=[release.key("histograms"), release.key(release.estimates(release.finest))],
+        deps=[release.key("histograms"), release.key(release.estimated)],
         group_name=release.schema,
         description=_DESCRIPTION,
         code_version=CODE_VERSION,

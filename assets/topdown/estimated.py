@@ -1,15 +1,22 @@
 """The assets `level_…` of a TopDown release: one for each level, each downstream of the level above.
 
-`estimation` does the work.
+`estimation` does the work. In a release with partitions, the levels below that of the states have a partition for each
+state, whose key is the state's code. The stage of the states keeps the keys as the spine has them, and the asset
+`estimates` puts all states together.
 """
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
 
 import dagster as dg
 
-from assets.conventions import StageKind, attributes, public_table_metadata, table_schema
+from assets.conventions import PARTITIONS_POOL, StageKind, attributes, public_table_metadata, table_schema
 from assets.failures import stated_plainly
-from assets.topdown.estimation import estimate_level
-from assets.topdown.release import TopDownRelease
-from assets.topdown.tree import plural
+from assets.release.partitions import DRAW, Partitions
+from assets.topdown.estimation import Scope, estimate_level, keep_states, unite_states
+from assets.topdown.release import ESTIMATES, TopDownRelease, level_of_states
+from assets.topdown.tree import plural, states_of
 from mechanisms.topdown.design import words
 from resources.custody import Custody
 from resources.statements import Zone
@@ -25,14 +32,22 @@ ESTIMATE_COLUMNS = {
 }
 
 
+def state_partitions(release: TopDownRelease) -> Partitions:
+    """The partitions of a release: its states, by their codes."""
+    stages = [release.estimates(level) for level in release.levels if release.is_by_state(level)]
+    return Partitions(f"{release.schema}__states", release.estimates(level_of_states(release.levels)), stages)
+
+
 def build_estimates(release: TopDownRelease) -> list[dg.AssetsDefinition]:
-    """The assets `[dataset, release, "level_…"]`, in the order of the levels."""
-    return [_build_estimates(release, depth) for depth in range(len(release.levels))]
+    """The assets `[dataset, release, "level_…"]`, in the order of the levels, and with partitions, `estimates`."""
+    levels = [_build_estimates(release, depth) for depth in range(len(release.levels))]
+    return [*levels, _build_united(release)] if release.partitions else levels
 
 
 def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition:
     level, stage = release.levels[depth], release.estimates(release.levels[depth])
     above = release.levels[depth - 1] if depth else level
+    by_state = release.is_by_state(level)
 
     @dg.asset(
         key=release.key(stage),
@@ -43,15 +58,23 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         group_name=f"{release.schema}__levels",
         description=_description(release, depth),
         code_version=CODE_VERSION,
-        **attributes(StageKind.POSTPROCESSING, Zone.PUBLIC, {"duckdb", "numba", "highs"}),
+        partitions_def=state_partitions(release).definition if by_state else None,
+        **attributes(StageKind.POSTPROCESSING, Zone.PUBLIC, {"duckdb", "numba", "highs"})
+        | ({"pool": PARTITIONS_POOL} if by_state else {}),
     )
     @stated_plainly(StageKind.POSTPROCESSING)
     def estimates(context: dg.AssetExecutionContext, warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        scope = Scope(level, context.partition_key if by_state else "")
+
         def report(done: int, parents: int) -> None:
             context.log.info(f"{words(level)}: {done:,} of {parents:,} {plural(above)}" if depth else words(level))
 
-        made = estimate_level(warehouse, custody, release, level, report)
-        table = release.public(stage)
+        made = estimate_level(warehouse, custody, release, scope, report)
+        if level == level_of_states(release.levels):
+            with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+                states = keep_states(session, release)
+            _keep_partitions(context.instance, release, states)
+        table = release.public(release.estimates(level, scope.state))
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = public_table_metadata(session, table)
             schema = table_schema(session.columns(table), ESTIMATE_COLUMNS)
@@ -59,6 +82,7 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
             data_version=dg.DataVersion(made.content),
             metadata={
                 **metadata,
+                DRAW: made.draw_id,
                 "places": made.places,
                 **({plural(above): made.parents} if depth else {}),
                 "problems solved": made.solved,
@@ -72,6 +96,56 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
     return estimates
 
 
+def _keep_partitions(instance: dg.DagsterInstance, release: TopDownRelease, states: Sequence[str]) -> None:
+    """Make the keys of the partitions those of the states."""
+    name = state_partitions(release).name
+    stored = instance.get_dynamic_partitions(name)
+    for state in stored:
+        if state not in states:
+            instance.delete_dynamic_partition(name, state)
+    if added := [state for state in states if state not in stored]:
+        instance.add_dynamic_partitions(name, added)
+
+
+def _build_united(release: TopDownRelease) -> dg.AssetsDefinition:
+    levels = [level for level in release.levels if release.is_by_state(level)]
+
+    @dg.asset(
+        key=release.key(ESTIMATES),
+        deps=[release.key(release.estimates(level)) for level in levels],
+        group_name=f"{release.schema}__levels",
+        description=_UNITED.format(
+            levels=", ".join(f"`{release.estimates(level)}`" for level in levels), finest=words(release.finest)
+        ),
+        code_version=CODE_VERSION,
+        **attributes(StageKind.POSTPROCESSING, Zone.PUBLIC, {"duckdb", "sql"}),
+    )
+    @stated_plainly(StageKind.POSTPROCESSING)
+    def estimates(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+            made = unite_states(session, custody, release)
+            states = len(states_of(session, release))
+        contents = json.dumps([each.content for each in made])
+        return dg.MaterializeResult(
+            data_version=dg.DataVersion(sha256(contents.encode()).hexdigest()),
+            metadata={
+                "states": states,
+                "tables": len(made),
+                "places": sum(each.places for each in made),
+                "processor time (s)": sum(each.seconds for each in made),
+            },
+        )
+
+    return estimates
+
+
+_UNITED = """The estimates of all states: {levels}, each a view over a table for each state.
+
+The stage refuses to run unless the estimates of every state of the spine, at every level, were made from the stored
+measurements and from the estimates above them, and there are none of other states. The gates on all estimates are
+checked here. Everything later reads only these views."""
+
+
 def _description(release: TopDownRelease, depth: int) -> str:
     level = words(release.levels[depth])
     if not depth:
@@ -83,6 +157,8 @@ def _description(release: TopDownRelease, depth: int) -> str:
         subject += "0 in all of them"
     first = "The total number of persons is estimated first, from its own query, and then fixed. "
     passes = first if release.levels[depth] in release.design.total_first else ""
+    if release.is_by_state(release.levels[depth]):
+        subject += ". Each partition has the places in one state; the states do not depend on each other"
     return f"""{subject}.
 
 {passes}The estimates are the nonnegative counts that minimize the sum of squared distances to the measurements, each

@@ -74,6 +74,9 @@ SECONDS_BETWEEN_REPORTS = 5.0
 Report = Callable[[int, int], None]
 """A function that is called with the number of finished parents and the number of all parents."""
 
+_MOST_NAMED = 8
+"""How many parts an error names."""
+
 _ESTIMATES = pa.schema(
     [("histogram", pa.string()), ("number", pa.int64()), ("cell", pa.int64()), ("count", pa.int64())]
 )
@@ -108,6 +111,7 @@ class Estimation:
         violation: the largest violation of a constraint by a real-valued solution; the integers violate none.
         seconds: the processor time over all processes.
         held: a digest of the spine and the invariants as they were read, as far as the estimates depend on them.
+        draw_id: the draw of the measurements.
     """
 
     made_of: str
@@ -120,6 +124,7 @@ class Estimation:
     violation: float
     seconds: float
     held: str
+    draw_id: str
 
 
 @dataclass(frozen=True)
@@ -219,6 +224,9 @@ def estimate_level(
             if drawn_id(session, release) != draw_id:
                 raise StaleInputError(f"{release.schema}: measurements were drawn anew while {scope} was estimated")
             table, account = _account(release, scope)
+            if not scope.state:
+                # In a release that had partitions before, it is a view.
+                session.drop(table)
             store_parts(session, table, results.paths)
             held = _digest(read.held)
             estimation = Estimation(
@@ -232,6 +240,7 @@ def estimate_level(
                 violation=results.violation,
                 seconds=results.seconds,
                 held=held,
+                draw_id=draw_id,
             )
             session.create(account, "topdown/estimation", vars(estimation))
             seal_stage(session, custody, release.schema, table.name, [account])
@@ -281,6 +290,74 @@ def levels_not_as_made(
         read |= json.loads(stored.read)
         known[scope] = stored
     return tuple(wrong), read
+
+
+def unite_states(session: Session, custody: Custody, release: TopDownRelease) -> list[Estimation]:
+    """Make the views `level_…` over the tables of all states; return the accounts of these tables.
+
+    Whether a table is as it was made is not read here: the gate `estimates_as_made` does.
+
+    Raises:
+        StaleInputError: if a state is missing, or is not made from the stored measurements and the estimates above; or
+            if there are tables of other states.
+    """
+    draw_id, states = drawn_id(session, release), states_of(session, release)
+    known: dict[Scope, Estimation] = {}
+    stale = list[Scope]()
+    for scope in scopes_of(release, states):
+        above = _scope_above(release, scope)
+        stored = _stored_account(session, custody, release, scope)
+        if above and above not in known:
+            continue
+        if stored is None or stored.made_of != _made_of(
+            release, draw_id, scope, stored.held, known[above] if above else None
+        ):
+            stale.append(scope)
+        else:
+            known[scope] = stored
+    if stale:
+        some = ", ".join(map(str, stale[:_MOST_NAMED])) + (", …" if len(stale) > _MOST_NAMED else "")
+        raise StaleInputError(
+            f"{release.schema}: {len(stale):,} parts of the estimates are missing, or not those of the stored "
+            f"measurements ({some}); materialize these partitions first"
+        )
+    if surplus := tables_of_other_states(session, release, states):
+        raise StaleInputError(
+            f"{release.schema}: there are estimates of states that the spine does not have ({surplus[0]}); materialize "
+            f"{release.estimates(level_of_states(release.levels))} first"
+        )
+    for level in release.levels:
+        if release.is_by_state(level):
+            view = release.public(release.estimates(level))
+            session.drop(view)
+            session.create_view(
+                view, "topdown/united", tables=[release.public(release.estimates(level, state)) for state in states]
+            )
+    return [known[scope] for scope in scopes_of(release, states) if scope.state]
+
+
+def keep_states(session: Session, release: TopDownRelease) -> list[str]:
+    """Drop the estimates of places in states that the spine does not have, or of all states if the release has no
+    partitions; return the codes of the states that estimates are made for."""
+    states = states_of(session, release) if release.partitions else []
+    surplus = tables_of_other_states(session, release, states)
+    if surplus:
+        # A view may be over tables that are dropped.
+        for level in release.levels:
+            if session.tables(Zone.PUBLIC, release.schema).get(release.estimates(level)):
+                session.drop(release.public(release.estimates(level)))
+    for name in surplus:
+        session.drop(release.public(name))
+    return states
+
+
+def tables_of_other_states(session: Session, release: TopDownRelease, states: Sequence[str]) -> list[str]:
+    """The names of the stored tables of estimates, accounts and seals that are of none of these states."""
+    below = [release.estimates(level) for level in release.levels if release.is_below_states(level)]
+    endings = ("", "_made", "_seal")
+    due = {f"{level}__{state}{ending}" for level in below for state in states for ending in endings}
+    found = session.tables(Zone.PUBLIC, release.schema)
+    return [name for name in found if name not in due and name.startswith(tuple(f"{level}__" for level in below))]
 
 
 def estimates_version(session: Session, custody: Custody, release: TopDownRelease) -> str | None:

@@ -12,6 +12,7 @@ from assets.measurement.method import MEASUREMENTS, GridError, NoisyCounts
 from assets.release.draw import Draw, Inputs
 from assets.release.gate import Gate
 from assets.release.method import CHARGE
+from assets.release.partitions import Partitions
 from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.size import Size
@@ -19,7 +20,7 @@ from assets.release.statement import Accuracy, Statement
 from assets.tabulation.asset import TABLES
 from assets.topdown.accuracy import build_accuracy
 from assets.topdown.drawing import Drawing, noise_found
-from assets.topdown.estimated import build_estimates
+from assets.topdown.estimated import build_estimates, state_partitions
 from assets.topdown.exact import build_invariants, build_spine
 from assets.topdown.gates import topdown_gates
 from assets.topdown.histograms import histograms_recipe, require_possible
@@ -28,7 +29,16 @@ from assets.topdown.measurements import COLUMNS, not_measured_once, store_measur
 from assets.topdown.microdata import build_microdata
 from assets.topdown.plan import topdown_plan
 from assets.topdown.published import published_tables
-from assets.topdown.release import HISTOGRAMS, INVARIANTS, PLACES, REPLICATES, SPINE, UNCERTAINTY, TopDownRelease
+from assets.topdown.release import (
+    ESTIMATES,
+    HISTOGRAMS,
+    INVARIANTS,
+    PLACES,
+    REPLICATES,
+    SPINE,
+    UNCERTAINTY,
+    TopDownRelease,
+)
 from assets.topdown.replicates import build_replicates
 from assets.topdown.spine import SpineError, places_of
 from assets.topdown.statement import topdown_statement
@@ -69,8 +79,13 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     @property
     def stages(self) -> Sequence[str]:
         levels = [self.release.estimates(level) for level in self.release.levels]
+        levels += [ESTIMATES] if self.release.partitions else []
         errors = [REPLICATES, UNCERTAINTY] if self.release.replicates else []
         return [SPINE, HISTOGRAMS, INVARIANTS, CHARGE, MEASUREMENTS, *levels, "microdata", TABLES, *errors]
+
+    @property
+    def partitions(self) -> Partitions | None:
+        return state_partitions(self.release) if self.release.partitions else None
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release

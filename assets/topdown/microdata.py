@@ -61,7 +61,7 @@ def build_microdata(release: TopDownRelease) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=release.key("microdata"),
-        deps=[release.key(release.estimates(release.finest))],
+        deps=[release.key(release.estimated)],
         group_name=release.schema,
         description=(
             "The privacy-protected microdata: one record for each estimated person and housing unit, with the "

@@ -120,6 +120,11 @@ class TopDownRelease(Release):
                 self.refuse(f"products: {name} would be published exactly, but is not declared among the invariants")
         if not 0 < self.delta < 1:
             self.refuse(f"delta: {self.delta} is not strictly between 0 and 1")
+        if self.partitions and level_of_states(self.levels) in (self.levels[0], self.finest):
+            self.refuse(
+                f"partitions: the spine has no level {STATE} between {self.levels[0]} and {self.finest}, whose places "
+                "would be the partitions"
+            )
         if self.processes < 0:
             self.refuse(f"processes: {self.processes} is negative; 0 means one per core")
         self._check_replicates()

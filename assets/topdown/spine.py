@@ -5,17 +5,20 @@ is an invariant of every release.
 """
 
 import itertools
+import re
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from assets.topdown.release import SPINE, TopDownRelease
+from assets.topdown.release import SPINE, TopDownRelease, level_of_states
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import words
 from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
+
+_CODE = re.compile(r"[A-Za-z0-9]+")
 
 
 class SpineError(RefusedError, ValueError):
@@ -56,6 +59,13 @@ def write_spine(session: Session, release: TopDownRelease) -> None:
     """
     name, values, names = spine_recipe(session, release)
     session.create(release.public(SPINE), name, values, **names)
+    if release.partitions:
+        codes = geoids(session, release, level_of_states(release.levels)).tolist()
+        if not all(_CODE.fullmatch(code) for code in codes) or len({code.lower() for code in codes}) < len(codes):
+            raise SpineError(
+                f"{release.schema}: partitions: the codes of states become names of tables, so they must consist of "
+                "ASCII letters and digits, and differ in more than upper and lower case"
+            )
 
 
 def stage_ancestry(session: Session, release: TopDownRelease) -> Fragment:

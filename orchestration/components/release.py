@@ -306,6 +306,12 @@ def automated(method: Method[Any, Any, Any], declaration: ReleaseDeclaration, ro
     schedules = [release_schedule(release, declaration.schedule)] if declaration.schedule else []
     sensors = [source_sensor(release, f"{declaration!r} {release.dataset!r}", root)] if declaration.watch_source else []
     return dg.Definitions.merge(
-        release_jobs(release, method.charges, method.reads_publications_of, with_plan=PLAN in method.stages),
+        release_jobs(
+            release,
+            method.charges,
+            method.reads_publications_of,
+            with_plan=PLAN in method.stages,
+            partitions=method.partitions,
+        ),
         dg.Definitions(schedules=schedules, sensors=sensors),
     )

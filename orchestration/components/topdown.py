@@ -50,4 +50,5 @@ def build_release(declaration: TopDownDeclaration, dataset: DatasetDeclaration, 
         products=tuple(declaration.products) or available_products(design),
         processes=declaration.processes,
         replicates=declaration.replicates,
+        partitions=declaration.partitions or "",
     )

@@ -140,6 +140,13 @@ class TopDownDeclaration(ReleaseDeclaration):
         "0: not at all. 25 is a good number, 2 the least. Costs time and no budget.",
     )
 
+    partitions: Literal["state"] | SkipJsonSchema[None] = Field(
+        None,
+        description="state: the levels below State are estimated state by state, each state in a run of its own, which "
+        "other machines can make side by side. The publication is the same. Needs a level State between the root and "
+        "the finest level.",
+    )
+
     @field_validator("products")
     @classmethod
     def _check_products(cls, products: list[Product]) -> list[Product]:

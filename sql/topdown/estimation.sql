@@ -9,4 +9,5 @@ SELECT
     $gap::DOUBLE AS gap,
     $violation::DOUBLE AS violation,
     $seconds::DOUBLE AS seconds,
-    $held AS held
+    $held AS held,
+    $draw_id AS draw_id

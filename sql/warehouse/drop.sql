@@ -1,0 +1,1 @@
+DROP {% if view %}VIEW{% else %}TABLE{% endif %} {{ table }}
