@@ -62,6 +62,7 @@ from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import DoesNotCompose, beside_finite, stated, symbol
 from mechanisms.refusal import RefusedError
 from orchestration import components
+from orchestration.automation import PUBLICATION_OF, STATES
 from orchestration.backup import BackupError, back_up
 from orchestration.backup import restore as restored
 from orchestration.checking import cause_of, declaration_problems
@@ -681,13 +682,13 @@ def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bo
     if any(given.values()):
         operation = "__".join(_charging(deployed.release(release)).key(CHARGE).path)
         config = {"ops": {operation: {"config": given}}}
-    told, ended = _run(deployed, release.replace("/", "__"), config, quiet=as_json)
+    told, ended, first = _run_all(deployed, release, made, config, quiet=as_json)
     if verbose:
         click.echo(ended.log.read_text(), err=True)
     charged = [
         each
         for each in deployed.ledger.entries()
-        if each.kind == RESERVE and each.known().authorization.get("run") == ended.run_id
+        if each.kind == RESERVE and each.known().authorization.get("run") == first.run_id
     ]
     folders = [folder for each in made if (folder := deployed.published / each.named).exists() and ended.success]
     files = sorted({path.name for folder in folders for path in folder.iterdir() if path.is_file()})
@@ -768,7 +769,27 @@ def _without_words(ended: Ended) -> str:
     return "Nothing was run: the deployment cannot be loaded. stirred check names what is wrong."
 
 
-def _run(deployed: Deployed, job: str, config: Mapping[str, Any], *, quiet: bool) -> tuple[list[Step], Ended]:
+def _run_all(
+    deployed: Deployed, release: str, made: Sequence[ReleaseComponent], config: Mapping[str, Any], *, quiet: bool
+) -> tuple[list[Step], Ended, Ended]:
+    """Run a release's job, and if it has partitions, the jobs after it, until one fails; the last run and the first."""
+    job = release.replace("/", "__")
+    told, first = ended = _run(deployed, job, config, quiet=quiet)
+    if not any(each.partitioned for each in made):
+        return told, first, first
+    with dg.DagsterInstance.get() as instance:
+        states = sorted(instance.get_dynamic_partitions(f"{job}__{STATES}"))
+    for after, partition in [*((STATES, state) for state in states), (PUBLICATION_OF, "")]:
+        if not ended[1].success:
+            break
+        ended = _run(deployed, f"{after}__{job}", {}, quiet=quiet, partition=partition)
+        told += ended[0]
+    return told, ended[1], first
+
+
+def _run(
+    deployed: Deployed, job: str, config: Mapping[str, Any], *, quiet: bool, partition: str = ""
+) -> tuple[list[Step], Ended]:
     """Run a job, and print a line for each asset that was made unless it is to be quiet."""
     with_instance()
     told: list[Step] = []
@@ -791,11 +812,13 @@ def _run(deployed: Deployed, job: str, config: Mapping[str, Any], *, quiet: bool
                 shown.update(bar, description=escape(step.asset.replace("__", "/")))
             elif step.kind == "made":
                 shown.advance(bar)
-                console.print(f"  {step.asset:60} {step.seconds:>7.1f} s", markup=False)
+                name = f"{step.asset} {partition}".strip()
+                console.print(f"  {name:60} {step.seconds:>7.1f} s", markup=False)
             elif step.kind == "failed":
                 console.print(f"  {step.asset}: {step.check} failed", markup=False)
 
-        ended = launch(instance, job, config, deployed.home / "logs" / f"{job}.log", tell)
+        log = deployed.home / "logs" / f"{'-'.join([job, *([partition] if partition else [])])}.log"
+        ended = launch(instance, job, config, log, tell, partition)
     return told, ended
 
 

@@ -155,6 +155,11 @@ class ReleaseComponent(DeclaresReleases):
         return True
 
     @property
+    def partitioned(self) -> bool:
+        """Whether some of its stages are made in partitions, each in a run of its own."""
+        return False
+
+    @property
     def type_name(self) -> str:
         """The `type` of the file that declares it."""
         return f"{COMPONENTS}.{type(self).__name__}"

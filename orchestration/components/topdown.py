@@ -28,6 +28,10 @@ class TopDown(ReleaseComponent):
     def release(self, dataset: DatasetDeclaration, published: Path) -> TopDownRelease:
         return build_release(self.declaration, dataset, published)
 
+    @property
+    def partitioned(self) -> bool:
+        return self.declaration.partitions is not None
+
     def fields_for_margins(self, method: Method[Any, Any, Any], margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
         return allocations_for(method.release.design, margins)
 

@@ -1,0 +1,204 @@
+"""Estimates made state by state, each state in a run of its own: the same as in one run, and refused if incomplete."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets.confidentiality import leaks
+from assets.gates.shared import all_gates
+from assets.release.release import DeclarationError
+from assets.topdown.release import TopDownRelease
+from resources.statements import Table, Zone
+from resources.warehouse import Warehouse, WarehouseError
+from tests.deployments import Deployment
+from tests.lake import make_lake
+from tests.phsafe_deployments import census
+from tests.topdown_deployments import TWO_LEVELS, topdown_deployment, with_quarters
+from tests.whole_repository import known
+
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+FIRST, STATES, LAST = ("town__redistricting", "states__town__redistricting", "publication__town__redistricting")
+BELOW = ("level_county", "level_tract", "level_block_group", "level_block")
+
+
+@pytest.fixture(scope="module")
+def key() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STIRRED_TEST_MASTER_KEY", "5a" * 32)
+        yield
+
+
+def execute(deployment: Deployment[Any], job: str, *, state: str | None = None, raises: bool = True) -> Any:
+    repository = deployment.definitions.get_repository_def()
+    with known(repository):
+        return repository.get_job(job).execute_in_process(
+            run_config=QUIET, instance=deployment.instance, partition_key=state, raise_on_error=raises
+        )
+
+
+def states_of(deployment: Deployment[Any]) -> list[str]:
+    return sorted(deployment.instance.get_dynamic_partitions("town__redistricting__states"))
+
+
+def made_by_state(deployment: Deployment[Any]) -> Deployment[Any]:
+    """The release, in the runs that the sensor launches; the last state first."""
+    execute(deployment, FIRST)
+    for state in reversed(states_of(deployment)):
+        execute(deployment, STATES, state=state)
+    execute(deployment, LAST)
+    return deployment
+
+
+def failure(result: Any) -> str:
+    (failed, *_) = (event for event in result.all_events if event.is_step_failure)
+    said = failed.step_failure_data.user_failure_data
+    return f"{failed.step_key}: {said.description if said else failed.step_failure_data.error.message}"
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory, key: None) -> Deployment[TopDownRelease]:
+    deployment = topdown_deployment(tmp_path_factory.mktemp("plain"))
+    execute(deployment, FIRST)
+    return deployment
+
+
+@pytest.fixture(scope="module")
+def parted(tmp_path_factory: pytest.TempPathFactory, key: None) -> Deployment[TopDownRelease]:
+    return made_by_state(topdown_deployment(tmp_path_factory.mktemp("parted"), partitions="state"))
+
+
+def data_files(deployment: Deployment[Any]) -> dict[str, bytes]:
+    return {name: data for name, data in deployment.published().items() if name.endswith((".csv", ".parquet"))}
+
+
+def require_same(one: Deployment[Any], other: Deployment[Any]) -> None:
+    assert data_files(one) == data_files(other) != {}
+    assert [entry.draw_id for entry in one.ledger] == [entry.draw_id for entry in other.ledger] != []
+    ours, theirs = one.versions(), other.versions()
+    for stage in ("spine", "histograms", "noisy_measurements", "level_us", "level_state", "microdata", "tables"):
+        name = one.key(stage).to_user_string()
+        assert ours[name] == theirs[name]
+
+
+def test_estimates_by_state_are_those_of_one_run(
+    plain: Deployment[TopDownRelease], parted: Deployment[TopDownRelease]
+) -> None:
+    require_same(plain, parted)
+    assert len(states_of(parted)) > 1
+    release = parted.release
+    for level in release.levels:
+        found = []
+        for deployment in (plain, parted):
+            with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+                found.append(session.content_version([release.public(release.estimates(level))]))
+        assert found[0] == found[1]
+
+
+def test_gates_and_the_walk_over_zones_hold_over_partitions(
+    plain: Deployment[TopDownRelease], parted: Deployment[TopDownRelease]
+) -> None:
+    assert leaks(parted.context.nodes, parted.key("publication")) == []
+    for gate in all_gates(parted.context.method):
+        assert gate.evaluate(parted.context) == [], gate.name
+    names = [[gate.name for gate in all_gates(each.context.method)] for each in (plain, parted)]
+    assert names[0] == names[1]
+    assert [entry.kind for entry in parted.ledger] == ["reserve", "settle"]
+
+
+@pytest.mark.deep
+def test_estimates_by_state_in_a_lake_are_those_on_files(
+    plain: Deployment[TopDownRelease], postgres: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = make_lake(postgres, tmp_path / "kept")
+    for variable, value in lake.environment.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr("tests.deployments.Warehouse", partial(Warehouse, lake=lake.data))
+    require_same(plain, made_by_state(topdown_deployment(tmp_path / "lake", partitions="state")))
+
+
+def test_incomplete_stale_and_surplus_states_are_refused(tmp_path: Path, key: None) -> None:
+    """On the way there are a missing state, an altered table, a table of another state, and states that vanish."""
+    files = with_quarters(census())
+    deployment = topdown_deployment(tmp_path / "town", files=files, partitions="state")
+    release, warehouse = deployment.release, deployment.context.warehouse
+    execute(deployment, FIRST)
+    first, *others = states_of(deployment)
+    for state in others:
+        execute(deployment, STATES, state=state)
+    said = failure(execute(deployment, LAST, raises=False))
+    assert "4 parts of the estimates are missing" in said or f"County in {first}" in said
+    assert deployment.published() == {}
+    execute(deployment, STATES, state=first)
+    with deployment.opened() as connection:
+        connection.execute(f'CREATE TABLE "level_block__zz" AS FROM "level_block__{first}"')
+    assert "states that the spine does not have (level_block__zz)" in failure(execute(deployment, LAST, raises=False))
+    execute(deployment, FIRST)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert "level_block__zz" not in session.tables(Zone.PUBLIC, release.schema)
+    with deployment.opened() as connection:
+        connection.execute(f'UPDATE "level_block__{first}" SET count = count + 1 WHERE number = 0')
+    result = execute(deployment, LAST, raises=False)
+    failed = {each.check_name for each in result.get_asset_check_evaluations() if not each.passed}
+    assert "estimates_as_made" in failed
+    assert deployment.published() == {}
+    for state in (first, *others):
+        execute(deployment, STATES, state=state)
+    execute(deployment, LAST)
+    assert deployment.published() != {}
+
+
+@pytest.mark.deep
+def test_a_release_changes_between_partitions_and_none(tmp_path: Path, key: None) -> None:
+    folder = tmp_path / "town"
+    parted = made_by_state(topdown_deployment(folder, partitions="state"))
+    before = data_files(parted)
+    plain = topdown_deployment(folder)
+    execute(plain, FIRST)
+    assert data_files(plain) == before
+    with plain.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        found = session.tables(Zone.PUBLIC, plain.release.schema)
+    assert not any("__" in name for name in found)
+    assert found["level_block"] is False
+    again = made_by_state(topdown_deployment(folder, partitions="state"))
+    assert data_files(again) == before
+    assert len(again.ledger) == len(parted.ledger)
+
+
+def test_a_spine_without_states_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match=r"partitions: the spine has no level State between Nation and Block"):
+        topdown_deployment(tmp_path / "town", partitions="state", **TWO_LEVELS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT part.n FROM public.village.a AS part UNION ALL SELECT random() AS n FROM public.village.a AS part",
+        "SELECT part.n FROM public.village.a AS part UNION SELECT part.n FROM public.village.b AS part",
+        "SELECT part.n FROM public.village.a AS part UNION ALL (SELECT part.n FROM public.village.b AS part LIMIT 1)",
+        "SELECT part.n FROM public.village.a AS part UNION ALL SELECT part.n + 1 FROM public.village.b AS part",
+        "SELECT part.n FROM public.village.a AS part UNION ALL "
+        "SELECT part.n FROM public.village.b AS part WHERE current_query() LIKE 'x'",
+        "SELECT part.n FROM public.village.a AS part UNION ALL SELECT part.n FROM read_csv('x.csv') AS part",
+        None,
+    ],
+)
+def test_only_views_that_put_tables_together_are_read(tmp_path: Path, text: str | None) -> None:
+    warehouse = Warehouse(folder=str(tmp_path), threads=1)
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        for name in ("a", "b"):
+            table = Table(Zone.PUBLIC, "village", name)
+            session.create(table, "warehouse/all", source=session.register("rows", pa.table({"n": [1]})))
+    good = "SELECT part.n FROM public.village.a AS part UNION ALL SELECT part.n FROM public.village.b AS part"
+    (tmp_path / "x.csv").write_text("n\n1\n")
+    with duckdb.connect(str(warehouse.path(Zone.PUBLIC))) as connection:
+        made = (text or good).replace("x.csv", str(tmp_path / "x.csv"))
+        connection.execute(f"CREATE VIEW village.v AS {made}")
+    if text is None:
+        with warehouse.session(reads=[Zone.PUBLIC]) as session:
+            assert session.count(Table(Zone.PUBLIC, "village", "v")) == 2
+    else:
+        with pytest.raises(WarehouseError, match="was altered"), warehouse.session(reads=[Zone.PUBLIC]):
+            pass
