@@ -85,7 +85,6 @@ def _partition_jobs(release: Release, partitions: Partitions, rest: dg.AssetSele
     states = dg.define_asset_job(
         f"{STATES}__{release.schema}",
         selection=by_part,
-        partitions_def=partitions.definition,
         tags=_RETRIES,
         description=f"{release.title}: {', '.join(partitions.stages)} of one partition.",
     )

@@ -4,6 +4,7 @@
 - `STIRRED_PUBLISHED`: the folder of publications; `published` in the project by default;
 - `STIRRED_PUBLISHED_URL`: the address under which the folder of publications is served, if it is;
 - `STIRRED_MEMORY_LIMIT`, `STIRRED_THREADS`, `STIRRED_SPILL_FOLDER`: DuckDB's settings for each session;
+- `STIRRED_DASK`: the address of a Dask scheduler, whose workers estimate; they receive what is public only;
 - `STIRRED_MASTER_KEY`: the master key, if it is not kept in a file;
 - `STIRRED_DEPLOYMENT`: `files` (the default), or `cluster` for what several machines share;
 - `STIRRED_LEDGER`: `file` or `postgres`, if it is not as the deployment has it; libpq's environment names the server;
@@ -15,6 +16,7 @@
 import os
 import re
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import dagster as dg
@@ -26,6 +28,8 @@ from resources.statements import Zone
 from resources.warehouse import Warehouse
 
 _DATA_PATH = re.compile(r"(/|s3://[a-z0-9][a-z0-9.-]+)(/?[^?#*\[\]]+)?")
+
+_SCHEDULER = re.compile(r"(tcp|tls)://[A-Za-z0-9.-]+:[0-9]{1,5}")
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -48,6 +52,20 @@ def published_address() -> str:
         raise DeclarationError(
             f"STIRRED_PUBLISHED_URL is {address!r}, which is not an address such as http://host:3001"
         )
+    return address
+
+
+def dask_scheduler() -> str:
+    """The address of the Dask scheduler whose workers estimate; "" if processes of this machine do.
+
+    Raises:
+        DeclarationError: if it is no such address, or the package `distributed` is not installed.
+    """
+    address = os.environ.get("STIRRED_DASK", "")
+    if address and not _SCHEDULER.fullmatch(address):
+        raise DeclarationError(f"STIRRED_DASK is {address!r}, which is not an address such as tcp://host:8786")
+    if address and find_spec("distributed") is None:
+        raise DeclarationError("STIRRED_DASK is set, but the package distributed is not installed (stirred[dask])")
     return address
 
 

@@ -213,7 +213,7 @@ def estimate_level(
     reported = time.monotonic()
     tasks = _tasks(warehouse, release, scope, tree, draw_id, read)
     with warehouse.private_folder() as folder, closing(_Results(folder)) as results:
-        with closing(outcomes(tasks, min(processes_of(release), parents))) as solved:
+        with closing(outcomes(tasks, min(processes_of(release), parents), release.scheduler)) as solved:
             for outcome in solved:
                 results.add(outcome)
                 if results.parents == parents or time.monotonic() - reported >= SECONDS_BETWEEN_REPORTS:

@@ -90,6 +90,8 @@ class TopDownRelease(Release):
             depend on it.
         partitions: `STATES` if the levels below that of the states are estimated in a run for each state; empty
             otherwise. The result does not depend on it.
+        scheduler: the address of a Dask scheduler whose workers estimate; empty for processes of this machine. The draw
+            is made on this machine in either case.
 
     Raises:
         DeclarationError: if the declaration contradicts itself or the dataset.
@@ -102,6 +104,7 @@ class TopDownRelease(Release):
     processes: int
     replicates: int = 0
     partitions: str = ""
+    scheduler: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.dataset, CensusDeclaration):

@@ -3,6 +3,9 @@
 `mechanisms.topdown` has the mathematics; `estimation` and `replicates` read and write tables. A process of the
 pool imports only this module and the mathematics, and opens no tables.
 
+The same tasks can go to the workers of a Dask cluster (`on_cluster`), which need this project's code. Only estimation
+and replicates send tasks there, and what they send follows from public tables.
+
 Processes are spawned, not forked, because DuckDB and numba have threads, which would be in an undefined state after a
 fork.
 """
@@ -16,12 +19,16 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import cache, partial
+from hashlib import sha256
 from multiprocessing import connection, get_context, parent_process
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+import mechanisms
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import TopDownDesign
 from mechanisms.topdown.estimation import Children, Families, estimate_families
@@ -33,6 +40,18 @@ R = TypeVar("R")
 _AHEAD = 4
 """The number of tasks for each process that are read in advance: enough to keep processes busy while more are read, and
 few enough to bound memory."""
+
+
+_RETRIES = 2
+"""How often a cluster tries a task again whose worker was lost."""
+
+_CONNECT = 30
+"""Seconds in which a cluster must answer."""
+
+_ENDED = (
+    "an estimating process ended prematurely: it was killed, or ran out of memory; the levels and replicates that were "
+    "finished are kept, so another run continues from there"
+)
 
 
 class WorkerError(RefusedError):
@@ -104,9 +123,9 @@ def outcome(task: Task) -> Outcome:
     return Outcome(task.first, task.parents, children, time.thread_time() - started)
 
 
-def outcomes(tasks: Iterator[Task], processes: int) -> Generator[Outcome, None, None]:
-    """The results of all tasks, in the order of the tasks."""
-    return side_by_side(outcome, tasks, processes)
+def outcomes(tasks: Iterator[Task], processes: int, scheduler: str = "") -> Generator[Outcome, None, None]:
+    """The results of all tasks, in the order of the tasks, from a Dask cluster if there is a scheduler."""
+    return on_cluster(outcome, tasks, scheduler) if scheduler else side_by_side(outcome, tasks, processes)
 
 
 def replicated(task: Replicated) -> tuple[int, Mapping[str, Counts], float]:
@@ -120,6 +139,13 @@ def replicated(task: Replicated) -> tuple[int, Mapping[str, Counts], float]:
     noise = replicate_noise(task.design, task.key)
     found = estimates_of(task.design, task.parents, task.counts, task.limits, noise)
     return task.replicate, found, time.thread_time() - started
+
+
+def replicas(
+    tasks: Iterator[Replicated], processes: int, scheduler: str = ""
+) -> Generator[tuple[int, Mapping[str, Counts], float], None, None]:
+    """The replicates of all tasks, in the order of the tasks, from a Dask cluster if there is a scheduler."""
+    return on_cluster(replicated, tasks, scheduler) if scheduler else side_by_side(replicated, tasks, processes)
 
 
 def side_by_side(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> Generator[R, None, None]:
@@ -139,21 +165,80 @@ def side_by_side(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> 
     if processes == 1:
         yield from map(work, tasks)
         return
+    pool = _pool(processes)
+    try:
+        yield from _in_order(lambda task: pool.submit(work, task), tasks, _AHEAD * processes)
+    except BrokenProcessPool:
+        _discard_pool()
+        raise WorkerError(_ENDED) from None
+
+
+def on_cluster(
+    work: Callable[[Task], R] | Callable[[Replicated], R], tasks: Iterator[Task] | Iterator[Replicated], scheduler: str
+) -> Generator[R, None, None]:
+    """The results of all tasks, in order, computed by the workers of a Dask cluster.
+
+    Only the two kinds of tasks of this module are sent, which are computed from public tables. A draw's key and exact
+    counts are in neither, and what works on them has no way to a cluster.
+
+    Args:
+        work: a function of a module that workers can import.
+        tasks: its arguments.
+        scheduler: the address of the cluster's scheduler.
+
+    Raises:
+        TypeError: if a task is of another kind.
+        WorkerError: if the cluster cannot be reached, has no workers or other code, or if it loses a task three times.
+        NotSolvedError, NotRoundedError: as `work`.
+    """
+    # The package is installed only where a cluster is used.
+    from distributed import Client, KilledWorker
+
+    try:
+        with Client(scheduler, set_as_default=False, timeout=_CONNECT) as client:
+            threads = sum(client.nthreads().values())
+            if not threads:
+                raise WorkerError(f"the Dask cluster {scheduler} has no workers")
+            executor = client.get_executor(pure=False, retries=_RETRIES)
+            yield from _in_order(partial(_send, executor.submit, work), tasks, _AHEAD * threads)
+    except KilledWorker:
+        raise WorkerError(_ENDED) from None
+    except OSError:
+        raise WorkerError(f"the Dask cluster {scheduler} cannot be reached, or the connection broke") from None
+
+
+def _send(submit: Callable[..., Future[R]], work: Callable[[T], R], task: T) -> Future[R]:
+    if type(task) not in (Task, Replicated):
+        raise TypeError(f"{type(task).__name__} is not sent to a cluster: it may not be public")
+    return submit(_with_same_code, work, task, code_digest())
+
+
+def _with_same_code(work: Callable[[T], R], task: T, digest: str) -> R:
+    if code_digest() != digest:
+        raise WorkerError("a worker of the Dask cluster has other code; install the same version of Stirred on all")
+    return work(task)
+
+
+@cache
+def code_digest() -> str:
+    """The SHA-256 of the code that results follow from: this module and the mathematics."""
+    mathematics = Path(mechanisms.__file__ or "").parent
+    digest = sha256()
+    for path in (Path(__file__), *sorted(mathematics.rglob("*.py"))):
+        digest.update(f"{path.name} {path.stat().st_size} ".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _in_order(submit: Callable[[T], Future[R]], tasks: Iterator[T], ahead: int) -> Generator[R, None, None]:
+    """The results of tasks in order, with at most `ahead` of them under way or waiting for one before them."""
     waiting = deque[Future[R]]()
     try:
-        pool = _pool(processes)
         for task in tasks:
-            waiting.append(pool.submit(work, task))
-            if len(waiting) == _AHEAD * processes:
+            waiting.append(submit(task))
+            if len(waiting) == ahead:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-    except BrokenProcessPool:
-        _discard_pool()
-        raise WorkerError(
-            "an estimating process ended prematurely: it was killed, or ran out of memory; the levels and replicates "
-            "that were finished are kept, so another run continues from there"
-        ) from None
     finally:
         for future in waiting:
             future.cancel()

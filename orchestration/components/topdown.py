@@ -16,6 +16,7 @@ from assets.topdown.plan import allocations_for, scaled
 from assets.topdown.release import TopDownRelease, available_products
 from orchestration.components.release import ReleaseComponent, declared
 from orchestration.components.topdown_declaration import TopDownDeclaration, topdown_design, topdown_spine
+from orchestration.environment import dask_scheduler
 
 
 @dataclass
@@ -55,4 +56,5 @@ def build_release(declaration: TopDownDeclaration, dataset: DatasetDeclaration, 
         processes=declaration.processes,
         replicates=declaration.replicates,
         partitions=declaration.partitions or "",
+        scheduler=dask_scheduler(),
     )
