@@ -26,8 +26,8 @@ STATES, PUBLICATION_OF = "states", "publication"
 BY_COMMAND = "stirred/launch"
 """The tag of a run that the command line launched, and that it follows with the runs after it."""
 
-_RETRIES = {"dagster/max_retries": "2"}
-"""A run of a partition whose process or machine is lost is launched again."""
+_RETRIES = {"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": "false"}
+"""A run of a partition whose process or machine is lost is launched again; what was refused stays refused."""
 
 
 def release_jobs(

@@ -17,12 +17,16 @@ from assets.release.partitions import DRAW, Partitions
 from assets.topdown.estimation import Scope, estimate_level, keep_states, unite_states
 from assets.topdown.release import ESTIMATES, TopDownRelease, level_of_states
 from assets.topdown.tree import plural, states_of
+from assets.topdown.workers import WorkerError
 from mechanisms.topdown.design import words
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
+
+RETRIES = 2
+"""How often a level is estimated again after one of the estimating processes was killed, or ran out of memory."""
 
 ESTIMATE_COLUMNS = {
     "histogram": "Histogram: persons or units",
@@ -69,7 +73,12 @@ def _build_estimates(release: TopDownRelease, depth: int) -> dg.AssetsDefinition
         def report(done: int, parents: int) -> None:
             context.log.info(f"{words(level)}: {done:,} of {parents:,} {plural(above)}" if depth else words(level))
 
-        made = estimate_level(warehouse, custody, release, scope, report)
+        try:
+            made = estimate_level(warehouse, custody, release, scope, report)
+        except WorkerError:
+            if context.retry_number >= RETRIES:
+                raise
+            raise dg.RetryRequested(max_retries=RETRIES) from None
         if level == level_of_states(release.levels):
             with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
                 states = keep_states(session, release)

@@ -1,0 +1,123 @@
+"""Estimation by the workers of a Dask cluster: only public data are sent, and lost workers change nothing."""
+
+import ast
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets.release.release import DeclarationError
+from assets.topdown import estimation, workers
+from assets.topdown.estimation import estimate_level
+from orchestration.environment import dask_scheduler
+from tests.assets.topdown.table_oracle import custody_of, release_of, village, written
+
+ROOT = Path(__file__).resolve().parents[3]
+SENDERS = {"estimation", "replicates"}
+
+
+@dataclass(frozen=True)
+class Secret(workers.Task):
+    """A task with more than a task has."""
+
+    key: bytes = b""
+
+
+def silent(done: int, parents: int) -> None:
+    assert 0 < done <= parents
+
+
+@pytest.mark.parametrize("task", [b"key", {"key": b"key"}, Secret(0, 1, {}, b"key"), None])
+def test_nothing_but_the_two_kinds_of_tasks_is_sent(task: Any) -> None:
+    sent: list[Any] = []
+
+    def submit(*given: Any) -> Any:
+        sent.append(given)
+
+    with pytest.raises(TypeError, match="is not sent to a cluster"):
+        workers._send(submit, workers.outcome, task)
+    assert sent == []
+    workers._send(submit, workers.outcome, workers.Task(0, 1, {}))
+    assert len(sent) == 1
+
+
+def test_only_estimation_and_replicates_reach_a_cluster() -> None:
+    """The package is imported by the module of the pool alone, and its functions that send by nothing that draws."""
+    senders, importers = set(), set()
+    for layer in ("assets", "mechanisms", "orchestration", "resources"):
+        for path in (ROOT / layer).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+                module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+                if any(name.split(".")[0] in ("distributed", "dask") for name in (module, *names)):
+                    importers.add(path.relative_to(ROOT).as_posix())
+                if module == "assets.topdown.workers" and {"outcomes", "replicas", "on_cluster"} & set(names):
+                    senders.add(path.stem)
+                if "assets.topdown.workers" in names or (module == "assets.topdown" and "workers" in names):
+                    senders.add(path.stem)
+    assert importers == {"assets/topdown/workers.py"}
+    assert senders == SENDERS
+
+
+@pytest.mark.parametrize("address", ["host:8786", "tcp://host", "http://host:1", "tcp://user:word@host:8786", " "])
+def test_an_address_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("STIRRED_DASK", address)
+    with pytest.raises(DeclarationError, match=r"STIRRED_DASK is .* not an address such as tcp://host:8786"):
+        dask_scheduler()
+
+
+def test_a_worker_with_other_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(workers.WorkerError, match="other code"):
+        workers._with_same_code(len, [], "0" * 64)
+    assert workers._with_same_code(len, [1], workers.code_digest()) == 1
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, protocol="tcp://"
+    ) as made:
+        yield made
+
+
+@pytest.mark.deep
+def test_a_worker_that_is_killed_changes_nothing(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    country = village(seed=4)
+    release = release_of(country)
+    alone = written(tmp_path / "alone", release, country)
+    expected = {level: estimate_level(alone, custody_of(alone), release, level, silent) for level in release.levels}
+    monkeypatch.setattr(estimation, "PLACES_AT_A_TIME", 3)
+    monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
+    monkeypatch.setattr(estimation, "SECONDS_BETWEEN_REPORTS", 0.0)
+    monkeypatch.setattr(workers, "_AHEAD", 1)
+    warehouse = written(tmp_path / "cluster", release, country)
+    remote = replace(release, scheduler=cluster.scheduler_address)
+    killed: list[int] = []
+
+    def kill_one(done: int, parents: int) -> None:
+        if done < parents and not killed:
+            victim = next(iter(cluster.workers.values())).pid
+            os.kill(victim, signal.SIGKILL)
+            killed.append(victim)
+
+    for level in release.levels:
+        made = estimate_level(warehouse, custody_of(warehouse), remote, level, kill_one)
+        assert made.content == expected[level].content
+        assert made.made_of == expected[level].made_of
+    assert len(killed) == 1
+
+
+@pytest.mark.deep
+def test_a_cluster_that_is_not_there_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(workers, "_CONNECT", 2)
+    country = village()
+    release = replace(release_of(country), scheduler="tcp://127.0.0.1:9")
+    warehouse = written(tmp_path, release, country)
+    with pytest.raises(workers.WorkerError, match="cannot be reached"):
+        estimate_level(warehouse, custody_of(warehouse), release, "Nation", silent)

@@ -1,0 +1,144 @@
+"""Partitioned releases under Dagster's daemon: a sensor launches what follows, and a run whose process is lost is made
+again."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import dagster as dg
+import pytest
+import yaml
+
+from orchestration.automation import BY_COMMAND
+from tests.assets.topdown.test_partitions import FIRST, LAST, QUIET, STATES, data_files, execute, states_of
+from tests.topdown_deployments import topdown_deployment
+from tests.whole_repository import known
+
+T = TypeVar("T")
+ROOT = Path(__file__).resolve().parents[3]
+DEFINITIONS = """
+from pathlib import Path
+from orchestration.components import TopDown
+from tests.deployments import deploy
+from tests.topdown_deployments import topdown_dataset, topdown_declaration
+
+root = Path({root!r})
+defs = deploy(root, topdown_dataset(root), TopDown(topdown_declaration(partitions="state"))).definitions
+"""
+SETTINGS = {
+    "telemetry": {"enabled": False},
+    "run_monitoring": {"enabled": True, "poll_interval_seconds": 2, "start_timeout_seconds": 300},
+    "run_retries": {"enabled": True, "max_retries": 0},
+}
+
+
+def eventually(found: Callable[[], T], seconds: float = 900) -> T:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if value := found():
+            return value
+        time.sleep(0.2)
+    raise AssertionError("it did not happen")
+
+
+def followed(deployment: Any, instance: dg.DagsterInstance) -> list[tuple[str | None, str | None, str | None]]:
+    """What the sensor launches: job, partition and run key."""
+    repository = deployment.definitions.get_repository_def()
+    sensor = repository.get_sensor_def("town__redistricting__states")
+    with known(repository):
+        answer = sensor.evaluate_tick(dg.build_sensor_context(instance=instance, repository_def=repository))
+    return [(each.job_name, each.partition_key, each.run_key) for each in answer.run_requests or []]
+
+
+def test_the_sensor_launches_states_and_then_the_publication(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STIRRED_TEST_MASTER_KEY", "5a" * 32)
+    deployment = topdown_deployment(tmp_path / "town", partitions="state")
+    instance = deployment.instance
+    assert followed(deployment, instance) == []
+    first = execute(deployment, FIRST)
+    states = states_of(deployment)
+    launched = followed(deployment, instance)
+    assert launched == [(STATES, state, f"{first.run_id}/{state}") for state in states]
+    assert followed(deployment, instance) == launched, "run keys keep them from being launched twice"
+    execute(deployment, STATES, state=states[0])
+    assert followed(deployment, instance) == launched[1:]
+    for state in states[1:]:
+        execute(deployment, STATES, state=state)
+    assert followed(deployment, instance) == [(LAST, None, f"{first.run_id}/publication")]
+    # Another run of the release's job: every state is made anew, though nothing has changed.
+    second = execute(deployment, FIRST)
+    assert followed(deployment, instance) == [(STATES, state, f"{second.run_id}/{state}") for state in states]
+    repository = deployment.definitions.get_repository_def()
+    with known(repository):
+        repository.get_job(FIRST).execute_in_process(run_config=QUIET, instance=instance, tags={BY_COMMAND: "x"})
+    assert followed(deployment, instance) == [], "the command line launches what follows"
+
+
+@contextmanager
+def daemon(home: Path, definitions: Path) -> Iterator[None]:
+    command = [str(Path(sys.executable).with_name("dagster-daemon")), "run", "-f", str(definitions), "-d", str(ROOT)]
+    with (home / "daemon.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+@pytest.mark.deep
+def test_a_state_whose_run_is_killed_is_made_again_and_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STIRRED_TEST_MASTER_KEY", "5a" * 32)
+    plain = topdown_deployment(tmp_path / "plain")
+    execute(plain, FIRST)
+    parted = topdown_deployment(tmp_path / "town", partitions="state")
+    home = tmp_path / "dagster"
+    home.mkdir()
+    (home / "dagster.yaml").write_text(yaml.safe_dump(SETTINGS))
+    definitions = tmp_path / "town_definitions.py"
+    definitions.write_text(DEFINITIONS.format(root=str(tmp_path / "town")))
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    dagster = str(Path(sys.executable).with_name("dagster"))
+    with dg.DagsterInstance.get() as instance, daemon(home, definitions):
+        launch = [dagster, "job", "launch", "-f", str(definitions), "-d", str(ROOT), "-j", FIRST]
+        subprocess.run(launch, cwd=ROOT, check=True, capture_output=True)
+
+        def begun() -> str:
+            for run in instance.get_runs(dg.RunsFilter(job_name=STATES)):
+                for record in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_START):
+                    if record.step_key == "town__redistricting__level_county":
+                        return run.run_id
+            return ""
+
+        victim = eventually(begun)
+        said = " ".join(str(entry.message) for entry in instance.all_logs(victim))
+        found = re.search(r"Executing steps in process \(pid: (\d+)\)", said) or re.search(r"pid: (\d+)", said)
+        assert found
+        os.kill(int(found[1]), signal.SIGKILL)
+        (last,) = eventually(
+            lambda: [run for run in instance.get_runs(dg.RunsFilter(job_name=LAST)) if run.is_finished]
+        )
+        runs = instance.get_runs(dg.RunsFilter(job_name=STATES))
+        assert last.is_success
+        assert instance.get_run_by_id(victim).status is dg.DagsterRunStatus.FAILURE
+        again = [run for run in runs if run.root_run_id == victim]
+        assert [run.status for run in again] == [dg.DagsterRunStatus.SUCCESS]
+        states = instance.get_dynamic_partitions("town__redistricting__states")
+        assert len(runs) == len(states) + 1
+        assert len(instance.get_runs(dg.RunsFilter(job_name=LAST))) == 1
+    assert data_files(parted) == data_files(plain) != {}
+    assert [entry.draw_id for entry in parted.ledger] == [entry.draw_id for entry in plain.ledger]
