@@ -129,9 +129,8 @@ def test_a_state_whose_run_is_killed_is_made_again_and_published(
         found = re.search(r"Executing steps in process \(pid: (\d+)\)", said) or re.search(r"pid: (\d+)", said)
         assert found
         os.kill(int(found[1]), signal.SIGKILL)
-        (last,) = eventually(
-            lambda: [run for run in instance.get_runs(dg.RunsFilter(job_name=LAST)) if run.is_finished]
-        )
+        publications = dg.RunsFilter(job_name=LAST)
+        (last,) = eventually(lambda: [run for run in instance.get_runs(publications) if run.is_finished])
         runs = instance.get_runs(dg.RunsFilter(job_name=STATES))
         assert last.is_success
         assert instance.get_run_by_id(victim).status is dg.DagsterRunStatus.FAILURE
