@@ -58,7 +58,7 @@ def deployment(tree: dg.ComponentTree, home: Path) -> dg.Definitions:
         tree.build_defs(),
         budget(datasets, releases),
         *([retention_automation()] if is_cluster() else []),
-        audit_automation(audits, (f"{each.declaration.dataset}__{each.declaration.name}" for each in releases)),
+        audit_automation(audits, (each.publishing_job for each in releases)),
         dg.Definitions(
             jobs=[withdraw_job(published), audits],
             resources=without_configuration(deployment_resources(home)),

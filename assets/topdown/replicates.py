@@ -44,7 +44,7 @@ from assets.topdown.estimation import (
 from assets.topdown.limits import limits_of
 from assets.topdown.release import REPLICATES, TopDownRelease
 from assets.topdown.tree import read_tree
-from assets.topdown.workers import Replicated, replicas, replicated
+from assets.topdown.workers import Replicated, on_cluster, replicated, side_by_side
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.replicates import Counts, Limited
 from resources.custody import Custody
@@ -172,7 +172,12 @@ def make_replicates(
     tasks = (_task(release, basis, number) for number in missing)
     reported = time.monotonic()
     processes = min(processes_of(release), max(len(missing), 1))
-    with closing(replicas(tasks, processes, release.scheduler)) as results:
+    found = (
+        on_cluster(replicated, tasks, release.scheduler)
+        if release.scheduler
+        else side_by_side(replicated, tasks, processes)
+    )
+    with closing(found) as results:
         for number, counts, seconds in results:
             made = Made(number, basis.made_of, content_of(counts), seconds)
             kept[number] = made

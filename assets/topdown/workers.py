@@ -141,13 +141,6 @@ def replicated(task: Replicated) -> tuple[int, Mapping[str, Counts], float]:
     return task.replicate, found, time.thread_time() - started
 
 
-def replicas(
-    tasks: Iterator[Replicated], processes: int, scheduler: str = ""
-) -> Generator[tuple[int, Mapping[str, Counts], float], None, None]:
-    """The replicates of all tasks, in the order of the tasks, from a Dask cluster if there is a scheduler."""
-    return on_cluster(replicated, tasks, scheduler) if scheduler else side_by_side(replicated, tasks, processes)
-
-
 def side_by_side(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> Generator[R, None, None]:
     """The results of all tasks, in order. If `processes` is 1, this process does the work itself.
 

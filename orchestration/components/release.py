@@ -32,7 +32,7 @@ from assets.release.withheld import WithheldRecords
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.zcdp import ConcentratedLoss
-from orchestration.automation import release_jobs, release_schedule, source_sensor
+from orchestration.automation import PUBLICATION_OF, release_jobs, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import declared_publisher
 from orchestration.components.scaffolding import ExampleScaffolder
@@ -227,6 +227,11 @@ class ReleaseComponent(DeclaresReleases):
     def job(self) -> str:
         """The name of the release's job."""
         return f"{self.declaration.dataset}__{self.declaration.name}"
+
+    @property
+    def publishing_job(self) -> str:
+        """The name of the job that publishes the release: its own, unless it has partitions."""
+        return f"{PUBLICATION_OF}__{self.job}" if self.partitioned else self.job
 
     def key(self, stage: str) -> dg.AssetKey:
         """The asset key of a stage of the release."""

@@ -55,7 +55,7 @@ def test_only_estimation_and_replicates_reach_a_cluster() -> None:
                 module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
                 if any(name.split(".")[0] in ("distributed", "dask") for name in (module, *names)):
                     importers.add(path.relative_to(ROOT).as_posix())
-                if module == "assets.topdown.workers" and {"outcomes", "replicas", "on_cluster"} & set(names):
+                if module == "assets.topdown.workers" and {"outcomes", "on_cluster"} & set(names):
                     senders.add(path.stem)
                 if "assets.topdown.workers" in names or (module == "assets.topdown" and "workers" in names):
                     senders.add(path.stem)
