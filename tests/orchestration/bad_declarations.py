@@ -565,6 +565,7 @@ OTHERS: dict[type[Any], dict[Path_, Sequence[Any]]] = {
     TopDown: {
         ("name",): NOT_NAMES,
         ("dataset",): ("village", "nowhere"),
+        ("partitions",): ("state", "states", "State", True, 1, []),
         ("spine",): (
             None, "produktion", {}, [], {"US": []}, {"US": ["TABBLKST"], "Block": ["TABBLK"]},
             {"US": [], "Block": []}, {"US": [], "Block": ["TABBLK", "nothing"]}, {"US": [], "Block": ["HHT"]},
