@@ -10,12 +10,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import dagster as dg
 import pytest
 import yaml
 
+from assets.release.partitions import Partitions
+from orchestration import automation
 from orchestration.automation import BY_COMMAND
 from tests.assets.topdown.test_partitions import FIRST, LAST, QUIET, STATES, data_files, execute, states_of
 from tests.topdown_deployments import topdown_deployment
@@ -56,6 +59,7 @@ def followed(deployment: Any, instance: dg.DagsterInstance) -> list[tuple[str | 
     return [(each.job_name, each.partition_key, each.run_key) for each in requests]
 
 
+@pytest.mark.deep
 def test_the_sensor_launches_states_and_then_the_publication(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STIRRED_TEST_MASTER_KEY", "5a" * 32)
     deployment = topdown_deployment(tmp_path / "town", partitions="state")
@@ -78,6 +82,55 @@ def test_the_sensor_launches_states_and_then_the_publication(tmp_path: Path, mon
     with known(repository):
         repository.get_job(FIRST).execute_in_process(run_config=QUIET, instance=instance, tags={BY_COMMAND: "x"})
     assert followed(deployment, instance) == [], "the command line launches what follows"
+
+
+def begin(instance: dg.DagsterInstance, draw: str, *, job: str = FIRST, fails: bool = False, **tags: str) -> str:
+    """A run of the first job, as far as the sensor looks at it."""
+
+    @dg.op(name="level_state")
+    def op(context: dg.OpExecutionContext) -> None:
+        context.log_event(dg.AssetMaterialization(key_of("level_state"), metadata={"draw": draw}))
+        if fails:
+            raise dg.Failure("a check did not pass")
+
+    made = dg.GraphDefinition(name=job, node_defs=[op]).to_job()
+    return made.execute_in_process(run_config=QUIET, instance=instance, tags=tags, raise_on_error=False).run_id
+
+
+def key_of(stage: str) -> dg.AssetKey:
+    return dg.AssetKey(["town", "redistricting", stage])
+
+
+def test_what_follows_a_run_waits_for_every_state_of_its_draw() -> None:
+    """A program that counts states of another draw, or of before the run, or goes on after a failure, is noticed."""
+    instance = dg.DagsterInstance.ephemeral()
+    release: Any = SimpleNamespace(schema="town__redistricting", key=key_of)
+    partitions = Partitions("town__redistricting__states", "level_state", ["level_county", "level_block"])
+
+    def launched() -> list[tuple[str | None, str | None, str | None]]:
+        answer = automation._following(instance, release, partitions)
+        return [(each.job_name, each.partition_key, each.run_key) for each in getattr(answer, "run_requests", [])]
+
+    def made(state: str, draw: str, stage: str = "level_block") -> None:
+        event = dg.AssetMaterialization(key_of(stage), partition=state, metadata={"draw": draw})
+        instance.report_runless_asset_event(event)
+
+    instance.add_dynamic_partitions(partitions.name, ["01", "02"])
+    assert launched() == []
+    made("01", "one")
+    first = begin(instance, "one")
+    assert launched() == [(STATES, "01", f"{first}/01"), (STATES, "02", f"{first}/02")]
+    made("01", "one")
+    made("02", "one", "level_county")
+    made("02", "another")
+    assert launched() == [(STATES, "02", f"{first}/02")]
+    made("02", "one")
+    assert launched() == [(LAST, None, f"{first}/publication")]
+    for other in ({"fails": True}, {"job": "by_hand"}, {BY_COMMAND: "x"}):
+        begin(instance, "one", **other)  # type: ignore[arg-type]
+        assert launched() == []
+    second = begin(instance, "one")
+    assert launched() == [(STATES, "01", f"{second}/01"), (STATES, "02", f"{second}/02")]
 
 
 @contextmanager
