@@ -62,8 +62,9 @@ lint: $(READY)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header \
 	--no-annotate
 
-lock:               ## re-resolve the lock files (needs uv); what only the benchmarks or the site need has its own
+lock:               ## re-resolve the lock files (needs uv); a cluster's image, the benchmarks and the site have their own
 	$(LOCK) pyproject.toml --extra dev -o requirements.lock
+	{ echo 'setuptools>=77'; echo '.[cluster]'; } | $(LOCK) - -c requirements.lock --no-emit-package stirred -o requirements-cluster.lock
 	echo opendp | $(LOCK) - -c requirements.lock -o requirements-bench.lock
 	echo 'mkdocs-material<10' | $(LOCK) - -c requirements.lock -o requirements-docs.lock
 

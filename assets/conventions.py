@@ -18,6 +18,9 @@ PARTITIONS_POOL = "partitions"
 """Steps that write a table of one partition. On a shared catalog, several can run side by side: raise the pool's limit
 there, and never that of `POOL`."""
 
+WRITES = "stirred/writes"
+"""A run's tag: what it writes. In a cluster, runs with the same value wait for each other, as `deploy/dagster.yaml` says."""
+
 NO_CONFIG: dict[str, Any] = {}
 """The schema of a run's configuration that refuses every key. Without a schema, Dagster accepts and ignores any."""
 

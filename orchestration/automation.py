@@ -15,6 +15,7 @@ import dagster as dg
 
 from assets.cef.readers import source_paths
 from assets.charge.preflight import PREFLIGHT
+from assets.conventions import WRITES
 from assets.release.method import PLAN
 from assets.release.partitions import DRAW, Partitions
 from assets.release.release import Release
@@ -56,6 +57,7 @@ def release_jobs(
     others = dg.AssetSelection.key_prefixes(*([each.dataset.name, each.name] for each in reads))
     selected = own.upstream() if with_plan else own.upstream() - dg.AssetSelection.assets(release.key(PLAN))
     words = f"{release.title}: every stage from the source to the publication, with every check."
+    tags = {WRITES: release.dataset.name}
     parted = dg.Definitions()
     if partitions:
         by_part = dg.AssetSelection.assets(*(release.key(stage) for stage in partitions.stages))
@@ -64,15 +66,15 @@ def release_jobs(
         words = f"{release.title}: every stage from the source to {partitions.keys_from}, with every check. "
         words += "While the UI's daemon runs, the runs of all partitions and the publication follow."
     if not charges:
-        return dg.Definitions(jobs=[dg.define_asset_job(release.schema, selection=selected, description=words)])
+        return dg.Definitions(jobs=[dg.define_asset_job(release.schema, selected, description=words, tags=tags)])
     preflight = dg.AssetSelection.assets(release.key(PREFLIGHT))
     price = f"{release.title}: what the next charge would be, and why. Draws nothing and charges nothing."
     own_jobs = dg.Definitions(
         jobs=[
-            dg.define_asset_job(release.schema, selection=selected - preflight - others, description=words),
+            dg.define_asset_job(release.schema, selected - preflight - others, description=words, tags=tags),
             # No job may have the name of an operation, which for this asset is `<dataset>__<release>__preflight`.
             dg.define_asset_job(
-                f"{PREFLIGHT}__{release.schema}", selection=preflight.upstream() - others, description=price
+                f"{PREFLIGHT}__{release.schema}", preflight.upstream() - others, description=price, tags=tags
             ),
         ]
     )
@@ -91,6 +93,7 @@ def _partition_jobs(release: Release, partitions: Partitions, rest: dg.AssetSele
     publication = dg.define_asset_job(
         f"{PUBLICATION_OF}__{release.schema}",
         selection=rest,
+        tags={WRITES: release.dataset.name},
         description=f"{release.title}: every stage after all partitions, to the publication, with every check.",
     )
 

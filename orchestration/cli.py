@@ -688,7 +688,7 @@ def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bo
     charged = [
         each
         for each in deployed.ledger.entries()
-        if each.kind == RESERVE and each.known().authorization.get("run") == first.run_id
+        if each.kind == RESERVE and each.known().authorization.get("run") in first.runs
     ]
     folders = [folder for each in made if (folder := deployed.published / each.named).exists() and ended.success]
     files = sorted({path.name for folder in folders for path in folder.iterdir() if path.is_file()})
@@ -1015,15 +1015,24 @@ def move_command() -> None:
 
 @main.command()
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-def unblock(runs: tuple[str, ...]) -> None:
+@click.option(
+    "--lost", is_flag=True, help="End every run that has begun, as failed: no process of a run is left anywhere."
+)
+def unblock(runs: tuple[str, ...], lost: bool) -> None:
     """End runs whose process was killed, and free their slots in the queue of writers; without RUN, list them.
 
-    Dagster cannot tell a killed process from a slow one, so a person must name the run.
+    Dagster cannot tell a killed process from a slow one, so a person must name the run. With --lost, the caller says
+    that all are killed, as the code location of a cluster does when it starts; its queue launches them again.
     """
     with_instance()
     with dg.DagsterInstance.get() as instance:
         storage = instance.event_log_storage
-        if not runs:
+        if lost:
+            for gone in instance.get_runs(dg.RunsFilter(statuses=_BEGUN)):
+                instance.report_run_failed(gone, "The process of the run was gone when the code location started.")
+                storage.free_concurrency_slots_for_run(gone.run_id)
+                click.echo(f"{gone.run_id}: failed, as its process is gone")
+        elif not runs:
             holding = sorted(storage.get_concurrency_run_ids())
             heading = "Runs that hold a slot in the queue of writers:"
             click.echo("\n".join([heading, *holding] if holding else ["No run holds a slot in the queue of writers."]))
@@ -1035,6 +1044,9 @@ def unblock(runs: tuple[str, ...]) -> None:
                 instance.report_run_canceled(run, message="The run's process was killed; the run was ended by hand.")
             storage.free_concurrency_slots_for_run(run_id)
             click.echo(f"{run_id}: ended, its slot is free")
+
+
+_BEGUN = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.conventions import NO_CONFIG
+from assets.conventions import NO_CONFIG, WRITES
 from assets.ledger.asset import (
     build_composition,
     build_composition_checks,
@@ -122,13 +122,14 @@ def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseCom
             *build_ledger_checks(),
             *(check for population in found for check in build_composition_checks(population)),
         ],
-        jobs=[dg.define_asset_job("budget", selection=selection, description=words)],
+        jobs=[dg.define_asset_job("budget", selection, description=words, tags={WRITES: "ledger"})],
         sensors=[
             dg.AutomationConditionSensorDefinition(
                 "budget_up_to_date",
                 target=selection,
                 default_status=dg.DefaultSensorStatus.RUNNING,
                 minimum_interval_seconds=10,
+                run_tags={WRITES: "ledger"},
                 description=f"{words[:-1]} after every charge and draw.",
             )
         ],

@@ -1,4 +1,4 @@
-"""The jobs of the whole deployment: `withdraw`, `audit` and, in a cluster, `retention`, and what launches them.
+"""The jobs of the whole deployment: `withdraw`, `audit` and, in a cluster, `delete_replaced`, and what launches them.
 
 Jobs, schedules and sensors of single releases are in `automation`.
 
@@ -116,11 +116,12 @@ def retention_automation() -> dg.Definitions:
     """The asset that deletes replaced confidential data from a lake, its job, and the schedule that launches it."""
     return dg.Definitions(
         assets=[build_retention()],
-        jobs=[dg.define_asset_job("retention", selection=dg.AssetSelection.assets(RETENTION_KEY))],
+        # No job may have the name of an operation, which for the asset is `retention`.
+        jobs=[dg.define_asset_job("delete_replaced", selection=dg.AssetSelection.assets(RETENTION_KEY))],
         schedules=[
             dg.ScheduleDefinition(
                 name="daily_retention",
-                job_name="retention",
+                job_name="delete_replaced",
                 cron_schedule="0 3 * * *",
                 default_status=dg.DefaultScheduleStatus.RUNNING,
                 description="Deletes replaced confidential data from the lake, every day at 3:00 UTC.",

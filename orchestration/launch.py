@@ -3,6 +3,9 @@
 A job runs in a process of its own, as Dagster's command line runs it, so that its log can go to a file. What happens is
 read from the instance, where the UI reads it too. The run is said to be of this code location, as those that the UI
 launches are: otherwise its job's page and the timeline would not show it.
+
+In a cluster, the job is put into the queue of the instance instead, where the daemon launches it, and launches it again
+if its process dies. It goes on if the command that follows it is ended.
 """
 
 import json
@@ -11,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -21,9 +24,11 @@ from uuid import uuid4
 import dagster as dg
 
 from orchestration.automation import BY_COMMAND
-from orchestration.environment import PROJECT, deployment_folders
+from orchestration.environment import PROJECT, deployment_folders, is_cluster
 
+_WORKSPACE = PROJECT / "deploy" / "workspace.yaml"
 LOCATION, _REPOSITORY = "stirred", "__repository__"
+_WILL_RETRY = "dagster/will_retry"
 _BETWEEN_LOOKS = 0.2
 
 
@@ -54,14 +59,16 @@ class Ended:
     """How a run ended.
 
     Attributes:
-        run_id: the run; empty if there was none.
+        run_id: the run, or the last one if the queue launched it again; empty if there was none.
         success: whether it succeeded.
         log: the file with everything that Dagster printed.
+        runs: all runs of the launch.
     """
 
     run_id: str
     success: bool
     log: Path
+    runs: frozenset[str] = frozenset()
 
 
 def with_instance() -> None:
@@ -71,7 +78,7 @@ def with_instance() -> None:
     home.mkdir(parents=True, exist_ok=True)
     settings = home / "dagster.yaml"
     if not settings.exists():
-        settings.symlink_to(PROJECT / "dagster.yaml")
+        settings.symlink_to(PROJECT / ("deploy/dagster.yaml" if is_cluster() else "dagster.yaml"))
 
 
 def launch(
@@ -82,7 +89,7 @@ def launch(
     told: Callable[[Step], None],
     partition: str = "",
 ) -> Ended:
-    """Run a job in another process until it ends.
+    """Run a job in another process until it ends; in a cluster, queue it and wait until it ends.
 
     Args:
         instance: the instance that the process uses too, named by `DAGSTER_HOME`.
@@ -93,10 +100,12 @@ def launch(
         partition: the key of the partition that a partitioned job makes.
     """
     name = uuid4().hex
-    tags = {".dagster/repository": f"{_REPOSITORY}@{LOCATION}", BY_COMMAND: name}
-    tags |= {"dagster/partition": partition} if partition else {}
-    command = [str(Path(sys.executable).with_name("dagster")), "job", "execute", "-m", "orchestration.definitions"]
-    command += ["-j", job, "--tags", json.dumps(tags)]
+    of_partition = {"dagster/partition": partition} if partition else {}
+    tags = {".dagster/repository": f"{_REPOSITORY}@{LOCATION}", BY_COMMAND: name} | of_partition
+    queued = is_cluster()
+    command = [str(Path(sys.executable).with_name("dagster")), "job"]
+    command += ["launch", "-w", str(_WORKSPACE)] if queued else ["execute", "-m", "orchestration.definitions"]
+    command += ["-j", job, "--tags", json.dumps({BY_COMMAND: name} | of_partition if queued else tags)]
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with log.open("wb") as output, NamedTemporaryFile("w", suffix=".yaml") as given:
         if config:
@@ -111,26 +120,38 @@ def launch(
             command, cwd=PROJECT, env=os.environ | folders, stdout=output, stderr=subprocess.STDOUT
         )
         try:
-            run = _follow(instance, name, process, told)
+            runs = _follow(instance, name, process, told, queued=queued)
         finally:
             # Dagster reports a run that is interrupted as canceled.
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
                 process.wait()
-    return Ended(run.run_id if run else "", bool(run and run.is_success), log)
+    last = runs[-1] if runs else None
+    every = frozenset(run.run_id for run in runs)
+    return Ended(last.run_id if last else "", bool(last and last.is_success), log, every)
 
 
 def _follow(
-    instance: dg.DagsterInstance, name: str, process: subprocess.Popen[bytes], told: Callable[[Step], None]
-) -> dg.DagsterRun | None:
-    """Tell what happens until the process has ended; return the run, or None if it made none."""
+    instance: dg.DagsterInstance,
+    name: str,
+    process: subprocess.Popen[bytes],
+    told: Callable[[Step], None],
+    *,
+    queued: bool,
+) -> Sequence[dg.DagsterRun]:
+    """Tell what happens until the process, or the queue, has ended with it; return the runs, the last one last."""
     run_id, cursor, begun = "", None, dict[str, float]()
     while True:
         ended = process.poll() is not None
-        if not run_id:
-            found = instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}), limit=1)
-            run_id = found[0].run_id if found else ""
+        found = instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
+        if found and found[-1].run_id != run_id:
+            run_id, cursor = found[-1].run_id, None
             _locate(instance, run_id)
+        if queued and found:
+            failed = found[-1].status is dg.DagsterRunStatus.FAILURE
+            # Whether the queue launches it again is said right after it has failed.
+            again = failed and instance.run_retries_enabled and found[-1].tags.get(_WILL_RETRY) != "false"
+            ended = found[-1].is_finished and not again
         while run_id:
             connection = instance.get_records_for_run(run_id, cursor=cursor)
             cursor = connection.cursor
@@ -142,7 +163,7 @@ def _follow(
         if ended:
             # The run's own process may have written over it.
             _locate(instance, run_id)
-            return instance.get_run_by_id(run_id) if run_id else None
+            return instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
         time.sleep(_BETWEEN_LOOKS)
 
 

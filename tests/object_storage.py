@@ -1,4 +1,4 @@
-"""An S3 server for tests: SeaweedFS, with one bucket and one key."""
+"""An S3 server for tests: SeaweedFS, by default with one bucket and one key."""
 
 import contextlib
 import json
@@ -8,7 +8,7 @@ import sysconfig
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,8 +33,15 @@ class ObjectStorage:
 
 
 @contextlib.contextmanager
-def object_storage(folder: Path) -> Iterator[ObjectStorage]:
+def object_storage(
+    folder: Path, buckets: Sequence[str] = ("lake",), identities: str = ""
+) -> Iterator[ObjectStorage]:
     """Start a server in a folder, and end it.
+
+    Args:
+        folder: the folder, which is made.
+        buckets: the buckets.
+        identities: who may do what, as SeaweedFS reads it, if it is not one key for everything.
 
     Raises:
         TimeoutError: if it does not start within a minute.
@@ -45,7 +52,7 @@ def object_storage(folder: Path) -> Iterator[ObjectStorage]:
         "credentials": [{"accessKey": "AKTEST", "secretKey": SECRET}],
         "actions": ["Admin", "Read", "Write", "List"],
     }
-    (folder / "rights.json").write_text(json.dumps({"identities": [{"name": "stirred", **rights}]}))
+    (folder / "rights.json").write_text(identities or json.dumps({"identities": [{"name": "stirred", **rights}]}))
     (folder / "data").mkdir()
     s3, master, volume, filer = (_port() for _ in range(4))
     command = [
@@ -66,7 +73,7 @@ def object_storage(folder: Path) -> Iterator[ObjectStorage]:
             _wait(address)
             subprocess.run(
                 [str(weed), "shell", f"-master=127.0.0.1:{master}"],
-                input="s3.bucket.create -name lake\n",
+                input="".join(f"s3.bucket.create -name {bucket}\n" for bucket in buckets),
                 text=True,
                 check=True,
                 capture_output=True,

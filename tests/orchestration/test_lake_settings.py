@@ -98,7 +98,7 @@ def test_retention_deletes_what_was_replaced_and_says_how_much(
     custody = Custody(folder=str(tmp_path / "custody"), databases=warehouse.folder)
     resources = {"warehouse": warehouse, "custody": custody}
     whole = dg.Definitions.merge(retention_automation(), dg.Definitions(resources=without_configuration(resources)))
-    job = whole.resolve_job_def("retention")
+    job = whole.resolve_job_def("delete_replaced")
     found = []
     for _ in range(2):
         result = job.execute_in_process(instance=dg.DagsterInstance.ephemeral())

