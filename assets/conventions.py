@@ -19,7 +19,7 @@ PARTITIONS_POOL = "partitions"
 there, and never that of `POOL`."""
 
 WRITES = "stirred/writes"
-"""A run's tag: what it writes. In a cluster, runs with the same value wait for each other, as `deploy/dagster.yaml` says."""
+"""A run's tag: what it writes. In a cluster, runs with the same value wait for each other (`deploy/dagster.yaml`)."""
 
 NO_CONFIG: dict[str, Any] = {}
 """The schema of a run's configuration that refuses every key. Without a schema, Dagster accepts and ignores any."""

@@ -1,7 +1,19 @@
 #!/bin/sh
-# Serve the code location. Its runs are processes beside it, so at its start none is left of those that are said to go
-# on: they are failures, and the queue launches them again. Not for Kubernetes, where runs have pods of their own.
+# Serve the code location. Its runs are processes beside it, so when it starts none is left of those that are said to go
+# on. They are ended as failures, and the queue launches them again. Not for Kubernetes, where runs have pods of their own.
 set -eu
-stirred unblock --lost
-exec dagster api grpc --host "${STIRRED_CODE_LISTENS:-127.0.0.1}" --port "${STIRRED_CODE_PORT:-4000}" \
-    --module-name orchestration.definitions --location-name stirred
+lost=$(stirred unblock --begun)
+dagster api grpc --host "${STIRRED_CODE_LISTENS:-127.0.0.1}" --port "$STIRRED_CODE_PORT" \
+    --module-name orchestration.definitions --location-name stirred &
+server=$!
+trap 'kill -TERM $server; wait $server' TERM INT
+if [ -n "$lost" ]; then
+    # Dagster gives a failed run up if its daemon cannot reach the code location, so both must be ready.
+    until dagster api grpc-health-check -p "$STIRRED_CODE_PORT" 2>/dev/null; do
+        kill -0 $server
+        sleep 1
+    done
+    sleep "${STIRRED_CODE_SETTLES:-30}"
+    stirred unblock --lost $lost
+fi
+wait $server

@@ -1015,23 +1015,19 @@ def move_command() -> None:
 
 @main.command()
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option(
-    "--lost", is_flag=True, help="End every run that has begun, as failed: no process of a run is left anywhere."
-)
-def unblock(runs: tuple[str, ...], lost: bool) -> None:
+@click.option("--begun", is_flag=True, help="List all runs that have begun and not ended, and nothing else.")
+@click.option("--lost", is_flag=True, help="End them as failed, so that the queue of a cluster launches them again.")
+def unblock(runs: tuple[str, ...], begun: bool, lost: bool) -> None:
     """End runs whose process was killed, and free their slots in the queue of writers; without RUN, list them.
 
-    Dagster cannot tell a killed process from a slow one, so a person must name the run. With --lost, the caller says
-    that all are killed, as the code location of a cluster does when it starts; its queue launches them again.
+    Dagster cannot tell a killed process from a slow one, so a person must name the run.
     """
     with_instance()
     with dg.DagsterInstance.get() as instance:
         storage = instance.event_log_storage
-        if lost:
-            for gone in instance.get_runs(dg.RunsFilter(statuses=_BEGUN)):
-                instance.report_run_failed(gone, "The process of the run was gone when the code location started.")
-                storage.free_concurrency_slots_for_run(gone.run_id)
-                click.echo(f"{gone.run_id}: failed, as its process is gone")
+        if begun:
+            for going in instance.get_runs(dg.RunsFilter(statuses=_BEGUN)):
+                click.echo(going.run_id)
         elif not runs:
             holding = sorted(storage.get_concurrency_run_ids())
             heading = "Runs that hold a slot in the queue of writers:"
@@ -1040,7 +1036,9 @@ def unblock(runs: tuple[str, ...], lost: bool) -> None:
             run = instance.get_run_by_id(run_id)
             if run is None:
                 raise click.ClickException(f"there is no run {run_id}")
-            if not run.is_finished:
+            if not run.is_finished and lost:
+                instance.report_run_failed(run, "The run's process is gone.")
+            elif not run.is_finished:
                 instance.report_run_canceled(run, message="The run's process was killed; the run was ended by hand.")
             storage.free_concurrency_slots_for_run(run_id)
             click.echo(f"{run_id}: ended, its slot is free")

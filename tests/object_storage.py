@@ -33,9 +33,7 @@ class ObjectStorage:
 
 
 @contextlib.contextmanager
-def object_storage(
-    folder: Path, buckets: Sequence[str] = ("lake",), identities: str = ""
-) -> Iterator[ObjectStorage]:
+def object_storage(folder: Path, buckets: Sequence[str] = ("lake",), identities: str = "") -> Iterator[ObjectStorage]:
     """Start a server in a folder, and end it.
 
     Args:

@@ -45,7 +45,9 @@ def compose() -> dict[str, Any]:
 
 def make_secrets(folder: Path, port: int = 5432) -> Path:
     """Make the secrets of a deployment whose PostgreSQL server is this machine."""
-    subprocess.run([DEPLOY / "secrets.sh", folder, "127.0.0.1", str(port)], check=True, env={"PATH": os.environ["PATH"]})
+    subprocess.run(
+        [DEPLOY / "secrets.sh", folder, "127.0.0.1", str(port)], check=True, env={"PATH": os.environ["PATH"]}
+    )
     return folder
 
 
@@ -138,7 +140,7 @@ class Cluster:
             env=self.environment(service),
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
         )
         with self.log(service).open("a") as log:
             log.write(f"$ {shlex.join(words)}\n{done.stdout}{done.stderr}")
@@ -147,7 +149,9 @@ class Cluster:
     def on_files(self) -> Path:
         """Publish the same release by the same project and key in a deployment on files; its folder of publications."""
         home, published = self.root / "on_files", self.root / "published_on_files"
-        own = {name: value for name, value in self.environment("daemon").items() if not name.startswith(("PG", "STIRRED"))}
+        own = {
+            name: value for name, value in self.environment("daemon").items() if not name.startswith(("PG", "STIRRED"))
+        }
         own |= {"STIRRED_HOME": str(home), "STIRRED_PUBLISHED": str(published), "STIRRED_MASTER_KEY": MASTER_KEY}
         subprocess.run(
             ["stirred", "launch", RELEASE],
@@ -155,7 +159,7 @@ class Cluster:
             env=own | {"DAGSTER_HOME": str(home / "dagster")},
             check=True,
             stdout=subprocess.DEVNULL,
-            timeout=300,
+            timeout=900,
         )
         return published
 
@@ -174,10 +178,12 @@ class Cluster:
     @contextmanager
     def instance(self) -> Iterator[dg.DagsterInstance]:
         """The Dagster instance, as the daemon sees it."""
-        others = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "STIRRED", "DAGSTER"))}
-        with mock.patch.dict(os.environ, others | self.environment("daemon"), clear=True):
-            with dg.DagsterInstance.get() as instance:
-                yield instance
+        others = {
+            name: value for name, value in os.environ.items() if not name.startswith(("PG", "STIRRED", "DAGSTER"))
+        }
+        environment = others | self.environment("daemon")
+        with mock.patch.dict(os.environ, environment, clear=True), dg.DagsterInstance.get() as instance:
+            yield instance
 
     @property
     def published(self) -> Path:
@@ -185,7 +191,7 @@ class Cluster:
         return self.root / "srv" / "published"
 
 
-def eventually(what: Callable[[], Any], seconds: float = 180) -> Any:
+def eventually(what: Callable[[], Any], seconds: float = 300) -> Any:
     """What a function returns once it is true.
 
     Raises:
@@ -218,7 +224,9 @@ def database_server(secrets: Path, port: int) -> Iterator[Path]:
         subprocess.run([*roles, "-c", f"ALTER ROLE postgres PASSWORD '{password}'"], check=True)
         (data / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
         options = f"-h 127.0.0.1 -p {port} -k {sockets} -c fsync=off -c log_connections=on -c log_statement=ddl"
-        pg_ctl(["-w", "-o", options, "-l", str(server.log), "-m", "fast", "restart"], pgdata=data, user=user, timeout=60)
+        pg_ctl(
+            ["-w", "-o", options, "-l", str(server.log), "-m", "fast", "restart"], pgdata=data, user=user, timeout=60
+        )
         yield Path(server.log)
     finally:
         pg_ctl(["-m", "immediate", "stop"], pgdata=data, user=user, timeout=60)

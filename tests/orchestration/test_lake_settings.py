@@ -82,6 +82,12 @@ def test_a_lake_is_not_backed_up_or_restored_in_part(monkeypatch: pytest.MonkeyP
     assert not list(tmp_path.iterdir())
 
 
+def test_what_only_a_cluster_has_loads_as_a_code_location_loads_it(tmp_path: Path) -> None:
+    warehouse = Warehouse(folder=str(tmp_path))
+    resources = without_configuration({"warehouse": warehouse})
+    dg.Definitions.validate_loadable(dg.Definitions.merge(retention_automation(), dg.Definitions(resources=resources)))
+
+
 @pytest.mark.deep
 def test_retention_deletes_what_was_replaced_and_says_how_much(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,167 @@
+"""Claims about a whole cluster deployment, run from its files without containers: the queue, kills, bytes, secrets."""
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import dagster as dg
+import psycopg
+import pytest
+
+from resources.statements import Zone
+from tests.deploy.cluster import (
+    MASTER_KEY,
+    RELEASE,
+    Cluster,
+    eventually,
+    running_cluster,
+    start_all,
+    start_code,
+)
+
+DRAW = "two_states__swapped__swapped"
+
+
+@pytest.mark.deep
+def test_a_release_survives_two_kills_with_the_bytes_of_a_deployment_on_files(tmp_path: Path) -> None:
+    """The run's process is killed in the draw, and the code location with the second run; the third one succeeds."""
+    with running_cluster(tmp_path / "cluster") as cluster:
+        expected = contents(cluster.on_files())
+        start_all(cluster)
+        with cluster.instance() as instance, (tmp_path / "launched").open("wb") as log:
+            launched = subprocess.Popen(
+                [cluster.project / "deploy" / "entrypoint.sh", "stirred", "launch", RELEASE],
+                cwd=cluster.project,
+                env=cluster.environment("code"),
+                stdout=log,
+                stderr=log,
+            )
+            first = eventually(lambda: begun(instance, 1, DRAW))
+            os.kill(process_of(instance, first), signal.SIGKILL)
+            eventually(lambda: instance.get_run_by_id(first).status is dg.DagsterRunStatus.FAILURE)
+            second = eventually(lambda: begun(instance, 2))
+            worker = process_of(instance, second)
+            cluster.kill("code")
+            eventually(lambda: not Path(f"/proc/{worker}").exists())
+            assert instance.get_run_by_id(second).status is dg.DagsterRunStatus.STARTED
+            start_code(cluster)
+            eventually(lambda: instance.get_run_by_id(second).status is dg.DagsterRunStatus.FAILURE)
+            assert launched.wait(900) == 0, (tmp_path / "launched").read_text()
+            runs = releases(instance)
+            assert [run.status.value for run in runs] == ["FAILURE", "FAILURE", "SUCCESS"]
+            assert [run.parent_run_id for run in runs] == [None, first, second]
+        found = contents(cluster.published)
+        assert found.keys() == expected.keys()
+        assert len([name for name in found if name.suffix in (".csv", ".parquet")]) >= 4
+        assert {name for name in found if found[name] != expected[name]} == set()
+        ledger = cluster.run("code", "stirred", "budget", "--json").stdout
+        assert ledger.count('"swapped"') >= 1
+        (reserved,) = rows(cluster, "owner", "SELECT count(*) FROM stirred.entries WHERE kind = 'reserve'")
+        assert reserved == (1,)
+        require_zones_apart(cluster)
+        require_no_secret(cluster, (tmp_path / "launched").read_text())
+
+
+def releases(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
+    """The runs of the release, in order."""
+    return list(instance.get_runs(dg.RunsFilter(job_name=RELEASE.replace("/", "__"))))[::-1]
+
+
+def begun(instance: dg.DagsterInstance, number: int, step: str = "") -> str:
+    """The id of the release's n-th run, once a step of it has begun; empty until then."""
+    for run in releases(instance)[number - 1 : number]:
+        for record in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_START):
+            if record.dagster_event and step in ("", record.dagster_event.step_key):
+                return run.run_id
+    return ""
+
+
+def process_of(instance: dg.DagsterInstance, run: str) -> int:
+    """The process of a run."""
+    said = [str(entry.dagster_event.message) for entry in instance.all_logs(run) if entry.dagster_event]
+    (number, *_) = (
+        found[1] for text in said if (found := re.search(r"Executing steps in process \(pid: (\d+)\)", text))
+    )
+    return int(number)
+
+
+def contents(published: Path) -> dict[Path, bytes]:
+    """The published files, without the time of the charge and what follows from it."""
+    found = {path.relative_to(published): path.read_bytes() for path in published.rglob("*") if path.is_file()}
+    certificate = published / RELEASE / "certificate.json"
+    moving = set(re.findall(rb'"(?:recorded_at|entry_hash)": "([^"]+)"', certificate.read_bytes()))
+    hashed = {path: content for path, content in found.items() if path.name.startswith("SHA256SUMS")}
+    assert moving
+    assert len(hashed) == 2
+    kept = {path: content for path, content in found.items() if path not in hashed and path.name != "certificate.html"}
+    for value in moving:
+        kept = {path: content.replace(value, b"") for path, content in kept.items()}
+    # The dictionary of the publication has the size and hash of the certificate, too.
+    sums = re.compile(rb'"(?:hash|bytes)": [^,\n]+')
+    return {path: sums.sub(b"", kept[path]) if path.name == "datapackage.json" else kept[path] for path in kept}
+
+
+def rows(cluster: Cluster, services: str, query: str, service: str = "stirred_ledger") -> list[tuple[object, ...]]:
+    """What a query returns to whoever has a file of services."""
+    os.environ["PGSERVICEFILE"] = str(cluster.secrets / "services" / services)
+    try:
+        with psycopg.connect(f"service={service}") as connection:
+            return connection.execute(query.encode()).fetchall()
+    finally:
+        del os.environ["PGSERVICEFILE"]
+
+
+def require_zones_apart(cluster: Cluster) -> None:
+    """Webserver and daemon have no variable, role or service of a zone, in none of their processes."""
+    key = (cluster.secrets / "passwords" / "s3_runs").read_text()
+    for service in ("webserver", "daemon"):
+        group = cluster.running[service].pid
+        members = [path for path in Path("/proc").glob("[0-9]*") if belongs(path, group)]
+        assert members
+        for process in members:
+            environment = (process / "environ").read_bytes().decode()
+            for word in ("AWS_", "STIRRED_LAKE", "STIRRED_MASTER_KEY", "STIRRED_SECRETS", MASTER_KEY, key):
+                assert word not in environment, service
+        given = Path(cluster.environment(service)["PGSERVICEFILE"]).read_text()
+        assert re.findall(r"^\[(\w+)\]", given, re.M) == ["stirred_dagster"]
+    with pytest.raises(psycopg.OperationalError, match="not found"):
+        rows(cluster, "dagster", "SELECT 1", "stirred_confidential")
+    # What they have, tried at the other databases.
+    for database in ("stirred_confidential", "stirred_public", "stirred_ledger"):
+        with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
+            rows(cluster, "dagster", "SELECT 1", f"stirred_dagster dbname={database}")
+
+
+def belongs(process: Path, group: int) -> bool:
+    """Whether a process is of a group of processes."""
+    try:
+        return os.getpgid(int(process.name)) == group
+    except ProcessLookupError:
+        return False
+
+
+def require_no_secret(cluster: Cluster, printed: str) -> None:
+    """No password and no key is in any log, or in what Dagster keeps."""
+    secrets = [path.read_text() for path in (cluster.secrets / "passwords").iterdir()] + [MASTER_KEY]
+    logs = [*cluster.root.glob("logs/*"), *cluster.root.glob("srv/home/logs/*"), cluster.database_log]
+    logs += [cluster.root / "s3" / "log"]
+    assert len(logs) >= 6
+    texts = {str(path): path.read_text(errors="replace") for path in logs} | {"printed": printed}
+    kept = rows(
+        cluster, "dagster", "SELECT event FROM event_logs UNION ALL SELECT run_body FROM runs", "stirred_dagster"
+    )
+    texts["dagster"] = "".join(str(text) for (text,) in kept)
+    assert len(texts["dagster"]) > 10_000
+    for name, text in texts.items():
+        assert not [secret for secret in secrets if secret in text], name
+    for zone, keys in ((Zone.CONFIDENTIAL, True), (Zone.PUBLIC, False)):
+        found = rows(
+            cluster,
+            "runs",
+            "SELECT count(*), count(encryption_key) FROM ducklake_data_file",
+            f"stirred_{zone.value}",
+        )
+        assert found[0][0]
+        assert found[0][1] == (found[0][0] if keys else 0)

@@ -1,0 +1,328 @@
+"""Claims about the files in `deploy/`: each loads, names what exists, holds no secret, and keeps the zones apart."""
+
+import os
+import re
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import dagster as dg
+import psycopg
+import pytest
+import yaml
+from dagster_k8s import K8sRunLauncher
+from dagster_k8s.container_context import K8sContainerContext
+
+from assets.conventions import WRITES
+from orchestration.automation import release_jobs
+from tests.deploy.cluster import DEPLOY, ROOT, compose, database_server, free_port, make_secrets
+from tests.deployments import deploy
+
+CONTROL, RUNS, ONCE = ("daemon", "webserver"), "code", ("migrate", "buckets")
+SECRET_OF_A_ZONE = {"services_runs", "s3_runs", "stirred_confidential", "stirred_public", "stirred_office"}
+
+
+def values() -> dict[str, Any]:
+    """The values for Dagster's chart."""
+    return dict(yaml.safe_load((DEPLOY / "helm-values.yaml").read_text()))
+
+
+def instance_settings() -> dict[str, Any]:
+    return dict(yaml.safe_load((DEPLOY / "dagster.yaml").read_text()))
+
+
+def settings() -> dict[str, str]:
+    """The variables of `cluster.env`."""
+    lines = (DEPLOY / "cluster.env").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def test_the_compose_file_names_only_what_it_has() -> None:
+    described = compose()
+    services = described["services"]
+    for name, service in services.items():
+        assert set(service.get("secrets", [])) <= set(described["secrets"]), name
+        assert set(service.get("networks", [])) <= set(described["networks"]), name
+        assert set(service.get("depends_on", {})) <= set(services), name
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert source in described["volumes"] or source.startswith(("./", "${")), f"{name}: {volume}"
+            assert not source.startswith("./") or (DEPLOY / source).exists(), f"{name}: {volume}"
+        for file in service.get("env_file", []):
+            assert (DEPLOY / file).exists()
+        if "build" in service:
+            assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).exists()
+    used = {
+        kind: {each for service in services.values() for each in service.get(kind, [])}
+        for kind in ("secrets", "networks")
+    }
+    assert {kind: set(described[kind]) - used[kind] for kind in used} == {"secrets": set(), "networks": set()}
+
+
+def test_every_secret_of_the_compose_file_is_made_and_closed(tmp_path: Path) -> None:
+    made = make_secrets(tmp_path / "secrets")
+    for name, given in compose()["secrets"].items():
+        path = Path(given["file"].replace("${STIRRED_SECRETS_FOLDER:-./secrets}", str(made)))
+        assert path.read_text().strip(), name
+    assert made.stat().st_mode & 0o077 == 0
+    before = {path: path.read_bytes() for path in made.rglob("*") if path.is_file()}
+    make_secrets(made)
+    assert {path: path.read_bytes() for path in made.rglob("*") if path.is_file()} == before
+    passwords = [path.read_text() for path in (made / "passwords").iterdir()]
+    assert len(set(passwords)) == len(passwords)
+    assert {len(password) for password in passwords} == {48}
+
+
+def test_no_file_holds_a_secret() -> None:
+    literal = re.compile(r"PASSWORD '|://[^\s/]*:[^\s/]*@")
+    assert literal.search("ALTER ROLE office PASSWORD 'x'")
+    for path in DEPLOY.rglob("*"):
+        if path.is_file() and "secrets" not in path.relative_to(DEPLOY).parts:
+            text = path.read_text()
+            random = [word for word in re.findall(r"[A-Za-z0-9+/]{20,}", text) if re.search("[0-9]", word)]
+            assert not literal.search(text), path
+            assert not [word for word in random if "/" not in word], path
+
+
+def test_only_the_code_location_of_the_compose_file_reaches_a_zone_or_the_custody() -> None:
+    services = compose()["services"]
+    for name in (*CONTROL, *ONCE):
+        service = services[name]
+        assert not SECRET_OF_A_ZONE & set(service.get("secrets", [])), name
+        assert "volumes" not in service, name
+        assert "env_file" not in service, name
+        if name != "buckets":
+            assert "lake" not in service["networks"], name
+            assert "AWS" not in str(service["environment"]), name
+            assert "STIRRED_LAKE" not in str(service["environment"]), name
+            assert "MASTER_KEY" not in str(service["environment"]), name
+    assert {"services_runs", "s3_runs"} == set(services[RUNS]["secrets"])
+    with_custody = [
+        name for name, service in services.items() if any("home:" in each for each in service.get("volumes", []))
+    ]
+    assert with_custody == [RUNS]
+    assert services["webserver"]["ports"] == ["127.0.0.1:3000:3000"]
+    assert [name for name, service in services.items() if "ports" in service] == ["webserver"]
+
+
+def test_a_service_file_of_the_control_knows_the_database_of_dagster_alone(tmp_path: Path) -> None:
+    made = make_secrets(tmp_path / "secrets")
+    found = {path.name: re.findall(r"^\[(\w+)\]", path.read_text(), re.M) for path in (made / "services").iterdir()}
+    assert found["dagster"] == ["stirred_dagster"]
+    assert set(found["runs"]) == {"stirred_dagster", "stirred_ledger", "stirred_confidential", "stirred_public"}
+    zones = [(made / "passwords" / name).read_text() for name in ("stirred_confidential", "stirred_office", "s3_runs")]
+    assert not [password for password in zones if password in (made / "services" / "dagster").read_text()]
+
+
+def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> None:
+    """Made from nothing by `roles.sql`, which the server fixture runs twice, and asked over TCP for a password."""
+    port = free_port()
+    made = make_secrets(tmp_path / "secrets", port)
+    databases = ("stirred_dagster", "stirred_ledger", "stirred_confidential", "stirred_public")
+    with database_server(made, port) as log:
+        allowed = set()
+        for role in ("stirred_dagster", "stirred_ledger_owner", "stirred_office", "stirred_auditor", *databases[2:]):
+            password = (made / "passwords" / role).read_text()
+            with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+                psycopg.connect(host="127.0.0.1", port=port, user=role, password="wrong", dbname="postgres")
+            for database in databases:
+                login = {"user": role, "password": password, "dbname": database}
+                with (
+                    suppress(psycopg.OperationalError),
+                    psycopg.connect(host="127.0.0.1", port=port, **login) as connection,
+                ):
+                    allowed.add((role, database))
+                    (rights,) = connection.execute(
+                        "SELECT rolsuper OR rolcreaterole OR rolcreatedb OR rolbypassrls FROM pg_roles "
+                        "WHERE rolname = current_user"
+                    )
+                    assert rights == (False,)
+        environment = os.environ | {"PGSERVICEFILE": str(made / "services" / "owner"), "PGSERVICE": "stirred_ledger"}
+        with mock.patch.dict(os.environ, environment):
+            from resources.ledger_server import migrate
+
+            assert migrate()
+        text = log.read_text()
+    assert allowed == {
+        ("stirred_dagster", "stirred_dagster"),
+        ("stirred_ledger_owner", "stirred_ledger"),
+        ("stirred_office", "stirred_ledger"),
+        ("stirred_auditor", "stirred_ledger"),
+        ("stirred_confidential", "stirred_confidential"),
+        ("stirred_public", "stirred_public"),
+    }
+    assert not [path for path in (made / "passwords").iterdir() if path.read_text() in text]
+
+
+def test_a_real_instance_loads_from_the_settings(tmp_path: Path) -> None:
+    port = free_port()
+    made = make_secrets(tmp_path / "secrets", port)
+    (tmp_path / "dagster.yaml").write_text((DEPLOY / "dagster.yaml").read_text())
+    variables = {"PGSERVICEFILE": str(made / "services" / "dagster"), "DAGSTER_HOME": str(tmp_path)}
+    with database_server(made, port), mock.patch.dict(os.environ, variables), dg.DagsterInstance.get() as instance:
+        assert isinstance(instance.run_coordinator, dg.QueuedRunCoordinator)
+        assert isinstance(instance.run_launcher, dg.DefaultRunLauncher)
+        assert instance.get_runs() == []
+        assert instance.run_retries_enabled
+        assert not instance.run_retries_retry_on_asset_or_op_failure
+        assert not instance.telemetry_enabled
+        kept = str(instance.get_ref())
+    assert not [path for path in (made / "passwords").iterdir() if path.read_text() in kept]
+
+
+def test_runs_that_write_the_same_dataset_wait_for_each_other(tmp_path: Path) -> None:
+    limits = instance_settings()["concurrency"]["runs"]["tag_concurrency_limits"]
+    assert limits == [{"key": WRITES, "value": {"applyLimitPerUniqueValue": True}, "limit": 1}]
+    built = deploy(tmp_path)
+    whole = dg.Definitions.merge(built.definitions, release_jobs(built.release, charges=True))
+    for name in (built.release.schema, f"preflight__{built.release.schema}"):
+        assert whole.resolve_job_def(name).tags[WRITES] == built.release.dataset.name
+
+
+def test_the_values_for_the_chart_say_what_the_instance_says() -> None:
+    given, own = values(), instance_settings()
+    added = given["additionalInstanceConfig"]
+    assert {name: added[name] for name in ("nux", "concurrency", "run_retries")} == {
+        name: own[name] for name in ("nux", "concurrency", "run_retries")
+    }
+    monitored = given["dagsterDaemon"]["runMonitoring"]
+    names = {
+        "start_timeout_seconds": "startTimeoutSeconds",
+        "cancel_timeout_seconds": "cancelTimeoutSeconds",
+        "poll_interval_seconds": "pollIntervalSeconds",
+        "free_slots_after_run_end_seconds": "freeSlotsAfterRunEndSeconds",
+    }
+    assert {name: monitored[value] for name, value in names.items()} | {"enabled": True} == own["run_monitoring"]
+    assert given["telemetry"] == own["telemetry"]
+    assert {name: given["retention"][name]["purgeAfterDays"] for name in ("schedule", "sensor")} == {
+        name: own["retention"][name]["purge_after_days"] for name in ("schedule", "sensor")
+    }
+    postgres = given["postgresql"]
+    assert own["storage"]["postgres"]["postgres_url"].startswith(f"{postgres['postgresqlScheme']}://")
+    assert not postgres["enabled"]
+    assert postgres["postgresqlParams"]["sslmode"] == "verify-full"
+
+
+def deployed() -> dict[str, Any]:
+    (deployment,) = values()["dagster-user-deployments"]["deployments"]
+    return dict(deployment)
+
+
+def container_context() -> dict[str, Any]:
+    """What the chart makes of the user deployment for the pods of runs."""
+    given = deployed()
+    return {
+        "image_pull_policy": given["image"]["pullPolicy"],
+        "env": given["env"],
+        "env_secrets": [each["name"] for each in given["envSecrets"]],
+        "volumes": given["volumes"],
+        "volume_mounts": given["volumeMounts"],
+        "resources": given["resources"],
+        "labels": given["labels"],
+    }
+
+
+def test_the_launcher_of_the_chart_takes_its_values_and_the_pods_of_runs_get_zones_and_custody(tmp_path: Path) -> None:
+    """The launcher and Kubernetes' own models read the values as the chart hands them over; no cluster is asked."""
+    chosen = values()["runLauncher"]["config"]["k8sRunLauncher"]
+    raw = chosen["runK8sConfig"]
+    config = {
+        "image_pull_policy": chosen["imagePullPolicy"],
+        "load_incluster_config": False,
+        "kubeconfig_file": str(tmp_path / "kubeconfig"),
+        "service_account_name": "dagster",
+        "job_namespace": "stirred",
+        "instance_config_map": "dagster-instance",
+        "dagster_home": values()["global"]["dagsterHome"],
+        "postgres_password_secret": values()["global"]["postgresqlSecretName"],
+        "fail_pod_on_run_failure": chosen["failPodOnRunFailure"],
+        "run_k8s_config": {
+            "container_config": {"security_context": raw["containerConfig"]["securityContext"]},
+            "job_spec_config": {"ttl_seconds_after_finished": raw["jobSpecConfig"]["ttlSecondsAfterFinished"]},
+        },
+    }
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
+    written = {"run_launcher": {"module": "dagster_k8s", "class": "K8sRunLauncher", "config": config}}
+    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(written))
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert isinstance(instance.run_launcher, K8sRunLauncher)
+        assert instance.run_launcher.supports_check_run_worker_health
+    context = K8sContainerContext.create_from_config({"k8s": container_context()})
+    mounted = {each["mount_path"] for each in context.run_k8s_config.container_config["volume_mounts"]}
+    variables = {each["name"]: each.get("value") for each in context.run_k8s_config.container_config["env"]}
+    assert set(settings()) - {"AWS_ENDPOINT_URL"} <= set(variables)
+    assert {variables["STIRRED_HOME"], variables["STIRRED_PUBLISHED"], variables["STIRRED_SPILL_FOLDER"]} <= mounted
+    assert str(Path(str(variables["PGSERVICEFILE"])).parent) in mounted
+    assert context.run_k8s_config.container_config["resources"]["limits"]["memory"]
+    names = {each["name"] for each in deployed()["volumes"]}
+    assert names == {each["name"] for each in deployed()["volumeMounts"]}
+
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: none
+clusters: [{name: none, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: none, user: {}}]
+contexts: [{name: none, context: {cluster: none, user: none}}]
+"""
+
+
+@pytest.mark.parametrize("part", ["dagsterWebserver", "dagsterDaemon"])
+def test_webserver_and_daemon_of_the_chart_reach_no_zone_and_no_custody(part: str) -> None:
+    given = values()[part]
+    assert not {"env", "envSecrets", "envConfigMaps", "volumes", "volumeMounts"} & set(given)
+    assert given["labels"] == {"stirred/zones": "none"}
+    (policy,) = values()["extraManifests"]
+    assert policy["spec"]["podSelector"]["matchLabels"] == deployed()["labels"]
+    (rule,) = policy["spec"]["ingress"]
+    assert rule["from"] == [{"podSelector": {"matchLabels": given["labels"]}}]
+    assert rule["ports"][0]["port"] == deployed()["port"]
+
+
+def test_the_image_has_what_the_lock_pins_and_nothing_of_the_deployment() -> None:
+    pins = re.compile(r"^([a-z0-9._-]+)(?:\[\w+\])?==([^ ;]+)", re.M)
+    locked = set(pins.findall((ROOT / "requirements.lock").read_text()))
+    pinned = set(pins.findall((ROOT / "requirements-cluster.lock").read_text()))
+    assert pinned - locked == set()
+    image = {name for name, _ in pinned}
+    assert {"dagster-postgres", "dagster-k8s", "psycopg", "duckdb-extension-ducklake", "setuptools"} <= image
+    assert "pytest" not in image
+    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    allowed = {line.removeprefix("!") for line in ignored if line.startswith("!")}
+    assert "*" in ignored
+    assert not {"var", "published", ".git", "tests"} & allowed
+    assert all((ROOT / name).exists() for name in allowed)
+    copied = re.findall(r"^COPY (\S+)", (DEPLOY / "Dockerfile").read_text(), re.M)
+    assert copied == ["requirements-cluster.lock", "."]
+
+
+def test_the_slurm_script_keeps_the_secrets_of_zones_from_daemon_and_webserver(tmp_path: Path) -> None:
+    """The script runs, with programs in the place of the services that write their environment down."""
+    project = tmp_path / "project"
+    (project / ".venv" / "bin").mkdir(parents=True)
+    (project / "deploy").symlink_to(DEPLOY)
+    for name in ("stirred", "dagster", "dagster-daemon", "dagster-webserver"):
+        program = project / ".venv" / "bin" / name
+        program.write_text(f'#!/bin/sh\nenv > "{tmp_path}/{name}.env"\n' + "sleep 3\n" * ("-" in name))
+        program.chmod(0o755)
+    made = make_secrets(tmp_path / "secrets")
+    site = tmp_path / "site.env"
+    site.write_text(f"SECRETS={made}\nDAGSTER_HOME={tmp_path}/dagster\nSTIRRED_HOME={tmp_path}/home\n")
+    variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PROJECT": str(project), "SITE": str(site)}
+    done = subprocess.run(["bash", DEPLOY / "stirred.sbatch"], env=variables, capture_output=True, timeout=60)
+    assert done.returncode == 1  # as a service has ended
+    found = {
+        name: (tmp_path / f"{name}.env").read_text() for name in ("dagster", "dagster-daemon", "dagster-webserver")
+    }
+    key = (made / "passwords" / "s3_runs").read_text()
+    assert f"AWS_SECRET_ACCESS_KEY={key}" in found["dagster"]
+    assert f"STIRRED_HOME={tmp_path}/home" in found["dagster"]
+    assert f"PGSERVICEFILE={made}/services/runs" in found["dagster"]
+    for name in ("dagster-daemon", "dagster-webserver"):
+        assert "AWS" not in found[name]
+        assert "LAKE" not in found[name]
+        assert f"PGSERVICEFILE={made}/services/dagster\n" in found[name]
+    assert (tmp_path / "dagster" / "dagster.yaml").read_text() == (DEPLOY / "dagster.yaml").read_text()
