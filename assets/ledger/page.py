@@ -286,7 +286,10 @@ def last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]) -> 
     for key in draws:
         record = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(key, REPLAY))
         event = record.event if record else None
-        evaluation = event.dagster_event.asset_check_evaluation_data if event and event.dagster_event else None
+        told = event.dagster_event if event else None
+        # While a run goes on that is about to replay the draw, the latest record says only that.
+        evaluated = told is not None and told.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION
+        evaluation = told.asset_check_evaluation_data if told and evaluated else None
         made = evaluation.target_materialization_data if evaluation else None
         if event is None or evaluation is None or made is None:
             continue

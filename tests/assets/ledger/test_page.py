@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from assets.conventions import in_groups
-from assets.ledger.page import LATEST, bar, page
+from assets.ledger.page import LATEST, REPLAY, bar, last_replays, page
 from assets.ledger.population import Population
 from assets.release.dataset import DatasetDeclaration
 from mechanisms.accounting.approximate import ApproximateLoss
@@ -173,3 +173,22 @@ def test_a_charge_is_shown_with_its_delta() -> None:
     cap = {"epsilon": 10, "delta": "9/10"}
     shown = page(found, [Population("people", (declared("y2020", "people", cap),))], {})
     assert [row[2] for row in rows(shown, "charges")] == ["ε = 2.5000 at δ = 0.666667"]
+
+
+def test_a_replay_that_a_run_is_about_to_make_is_none_yet() -> None:
+    """Another run may be in the middle of the release when the ledger is shown."""
+
+    @dg.asset
+    def drawn() -> None: ...
+
+    @dg.asset_check(asset=drawn, name=REPLAY)
+    def replayed() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=True)
+
+    job = dg.define_asset_job("release")
+    made = dg.Definitions(assets=[drawn], asset_checks=[replayed], jobs=[job]).resolve_job_def("release")
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.create_run_for_job(made)
+        (record,) = [instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(drawn.key, REPLAY))]
+        assert record is not None
+        assert last_replays(instance, [drawn.key]) == {}
