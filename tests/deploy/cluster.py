@@ -34,7 +34,7 @@ DEPLOY = ROOT / "deploy"
 RELEASE = "two_states/swapped"
 _BINARIES = Path(sys.executable).parent
 _FOLDERS = ("orchestration", "assets", "resources", "mechanisms", "sql", "deploy")
-_HOUSEHOLDS = 4000
+_HOUSEHOLDS = 2000
 MASTER_KEY = "5a" * 32
 
 
