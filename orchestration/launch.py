@@ -105,7 +105,7 @@ def launch(
     queued = is_cluster()
     command = [str(Path(sys.executable).with_name("dagster")), "job"]
     command += ["launch", "-w", str(_WORKSPACE)] if queued else ["execute", "-m", "orchestration.definitions"]
-    command += ["-j", job, "--tags", json.dumps({BY_COMMAND: name} | of_partition if queued else tags)]
+    command += ["-j", job, "--tags", json.dumps(tags)]
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with log.open("wb") as output, NamedTemporaryFile("w", suffix=".yaml") as given:
         if config:
