@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,13 @@ def test_the_compose_file_names_only_what_it_has() -> None:
         for kind in ("secrets", "networks")
     }
     assert {kind: set(described[kind]) - used[kind] for kind in used} == {"secrets": set(), "networks": set()}
+
+
+def test_the_compose_file_is_of_the_form_that_the_specification_of_compose_has() -> None:
+    """The schema comes with the package, so nothing is fetched."""
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    done = subprocess.run([*command, DEPLOY / "compose.yaml"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
 
 
 def test_every_secret_of_the_compose_file_is_made_and_closed(tmp_path: Path) -> None:
