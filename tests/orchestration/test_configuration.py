@@ -48,6 +48,9 @@ def test_every_key_that_no_asset_check_or_resource_takes_is_refused_in_every_job
             for field, value in fields.items():
                 said = refusal(job, {"resources": {name: {"config": {field: value}}}})
                 assert f'unexpected config entry "{field}" at path root:resources:{name}:config' in said
+        for executor in ("dask", "celery", "multiprocess"):
+            said = refusal(job, {"execution": {"config": {executor: {}}}})
+            assert f'unexpected config entry "{executor}" at path root:execution:config' in said
     graph = repository.asset_graph
     assert len(jobs) > 1
     assert len(asked) >= len(graph.materializable_asset_keys) + len(graph.asset_check_keys)
