@@ -114,7 +114,7 @@ def statement(name: str, names: Mapping[str, Any] | None = None) -> str:
     """The text of `sql/<name>.sql` with its identifiers filled in.
 
     Args:
-        name: such as `swapping/contingency`.
+        name: such as `swapping/margin`.
         names: the values of the statement's placeholders: identifiers, lists of them, or `Fragment`s.
 
     Raises:

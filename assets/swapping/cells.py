@@ -1,5 +1,6 @@
 """The swapped data: drawn from the records, stored as codes, and decoded to values."""
 
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from typing import Any
 
@@ -31,6 +32,9 @@ from resources.warehouse import Session
 SWAPPED, CELLS = "swapped", "swapped_cells"
 MECHANISM = "permutation swapping"
 
+_ROWS_OF_BATCH = 122_880
+"""The number of rows of one of DuckDB's row groups."""
+
 _OTHER_STRATA = (
     "{release}: the charge was computed for other strata than those of the records; materialize invariants and charge "
     "again"
@@ -54,32 +58,31 @@ def drawn_cells(
         StaleInputError: if the CEF has changed since the invariants were computed, or the loss that was charged does
             not follow from the records.
     """
-    staged = stage_records(session, release)
-    records = read_contingency(session, release, staged)
-    if cells_version(records, version_key(release, custody)) != draw.inputs.versions["records"]:
-        raise StaleInputError(
-            f"{release.schema}: the CEF has changed since the invariants were computed; materialize them again"
-        )
-    swap_rate = release.design.plain_rate
-    if swap_rate is None:
-        return _stirred(session, release, draw, key, records)
-    if strata_of_records(session, release, staged) != (draw.inputs.strata, draw.inputs.largest_stratum):
+    records = read_contingency(session, release, stage_records(session, release))
+    with ThreadPoolExecutor(1) as beside:
+        version = beside.submit(cells_version, records, version_key(release, custody))
+        drawn = _swapped(session, release, draw, key, records)
+        if version.result() != draw.inputs.versions["records"]:
+            raise StaleInputError(
+                f"{release.schema}: the CEF has changed since the invariants were computed; materialize them again"
+            )
+    if drawn is None:
         raise StaleInputError(_OTHER_STRATA.format(release=release.schema))
-    return permute(records, swap_rate, RandomStream(key, MECHANISM))
+    return drawn
 
 
-def _stirred(
-    session: Session,
-    release: SwappingRelease,
-    draw: Draw[SwappingInputs],
-    key: bytes,
-    records: Contingency,
-) -> Contingency:
-    """The output of a swap that is not plain, once the margins that its losses follow from are those of the records."""
+def _swapped(
+    session: Session, release: SwappingRelease, draw: Draw[SwappingInputs], key: bytes, records: Contingency
+) -> Contingency | None:
+    """The swapped records; None if the loss that was charged does not follow from the records."""
+    design = release.design
+    if design.plain_rate is not None:
+        if strata_of_records(records) != (draw.inputs.strata, draw.inputs.largest_stratum):
+            return None
+        return permute(records, design.plain_rate, RandomStream(key, MECHANISM))
     found = stored_stirring(session, release)
     if not _margins_agree(session, release, records) or found.losses != draw.inputs.losses:
-        raise StaleInputError(_OTHER_STRATA.format(release=release.schema))
-    design = release.design
+        return None
     return stir(
         records,
         found.of_cells(records, release),
@@ -149,7 +152,9 @@ def stage_stored(session: Session, release: SwappingRelease, name: str) -> Fragm
 
 
 def _columns(table: Contingency) -> pa.Table:
-    return pa.table({"holding_code": table.holding, "swap_code": table.swap, "count": table.count})
+    columns = pa.table({"holding_code": table.holding, "swap_code": table.swap, "count": table.count})
+    # DuckDB reads batches side by side.
+    return pa.Table.from_batches(columns.to_batches(_ROWS_OF_BATCH), columns.schema)
 
 
 def _value_columns(release: SwappingRelease) -> dict[str, Any]:

@@ -2,15 +2,17 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from assets.release.draw import Inputs, published_version
-from assets.swapping.records import HOLDING, RECORDS, SWAPPING, holding_table, holding_variables
+from assets.swapping.records import HOLDING, RECORDS, SWAPPING, holding_table
 from assets.swapping.release import SwappingRelease
 from assets.swapping.stirs import stored_stirring
 from assets.swapping.unique import UniqueRecords, stored_unique
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.swapping.design import SwapLosses
 from mechanisms.swapping.moved import Moved, moved
-from resources.statements import Fragment, Table
+from mechanisms.swapping.permutation import Contingency
 from resources.warehouse import Session
 
 
@@ -82,9 +84,9 @@ def strata(session: Session, release: SwappingRelease) -> tuple[int, int]:
     return int(number), int(largest)
 
 
-def strata_of_records(session: Session, release: SwappingRelease, records: Fragment | Table) -> tuple[int, int]:
-    """The result of `strata`, computed from the confidential records alone."""
-    match = list(release.design.match)
-    others = [*(name for name in holding_variables(release) if name not in match), *release.design.swap]
-    number, largest = session.row("swapping/strata_of_records", records=records, match=match, others=others)
-    return int(number), int(largest)
+def strata_of_records(records: Contingency) -> tuple[int, int]:
+    """The result of `strata`, from the records as they are permuted. Records of two cells are distinct."""
+    starts = np.flatnonzero(np.append(len(records.stratum) > 0, records.stratum[1:] != records.stratum[:-1]))
+    cells = np.diff(starts, append=len(records.stratum))
+    sizes = np.diff(np.cumsum(records.count)[starts + cells - 1], prepend=0)
+    return len(starts), int(sizes[cells > 1].max(initial=0))

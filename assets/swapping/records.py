@@ -5,6 +5,7 @@ keys are not passed on from here.
 """
 
 import hmac
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 from assets.release.contents import with_recodes
 from assets.release.draw import StaleInputError
 from assets.swapping.release import SwappingRelease
-from mechanisms.swapping.permutation import Contingency
+from mechanisms.swapping.permutation import Contingency, count_cells
 from resources.custody import Custody
 from resources.statements import Fragment, Table
 from resources.warehouse import Session
@@ -22,6 +23,8 @@ from resources.warehouse import Session
 HOLDING, SWAPPING, COMPOSITIONS, RECORDS = "invariant_holding", "invariant_swap", "invariant_persons", "records"
 HOLDING_VALUES = "holding_values"
 """All combinations of holding values that records may have after noise; they follow from the declared domains."""
+
+_RECORDS_AT_A_TIME = 1_000_000
 
 
 def stage_records(session: Session, release: SwappingRelease) -> Fragment | Table:
@@ -88,19 +91,38 @@ def codebooks(release: SwappingRelease) -> dict[str, Any]:
     }
 
 
-def read_contingency(session: Session, release: SwappingRelease, records: Fragment | Table) -> Contingency:
-    """The contingency table of the records, in the codes of the stored invariants.
+def read_contingency(
+    session: Session,
+    release: SwappingRelease,
+    records: Fragment | Table,
+    margins: Mapping[str, Fragment | Table] | None = None,
+) -> Contingency:
+    """The contingency table of the records, in the codes of their margins.
+
+    Args:
+        session: a session that reads the records and the margins.
+        release: the release.
+        records: the records.
+        margins: `holding` and `swapping`; without it, those that the stage invariants stored.
 
     Raises:
-        StaleInputError: if a record has values that do not occur in the stored invariants.
+        StaleInputError: if a record has values that do not occur in the margins.
     """
-    table = as_contingency(session.arrow("swapping/contingency", records=records, **codebooks(release)))
+    names = codebooks(release) | dict(margins or {})
     (expected,) = session.row("warehouse/count", table=records)
-    if table.count.sum() != expected:
+    keys, read = np.empty(expected, dtype=np.int64), 0
+    for batch in session.batches("swapping/keys", _RECORDS_AT_A_TIME, records=records, **names):
+        found, read = batch.column(0).to_numpy(), read + batch.num_rows
+        if read > expected:
+            break
+        keys[read - len(found) : read] = found
+    if read != expected:
         raise StaleInputError(
             f"{release.schema}: the CEF has changed since the invariants were computed; materialize them again"
         )
-    return table
+    holding, swap, count = count_cells(keys)
+    strata = session.arrow("swapping/strata_by_code", holding=names["holding"])["stratum"].to_numpy()
+    return Contingency(strata[holding], holding, swap, count)
 
 
 def version_key(release: SwappingRelease, custody: Custody) -> bytes:

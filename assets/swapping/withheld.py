@@ -26,9 +26,9 @@ from assets.swapping.extended_words import further_steps, rate_in_words
 from assets.swapping.records import (
     HOLDING,
     SWAPPING,
-    as_contingency,
     cells_version,
     margin_statements,
+    read_contingency,
     stage_records,
     swap_variables,
 )
@@ -164,9 +164,8 @@ def stage_withheld(session: Session, release: SwappingRelease, custody: Custody)
         table: session.stage(f"margin_of_{table}", "swapping/margin", **names)
         for table, names in margin_statements(release, records).items()
     }
-    books: dict[str, Any] = {"holding": margins[HOLDING], "swapping": margins[SWAPPING]}
-    held, moved = {"holding_variables": list(design.holding)}, {"swap_variables": swap_variables(release)}
-    table = as_contingency(session.arrow("swapping/contingency", records=records, **books, **held, **moved))
+    books = {"holding": margins[HOLDING], "swapping": margins[SWAPPING]}
+    table = read_contingency(session, release, records, books)
     strata = session.stage("strata_of_match", "swapping/strata_of_match", **_strata_names(session, release))
     first, _ = first_stir(session, release, strata, "stratum")
     draw_id = custody.draw_id(

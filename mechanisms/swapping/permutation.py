@@ -30,6 +30,8 @@ It is 2 since codes number the values of variables in alphabetical order, whatev
 
 Codes: TypeAlias = NDArray[np.int32]
 Counts: TypeAlias = NDArray[np.int64]
+Keys: TypeAlias = NDArray[np.int64]
+"""The cells of records as single numbers: 2³² times the holding value plus the swap value."""
 
 _WORDS_AT_A_TIME = 1 << 18
 _SELECTING, _DERANGING = 0, 1
@@ -90,13 +92,9 @@ def permute(table: Contingency, swap_rate: Fraction, stream: RandomStream) -> Co
     Raises:
         ValueError: if `swap_rate` is not strictly between 0 and 1.
     """
-    stratum_of_record = np.repeat(table.stratum, table.count)
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(stratum_of_record)) + 1, [len(stratum_of_record)]])
     swap = np.repeat(table.swap, table.count)
-    permute_strata(starts.astype(np.int64), swap, swap_rate, stream)
-    holding = np.repeat(table.holding, table.count)
-    held, swapped, counts = _count(holding, swap)
-    return Contingency(stratum_of_record[np.searchsorted(holding, held)], held, swapped, counts)
+    permute_strata(_starts(table.stratum, table.count), swap, swap_rate, stream)
+    return _swapped(table, swap)
 
 
 def stir(
@@ -121,17 +119,15 @@ def stir(
     Returns:
         The saturated contingency table of the result.
     """
-    holding = np.repeat(table.holding, table.count)
-    stratum, swap = np.repeat(table.stratum, table.count), np.repeat(table.swap, table.count)
+    holding, swap = (np.repeat(codes, table.count) for codes in (table.holding, table.swap))
     if noise is not None:
         respond(holding, responses, noise)
     for each, stream in zip(stirs, streams, strict=True):
-        of_record = np.repeat(each.stratum, table.count)
-        starts = np.concatenate([[0], np.flatnonzero(np.diff(of_record)) + 1, [len(of_record)]]).astype(np.int64)
-        _permute_strata(starts, swap, np.repeat(each.rate_class, table.count), each.rates, stream)
-    held, swapped, counts = _count(holding, swap)
+        rate_class = np.repeat(each.rate_class, table.count)
+        _permute_strata(_starts(each.stratum, table.count), swap, rate_class, each.rates, stream)
     if noise is None:
-        return Contingency(stratum[np.searchsorted(holding, held)], held, swapped, counts)
+        return _swapped(table, swap)
+    held, swapped, counts = count_cells((holding.astype(np.int64) << 32) | swap)
     combinations = math.prod(response.size for response in responses)
     return Contingency(held // np.int32(combinations), held, swapped, counts)
 
@@ -206,17 +202,44 @@ def _go_on(starts, values, rate_class, workspace, words, top, heads, last_fair, 
     return stratum, phase, position, chosen
 
 
-def _count(holding: Codes, swap: Codes) -> tuple[Codes, Codes, Counts]:
-    """Count records: the holding value, the swap value and the number of records of each cell, in ascending order."""
-    width = int(swap.max(initial=0)) + 1
-    cells = holding * np.int64(width) + swap
-    if (int(holding.max(initial=0)) + 1) * width <= 4 * len(cells):
-        counts = np.bincount(cells)
-        cells = np.flatnonzero(counts)
-        counts = counts[cells]
-    else:
-        cells.sort()
-        firsts = np.flatnonzero(np.concatenate([[len(cells) > 0], cells[1:] != cells[:-1]]))
-        counts = np.diff(np.append(firsts, len(cells)))
-        cells = cells[firsts]
-    return (cells // width).astype(np.int32), (cells % width).astype(np.int32), counts
+def _starts(stratum: Codes, count: Counts) -> Counts:
+    """Where each stratum starts among the records, shape (strata + 1,), from the strata and counts of cells."""
+    ends = np.flatnonzero(np.append(stratum[1:] != stratum[:-1], len(stratum) > 0))
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(count)[ends]])
+
+
+def _swapped(table: Contingency, swap: Codes) -> Contingency:
+    """The table of records with the holding values of `table`, in its order, and the given swap values."""
+    keys = np.repeat(table.holding.astype(np.int64) << 32, table.count)
+    keys |= swap
+    held, swapped, counts = count_cells(keys)
+    stratum = np.zeros(int(table.holding.max(initial=-1)) + 1, dtype=np.int32)
+    stratum[table.holding] = table.stratum
+    return Contingency(stratum[held], held, swapped, counts)
+
+
+def count_cells(keys: Keys) -> tuple[Codes, Codes, Counts]:
+    """Count records: the holding value, the swap value and the number of records of each cell, in ascending order.
+
+    Args:
+        keys: shape (records,), the cell of each record; sorted in place.
+    """
+    keys.sort()
+    holding, swap = (np.empty(len(keys), dtype=np.int32) for _ in range(2))
+    count = np.empty(len(keys), dtype=np.int64)
+    cells = _count_sorted(keys, holding, swap, count)
+    return holding[:cells], swap[:cells], count[:cells]
+
+
+@njit(cache=True, nogil=True)
+def _count_sorted(keys, holding, swap, count):  # type: ignore[no-untyped-def]
+    """Fill in the cells of sorted keys, and return how many they are."""
+    cells = 0
+    for record in range(keys.size):
+        key = keys[record]
+        if record > 0 and key == keys[record - 1]:
+            count[cells - 1] += 1
+            continue
+        holding[cells], swap[cells], count[cells] = key >> 32, key & 0xFFFFFFFF, 1
+        cells += 1
+    return cells

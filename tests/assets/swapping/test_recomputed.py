@@ -2,16 +2,15 @@
 
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assets.release import method as release_method
-from resources.statements import Zone
-from resources.warehouse import Warehouse
+from assets.swapping.draw import strata_of_records
+from mechanisms.swapping.permutation import Contingency, count_cells
 from tests.deployments import small_deployment
 from tests.depth import deep_but
 
@@ -58,27 +57,14 @@ def test_a_loss_that_does_not_follow_from_the_records_is_not_drawn(
         assert not connection.execute("SELECT 1 FROM (SHOW ALL TABLES) WHERE name = 'swapped_cells'").fetchall()
 
 
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    return Warehouse(folder=str(tmp_path_factory.mktemp("strata")), threads=1)
-
-
-VALUES = st.one_of(st.none(), st.sampled_from("ab"))
-
-
-@given(st.lists(st.tuples(st.sampled_from("xy"), VALUES, VALUES), max_size=6), st.booleans())
-def test_strata_and_b_from_records_are_those_of_the_definition(
-    warehouse: Warehouse, records: list[tuple[Any, ...]], matched: bool
-) -> None:
-    """A stratum counts for b if two of its records differ, where a missing value differs from every other."""
-    strata: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 1)), max_size=7))
+def test_strata_and_b_from_records_are_those_of_the_definition(records: list[tuple[int, int, int]]) -> None:
+    """A stratum counts for b if two of its records differ."""
+    strata: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for record in records:
-        strata[record[0] if matched else None].append(record)
+        strata[record[0]].append(record)
     distinct = [len(each) for each in strata.values() if len(set(each)) > 1]
-    expected = (len(strata), max(distinct, default=0))
-    table = pa.table({name: pa.array([record[at] for record in records], pa.string()) for at, name in enumerate("mhs")})
-    with warehouse.session(writes=Zone.PUBLIC) as session:
-        source = session.register("given", table)
-        match, others = (["m"], ["h", "s"]) if matched else ([], ["m", "h", "s"])
-        found = session.row("swapping/strata_of_records", records=source, match=match, others=others)
-    assert found == expected
+    keys = np.array([((2 * stratum + held) << 32) + swap for stratum, held, swap in records], dtype=np.int64)
+    holding, swap, count = count_cells(keys)
+    table = Contingency((holding // 2).astype(np.int32), holding, swap, count)
+    assert strata_of_records(table) == (len(strata), max(distinct, default=0))
