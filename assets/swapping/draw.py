@@ -12,7 +12,7 @@ from assets.swapping.unique import UniqueRecords, stored_unique
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.swapping.design import SwapLosses
 from mechanisms.swapping.moved import Moved, moved
-from mechanisms.swapping.permutation import Contingency
+from mechanisms.swapping.permutation import Contingency, firsts_of_strata
 from resources.warehouse import Session
 
 
@@ -86,7 +86,7 @@ def strata(session: Session, release: SwappingRelease) -> tuple[int, int]:
 
 def strata_of_records(records: Contingency) -> tuple[int, int]:
     """The result of `strata`, from the records as they are permuted. Records of two cells are distinct."""
-    starts = np.flatnonzero(np.append(len(records.stratum) > 0, records.stratum[1:] != records.stratum[:-1]))
-    cells = np.diff(starts, append=len(records.stratum))
-    sizes = np.diff(np.cumsum(records.count)[starts + cells - 1], prepend=0)
-    return len(starts), int(sizes[cells > 1].max(initial=0))
+    firsts = firsts_of_strata(records.stratum)
+    cells = np.diff(firsts, append=len(records.stratum))
+    sizes = np.add.reduceat(records.count, firsts)
+    return len(firsts), int(sizes[cells > 1].max(initial=0))

@@ -34,6 +34,7 @@ Keys: TypeAlias = NDArray[np.int64]
 """The cells of records as single numbers: 2³² times the holding value plus the swap value."""
 
 _WORDS_AT_A_TIME = 1 << 18
+_CELLS_AT_A_TIME = 1 << 20
 _SELECTING, _DERANGING = 0, 1
 
 
@@ -61,16 +62,21 @@ class Contingency:
     def __post_init__(self) -> None:
         if not len(self.stratum) == len(self.holding) == len(self.swap) == len(self.count):
             raise ValueError("the columns of a contingency table have one length")
-        if np.any(self.count < 1):
+        # Each part begins with the last cell of the part before. Many small arrays are faster than a few large ones.
+        for first in range(0, len(self.count), _CELLS_AT_A_TIME):
+            self._check(slice(max(0, first - 1), first + _CELLS_AT_A_TIME))
+
+    def _check(self, cells: slice) -> None:
+        stratum, holding, swap = self.stratum[cells], self.holding[cells], self.swap[cells]
+        if np.any(self.count[cells] < 1):
             raise ValueError("a contingency table holds only cells with records")
-        if any(np.any(codes < 0) for codes in (self.stratum, self.holding, self.swap)):
+        if any(np.any(codes < 0) for codes in (stratum, holding, swap)):
             raise ValueError("the codes of a contingency table are not negative")
-        next_holding = self.holding[:-1] < self.holding[1:]
-        same_holding = self.holding[:-1] == self.holding[1:]
-        if not np.all(next_holding | (same_holding & (self.swap[:-1] < self.swap[1:]))):
+        next_holding, same_holding = holding[:-1] < holding[1:], holding[:-1] == holding[1:]
+        if not np.all(next_holding | (same_holding & (swap[:-1] < swap[1:]))):
             raise ValueError("the cells of a contingency table ascend by holding and swap value")
-        same_stratum = self.stratum[:-1] == self.stratum[1:]
-        if not np.all(same_stratum | (next_holding & (self.stratum[:-1] < self.stratum[1:]))):
+        same_stratum = stratum[:-1] == stratum[1:]
+        if not np.all(same_stratum | (next_holding & (stratum[:-1] < stratum[1:]))):
             raise ValueError("a holding value determines its stratum, and strata ascend with holding values")
 
 
@@ -202,16 +208,21 @@ def _go_on(starts, values, rate_class, workspace, words, top, heads, last_fair, 
     return stratum, phase, position, chosen
 
 
+def firsts_of_strata(stratum: Codes) -> NDArray[np.intp]:
+    """The first cell of each stratum, from the strata of cells."""
+    return np.flatnonzero(np.append(len(stratum) > 0, stratum[1:] != stratum[:-1]))
+
+
 def _starts(stratum: Codes, count: Counts) -> Counts:
     """Where each stratum starts among the records, shape (strata + 1,), from the strata and counts of cells."""
-    ends = np.flatnonzero(np.append(stratum[1:] != stratum[:-1], len(stratum) > 0))
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(count)[ends]])
+    sizes = np.add.reduceat(count, firsts_of_strata(stratum))
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
 
 
 def _swapped(table: Contingency, swap: Codes) -> Contingency:
     """The table of records with the holding values of `table`, in its order, and the given swap values."""
-    keys = np.repeat(table.holding.astype(np.int64) << 32, table.count)
-    keys |= swap
+    keys = np.empty(len(swap), dtype=np.int64)
+    _fill(table.holding, table.count, swap, keys)
     held, swapped, counts = count_cells(keys)
     stratum = np.zeros(int(table.holding.max(initial=-1)) + 1, dtype=np.int32)
     stratum[table.holding] = table.stratum
@@ -222,24 +233,34 @@ def count_cells(keys: Keys) -> tuple[Codes, Codes, Counts]:
     """Count records: the holding value, the swap value and the number of records of each cell, in ascending order.
 
     Args:
-        keys: shape (records,), the cell of each record; sorted in place.
+        keys: shape (records,), the cell of each record; overwritten with the counts, to spare memory.
     """
     keys.sort()
     holding, swap = (np.empty(len(keys), dtype=np.int32) for _ in range(2))
-    count = np.empty(len(keys), dtype=np.int64)
-    cells = _count_sorted(keys, holding, swap, count)
-    return holding[:cells], swap[:cells], count[:cells]
+    cells = _count_sorted(keys, holding, swap)
+    return holding[:cells], swap[:cells], keys[:cells]
 
 
 @njit(cache=True, nogil=True)
-def _count_sorted(keys, holding, swap, count):  # type: ignore[no-untyped-def]
-    """Fill in the cells of sorted keys, and return how many they are."""
-    cells = 0
+def _fill(holding, count, swap, keys):  # type: ignore[no-untyped-def]
+    """Fill in the keys of records: of cells' holding values and counts, and of each record's swap value."""
+    record = 0
+    for cell in range(holding.size):
+        for _ in range(count[cell]):
+            keys[record] = (np.int64(holding[cell]) << 32) | swap[record]
+            record += 1
+
+
+@njit(cache=True, nogil=True)
+def _count_sorted(keys, holding, swap):  # type: ignore[no-untyped-def]
+    """Fill in the cells of sorted keys, replace the first keys by their counts, and return how many cells there are."""
+    cells, last = 0, np.int64(-1)
     for record in range(keys.size):
         key = keys[record]
-        if record > 0 and key == keys[record - 1]:
-            count[cells - 1] += 1
+        if key == last:
+            keys[cells - 1] += 1
             continue
-        holding[cells], swap[cells], count[cells] = key >> 32, key & 0xFFFFFFFF, 1
+        last = key
+        holding[cells], swap[cells], keys[cells] = key >> 32, key & 0xFFFFFFFF, 1
         cells += 1
     return cells
