@@ -23,7 +23,7 @@ from assets.swapping.cells import drawn_cells, stage_decoded
 from assets.swapping.draw import SwappingInputs, read_inputs
 from assets.swapping.invariants import TooManyHoldingValuesError
 from assets.swapping.offered import WithheldSwap
-from assets.swapping.records import HOLDING, SWAPPING
+from assets.swapping.records import HOLDING, RECORDS, SWAPPING
 from assets.swapping.release import SwappingRelease
 from assets.swapping.stirs import RatesError, stored_stirring
 from assets.swapping.withheld import STRATA, stage_withheld, swap_loss, withheld_version
@@ -270,6 +270,32 @@ def test_a_loss_that_does_not_follow_from_the_records_is_not_drawn(town: Village
         smaller = replace(inputs, losses=replace(inputs.losses, charged=PureLoss.logarithm(2)))
         draw = cast(Draw[SwappingInputs], SimpleNamespace(inputs=smaller))
         with pytest.raises(StaleInputError, match="other strata than those of the records"):
+            drawn_cells(session, release, draw, KEY, CUSTODY)
+
+
+@pytest.mark.parametrize(
+    ("altered", "complaint"),
+    [
+        (f"UPDATE {HOLDING} SET count = 1", "other strata than those of the records"),
+        (f"UPDATE {HOLDING} SET stratum = 0", "the CEF has changed"),
+        (f"INSERT INTO {SWAPPING} FROM {SWAPPING} WHERE swap_code = 0", "the CEF has changed"),
+        (f"DELETE FROM {SWAPPING} WHERE swap_code = 0", "the CEF has changed"),
+        (f"UPDATE {RECORDS} SET version = repeat('0', 64)", "the CEF has changed"),
+    ],
+    ids=["smaller strata", "strata joined", "a code twice", "a code missing", "another version"],
+)
+def test_a_plain_swap_is_drawn_only_from_the_records_and_strata_that_were_charged(
+    town: Village, altered: str, complaint: str
+) -> None:
+    """Even if the seal were no obstacle, and the charge was computed from the altered tables."""
+    release = town.release(**ROLES)
+    town.write_invariants(release)
+    with duckdb.connect(str(town.warehouse.path(Zone.PUBLIC))) as connection:
+        connection.execute(f"USE {release.schema}")
+        connection.execute(altered)
+    with town.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        draw = cast(Draw[SwappingInputs], SimpleNamespace(inputs=read_inputs(session, release, VERSION_KEY)))
+        with pytest.raises(StaleInputError, match=complaint):
             drawn_cells(session, release, draw, KEY, CUSTODY)
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mechanisms.sampling.integers import Coin
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping import permutation
-from mechanisms.swapping.permutation import Contingency, permute, permute_strata
+from mechanisms.swapping.permutation import Contingency, count_cells, permute, permute_strata
 from tests.depth import deep_but, examples
 from tests.mechanisms.sampling.chi_square import alarm, power, sample
 from tests.mechanisms.sampling.word_tree import Finished, bracket
@@ -154,7 +154,12 @@ def test_a_swap_rate_without_protection_is_refused(rate: Fraction) -> None:
     ],
     ids=["strata", "holding values", "swap values", "a cell twice", "swap values in a later stratum"],
 )
-def test_cells_out_of_order_are_refused(disorder: list[tuple[int, int, int, int]]) -> None:
+@pytest.mark.parametrize("cells_at_a_time", [1, 2, 1000])
+def test_cells_out_of_order_are_refused(
+    disorder: list[tuple[int, int, int, int]], cells_at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the parts begin in which cells are checked."""
+    monkeypatch.setattr(permutation, "_CELLS_AT_A_TIME", cells_at_a_time)
     with pytest.raises(ValueError, match="ascend"):
         columns(disorder)
 
@@ -163,6 +168,17 @@ def test_cells_out_of_order_are_refused(disorder: list[tuple[int, int, int, int]
 def test_cells_without_records_are_refused(count: int) -> None:
     with pytest.raises(ValueError, match="only cells with records"):
         columns([(0, 0, 0, 3), (0, 1, 0, count)])
+
+
+CODES = st.one_of(st.integers(0, 3), st.integers(2**31 - 2, 2**31 - 1))
+
+
+@given(st.lists(st.tuples(CODES, CODES), max_size=30))
+def test_cells_are_counted_in_ascending_order(records: list[tuple[int, int]]) -> None:
+    """Up to the greatest codes, and for no records."""
+    found = count_cells(np.array([holding * 2**32 + swap for holding, swap in records], dtype=np.int64))
+    expected = sorted(Counter(records).items())
+    assert list(zip(*(column.tolist() for column in found), strict=True)) == [(*cell, n) for cell, n in expected]
 
 
 def test_columns_of_different_lengths_are_refused() -> None:
