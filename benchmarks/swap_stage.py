@@ -42,8 +42,8 @@ def measure() -> list[Result]:
         seconds, decoded, peak, other = sorted(pairs, key=lambda pair: pair[0] / pair[3])[RUNS // 2]
         size = f"{HOUSEHOLDS:,} households"
         return [
-            Result(f"swap stage, {size} (s)", seconds, other, 2.0),
-            Result(f"swap stage, with its codes written out as values, {size} (s)", seconds + decoded, other, 3.0),
+            Result(f"swap stage, {size} (s)", seconds, other, 1.0),
+            Result(f"swap stage, with its codes written out as values, {size} (s)", seconds + decoded, other, 2.0),
             Result(f"swap stage, {size}: peak memory (GiB)", peak, 4.0, 1.0),
         ]
     finally:
