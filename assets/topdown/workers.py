@@ -12,6 +12,7 @@ fork.
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -28,7 +29,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-import mechanisms
 from mechanisms.refusal import RefusedError
 from mechanisms.topdown.design import TopDownDesign
 from mechanisms.topdown.estimation import Children, Families, estimate_families
@@ -215,7 +215,7 @@ def _with_same_code(work: Callable[[T], R], task: T, digest: str) -> R:
 @cache
 def code_digest() -> str:
     """The SHA-256 of the code that results follow from: this module and the mathematics."""
-    mathematics = Path(mechanisms.__file__ or "").parent
+    mathematics = Path(sys.modules[RefusedError.__module__].__file__ or "").parent
     digest = sha256()
     for path in (Path(__file__), *sorted(mathematics.rglob("*.py"))):
         digest.update(f"{path.name} {path.stat().st_size} ".encode() + path.read_bytes())

@@ -112,7 +112,10 @@ def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
 ) -> None:
     """As a withheld swap. The run itself is left out."""
     component = SimpleNamespace(
-        named="town/stirred", charges=charges, key=lambda stage: dg.AssetKey(["town", "stirred", stage])
+        named="town/stirred",
+        charges=charges,
+        partitioned=False,
+        key=lambda stage: dg.AssetKey(["town", "stirred", stage]),
     )
     deployed = SimpleNamespace(
         releases=lambda name: [component],
@@ -120,7 +123,7 @@ def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
         ledger=SimpleNamespace(entries=lambda: ()),
         published=tmp_path,
     )
-    ended = SimpleNamespace(run_id="run", success=True, log=tmp_path / "log")
+    ended = SimpleNamespace(run_id="run", runs=("run",), success=True, log=tmp_path / "log")
     monkeypatch.setattr(cli, "Deployed", lambda: deployed)
     monkeypatch.setattr(cli, "_run", lambda *given, **options: ([], ended))
     assert says in CliRunner().invoke(main, ["launch", "town/stirred"]).stdout

@@ -12,15 +12,18 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import dagster as dg
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from assets.topdown.measurements import exact_batches
+from assets.topdown.drawing import _counted
 from assets.topdown.release import HISTOGRAMS, TopDownRelease
+from assets.topdown.streams import Stream, hashed, streams_of, version_of_streams
 from resources.custody import canonical
 from resources.statements import Zone
 from resources.warehouse import Session
@@ -122,14 +125,26 @@ def guesses(deployment: TopDownDeployment, version_keys: Sequence[bytes | None])
             yield session.content_version(cef, key)
             yield from (session.content_version([table], key) for table in (*cef, histograms))
         rows = session.arrow("warehouse/all", source=histograms).to_pylist()
-        exact = list(exact_batches(session, release))
-        yield deployment.context.method.version_of(cast(Any, None), exact)
+        exact = exact_answers(session, release)
+        digests = {stream.label: sha256(hashed(answers)).hexdigest() for stream, answers in exact.items()}
+        yield version_of_streams({stream.label: digests[stream.label] for stream in streams_of(session, release)})
     written = [list(row.values()) for row in rows]
     for content in (canonical(written), str(written).encode(), json.dumps(rows).encode(), canonical(rows)):
         yield from plainly_hashed(content)
-    for batch in exact:
+    for answers in exact.values():
         for kind in ("<i4", "<i8"):
-            yield from plainly_hashed(batch.values.astype(kind).tobytes())
+            yield from plainly_hashed(answers.astype(kind).tobytes())
+
+
+def exact_answers(session: Session, release: TopDownRelease) -> dict[Stream, NDArray[np.int64]]:
+    """The exact answers of every stream, by place and cell."""
+    found = {}
+    for counted in _counted(session, release, streams_of(session, release)):
+        for stream in counted.part.streams:
+            found[stream] = np.zeros(stream.answers, dtype=np.int64)
+            place, count = counted.exact.answers(stream, stream.first, stream.last)
+            np.add.at(found[stream], place, count)
+    return found
 
 
 @dataclass(frozen=True)
@@ -306,11 +321,11 @@ def test_the_exact_histograms_are_nowhere_in_the_open(deployment: TopDownDeploym
             assert str([row[place] for row in rows]) not in shown
     noisy = {(*row[:3], row[3]): row[4] for row in measured}
     with deployment.context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
-        for batch in exact_batches(session, deployment.release):
-            label = batch.measured[:3]
-            answers = np.array([noisy[(*label, batch.first + place)] for place in range(len(batch.values))])
-            assert answers.shape == batch.values.shape
-            assert batch.values.size == 1 or not np.array_equal(answers, batch.values)
+        for stream, exact_ones in exact_answers(session, deployment.release).items():
+            label = stream.measured[:3]
+            answers = np.array([noisy[(*label, place)] for place in range(stream.first, stream.last)]).ravel()
+            assert answers.shape == exact_ones.shape
+            assert exact_ones.size == 1 or not np.array_equal(answers, exact_ones)
 
 
 def test_accuracy_is_shown_of_synthetic_records_only(deployment: TopDownDeployment, tmp_path: Path) -> None:

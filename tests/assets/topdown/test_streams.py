@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from assets.topdown.streams import Stream, hashed, level_of_states, streams, version_of_streams
-from mechanisms.topdown.design import SCHEMAS, TopDownDesign
+from mechanisms.topdown.design import SCHEMAS, VERSION, TopDownDesign
 from mechanisms.topdown.production import allocation
 
 KEY = bytes(range(32))
@@ -66,6 +66,14 @@ def noise(stream: Stream) -> NDArray[np.int64]:
 
 def noise_of(found: Sequence[Stream], state: str) -> list[Any]:
     return [(stream.measured.label, noise(stream).tolist()) for stream in found if stream.state == state]
+
+
+def test_the_noise_of_a_key_has_not_changed() -> None:
+    """If the digest changes, the version must increase too, as a charged draw cannot be repeated."""
+    digest = sha256()
+    for stream in of({"01": (1, 2), "02": (2, 3)}):
+        digest.update(noise(stream).astype("<i8").tobytes())
+    assert (VERSION, digest.hexdigest()) == (3, "3cdc366090742ab71d5e1058336e07c76120d50f3adc2f07eafbd69a8bed1d85")
 
 
 def test_every_place_of_every_query_belongs_to_one_stream_and_only_to_that_of_its_state() -> None:
