@@ -67,7 +67,7 @@ def sum_of_digests(prefix: bytes, data: NDArray[np.uint8], offsets: NDArray[np.i
     return first_sum, second_sum
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def _rotated(word: np.uint32, bits: int) -> np.uint32:
     return (word >> np.uint32(bits)) | (word << np.uint32(32 - bits))
 
