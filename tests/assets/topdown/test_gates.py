@@ -240,7 +240,7 @@ BROKEN = [
             "INSERT INTO noisy_measurements SELECT histogram, level, 'hhgq', number, geoid, answers[:8] "
             "FROM noisy_measurements WHERE query = 'detailed' AND histogram = 'persons'"
         ),
-        {"measured_once"},
+        {*DRAW, "measured_once", "noise_as_declared"},
     ),
     Broken(
         "a measurement under another place's code",

@@ -691,7 +691,7 @@ def estimated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     right = estimation._tasks
 
     def spied(warehouse: Any, release: Any, level: str, *rest: Any) -> Any:
-        levels.append(level)
+        levels.append(str(level))
         return right(warehouse, release, level, *rest)
 
     monkeypatch.setattr(estimation, "_tasks", spied)
