@@ -705,8 +705,8 @@ def test_a_run_that_dies_goes_on_at_the_level_it_reached_to_the_same_end(
     """In the midst of the third level of four: one task is done, the others are not."""
     whole, right = cases(by_prefix), estimation.outcomes
 
-    def dying(tasks: Any, processes: int) -> Any:
-        for number, outcome in enumerate(right(tasks, processes)):
+    def dying(tasks: Any, *rest: Any) -> Any:
+        for number, outcome in enumerate(right(tasks, *rest)):
             if number and estimated[-1] == "County":
                 raise KilledError
             yield outcome
