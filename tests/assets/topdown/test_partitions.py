@@ -121,6 +121,7 @@ def test_estimates_by_state_in_a_lake_are_those_on_files(
     require_same(plain, made_by_state(topdown_deployment(tmp_path / "lake", partitions="state")))
 
 
+@pytest.mark.deep
 def test_incomplete_stale_and_surplus_states_are_refused(tmp_path: Path, key: None) -> None:
     """On the way there are a missing state, an altered table, a table of another state, and states that vanish."""
     files = with_quarters(census())
