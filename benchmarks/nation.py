@@ -5,9 +5,7 @@ by `dg launch`. `python -m benchmarks.nation tenth` measures a tenth of the nati
 `make bench`, and states what the nation would take if time grew in proportion.
 """
 
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from time import perf_counter
 
 from assets.topdown.spine import places_of
 from benchmarks.nation_jobs import HOUSEHOLDS, RELEASE, SIZES, census, redistricting
-from benchmarks.processes import measured
+from benchmarks.processes import launch, measured
 from benchmarks.resources import opened
 from benchmarks.result import Result
 from benchmarks.topdown_estimation import memory
@@ -91,24 +89,13 @@ def job(name: str) -> Job:
 
 
 def _launched(home: Path, name: str) -> tuple[float, float]:
-    root = Path(__file__).resolve().parents[1]
-    command = [str(Path(sys.executable).with_name("dg")), "launch", "--module-name", "benchmarks.nation_jobs"]
     instance = home / "dagster"
     instance.mkdir()
     places = {"DAGSTER_HOME": str(instance), "STIRRED_HOME": str(home), "STIRRED_PUBLISHED": str(home / "published")}
     with memory() as peak:
         started = perf_counter()
-        ended = subprocess.run(
-            [*command, "--job", f"{name}__{RELEASE}"],
-            cwd=root,
-            env=os.environ | places | {SIZES: name},
-            check=False,
-            capture_output=True,
-            text=True,
-        )
+        launch("benchmarks.nation_jobs", f"{name}__{RELEASE}", places | {SIZES: name})
         seconds = perf_counter() - started
-    if ended.returncode:
-        raise RuntimeError(f"the job of size {name} failed:\n{ended.stderr[-5_000:]}")
     return seconds, max(peak)
 
 

@@ -1,11 +1,20 @@
-"""Measurements of whole processes: each step runs in a process of its own, so that peak memory is that of the step."""
+"""Measurements of whole processes: steps and launched jobs, each in a process of its own, and samples beside them.
+
+The peak memory of a process is that of its step.
+"""
 
 import json
 import multiprocessing
+import os
 import resource
+import subprocess
+import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 
@@ -27,6 +36,50 @@ def measured(step: Callable[..., Any], *arguments: Any) -> tuple[float, float, A
     finally:
         process.join()
     return seconds, peak, returned
+
+
+def launch(module: str, job: str, environment: Mapping[str, str]) -> None:
+    """Run a job by `dg launch` until it ends.
+
+    Args:
+        module: the module of its definitions.
+        job: its name.
+        environment: variables beside those of this process.
+
+    Raises:
+        RuntimeError: if it fails, with the end of what Dagster printed.
+    """
+    command = [str(Path(sys.executable).with_name("dg")), "launch", "--module-name", module, "--job", job]
+    root = Path(__file__).resolve().parents[1]
+    ended = subprocess.run(
+        command, cwd=root, env={**os.environ, **environment}, check=False, capture_output=True, text=True
+    )
+    if ended.returncode:
+        raise RuntimeError(f"the job {job} failed:\n{ended.stderr[-5_000:]}")
+
+
+@contextmanager
+def sampled(look: Callable[[], float], between: float) -> Iterator[list[float]]:
+    """What a function returns, sampled until the block ends, and once more then.
+
+    Args:
+        look: the function, which is called in another thread.
+        between: the seconds between two samples.
+    """
+    samples, over = [0.0], threading.Event()
+
+    def sample() -> None:
+        while not over.wait(between):
+            samples.append(look())
+
+    sampler = threading.Thread(target=sample, daemon=True)
+    sampler.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        sampler.join()
+        samples.append(look())
 
 
 def _report(connection: Connection, step: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

@@ -11,12 +11,9 @@ import json
 import os
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import chain, combinations
 from pathlib import Path
 from time import perf_counter
@@ -27,6 +24,7 @@ import numpy as np
 from assets.planning.expectation import SLOPES, expectation, in_bytes, in_time
 from assets.planning.machine import Machine, this_machine
 from assets.planning.size import expected_size
+from benchmarks.processes import launch, sampled
 from benchmarks.slopes_jobs import CASE, MANY, RELEASES, Case
 from benchmarks.topdown_estimation import memory
 
@@ -70,7 +68,7 @@ def run(case: Case) -> dict[str, Any]:
     try:
         for component in case.releases:
             before = _size(home / "home")
-            with memory() as peaks, _peak_size(home / "home") as sizes:
+            with memory() as peaks, sampled(lambda: _size(home / "home"), _BETWEEN) as sizes:
                 started, processor_before = perf_counter(), _processor_seconds()
                 _launch(case, component.job, home)
                 seconds, processor = perf_counter() - started, _processor_seconds() - processor_before
@@ -85,7 +83,7 @@ def run(case: Case) -> dict[str, Any]:
             "seconds": round(seconds, 1),
             "processor_seconds": round(processor, 1),
             "memory": round(max(peaks) * 2**30),
-            "warehouse": max(1, max(sizes) - before),
+            "warehouse": max(1, round(max(sizes)) - before),
             "published": _size(method.release.folder),
         }
     finally:
@@ -93,16 +91,9 @@ def run(case: Case) -> dict[str, Any]:
 
 
 def _launch(case: Case, job: str, home: Path) -> None:
-    root = Path(__file__).resolve().parents[1]
-    command = [str(Path(sys.executable).with_name("dg")), "launch", "--module-name", "benchmarks.slopes_jobs"]
     places = {name: home / folder for name, folder in _FOLDERS.items()}
     places["DAGSTER_HOME"].mkdir(exist_ok=True)
-    environment = os.environ | {name: str(folder) for name, folder in places.items()} | {CASE: case.text}
-    ended = subprocess.run(
-        [*command, "--job", job], cwd=root, env=environment, check=False, capture_output=True, text=True
-    )
-    if ended.returncode:
-        raise RuntimeError(f"{case}: the job {job} failed:\n{ended.stderr[-5_000:]}")
+    launch("benchmarks.slopes_jobs", job, {name: str(folder) for name, folder in places.items()} | {CASE: case.text})
 
 
 def _processor_seconds() -> float:
@@ -112,25 +103,6 @@ def _processor_seconds() -> float:
 
 
 _FOLDERS = {"DAGSTER_HOME": "dagster", "STIRRED_HOME": "home", "STIRRED_PUBLISHED": "published"}
-
-
-@contextmanager
-def _peak_size(folder: Path) -> Iterator[list[int]]:
-    """The sizes of a folder in bytes, sampled until the block ends."""
-    samples, over = [0], threading.Event()
-
-    def sample() -> None:
-        while not over.wait(_BETWEEN):
-            samples.append(_size(folder))
-
-    sampler = threading.Thread(target=sample, daemon=True)
-    sampler.start()
-    try:
-        yield samples
-    finally:
-        over.set()
-        sampler.join()
-        samples.append(_size(folder))
 
 
 def _size(folder: Path) -> int:

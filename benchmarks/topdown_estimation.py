@@ -7,7 +7,6 @@ not measured.
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +24,7 @@ from assets.topdown.histograms import write_invariants
 from assets.topdown.method import TopDownMethod
 from assets.topdown.release import INVARIANTS, SPINE, TopDownRelease
 from assets.topdown.spine import places_of, write_spine
-from benchmarks.processes import measured
+from benchmarks.processes import measured, sampled
 from benchmarks.resources import opened
 from benchmarks.result import Result
 from orchestration.components.topdown import build_release
@@ -142,20 +141,8 @@ def _dataset(households: int) -> SyntheticCensusDeclaration:
 @contextmanager
 def memory() -> Iterator[list[float]]:
     """The memory of this process and all its descendants together, in GiB, sampled until the block ends."""
-    samples = [0.0]
-    over = threading.Event()
-
-    def sample() -> None:
-        while not over.wait(_SAMPLED):
-            samples.append(sum(_resident(process) for process in _with_descendants(os.getpid())) / 2**30)
-
-    sampler = threading.Thread(target=sample, daemon=True)
-    sampler.start()
-    try:
+    with sampled(lambda: sum(map(_resident, _with_descendants(os.getpid()))) / 2**30, _SAMPLED) as samples:
         yield samples
-    finally:
-        over.set()
-        sampler.join()
 
 
 def _with_descendants(process: int) -> Iterator[int]:

@@ -89,18 +89,18 @@ class Drawing:
 
     def made_version(self) -> str:
         """The version of the measurements; makes them unless that is done, and keeps nothing but hashes."""
-        return self.version or self._made(None)
+        return self.version or self._made(streams_of(self.session, self.release), None)
 
     def in_parts(self, folder: Path) -> "Drawing":
         """Make the measurements in files of a folder."""
-        files = tuple(_file(folder, part) for part in parts_of(streams_of(self.session, self.release)))
-        return replace(self, version=self._made(folder), files=files)
+        streams = streams_of(self.session, self.release)
+        files = tuple(_file(folder, part) for part in parts_of(streams))
+        return replace(self, version=self._made(streams, folder), files=files)
 
-    def _made(self, folder: Path | None) -> str:
+    def _made(self, streams: tuple[Stream, ...], folder: Path | None) -> str:
         def make(counted: _Counted, stopped: Stopped) -> dict[str, str]:
             return _draw(counted, self.key, folder, stopped)
 
-        streams = streams_of(self.session, self.release)
         counted = _counted(self.session, self.release, streams, codes=folder is not None)
         return version_of_parts(streams, in_threads(make, counted, threads_of(self.release.processes)))
 

@@ -12,7 +12,6 @@ fork.
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections import deque
@@ -215,7 +214,7 @@ def _with_same_code(work: Callable[[T], R], task: T, digest: str) -> R:
 @cache
 def code_digest() -> str:
     """The SHA-256 of the code that results follow from: this module and the mathematics."""
-    mathematics = Path(sys.modules[RefusedError.__module__].__file__ or "").parent
+    mathematics = Path(__file__).parents[2] / "mechanisms"
     digest = sha256()
     for path in (Path(__file__), *sorted(mathematics.rglob("*.py"))):
         digest.update(f"{path.name} {path.stat().st_size} ".encode() + path.read_bytes())
