@@ -4,14 +4,11 @@ Each run is started by `dg launch`, includes the imports, and has its own Dagste
 compiled the kernels, and one run that does not count goes first.
 """
 
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from pathlib import Path
 
+from benchmarks.processes import launch
 from benchmarks.result import Result
 
 RUNS = 3
@@ -27,10 +24,8 @@ def measure() -> list[Result]:
 
 
 def _seconds(module: str) -> float:
-    root = Path(__file__).resolve().parents[1]
-    command = [str(Path(sys.executable).with_name("dg")), "launch", "--module-name", module, "--job", JOB]
     with tempfile.TemporaryDirectory(prefix="stirred-bench-") as home:
         places = {"DAGSTER_HOME": home, "STIRRED_HOME": home, "STIRRED_PUBLISHED": f"{home}/published"}
         started = time.perf_counter()
-        subprocess.run(command, cwd=root, env=os.environ | places, check=True, capture_output=True)
+        launch(module, JOB, places)
         return time.perf_counter() - started

@@ -5,11 +5,8 @@ by `dg launch`. The groups of a tract are nearly all empty, and all are measured
 million of them at the level of detailed iterations and of regional ones.
 """
 
-import os
 import resource
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -17,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from assets.safetab.measurements import GROUPS_AT_A_TIME
+from benchmarks import processes
 from benchmarks.processes import measured
 from benchmarks.result import Result
 from benchmarks.safetab_jobs import HOUSEHOLDS, RELEASES, census, prepare, releases
@@ -70,15 +68,11 @@ def measure() -> list[Result]:
 
 def launch(home: str, name: str, release: str) -> tuple[float, float]:
     """Run a job; return its seconds, including all imports, and its peak memory in GiB."""
-    root = Path(__file__).resolve().parents[1]
-    command = [str(Path(sys.executable).with_name("dg")), "launch", "--module-name", "benchmarks.safetab_jobs"]
     instance = Path(home) / "dagster"
     instance.mkdir(exist_ok=True)
     places = {"DAGSTER_HOME": str(instance), "STIRRED_HOME": home, "STIRRED_PUBLISHED": f"{home}/published"}
     started = time.perf_counter()
-    subprocess.run(
-        [*command, "--job", f"{name}__{release}"], cwd=root, env=os.environ | places, check=True, capture_output=True
-    )
+    processes.launch("benchmarks.safetab_jobs", f"{name}__{release}", places)
     return time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
 
 
