@@ -54,15 +54,19 @@ def source_version(dataset: DatasetDeclaration, code_version: str, files: Mappin
     """The keyed version of everything that a CEF follows from.
 
     Args:
-        dataset: the dataset, with every field of its declaration.
+        dataset: the dataset, with every field of its declaration but the places of its files.
         code_version: of the CEF's stage.
         files: the keyed versions of its source files, by name.
         key: the key of versions.
     """
+    placeless = {
+        name: records.model_copy(update={"path": None, "geography_path": None})
+        for name, records in dataset.tables.items()
+    }
     parts = {
         "code": code_version,
         "stirred": installed("stirred"),
-        "declaration": f"{type(dataset).__qualname__} {dataset!r}",
+        "declaration": f"{type(dataset).__qualname__} {dataset.model_copy(update=placeless)!r}",
         "files": dict(files),
     }
     return hmac.new(key, canonical(parts), sha256).hexdigest()

@@ -1,7 +1,4 @@
-"""A deployment with its UI, and a real browser on it.
-
-Here belongs starting and ending them, and launching a job as a person does. What is seen there belongs in the tests.
-"""
+"""Starts and ends a deployment with its UI and a real browser on it, and launches a job as a person does."""
 
 import contextlib
 import os
@@ -23,6 +20,9 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 PATIENCE = 120_000
 """Milliseconds."""
+
+# Beside other work, a page may take longer than Playwright's five seconds.
+expect.set_options(timeout=PATIENCE)
 
 IN_A_BROWSER = [
     pytest.mark.browser,
@@ -53,7 +53,7 @@ class Site:
         page.goto(self.job(release))
         page.get_by_role("button", name="Materialize all").click()
         confirmation, launched = page.get_by_role("button", name="Confirm"), page.get_by_text("Launched run")
-        expect(confirmation.or_(launched)).to_be_visible(timeout=PATIENCE)
+        expect(confirmation.or_(launched)).to_be_visible()
         expect(confirmation).to_have_count(0)
 
 

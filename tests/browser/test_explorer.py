@@ -64,8 +64,8 @@ class Explored:
 
 def drawn(page: Page) -> None:
     """Wait until a page has its heading and nothing runs any longer."""
-    expect(page.locator("h1").first).to_be_visible(timeout=PATIENCE)
-    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning", timeout=PATIENCE)
+    expect(page.locator("h1").first).to_be_visible()
+    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
     page.wait_for_timeout(300)
 
 

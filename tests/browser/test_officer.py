@@ -67,7 +67,7 @@ def test_a_refusal_is_authorized_and_the_pages_say_so(site: Site, tmp_path: Path
 
     site.launch(RELEASE)
     latest_run(site)
-    expect(page.get_by_text("Failure", exact=True).first).to_be_visible(timeout=PATIENCE)
+    expect(page.get_by_text("Failure", exact=True).first).to_be_visible()
     expect(page.get_by_text("Nobody has authorized it.", exact=False).first).to_be_visible()
     page.get_by_role("button", name=re.compile("View full message")).last.click()
     expect(page.get_by_role("dialog").get_by_text("authorized_draw", exact=False).first).to_be_visible()
@@ -88,7 +88,7 @@ def test_a_refusal_is_authorized_and_the_pages_say_so(site: Site, tmp_path: Path
     page.goto(site.job(RELEASE))
     page.get_by_role("button", name="Materialize all").click(modifiers=["Shift"])
     editor = page.get_by_role("dialog").locator(".CodeMirror").first
-    expect(editor).to_contain_text("authorized_loss", timeout=PATIENCE)
+    expect(editor).to_contain_text("authorized_loss")
     given = {"authorized_loss": "ε = 12.4850", "authorized_draw": draw[1], "authorized_by": "Ada Ruiz"}
     lines = [f'      {name}: "{value}"' for name, value in given.items()]
     config = "\n".join(["ops:", f"  {group(RELEASE)}__charge:", "    config:", *lines])

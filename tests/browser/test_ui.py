@@ -36,7 +36,7 @@ def test_a_release_is_launched_from_the_ui_and_published(site: Site, release: st
     while not site.certificate(release).exists() and time.monotonic() < deadline:
         time.sleep(0.2)
     site.page.goto(f"{site.job(release)}/runs")
-    expect(site.page.get_by_text("Success", exact=True)).to_be_visible(timeout=PATIENCE)
+    expect(site.page.get_by_text("Success", exact=True)).to_be_visible()
     assert site.certificate(release).exists()
 
 

@@ -14,7 +14,7 @@ Requests come in one a line, and every one is done by a process of its own; they
     begin spill FOLDER          sort confidential rows, more than fit in memory, for minutes: the same
     end PROCESS                 end it; how it ended, and what more it had said
 
-Here belongs what must not run inside pytest: forks, and kills. To judge the answers belongs in the tests.
+These are forks and kills, which must not run inside pytest. The tests judge the answers.
 """
 
 import json

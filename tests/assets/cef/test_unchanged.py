@@ -159,6 +159,18 @@ def test_one_changed_byte_of_any_file_is_read(
     assert "unchanged" not in source
 
 
+def test_the_same_file_in_another_place_is_not_read_again(town: Office) -> None:
+    (town.folder / "moved").mkdir()
+    for name in ("households.csv", "persons.csv"):
+        (town.folder / name).rename(town.folder / "moved" / name)
+    moved = {
+        name: records.model_copy(update={"path": f"moved/{Path(str(records.path)).name}"})
+        for name, records in town.declaration.tables.items()
+    }
+    town.declaration = town.declaration.model_copy(update=moved)
+    assert not town.materialize()[0]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
