@@ -59,7 +59,7 @@ from resources.parts import part_writer, store_parts
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
-VERSION = 2
+VERSION = 3
 """The version of the method. Increase it when the same measurements would give other estimates, or when the account of
 them has another form."""
 

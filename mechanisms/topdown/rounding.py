@@ -4,23 +4,22 @@ This module does controlled rounding, query by query from coarse to fine. `schem
 computes the real values.
 
 Every cell, and every marginal of the rounded queries, goes up or down to a neighboring integer; an integer stays. The
-queries refine each other, so a child's counts form a tree. The children's sums by cell are a second family of disjoint
-sets. Two laminar families give a totally unimodular system (Edmonds, 1970), so the linear program over these choices
-has integral vertices. The real values satisfy its constraints, so it is feasible. The distance |y − m| of an integer y
-next to m is linear in the choice. For each query in turn, the sum of these distances is minimized while the answers to
-earlier queries are held, which keeps the next program feasible. The simplex method (HiGHS) ends in a vertex, and starts
-each query from the basis of the one before. So every cell and every marginal differs by less than 1 from its real
-value, and the L1 distance of each query is the least that the choices for coarser queries allow.
+queries refine each other, so a child's counts form a tree, and the children's cells meet in the parent's. The choices
+are therefore a flow of 0 or 1 through a network, which has an integral solution wherever it has a real one (Edmonds,
+1970): the real values are one. The distance |y − m| of an integer y next to m is linear in the choice. Query by query
+from coarse to fine, the sum of these distances is minimized in integer arithmetic (`network`), among the choices that
+keep the distances of all coarser queries least. So every cell and every marginal differs by less than 1 from its real
+value, and the L1 distance of each query is the least that those of coarser queries allow.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.topdown.network import cheapest_flow
 from mechanisms.topdown.schema import add_up
 
 Bounds: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -29,7 +28,9 @@ Bounds: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 NEAR = 1e-5
 """A real value this near to an integer counts as that integer. If this leaves no solution, it may go up or down too."""
 
-_INTEGRAL = 1e-6
+_UNIT = 2.0**16
+"""Distances are integers in fractions of a person or unit that are about as small as `NEAR`. In smaller ones, errors of
+the real-valued step would decide between coarse answers that are equally near, at the cost of finer answers."""
 
 
 class NotRoundedError(ArithmeticError):
@@ -90,12 +91,9 @@ def round_children(
     limits = [*bounds, None]
     for widened in (False, True):
         levels = [_answers(x, nodes, limit, widened) for nodes, limit in zip(maps, limits, strict=True)]
-        program = _program(levels, parent)
-        choices = program.choose()
+        choices = _choices(levels, parent)
         if choices is not None:
-            found = [
-                level.chosen(choices[first:last]) for level, (first, last) in zip(levels, program.spans, strict=True)
-            ]
+            found = [level.chosen(own) for level, own in zip(levels, choices, strict=True)]
             _require(found, maps, parent, limits)
             distances = [np.abs(answers - level.real).sum() for answers, level in zip(found, levels, strict=True)]
             return Rounded(found[-1], tuple(map(float, distances)))
@@ -114,108 +112,51 @@ def _answers(x: NDArray[np.float64], nodes: NDArray[np.int64], limits: Bounds | 
     return _Answers(nodes, real, base, up, free & near & widened & (base > least))
 
 
-@dataclass
-class _Program:
-    """A linear program over choices c between 0 and 1, with Ac = target. Spans of c are optimized in turn."""
+def _choices(levels: Sequence[_Answers], parent: NDArray[np.int64] | None) -> list[NDArray[np.int64]] | None:
+    """By level, the choices taken, each 0 or 1; None if none meet the constraints.
 
-    cost: list[NDArray[np.float64]] = field(default_factory=list)
-    spans: list[tuple[int, int]] = field(default_factory=list)
-    columns: list[NDArray[np.int64]] = field(default_factory=list)
-    rows: list[NDArray[np.int64]] = field(default_factory=list)
-    values: list[NDArray[np.float64]] = field(default_factory=list)
-    targets: list[NDArray[np.int64]] = field(default_factory=list)
-
-    def enter(self, columns: NDArray[np.int64], rows: NDArray[np.int64], value: float) -> None:
-        """Enter a value into the matrix at each of these positions."""
-        self.columns.append(columns)
-        self.rows.append(rows)
-        self.values.append(np.full(len(columns), value))
-
-    def choose(self) -> NDArray[np.int64] | None:
-        """The choices taken, each 0 or 1; None if the program is infeasible."""
-        cost, target = np.concatenate(self.cost), np.concatenate(self.targets)
-        row, column, value = np.concatenate(self.rows), np.concatenate(self.columns), np.concatenate(self.values)
-        used = np.zeros(len(target), dtype=bool)
-        used[row] = True
-        if np.any(target[~used]):
-            return None
-        solver = _solver(len(cost), np.cumsum(used)[row] - 1, column, value, target[used])
-        taken = np.zeros(len(cost))
-        previous = (0, 0)
-        for first, last in self.spans:
-            if first == last:
-                continue
-            changed = np.arange(previous[0], last, dtype=np.int32)
-            held = changed[: previous[1] - previous[0]]
-            solver.changeColsCost(len(changed), changed, np.where(changed < first, 0.0, cost[changed]))
-            solver.changeColsBounds(len(held), held, taken[held], taken[held])
-            solver.run()
-            status = solver.getModelStatus()
-            if status == highspy.HighsModelStatus.kInfeasible:
-                return None
-            if status != highspy.HighsModelStatus.kOptimal:
-                raise NotRoundedError(f"HiGHS ends with {solver.modelStatusToString(status)}")
-            solution = np.asarray(solver.getSolution().col_value)
-            taken = np.rint(solution)
-            if np.abs(solution - taken).max() > _INTEGRAL:
-                raise NotRoundedError("HiGHS does not end in a vertex of the program")
-            previous = (first, last)
-        return taken.astype(np.int64)
-
-
-def _program(levels: Sequence[_Answers], parent: NDArray[np.int64] | None) -> _Program:
-    """The constraints: an answer is the sum of its finer answers, and the children's cells add up to the parent's."""
-    program = _Program()
-    width, height = 0, 0
-    for position, level in enumerate(levels):
-        first, nodes = width, level.base.shape[1]
-        cells = position == len(levels) - 1
-        coarser = levels[position - 1] if position else None
+    A choice up is a flow from the node of the coarser answer, of which its own is a part, to its own node. A cell has
+    no node of its own: it leads to that of the parent's cell, or back to the root. A choice down flows the other way.
+    """
+    tails, heads, stages, costs, balances = [], [], [], [], [np.zeros(1, dtype=np.int64)]
+    above = np.zeros((len(levels[0].base), 1), dtype=np.int64)
+    first = 1
+    for stage, level in enumerate(levels):
+        children, nodes = level.base.shape
         part_of = np.zeros(nodes, dtype=np.int64)
-        if coarser is not None:
+        if stage:
+            coarser = levels[stage - 1]
             part_of[level.nodes] = coarser.nodes
-            program.targets.append((coarser.base - add_up(level.base, part_of, coarser.base.shape[1])).ravel())
-        for chosen, sign in ((level.up, 1), (level.down, -1)):
-            child, node = np.nonzero(chosen)
-            column = np.arange(width, width + len(child))
-            width += len(child)
-            real, base = level.real[child, node], level.base[child, node]
-            program.cost.append(np.abs(base + sign - real) - np.abs(base - real))
-            if coarser is not None:
-                size = coarser.base.shape[1]
-                program.enter(column, height - coarser.base.size + child * size + part_of[node], sign)
-            if not cells:
-                program.enter(column, height + child * nodes + node, -sign)
-            elif parent is not None:
-                program.enter(column, height + node, sign)
-        program.spans.append((first, width))
-        height += level.base.size
-    if parent is not None:
-        program.targets.append(parent - levels[-1].base.sum(axis=0))
-    return program
-
-
-def _solver(
-    width: int,
-    row: NDArray[np.int64],
-    column: NDArray[np.int64],
-    value: NDArray[np.float64],
-    target: NDArray[np.int64],
-) -> highspy.Highs:
-    order = np.lexsort((row, column))
-    program = highspy.HighsLp()
-    program.num_col_, program.num_row_ = width, len(target)
-    program.col_cost_, program.col_lower_, program.col_upper_ = np.zeros(width), np.zeros(width), np.ones(width)
-    program.row_lower_ = program.row_upper_ = target.astype(np.float64)
-    program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    program.a_matrix_.start_ = np.searchsorted(column[order], np.arange(width + 1)).astype(np.int32)
-    program.a_matrix_.index_ = row[order].astype(np.int32)
-    program.a_matrix_.value_ = value[order]
-    solver = highspy.Highs()
-    for option, setting in (("output_flag", False), ("threads", 1), ("solver", "simplex")):
-        solver.setOptionValue(option, setting)
-    solver.passModel(program)
-    return solver
+            balances.append((coarser.base - add_up(level.base, part_of, coarser.base.shape[1])).ravel())
+        above = above[:, part_of]
+        if stage < len(levels) - 1:
+            own = np.arange(first, first + children * nodes).reshape(children, nodes)
+            first += children * nodes
+        elif parent is not None:
+            own = np.tile(np.arange(first, first + nodes), (children, 1))
+            balances.append(level.base.sum(axis=0) - parent)
+        else:
+            own = np.zeros((children, nodes), dtype=np.int64)
+        for chosen, sign, tail, head in ((level.up, 1, above, own), (level.down, -1, own, above)):
+            real, base = level.real[chosen], level.base[chosen]
+            tails.append(tail[chosen])
+            heads.append(head[chosen])
+            costs.append(np.rint((np.abs(base + sign - real) - np.abs(base - real)) * _UNIT).astype(np.int64))
+            stages.append(np.full(len(base), stage))
+        above = own
+    every_tail, every_head, balance = np.concatenate(tails), np.concatenate(heads), np.concatenate(balances)
+    used = np.zeros(len(balance), dtype=bool)
+    used[0] = used[every_tail] = used[every_head] = True
+    if balance[~used].any():
+        return None
+    number = np.cumsum(used) - 1
+    flow = cheapest_flow(
+        number[every_tail], number[every_head], np.concatenate(stages), np.concatenate(costs), balance[used]
+    )
+    if flow is None:
+        return None
+    of_levels = np.cumsum([len(up) + len(down) for up, down in zip(tails[::2], tails[1::2], strict=True)])
+    return np.split(flow, of_levels[:-1])
 
 
 def _require(
