@@ -22,6 +22,7 @@ from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, permute
 from mechanisms.table_builder.p_table import PTable, Row
 from mechanisms.topdown.least_squares import Constraints, Query, solve
+from mechanisms.topdown.network import cheapest_flow
 
 
 def compile_kernels() -> None:
@@ -35,6 +36,7 @@ def compile_kernels() -> None:
         [Query(cells=codes, precision=1.0, measured=np.ones((1, 2)))],
         Constraints(ones, np.array([0, 2]), np.zeros((1, 1)), np.full((1, 1), 2.0), np.array([2.0])),
     )
+    cheapest_flow(ones, ones, ones, ones, ones)
     estimate_averages(2, 1, 1, 1, least=1)
     table = PTable((Row((0,), (1,)), Row((0, 1), (1, 1))))
     table.draw(ones, stream)

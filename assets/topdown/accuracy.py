@@ -175,7 +175,7 @@ def _differences(
         truth = _answers(session, exact, marginal, first, last)
         found = {POST_PROCESSED: _answers(session, estimated, marginal, first, last)}
         if measured:
-            found[RAW] = read_answers(session, release, measured, first, last).astype(np.int64)
+            found[RAW] = read_answers(session, release, [measured], first, last)[measured].astype(np.int64)
         for source, answers in found.items():
             sums[source] += int(np.abs(answers - truth)[:, : metric.leading].sum())
     return sums if measured else {POST_PROCESSED: sums[POST_PROCESSED], RAW: None}

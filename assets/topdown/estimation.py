@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
 from hashlib import sha256
+from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
@@ -592,12 +593,12 @@ def _batch(
 ) -> _Batch:
     first, last = (int(part.starts[parent]) for parent in parents)
     answers: dict[str, dict[str, NDArray[np.int32]]] = {histogram: {} for histogram in SCHEMAS}
-    for measured, streams in read.streams.items():
-        found = read_answers(session, release, measured, first, last).astype(np.int32)
-        answers[measured.histogram][measured.query] = found
-        for stream in streams:
-            own = slice(max(stream.first, first) - first, max(min(stream.last, last) - first, 0))
-            read.answers[stream.label].update(hashed(found[own]))
+    for histogram, of_histogram in groupby(read.streams, lambda measured: measured.histogram):
+        for measured, found in read_answers(session, release, list(of_histogram), first, last).items():
+            answers[histogram][measured.query] = found
+            for stream in read.streams[measured]:
+                own = slice(max(stream.first, first) - first, max(min(stream.last, last) - first, 0))
+                read.answers[stream.label].update(hashed(found[own]))
     above = _scope_above(release, scope)
     if above is None:
         return _Batch(parents[0], first, (scope.level,), answers, {})

@@ -7,7 +7,7 @@ answers once. `drawing` makes the draw.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
@@ -218,29 +218,44 @@ def _matrix(release: TopDownRelease, stream: Stream, lists: pa.ListArray) -> NDA
 
 
 def read_answers(
-    session: Session, release: TopDownRelease, measured: Measured, first: int, last: int
-) -> NDArray[np.int32]:
-    """The stored answers to one query in the places from `first` up to but excluding `last`: (places, marginal cells).
+    session: Session, release: TopDownRelease, measured: Sequence[Measured], first: int, last: int
+) -> dict[Measured, NDArray[np.int32]]:
+    """The stored answers in the places from `first` up to but excluding `last`, by query: (places, marginal cells).
+
+    Args:
+        session: a session that reads the public zone.
+        release: the release.
+        measured: queries of one histogram at one level.
+        first, last: the numbers of places.
 
     Raises:
-        GridError: unless each of these places is stored exactly once, with an answer for every cell.
+        GridError: unless each of these places is stored exactly once for each query, with an answer for every cell.
     """
-    stream = Stream(measured, None, first, last)
-    found = session.arrow(
-        "topdown/answers_to",
-        {
-            "histogram": measured.histogram,
-            "level": measured.level,
-            "query": measured.query,
-            "first": first,
-            "last": last,
-        },
-        measurements=release.public(MEASUREMENTS),
-    ).combine_chunks()
-    if not np.array_equal(found["number"].to_numpy(), np.arange(first, last)):
-        raise GridError(f"{release.schema}: {measured.label}: not every place is measured exactly once")
-    lists = found["answers"].combine_chunks()
-    return _matrix(release, stream, lists)
+    streams = {each.query: Stream(each, None, first, last) for each in measured}
+    answers = {
+        query: np.empty((last - first, each.measured.marginal.size), np.int32) for query, each in streams.items()
+    }
+    seen = {query: np.zeros(last - first, dtype=np.int64) for query in streams}
+    values = {
+        "histogram": measured[0].histogram,
+        "level": measured[0].level,
+        "queries": list(streams),
+        "first": first,
+        "last": last,
+    }
+    for batch in session.batches(
+        "topdown/answers_to", ROWS_AT_A_TIME, values, measurements=release.public(MEASUREMENTS)
+    ):
+        for query, number, lists in _by_query(batch):
+            places = number - first
+            answers[query][places] = _matrix(release, streams[query], lists)
+            np.add.at(seen[query], places, 1)
+    for query, times in seen.items():
+        if np.any(times != 1):
+            raise GridError(
+                f"{release.schema}: {streams[query].measured.label}: not every place is measured exactly once"
+            )
+    return {each.measured: answers[query] for query, each in streams.items()}
 
 
 class Digests:

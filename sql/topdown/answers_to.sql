@@ -1,5 +1,9 @@
--- The noisy answers to one query in the places from `first` up to but excluding `last`, in the order of places.
-SELECT number, answers
+-- The noisy answers to some queries of a histogram in the places from `first` up to but excluding `last`, in any order.
+SELECT query, number, answers
 FROM {{ measurements }}
-WHERE histogram = $histogram AND level = $level AND query = $query AND number >= $first AND number < $last
-ORDER BY number
+WHERE
+    histogram = $histogram
+    AND level = $level
+    AND number >= $first
+    AND number < $last
+    AND list_contains($queries, query)
