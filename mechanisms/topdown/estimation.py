@@ -232,5 +232,6 @@ def _solve_totals(total: Measurement, constraints: Constraints, groups: NDArray[
 
 def _renumbered(nodes: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The marginal cells that occur, and the position of each cell's marginal cell among them."""
-    present, positions = np.unique(nodes, return_inverse=True)
-    return present, positions.astype(np.int32)
+    occurs = np.zeros(nodes.max(initial=-1) + 1, dtype=np.bool_)
+    occurs[nodes] = True
+    return np.flatnonzero(occurs).astype(np.int32), (np.cumsum(occurs, dtype=np.int32) - 1)[nodes]

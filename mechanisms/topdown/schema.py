@@ -27,10 +27,13 @@ class QueryError(ValueError):
 
 
 def add_up(counts: NDArray[Number], cells: NDArray[Any], size: int) -> NDArray[Number]:
-    """Shape (units, size): counts of shape (units, cells), added up by each cell's entry in `cells`."""
-    sums = np.zeros((len(counts), size), dtype=counts.dtype)
-    np.add.at(sums.T, cells, counts.T)
-    return sums
+    """Shape (units, size): counts of shape (units, cells), added up by each cell's entry in `cells`.
+
+    Integers are added up exactly if the sums of their absolute values are below 2^53.
+    """
+    units = len(counts)
+    sums = np.bincount((np.arange(units)[:, None] * size + cells).ravel(), counts.ravel(), units * size)
+    return sums.reshape(units, size).astype(counts.dtype, copy=False)
 
 
 @dataclass(frozen=True)
