@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from dagster import ConfigurableResource
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from resources.database_file import DatabaseFile
 from resources.keyfiles import flush_file
@@ -74,9 +74,21 @@ Recipe = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 class Session:
     """A connection to the zones that a stage named. Open it with `Warehouse.session`."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, zones: Collection[Zone]) -> None:
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        zones: Collection[Zone],
+        versions: dict[tuple[tuple[Table, ...], bytes | None], str] | None = None,
+    ) -> None:
         self._connection = connection
         self._zones = frozenset(zones)
+        # Nothing that a session only reads changes, so its content versions are computed once.
+        self._versions = versions
+
+    @property
+    def zones(self) -> frozenset[Zone]:
+        """The zones that the session reads or writes."""
+        return self._zones
 
     @property
     def reads_confidential(self) -> bool:
@@ -148,10 +160,14 @@ class Session:
         return identifier(name)
 
     @contextmanager
-    def beside(self) -> Iterator["Session"]:
-        """Another connection to the same zones, for another thread. It sees no temporary tables of this session."""
+    def beside(self, zones: Collection[Zone] | None = None) -> Iterator["Session"]:
+        """Another connection to the same content, such as for another thread. It sees no temporary tables of this one.
+
+        Args:
+            zones: those of this session's zones that it reads; None for all.
+        """
         with closing(self._connection.cursor()) as connection:
-            yield Session(connection, self._zones)
+            yield Session(connection, self._zones if zones is None else zones, self._versions)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -210,13 +226,19 @@ class Session:
                 hashed.
             key: at least 32 bytes, or None for tables that anyone may see.
         """
+        known = (tuple(tables), key)
+        if self._versions is not None and known in self._versions:
+            return self._versions[known]
         content = []
         for table in tables:
             columns = self.columns(table)
             row = self._sums(table, list(columns), key.hex() if key else "")
             content.append([table.name, list(columns.items()), [str(number) for number in row]])
         message = json.dumps(content, separators=(",", ":")).encode()
-        return hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
+        found = hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
+        if self._versions is not None:
+            self._versions[known] = found
+        return found
 
     def sorted_version(self, table: Table, key: bytes) -> str:
         """A keyed content hash of a large table of integers and texts as a multiset of rows: 64 hexadecimal digits.
@@ -379,7 +401,23 @@ class Warehouse(ConfigurableResource):
                 reached = [data for storage in (*storages, *written) for data in storage.folders]
                 quoted = ", ".join(literal(each).text for each in [*reached, *([folder.absolute()] if folder else [])])
                 connection.execute(statement("warehouse/confine", {"folders": Fragment(f"[{quoted}]::VARCHAR[]")}))
-            yield Session(connection, zones)
+            yield Session(connection, zones, None if writes else {})
+
+    @contextmanager
+    def held(self, reads: Collection[Zone], folder: Path | None = None) -> Iterator["Warehouse"]:
+        """This warehouse with zones whose content stays the same until the block ends, whoever reads it how often.
+
+        Args:
+            reads: the zones.
+            folder: the one folder whose files statements can read and write.
+
+        Raises:
+            WarehouseError: as `session`.
+        """
+        with self.session(reads=reads, folder=folder) as session:
+            held = _HeldWarehouse(**dict(self))
+            held._held, held._folder = session, folder
+            yield held
 
     @contextmanager
     def private_folder(self) -> Iterator[Path]:
@@ -451,6 +489,27 @@ class Warehouse(ConfigurableResource):
         """How to reach the S3 server. DuckDB itself reads the keys and the region from the environment."""
         scheme, _, host = self.object_storage.rpartition("://")
         return {"host": literal(host.rstrip("/")), "encrypted": scheme != "http", "given": bool(host)}
+
+
+class _HeldWarehouse(Warehouse):
+    """A warehouse whose sessions are connections beside one that is open all the time."""
+
+    _held: Session = PrivateAttr()
+    _folder: Path | None = PrivateAttr()
+
+    @contextmanager
+    def session(
+        self, reads: Collection[Zone] = (), writes: Zone | None = None, folder: Path | None = None
+    ) -> Iterator[Session]:
+        """A connection to held zones.
+
+        Raises:
+            ValueError: if it would write a zone, or reach another zone or another folder.
+        """
+        if writes or folder not in (None, self._folder) or not self._held.zones.issuperset(reads):
+            raise ValueError("a held warehouse is read, and only the zones and the folder that it was opened with")
+        with self._held.beside(reads) as session:
+            yield session
 
 
 def _parts(column: pa.Array, first: int) -> Iterator[bytes | memoryview]:

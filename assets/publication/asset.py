@@ -6,6 +6,7 @@ tables that were changed afterwards.
 
 import contextlib
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -62,11 +63,9 @@ from assets.publication.signature import (
     sign,
     verify,
 )
-from assets.release.draw import Draw, Inputs
 from assets.release.gate import ReleaseContext
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
-from assets.release.seal import SealError
 from assets.release.verdicts import verdicts_of
 from mechanisms.accounting.composition import number, symbol
 from resources.chain import RESERVE, WITHDRAW, Entry, find, settled_draws
@@ -243,9 +242,8 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
         The certificate, and the SHA-256 of `SHA256SUMS`.
 
     Raises:
-        dagster.Failure: if a gate finds a problem, a table was replaced after the gates were evaluated, or something
-            else than a publication of this deployment is in the way. Then nothing is published, and what was published
-            before stays in place.
+        dagster.Failure: if a gate finds a problem, or something else than a publication of this deployment is in the
+            way. Then nothing is published, and what was published before stays in place.
     """
     release = context.release
     key = public_key(context.custody)
@@ -255,33 +253,42 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
             "file. Publish into a folder of its own (STIRRED_PUBLISHED), or, if somebody replaced the file, remove it.",
             allow_retries=False,
         )
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+    with ExitStack() as opened:
+        # What the gates read stays as it is until the files are written, so the files have the content that passed.
+        zones = [Zone.CONFIDENTIAL, Zone.PUBLIC]
         try:
-            evaluated_on = _state(context, session)
-        except (SealError, WarehouseError) as error:
+            held = replace(
+                context, warehouse=opened.enter_context(context.warehouse.held(zones, release.folder.parent))
+            )
+        except WarehouseError as error:
             # The gates say by name what is wrong.
             require_gates(context)
             raise _refusal(context, [str(error)]) from None
-    passed = require_gates(context)
-    try:
-        place_file(release.published / PUBLIC_KEY, pem(key))
-        certificate = _place(context, passed, evaluated_on, key)
-    except OSError as error:
-        problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
-        words = f"{release.schema} is not published: {problem}. What was published before stays complete."
-        raise dg.Failure(description=words, allow_retries=False) from None
+        passed = require_gates(held)
+        certificate = _written(held, passed, key)
     # The release is published by now, with or without its line in the list.
     with contextlib.suppress(OSError):
         write_listing(release.published)
     return certificate, file_sha256(release.folder / CHECKSUMS)
 
 
-def _place(
-    context: ReleaseContext[Any],
-    passed: tuple[Check, ...],
-    evaluated_on: tuple[Draw[Inputs], str],
-    key: Ed25519PublicKey,
-) -> Certificate:
+def _written(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519PublicKey) -> Certificate:
+    """Put the public key and the files of the release in place.
+
+    Raises:
+        dagster.Failure: if a file or folder cannot be written.
+    """
+    release = context.release
+    try:
+        place_file(release.published / PUBLIC_KEY, pem(key))
+        return _place(context, passed, key)
+    except OSError as error:
+        problem = f"{error.filename or release.folder}: {error.strerror}" if error.strerror else str(error)
+        words = f"{release.schema} is not published: {problem}. What was published before stays complete."
+        raise dg.Failure(description=words, allow_retries=False) from None
+
+
+def _place(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519PublicKey) -> Certificate:
     """Write the files of the release and put them in place; return the certificate."""
     release = context.release
     tables = context.method.tables()
@@ -289,13 +296,10 @@ def _place(
         context.warehouse.session(reads=[Zone.PUBLIC], folder=release.folder.parent) as session,
         placed(
             release.folder,
-            lambda present: _kept_as(context, present, key, evaluated_on[0].draw_id),
+            lambda present: _kept_as(context, present, key, context.method.describe(session, context.custody).draw_id),
             lambda arriving: _require_signed(context, arriving, key),
         ) as folder,
     ):
-        # What this session reads stays as it is while it is open, so the files have the content that is compared here.
-        if _state(context, session) != evaluated_on:
-            raise _refusal(context, ["tables: another run has replaced them; materialize again"])
         files = write_data_files(session, folder, tables)
         certificate = certify(context, session, passed, files)
         package = data_package(
@@ -386,14 +390,6 @@ def _require_signed(context: ReleaseContext[Any], folder: Path, key: Ed25519Publ
 def _refusal(context: ReleaseContext[Any], problems: list[str]) -> dg.Failure:
     words = f"{context.release.schema} is not published, because it does not pass its gates:\n" + "\n".join(problems)
     return dg.Failure(description=words, allow_retries=False)
-
-
-def _state(context: ReleaseContext[Any], session: Session) -> tuple[Draw[Inputs], str]:
-    """The draw, and what the published tables contain."""
-    draw, found = context.method.describe(session, context.custody), context.method.content_found(session)
-    tables = [published.table for published in context.method.tables() if published.table not in found]
-    content = session.content_version(tables, context.custody.seal_key())
-    return draw, " ".join([content, *(found[table] for table in sorted(found, key=str))])
 
 
 def certify(

@@ -280,14 +280,6 @@ class Method(ABC, Generic[R, I, O]):
     def tables(self) -> Sequence[PublishedTable]:
         """The tables to publish."""
 
-    def content_found(self, session: Session) -> Mapping[Table, str]:
-        """By table, a text that says what it contains, found in another way than by `Session.content_version`.
-
-        For tables with which that takes long; none by default. No two contents have the same text, or a text with a
-        problem, which a gate names.
-        """
-        return {}
-
     def errors(self, session: Session) -> Accuracy | None:
         """The errors of the published figures, from stored public tables, for the certificate; none by default."""
         return None

@@ -223,19 +223,6 @@ list in the order of the query's cells."""
     def tables(self) -> Sequence[PublishedTable]:
         return published_tables(self.release)
 
-    def content_found(self, session: Session) -> Mapping[Table, str]:
-        """The measurements by the hashes of their streams, which do not cover more than one row for a place and query,
-        nor the codes of places: another text says if these are not as they must be.
-        """
-        measurements = self.release.public(MEASUREMENTS)
-        if not session.columns(measurements):
-            return {}
-        try:
-            version = stored_version(session, self.release)
-        except GridError as error:
-            version = str(error)
-        return {measurements: " ".join([version, *not_measured_once(session, self.release)])}
-
     def errors(self, session: Session) -> Accuracy | None:
         return errors_in_words(session, self.release) if self.release.replicates else None
 

@@ -5,4 +5,4 @@ COPY (SELECT {{ columns | ids }} FROM {{ table }} ORDER BY
 
 {% endfor %}
 )
-TO {{ path }} (FORMAT parquet, COMPRESSION zstd{% if row_group %}, ROW_GROUP_SIZE {{ row_group }}{% endif %})
+TO {{ path }} (FORMAT parquet, COMPRESSION zstd)

@@ -3,6 +3,8 @@
 import hmac
 import json
 import signal
+import subprocess
+import sys
 import traceback
 from collections import Counter
 from hashlib import sha256
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 
 from resources import statements
 from resources.statements import SQL_FOLDER, Table, Zone
-from resources.warehouse import Warehouse, WarehouseError
+from resources.warehouse import Session, Warehouse, WarehouseError
 from tests.depth import deep_but, examples
 
 UNITS = Table(Zone.CONFIDENTIAL, "ma1940", "units")
@@ -298,6 +300,42 @@ def test_a_session_that_waited_too_long_says_for_what(warehouse):
         impatient.session(reads=[Zone.PUBLIC]),
     ):
         pass
+
+
+def test_held_zones_stay_as_they_are_whoever_reads_them(warehouse, tmp_path, monkeypatch):
+    """Sessions come and go, and nobody writes meanwhile: closing a file once would let go of it everywhere."""
+    public, hashed = Table(Zone.PUBLIC, "ma1940", "units"), []
+    for table in (UNITS, public):
+        make(warehouse, "SELECT 1 AS number", table)
+    sums = Session._sums
+    monkeypatch.setattr(Session, "_sums", lambda *arguments: hashed.append(1) or sums(*arguments))
+    write = f"import duckdb; duckdb.connect({str(warehouse.path(Zone.PUBLIC))!r})"
+    with warehouse.held([Zone.CONFIDENTIAL, Zone.PUBLIC]) as held:
+        found = set()
+        for zones in ([Zone.PUBLIC], [Zone.CONFIDENTIAL, Zone.PUBLIC], [Zone.PUBLIC]):
+            with held.session(reads=zones) as session:
+                found.add(session.content_version([public], KEY))
+                assert session.reads_confidential == (Zone.CONFIDENTIAL in zones)
+                assert bool(session.columns(UNITS)) == (Zone.CONFIDENTIAL in zones)
+                session.stage("kept", "tests/one")
+            refused = subprocess.run([sys.executable, "-c", write], capture_output=True, text=True, check=False)
+            assert "Could not set lock" in refused.stderr
+        assert len(found) == len(hashed) == 1
+        for beyond in ({"writes": Zone.PUBLIC}, {"reads": [Zone.LEDGER]}, {"reads": [Zone.PUBLIC], "folder": tmp_path}):
+            with pytest.raises(ValueError, match="held"), held.session(**beyond):
+                pass
+    assert version(warehouse, "SELECT 2 AS number", KEY, public) not in found
+    subprocess.run([sys.executable, "-c", write], check=True)
+
+
+def test_a_session_that_writes_computes_versions_anew(warehouse):
+    table = Table(Zone.PUBLIC, "ma1940", "units")
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        session.create(table, "tests/one")
+        before = session.content_version([table])
+        session.drop(table)
+        session.create(table, "tests/copy", source=session.register("other", pa.table({"number": [2]})))
+        assert session.content_version([table]) != before
 
 
 def test_processes_that_make_a_zone_at_once_all_write_to_it(tmp_path, warehouse, processes):

@@ -237,6 +237,23 @@ def test_what_is_published_is_valid_and_reads_back(town: tuple[Products, Truth],
     assert pq.read_table(folder / "noisy_measurements.parquet").to_pylist() == stored
 
 
+def test_lists_that_were_stored_in_another_order_give_the_same_file(
+    town: tuple[Products, Truth], tmp_path: Path
+) -> None:
+    made, _ = town
+    (published,) = (each for each in published_tables(made.release) if each.has_lists)
+    written = []
+    for folder in (tmp_path / "as stored", tmp_path / "reversed"):
+        folder.mkdir()
+        with made.warehouse.session(reads=[Zone.PUBLIC], folder=folder) as session:
+            written += write_data_files(session, folder, [published])
+            rows = session.arrow("warehouse/all", source=published.table)
+        with made.warehouse.session(writes=Zone.PUBLIC) as session:
+            reverse = session.register("reversed", rows.take(np.arange(len(rows))[::-1]))
+            session.create(published.table, "warehouse/all", source=reverse)
+    assert len({file.sha256 for file in written}) == 1
+
+
 def test_every_column_of_every_product_is_described(town: tuple[Products, Truth]) -> None:
     made, _ = town
     for table in published_tables(made.release):
