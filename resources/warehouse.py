@@ -63,9 +63,9 @@ _JOINED = re.compile(
 )
 """The text of a view that only joins tables of the public zone by name, as DuckDB and DuckLake write it."""
 
-_PART = rf"\(SELECT {_NAME}\.{_NAME}(, {_NAME}\.{_NAME})* FROM {_TABLE}\)"
+_PART = rf"\(*SELECT {_NAME}\.{_NAME}(, {_NAME}\.{_NAME})* FROM {_TABLE}\)*"
 _UNITED = re.compile(rf"CREATE VIEW ({_NAME}\.)?{_NAME} AS {_PART}( ?UNION ALL {_PART})+;")
-"""The text of a view that only puts the rows of tables of the public zone together."""
+"""The text of a view that only puts the rows of tables of the public zone together, in whatever pairs."""
 
 Recipe = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 """How a table is made: the name of a statement, the values bound in it, and its identifiers."""
