@@ -63,6 +63,9 @@ _JOINED = re.compile(
 )
 """The text of a view that only joins tables of the public zone by name, as DuckDB and DuckLake write it."""
 
+_HEAD = re.compile(rf"CREATE (TEMP )?VIEW ({_NAME}\.)?{_NAME} AS ")
+"""How the text of a view begins, if its columns are named as in its statement."""
+
 _PART = rf"\(*SELECT {_NAME}\.{_NAME}(, {_NAME}\.{_NAME})* FROM {_TABLE}\)*"
 _UNITED = re.compile(rf"CREATE VIEW ({_NAME}\.)?{_NAME} AS {_PART}( ?UNION ALL {_PART})+;")
 """The text of a view that only puts the rows of tables of the public zone together, in whatever pairs."""
@@ -136,6 +139,25 @@ class Session:
     def create_view(self, view: Table, name: str, /, **names: Any) -> None:
         """Create or replace `view` with a statement, which may name only tables of the view's zone."""
         self._execute(name, f"CREATE OR REPLACE VIEW {view.text} AS\n{statement(name, names)}", None)
+
+    def is_view_of(self, view: Table, name: str, /, **names: Any) -> bool:
+        """Whether `view` is the view that `create_view` makes of this statement; the tables it names must exist.
+
+        How a union is grouped is ignored, because a view in a file comes back with its tables in pairs.
+        """
+        temporary = "view as made"
+        self._execute(
+            name, f"CREATE OR REPLACE TEMPORARY VIEW {identifier(temporary)} AS\n{statement(name, names)}", None
+        )
+        stored = self._definition(view.zone.value, view.schema, view.name)
+        return stored is not None and stored == self._definition("temp", "main", temporary)
+
+    def _definition(self, database: str, schema: str, view: str) -> list[str] | None:
+        """The statement of a view in words, as DuckDB writes them; None if there is none, or it renames columns."""
+        for (text,) in self.rows("warehouse/view", {"database": database, "schema": schema, "view": view}):
+            if head := _HEAD.match(text):
+                return str(text[head.end() :]).replace("(", " ").replace(")", " ").split()
+        return None
 
     def drop(self, table: Table) -> None:
         """Drop a table, or a view of that name, if there is one; a table cannot replace a view, nor a view a table."""

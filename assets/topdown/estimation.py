@@ -266,8 +266,8 @@ def levels_not_as_made(
 
     Returns:
         The scopes whose estimates were altered, or not made from the current draw, spine and invariants, but for those
-        below a scope whose account is no longer known; and by label, the SHA-256 of the answers of each stream as they
-        were read.
+        below a scope whose account is no longer known; the whole of a level if its view does not show exactly the
+        tables of all states; and by label, the SHA-256 of the answers of each stream as they were read.
     """
     draw_id, tree = drawn_id(session, release), read_tree(session, release)
     states = states_of(session, release)
@@ -290,6 +290,11 @@ def levels_not_as_made(
             wrong.append(scope)
         read |= json.loads(stored.read)
         known[scope] = stored
+    for level in release.levels:
+        if all(scope in known for scope in _scopes(release, level, states)) and not _is_united(
+            session, release, level, states
+        ):
+            wrong.append(Scope(level))
     return tuple(wrong), read
 
 
@@ -331,9 +336,7 @@ def unite_states(session: Session, custody: Custody, release: TopDownRelease) ->
         if release.is_by_state(level):
             view = release.public(release.estimates(level))
             session.drop(view)
-            session.create_view(
-                view, "topdown/united", tables=[release.public(release.estimates(level, state)) for state in states]
-            )
+            session.create_view(view, "topdown/united", tables=_tables_of(release, level, states))
     return [known[scope] for scope in scopes_of(release, states) if scope.state]
 
 
@@ -364,9 +367,9 @@ def tables_of_other_states(session: Session, release: TopDownRelease, states: Se
 def estimates_version(session: Session, custody: Custody, release: TopDownRelease) -> str | None:
     """A digest of the stored estimates of the finest level and of all that they were made of; None if altered."""
     states = states_of(session, release)
-    scopes = [scope for scope in scopes_of(release, states) if scope.level == release.finest]
+    scopes = _scopes(release, release.finest, states)
     stored = [stored_estimation(session, custody, release, scope) for scope in scopes]
-    if not all(stored):
+    if not all(stored) or not _is_united(session, release, release.finest, states):
         return None
     return sha256(json.dumps([[each.made_of, each.content] for each in stored if each]).encode()).hexdigest()
 
@@ -374,7 +377,7 @@ def estimates_version(session: Session, custody: Custody, release: TopDownReleas
 def scopes_of(release: TopDownRelease, states: Sequence[str]) -> Iterator[Scope]:
     """What is estimated and stored together, in order: all places of a level, or those of one state."""
     for level in release.levels:
-        yield from (Scope(level, state) for state in (states if release.is_by_state(level) else [""]))
+        yield from _scopes(release, level, states)
 
 
 def processes_of(release: TopDownRelease) -> int:
@@ -384,6 +387,23 @@ def processes_of(release: TopDownRelease) -> int:
 def drawn_id(session: Session, release: TopDownRelease) -> str:
     (draw_id,) = session.row("warehouse/labelled", table=release.public(DRAWN), column="draw_id")
     return str(draw_id)
+
+
+def _scopes(release: TopDownRelease, level: str, states: Sequence[str]) -> list[Scope]:
+    return [Scope(level, state) for state in (states if release.is_by_state(level) else [""])]
+
+
+def _tables_of(release: TopDownRelease, level: str, states: Sequence[str]) -> list[Table]:
+    """The tables of a level's estimates in each state."""
+    return [release.public(release.estimates(level, state)) for state in states]
+
+
+def _is_united(session: Session, release: TopDownRelease, level: str, states: Sequence[str]) -> bool:
+    """Whether what is read as the estimates of a level are the tables of its scopes, which must be stored."""
+    view = release.public(release.estimates(level))
+    return not release.is_by_state(level) or session.is_view_of(
+        view, "topdown/united", tables=_tables_of(release, level, states)
+    )
 
 
 def _name(release: TopDownRelease, scope: Scope | str) -> str:

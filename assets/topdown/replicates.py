@@ -157,9 +157,11 @@ def make_replicates(
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         wrong, _ = levels_not_as_made(session, custody, release)
         if wrong:
+            level, by_state = wrong[0].level, release.is_by_state(wrong[0].level)
+            stage = release.estimated if by_state and not wrong[0].state else release.estimates(level)
             raise StaleInputError(
                 f"{release.schema}: the estimates of {wrong[0]} are not those of the stored measurements; materialize "
-                f"{release.estimates(wrong[0].level)} first"
+                f"{stage} first"
             )
         basis = basis_of(session, custody, release)
         stored = stored_replicates(session, custody, release)

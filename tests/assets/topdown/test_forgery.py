@@ -1,6 +1,7 @@
 """Forged estimates: what someone can do who writes the public database, but has no access to the custody.
 
-Every attack here passed while estimates were labelled with a plain hash of what they were made of.
+Every attack here passed while estimates were labelled with a plain hash of what they were made of, or while nothing
+said which tables the view over all states shows.
 """
 
 import json
@@ -12,9 +13,12 @@ from typing import Any
 import duckdb
 import pytest
 
-from assets.topdown.estimation import estimate_level, levels_not_as_made
+from assets.release.draw import StaleInputError
+from assets.topdown.estimation import estimate_level, levels_not_as_made, scopes_of, unite_states
 from assets.topdown.release import TopDownRelease
+from assets.topdown.replicates import basis_of
 from assets.topdown.streams import streams_of, version_of_streams
+from assets.topdown.tree import states_of
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.assets.topdown.table_oracle import (
@@ -26,8 +30,7 @@ from tests.assets.topdown.table_oracle import (
     written,
 )
 
-pytestmark = pytest.mark.deep
-
+STATES = ["S000", "S001"]
 
 Village = tuple[Country, TopDownRelease, Warehouse]
 
@@ -37,8 +40,13 @@ def silent(done: int, parents: int) -> None:
 
 
 def estimate_all(warehouse: Warehouse, release: TopDownRelease) -> None:
-    for level in release.levels:
-        estimate_level(warehouse, custody_of(warehouse), release, level, silent)
+    """Estimate everything that is stored together, in order; with partitions, unite the states."""
+    custody = custody_of(warehouse)
+    for scope in scopes_of(release, STATES):
+        estimate_level(warehouse, custody, release, scope, silent)
+    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+        assert states_of(session, release) == STATES
+        unite_states(session, custody, release)
 
 
 def made(warehouse: Warehouse, release: TopDownRelease) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -61,74 +69,159 @@ def attacked(warehouse: Warehouse, release: TopDownRelease, *statements: str) ->
             connection.execute(statement)
 
 
-@pytest.fixture(scope="module")
-def estimated(tmp_path_factory: pytest.TempPathFactory) -> Village:
+def first(release: TopDownRelease, level: str) -> tuple[str, str]:
+    """The table with the estimates of a level's first places, and how these are called."""
+    state = STATES[0] if release.is_by_state(level) else ""
+    return release.estimates(level, state), f"{level} in {state}" if state else level
+
+
+def estimated(folder: Path, partitions: str) -> Village:
     """A village all of whose levels are estimated."""
     country = village()
-    release = release_of(country)
-    warehouse = written(tmp_path_factory.mktemp("estimated"), release, country)
+    release = replace(release_of(country), partitions=partitions)
+    warehouse = written(folder, release, country)
     estimate_all(warehouse, release)
     assert made(warehouse, release)[0] == ()
     return country, release, warehouse
 
 
+def copied(original: Village, folder: Path) -> Village:
+    country, release, warehouse = original
+    return country, release, Warehouse(folder=str(shutil.copytree(warehouse.folder, folder)), threads=1)
+
+
+@pytest.fixture(scope="module", params=["", "state"])
+def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Village:
+    """A village without partitions, and one with them."""
+    return estimated(tmp_path_factory.mktemp("estimated"), request.param)
+
+
 @pytest.fixture
-def estimates(estimated: Village, tmp_path: Path) -> Village:
-    """A copy of the village, for a test to attack."""
-    country, release, warehouse = estimated
-    folder = shutil.copytree(warehouse.folder, tmp_path / "copy")
-    return country, release, Warehouse(folder=str(folder), threads=1)
+def estimates(original: Village, tmp_path: Path) -> Village:
+    """A copy of each village, for a test to attack."""
+    return copied(original, tmp_path / "copy")
 
 
-SIBLINGS = """
-    UPDATE level_block SET number = 1 - number
-    WHERE number IN (0, 1)
-"""
+@pytest.fixture(scope="module")
+def by_state(tmp_path_factory: pytest.TempPathFactory) -> Village:
+    return estimated(tmp_path_factory.mktemp("by_state"), "state")
 
 
+@pytest.fixture
+def parted(by_state: Village, tmp_path: Path) -> Village:
+    """A copy of the village with partitions."""
+    return copied(by_state, tmp_path / "copy")
+
+
+def siblings(table: str) -> str:
+    """Exchange two blocks of one parent."""
+    return f"UPDATE {table} SET number = 1 - number WHERE number IN (0, 1)"
+
+
+def view_of(release: TopDownRelease, *selected: str) -> str:
+    """The view of all blocks, over the tables that are selected from."""
+    parts = (part.replace("FROM ", f"FROM public.{release.schema}.") for part in selected)
+    return f"CREATE VIEW level_block AS {' UNION ALL '.join(f'{part} AS part' for part in parts)}"
+
+
+COLUMNS = "part.histogram, part.number, part.cell, part.count"
+PARTS = tuple(f"SELECT {COLUMNS} FROM level_block__{state}" for state in STATES)
+EXCHANGED = "SELECT part.histogram, part.cell, part.number, part.count FROM level_block__S001"
+FORGED = {
+    "a table": [],
+    "another table": [f"SELECT {COLUMNS} FROM forged"],
+    "another table and one of a state": [f"SELECT {COLUMNS} FROM forged", PARTS[1]],
+    "one state": [PARTS[0]],
+    "a state twice": [PARTS[0], PARTS[1], PARTS[1]],
+    "exchanged columns": [PARTS[0], EXCHANGED],
+    "tables of another level": [part.replace("block", "county") for part in PARTS],
+}
+
+
+def forge(village: Village, shown: str) -> None:
+    """Have the name of all blocks show something else than the tables of their states, in which nothing changes."""
+    _, release, warehouse = village
+    attacked(warehouse, release, "CREATE TABLE forged AS FROM level_block", siblings("forged"), "DROP VIEW level_block")
+    made = FORGED[shown]
+    attacked(warehouse, release, view_of(release, *made) if made else "CREATE TABLE level_block AS FROM forged")
+
+
+def require_found(parted: Village) -> None:
+    _, release, warehouse = parted
+    assert made(warehouse, release)[0] == ("Block",)
+    with (
+        warehouse.session(reads=[Zone.PUBLIC]) as session,
+        pytest.raises(StaleInputError, match="estimates of Block were altered; materialize estimates first"),
+    ):
+        basis_of(session, custody_of(warehouse), release)
+    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+        unite_states(session, custody_of(warehouse), release)
+    assert made(warehouse, release)[0] == ()
+
+
+def test_a_view_of_other_estimates_than_those_of_the_states_is_found(parted: Village) -> None:
+    forge(parted, "another table")
+    require_found(parted)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("shown", [each for each in FORGED if each != "another table"])
+def test_whatever_is_shown_in_place_of_all_states_is_found(parted: Village, shown: str) -> None:
+    forge(parted, shown)
+    require_found(parted)
+
+
+@pytest.mark.deep
 def test_exchanged_siblings_are_found(estimates: Village) -> None:
     """All sums and invariants of two blocks of one parent may still hold; only the seal tells."""
     _, release, warehouse = estimates
-    attacked(warehouse, release, SIBLINGS)
-    assert made(warehouse, release)[0] == ("Block",)
+    table, name = first(release, "Block")
+    attacked(warehouse, release, siblings(table))
+    assert made(warehouse, release)[0] == (name,)
 
 
+@pytest.mark.deep
 def test_a_recomputed_plain_hash_does_not_help(estimates: Village) -> None:
     _, release, warehouse = estimates
-    attacked(warehouse, release, SIBLINGS)
+    table, name = first(release, "Block")
+    attacked(warehouse, release, siblings(table))
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
-        plain = session.content_version([release.public("level_block")])
-    attacked(warehouse, release, f"UPDATE level_block_made SET content = '{plain}'")
-    assert made(warehouse, release)[0] == ("Block",)
+        plain = session.content_version([release.public(table)])
+    attacked(warehouse, release, f"UPDATE {table}_made SET content = '{plain}'")
+    assert made(warehouse, release)[0] == (name,)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("column", ["made_of", "read", "content", "places", "parents", "solved", "gap", "seconds"])
 def test_every_field_of_an_account_is_sealed(estimates: Village, column: str) -> None:
     _, release, warehouse = estimates
     changed = {"made_of": "'x'", "read": "'{}'", "content": "'x'"}.get(column, f"{column} + 1")
-    attacked(warehouse, release, f"UPDATE level_county_made SET {column} = {changed}")
-    assert made(warehouse, release)[0] == ("County",)
+    table, name = first(release, "County")
+    attacked(warehouse, release, f"UPDATE {table}_made SET {column} = {changed}")
+    assert made(warehouse, release)[0] == (name,)
 
 
-TABLES_OF_A_LEVEL = ("level_block", "level_block_made", "level_block_seal")
-
-
+@pytest.mark.deep
 def test_estimates_of_an_earlier_draw_with_their_own_seal_are_found(estimates: Village) -> None:
     """A seal is genuine, but of other measurements: it does not fit the account of the level above."""
     country, release, warehouse = estimates
-    attacked(warehouse, release, *(f"CREATE TABLE old_{name} AS FROM {name}" for name in TABLES_OF_A_LEVEL))
+    table, name = first(release, "Block")
+    tables = (table, f"{table}_made", f"{table}_seal")
+    attacked(warehouse, release, *(f"CREATE TABLE old_{each} AS FROM {each}" for each in tables))
     with warehouse.session(writes=Zone.PUBLIC) as session:
         write_measurements(session, release, country, seed=1, draw="two")
     estimate_all(warehouse, release)
     assert made(warehouse, release)[0] == ()
-    attacked(warehouse, release, *(f"CREATE OR REPLACE TABLE {name} AS FROM old_{name}" for name in TABLES_OF_A_LEVEL))
-    assert made(warehouse, release)[0] == ("Block",)
+    attacked(warehouse, release, *(f"CREATE OR REPLACE TABLE {each} AS FROM old_{each}" for each in tables))
+    assert made(warehouse, release)[0] == (name,)
 
 
+@pytest.mark.deep
 def test_a_seal_of_another_level_or_release_does_not_fit(estimates: Village) -> None:
     _, release, warehouse = estimates
-    attacked(warehouse, release, "CREATE OR REPLACE TABLE level_block_seal AS FROM level_county_seal")
-    assert made(warehouse, release)[0] == ("Block",)
+    (block, name), (county, _) = first(release, "Block"), first(release, "County")
+    attacked(warehouse, release, f"CREATE OR REPLACE TABLE {block}_seal AS FROM {county}_seal")
+    assert made(warehouse, release)[0] == (name,)
     other: Any = replace(release, name="beside")
     attacked(
         warehouse,
@@ -139,6 +232,7 @@ def test_a_seal_of_another_level_or_release_does_not_fit(estimates: Village) -> 
     assert made(warehouse, other)[0] == (release.levels[0],)
 
 
+@pytest.mark.deep
 def test_measurements_that_were_altered_only_while_they_were_read_are_found(estimates: Village) -> None:
     """The estimates are sealed as of the draw, but the answers that were read are not those that were drawn."""
     _, release, warehouse = estimates
@@ -158,6 +252,7 @@ def test_measurements_that_were_altered_only_while_they_were_read_are_found(esti
     assert version_of_streams({label: read[label] for label in labels}) != drawn
 
 
+@pytest.mark.deep
 def test_the_answers_that_were_read_are_those_of_the_draw(estimates: Village) -> None:
     """The digests cover every stream of every level, each once."""
     _, release, warehouse = estimates
@@ -165,8 +260,8 @@ def test_the_answers_that_were_read_are_those_of_the_draw(estimates: Village) ->
     assert sorted(read) == sorted(labels_of(warehouse, release))
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         accounts = [
-            json.loads(session.row("warehouse/all", source=release.public(f"{release.estimates(level)}_made"))[1])
-            for level in release.levels
+            json.loads(session.row("warehouse/all", source=release.public(f"{table}_made"))[1])
+            for table in (release.estimates(scope.level, scope.state) for scope in scopes_of(release, STATES))
         ]
     assert sum(map(len, accounts)) == len(read)
 
