@@ -4,7 +4,8 @@
 - `STIRRED_PUBLISHED`: the folder of publications; `published` in the project by default;
 - `STIRRED_PUBLISHED_URL`: the address under which the folder of publications is served, if it is;
 - `STIRRED_MEMORY_LIMIT`, `STIRRED_THREADS`, `STIRRED_SPILL_FOLDER`: DuckDB's settings for each session;
-- `STIRRED_DASK`: the address of a Dask scheduler, whose workers estimate; they receive what is public only;
+- `STIRRED_DASK`: the address of a Dask scheduler, whose workers estimate; they receive what is public only, and are
+  trusted like the run itself;
 - `STIRRED_MASTER_KEY`: the master key, if it is not kept in a file;
 - `STIRRED_DEPLOYMENT`: `files` (the default), or `cluster` for what several machines share;
 - `STIRRED_LEDGER`: `file` or `postgres`, if it is not as the deployment has it; libpq's environment names the server;
@@ -29,7 +30,9 @@ from resources.warehouse import Warehouse
 
 _DATA_PATH = re.compile(r"(/|s3://[a-z0-9][a-z0-9.-]+)(/?[^?#*\[\]]+)?")
 
-_SCHEDULER = re.compile(r"(tcp|tls)://[A-Za-z0-9.-]+:[0-9]{1,5}")
+_SCHEDULER = re.compile(r"(?P<protocol>tcp|tls)://(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}")
+
+_THIS_MACHINE = ("127.0.0.1", "[::1]", "localhost")
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -58,13 +61,24 @@ def published_address() -> str:
 def dask_scheduler() -> str:
     """The address of the Dask scheduler whose workers estimate; "" if processes of this machine do.
 
+    What workers return is unpickled in the process of the run, which can open the custody. Whoever can connect to a
+    scheduler at `tcp://` can return anything, so that only one on this machine has such an address.
+
     Raises:
-        DeclarationError: if it is no such address, or the package `distributed` is not installed.
+        DeclarationError: if it is no such address, is one of another machine without TLS, or the package `distributed`
+            is not installed.
     """
     address = os.environ.get("STIRRED_DASK", "")
-    if address and not _SCHEDULER.fullmatch(address):
-        raise DeclarationError(f"STIRRED_DASK is {address!r}, which is not an address such as tcp://host:8786")
-    if address and find_spec("distributed") is None:
+    if not address:
+        return address
+    if (parts := _SCHEDULER.fullmatch(address)) is None:
+        raise DeclarationError(f"STIRRED_DASK is {address!r}, which is not an address such as tls://host:8786")
+    if parts["protocol"] == "tcp" and parts["host"] not in _THIS_MACHINE:
+        raise DeclarationError(
+            f"STIRRED_DASK is {address}, where anybody in the network could pass as scheduler or worker: tcp:// is for "
+            "this machine alone (127.0.0.1, [::1] or localhost); use tls:// with certificates"
+        )
+    if find_spec("distributed") is None:
         raise DeclarationError("STIRRED_DASK is set, but the package distributed is not installed (stirred[dask])")
     return address
 

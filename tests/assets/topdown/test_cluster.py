@@ -66,8 +66,36 @@ def test_only_estimation_and_replicates_reach_a_cluster() -> None:
 @pytest.mark.parametrize("address", ["host:8786", "tcp://host", "http://host:1", "tcp://user:word@host:8786", " "])
 def test_an_address_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setenv("STIRRED_DASK", address)
-    with pytest.raises(DeclarationError, match=r"STIRRED_DASK is .* not an address such as tcp://host:8786"):
+    with pytest.raises(DeclarationError, match=r"STIRRED_DASK is .* not an address such as tls://host:8786"):
         dask_scheduler()
+
+
+@pytest.mark.parametrize(
+    ("host", "accepted"),
+    [
+        ("tcp://127.0.0.1", True),
+        ("tcp://[::1]", True),
+        ("tcp://localhost", True),
+        ("tls://node7.example", True),
+        ("tls://[fe80::1]", True),
+        ("tcp://node7.example", False),
+        ("tcp://127.0.0.1.example", False),
+        ("tcp://localhost.example", False),
+        ("tcp://0.0.0.0", False),
+        ("tcp://[fe80::1]", False),
+    ],
+)
+def test_without_tls_only_this_machine_is_a_scheduler(
+    monkeypatch: pytest.MonkeyPatch, host: str, accepted: bool
+) -> None:
+    """Results are unpickled in the process of the run, so that whoever returns them could read its keys."""
+    monkeypatch.setattr("orchestration.environment.find_spec", lambda name: object())
+    monkeypatch.setenv("STIRRED_DASK", f"{host}:8786")
+    if accepted:
+        assert dask_scheduler() == f"{host}:8786"
+    else:
+        with pytest.raises(DeclarationError, match="tcp:// is for this machine alone"):
+            dask_scheduler()
 
 
 def test_a_worker_with_other_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
