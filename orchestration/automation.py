@@ -27,6 +27,9 @@ STATES, PUBLICATION_OF = "states", "publication"
 BY_COMMAND = "stirred/launch"
 """The tag of a run that the command line launched, and that it follows with the runs after it."""
 
+_ROOT = "dagster/root_run_id"
+"""Dagster's tag of a run that was launched again: the first of the runs before it."""
+
 _RETRIES = {"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": "false"}
 """A run of a partition whose process or machine is lost is launched again; what was refused stays refused."""
 
@@ -125,7 +128,7 @@ def _following(
         return dg.SkipReason(f"no run of {release.schema} has made {partitions.keys_from} last")
     if BY_COMMAND in run.tags:
         return dg.SkipReason("the command that launched the last run launches what follows")
-    if not run.is_success:
+    if not (run.is_success or _succeeded_later(instance, run)):
         return dg.SkipReason("the last run has not succeeded")
     keys = set(instance.get_dynamic_partitions(partitions.name))
     draw = _draw_of(begun[0])
@@ -145,6 +148,18 @@ def _following(
         job = f"{PUBLICATION_OF}__{release.schema}"
         requests = [dg.RunRequest(run_key=f"{run.run_id}/{PUBLICATION_OF}", job_name=job)]
     return dg.SensorResult(run_requests=requests)
+
+
+def _succeeded_later(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether the run was launched again with success; such a run does not repeat the steps that were done."""
+    record = instance.get_run_record_by_id(run.run_id)
+    again = dg.RunsFilter(
+        job_name=run.job_name,
+        statuses=[dg.DagsterRunStatus.SUCCESS],
+        tags={_ROOT: run.tags.get(_ROOT, run.run_id)},
+        created_after=record.create_timestamp if record else None,
+    )
+    return bool(instance.get_runs(again, limit=1))
 
 
 def _draw_of(record: dg.EventLogRecord) -> object:

@@ -84,12 +84,15 @@ def test_the_sensor_launches_states_and_then_the_publication(tmp_path: Path, mon
     assert followed(deployment, instance) == [], "the command line launches what follows"
 
 
-def begin(instance: dg.DagsterInstance, draw: str, *, job: str = FIRST, fails: bool = False, **tags: str) -> str:
-    """A run of the first job, as far as the sensor looks at it."""
+def begin(
+    instance: dg.DagsterInstance, draw: str, *, job: str = FIRST, fails: bool = False, skips: bool = False, **tags: str
+) -> str:
+    """A run of the first job, as far as the sensor looks at it. One launched again may skip what was done."""
 
     @dg.op(name="level_state")
     def op(context: dg.OpExecutionContext) -> None:
-        context.log_event(dg.AssetMaterialization(key_of("level_state"), metadata={"draw": draw}))
+        if not skips:
+            context.log_event(dg.AssetMaterialization(key_of("level_state"), metadata={"draw": draw}))
         if fails:
             raise dg.Failure("a check did not pass")
 
@@ -131,6 +134,39 @@ def test_what_follows_a_run_waits_for_every_state_of_its_draw() -> None:
         assert launched() == []
     second = begin(instance, "one")
     assert launched() == [(STATES, "01", f"{second}/01"), (STATES, "02", f"{second}/02")]
+
+
+def test_what_follows_a_lost_run_follows_the_run_that_finished_it() -> None:
+    """The run that made the level of the states was lost after that, and is launched again, which skips the level."""
+    instance = dg.DagsterInstance.ephemeral()
+    release: Any = SimpleNamespace(schema="town__redistricting", key=key_of)
+    partitions = Partitions("town__redistricting__states", "level_state", ["level_county", "level_block"])
+
+    def launched() -> list[str | None]:
+        answer = automation._following(instance, release, partitions)
+        return [each.run_key for each in getattr(answer, "run_requests", [])]
+
+    def again(run: str, root: str, **changes: Any) -> str:
+        tags = {"dagster/parent_run_id": run, "dagster/root_run_id": root}
+        return begin(instance, "one", **tags, **changes)
+
+    instance.add_dynamic_partitions(partitions.name, ["01"])
+    earlier = begin(instance, "one")
+    lost = again(earlier, earlier, fails=True)
+    assert launched() == [], "a run that succeeded before does not count"
+    begin(instance, "one", skips=True)
+    again(lost, lost, skips=True, job="by_hand")
+    assert launched() == [], "nor does a run of something else"
+    again(lost, earlier, skips=True, fails=True)
+    assert launched() == []
+    again(lost, earlier, skips=True)
+    assert launched() == [f"{lost}/01"]
+    alone = begin(instance, "one", fails=True)
+    assert launched() == []
+    again(alone, alone, skips=True)
+    assert launched() == [f"{alone}/01"]
+    again(alone, alone, skips=True, fails=True)
+    assert launched() == [f"{alone}/01"]
 
 
 @contextmanager
@@ -188,6 +224,7 @@ def test_a_state_whose_run_is_killed_is_made_again_and_published(
         assert instance.get_run_by_id(victim).status is dg.DagsterRunStatus.FAILURE
         again = [run for run in runs if run.root_run_id == victim]
         assert [run.status for run in again] == [dg.DagsterRunStatus.SUCCESS]
+        assert again[0].tags["dagster/root_run_id"] == victim, "the sensor knows a run that is launched again by it"
         states = instance.get_dynamic_partitions("town__redistricting__states")
         assert len(runs) == len(states) + 1
         assert len(instance.get_runs(publications)) == 1
