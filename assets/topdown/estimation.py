@@ -50,7 +50,7 @@ from assets.topdown.release import TopDownRelease, level_of_states
 from assets.topdown.spine import geoids
 from assets.topdown.streams import Stream, hashed, streams_of
 from assets.topdown.tree import Tree, plural, read_tree, states_of
-from assets.topdown.workers import Outcome, Task, outcomes
+from assets.topdown.workers import Outcome, Task, WorkerError, outcomes
 from mechanisms.topdown.design import SCHEMAS, Measured, words
 from mechanisms.topdown.estimation import Families
 from mechanisms.topdown.feasibility import Limits
@@ -196,7 +196,7 @@ def estimate_level(
             measurements, the spine or the invariants are replaced during the estimation.
         GridError: if measurements are missing.
         NotSolvedError, NotRoundedError: if a parent's children cannot be estimated; the message names the parent.
-        WorkerError: if one of the processes ends prematurely.
+        WorkerError: if one of the processes ends prematurely, or not all results came back.
         InfeasibleError, SpineError: if the stored invariants or the stored spine are not those that were charged.
     """
     scope = Scope(scope) if isinstance(scope, str) else scope
@@ -221,6 +221,8 @@ def estimate_level(
                     report(results.parents, parents)
                     reported = time.monotonic()
         results.close()
+        if results.parents != parents:
+            raise WorkerError(f"{scope}: {results.parents:,} of {parents:,} parents were estimated; nothing was stored")
         with warehouse.session(writes=Zone.PUBLIC, folder=folder) as session, session.transaction():
             if drawn_id(session, release) != draw_id:
                 raise StaleInputError(f"{release.schema}: measurements were drawn anew while {scope} was estimated")

@@ -16,14 +16,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from mechanisms.topdown.replicates import Counts, Limited, estimates_of, replica
 
 T = TypeVar("T")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 _AHEAD = 4
 """The number of tasks for each process that are read in advance: enough to keep processes busy while more are read, and
@@ -45,12 +46,18 @@ _RETRIES = 2
 """How often a cluster tries a task again whose worker was lost."""
 
 _CONNECT = 30
-"""Seconds in which a cluster must answer."""
+"""Seconds in which a cluster must answer, and in which a connection that broke must be there again."""
 
-_ENDED = (
-    "an estimating process ended prematurely: it was killed, or ran out of memory; the levels and replicates that were "
-    "finished are kept, so another run continues from there"
-)
+_KEPT = "the levels and replicates that were finished are kept, so another run continues from there"
+
+_ENDED = f"an estimating process ended prematurely: it was killed, or ran out of memory; {_KEPT}"
+
+
+class Promised(Protocol[R_co]):
+    """A result that is waited for, of a process or of a cluster."""
+
+    def result(self) -> R_co:
+        """The result, or what was raised in its place."""
 
 
 class WorkerError(RefusedError):
@@ -157,12 +164,21 @@ def side_by_side(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> 
     if processes == 1:
         yield from map(work, tasks)
         return
-    pool = _pool(processes)
+    pool, submitted = _pool(processes), deque[Future[R]](maxlen=_AHEAD * processes)
+
+    def submit(task: T) -> Future[R]:
+        submitted.append(pool.submit(work, task))
+        return submitted[-1]
+
     try:
-        yield from _in_order(lambda task: pool.submit(work, task), tasks, _AHEAD * processes)
+        yield from _in_order(submit, tasks, _AHEAD * processes)
     except BrokenProcessPool:
         _discard_pool()
         raise WorkerError(_ENDED) from None
+    finally:
+        for future in submitted:
+            future.cancel()
+        wait(submitted)
 
 
 def on_cluster(
@@ -180,26 +196,36 @@ def on_cluster(
 
     Raises:
         TypeError: if a task is of another kind.
-        WorkerError: if the cluster cannot be reached, has no workers or other code, or if it loses a task three times.
+        WorkerError: if the cluster cannot be reached, has no workers or other code, is lost, or loses a task three
+            times; or if it needs certificates and there are none.
         NotSolvedError, NotRoundedError: as `work`.
     """
     # The package is installed only where a cluster is used.
-    from distributed import Client, KilledWorker
+    from distributed import Client, KilledWorker, Security
+    from distributed.client import ClosedClientError
 
     try:
+        if scheduler.startswith("tls://") and Security().get_connection_args("client")["ssl_context"] is None:
+            raise WorkerError(
+                f"the Dask cluster {scheduler} needs certificates, and Dask's configuration distributed.comm.tls names "
+                "none for clients"
+            )
         with Client(scheduler, set_as_default=False, timeout=_CONNECT) as client:
             threads = sum(client.nthreads().values())
             if not threads:
                 raise WorkerError(f"the Dask cluster {scheduler} has no workers")
-            executor = client.get_executor(pure=False, retries=_RETRIES)
-            yield from _in_order(partial(_send, executor.submit, work), tasks, _AHEAD * threads)
+            # Not by its executor, which never ends a future whose result cannot be fetched.
+            submit = partial(client.submit, pure=False, retries=_RETRIES)
+            yield from _in_order(partial(_send, submit, work), tasks, _AHEAD * threads)
     except KilledWorker:
         raise WorkerError(_ENDED) from None
+    except (CancelledError, ClosedClientError):
+        raise WorkerError(f"the Dask cluster {scheduler} was lost; {_KEPT}") from None
     except OSError:
         raise WorkerError(f"the Dask cluster {scheduler} cannot be reached, or the connection broke") from None
 
 
-def _send(submit: Callable[..., Future[R]], work: Callable[[T], R], task: T) -> Future[R]:
+def _send(submit: Callable[..., Promised[R]], work: Callable[[T], R], task: T) -> Promised[R]:
     if type(task) not in (Task, Replicated):
         raise TypeError(f"{type(task).__name__} is not sent to a cluster: it may not be public")
     return submit(_with_same_code, work, task, code_digest())
@@ -221,20 +247,15 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def _in_order(submit: Callable[[T], Future[R]], tasks: Iterator[T], ahead: int) -> Generator[R, None, None]:
+def _in_order(submit: Callable[[T], Promised[R]], tasks: Iterator[T], ahead: int) -> Generator[R, None, None]:
     """The results of tasks in order, with at most `ahead` of them under way or waiting for one before them."""
-    waiting = deque[Future[R]]()
-    try:
-        for task in tasks:
-            waiting.append(submit(task))
-            if len(waiting) == ahead:
-                yield waiting.popleft().result()
-        while waiting:
+    waiting = deque[Promised[R]]()
+    for task in tasks:
+        waiting.append(submit(task))
+        if len(waiting) == ahead:
             yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()
-        wait(waiting)
+    while waiting:
+        yield waiting.popleft().result()
 
 
 _kept: list[tuple[int, ProcessPoolExecutor]] = []

@@ -3,7 +3,10 @@
 import ast
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from assets.release.release import DeclarationError
 from assets.topdown import estimation, workers
 from assets.topdown.estimation import estimate_level
 from orchestration.environment import dask_scheduler
+from resources.statements import Zone
 from tests.assets.topdown.table_oracle import custody_of, release_of, village, written
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -104,6 +108,56 @@ def test_a_worker_with_other_code_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert workers._with_same_code(len, [1], workers.code_digest()) == 1
 
 
+class Lost:
+    """A client of a cluster that is lost, and what it submits."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        pass
+
+    def __enter__(self) -> "Lost":
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        pass
+
+    def nthreads(self) -> dict[str, int]:
+        return {"worker": 1}
+
+    def submit(self, *given: Any, **named: Any) -> "Lost":
+        return self
+
+    def result(self) -> Any:
+        raise CancelledError
+
+
+def test_a_cluster_that_is_lost_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(distributed, "Client", Lost)
+    with pytest.raises(workers.WorkerError, match="was lost; the levels and replicates that were finished are kept"):
+        list(workers.on_cluster(workers.outcome, iter([workers.Task(0, 1, {})]), "tcp://127.0.0.1:8786"))
+
+
+def test_a_cluster_with_certificates_is_not_asked_without_any() -> None:
+    pytest.importorskip("distributed")
+    with pytest.raises(workers.WorkerError, match=r"distributed\.comm\.tls names none"):
+        list(workers.on_cluster(workers.outcome, iter([]), "tls://127.0.0.1:9"))
+
+
+def test_a_level_of_which_a_result_is_missing_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    country = village()
+    release = release_of(country)
+    warehouse = written(tmp_path, release, country)
+
+    def too_few(*given: Any) -> Any:
+        yield from list(workers.outcomes(*given))[:-1]
+
+    monkeypatch.setattr(estimation, "outcomes", too_few)
+    with pytest.raises(workers.WorkerError, match="Nation: 0 of 1 parents were estimated; nothing was stored"):
+        estimate_level(warehouse, custody_of(warehouse), release, "Nation", silent)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert "level_nation" not in session.tables(Zone.PUBLIC, release.schema)
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     distributed = pytest.importorskip("distributed")
@@ -138,6 +192,53 @@ def test_a_worker_that_is_killed_changes_nothing(cluster: Any, tmp_path: Path, m
         assert made.content == expected[level].content
         assert made.made_of == expected[level].made_of
     assert len(killed) == 1
+
+
+@pytest.mark.deep
+def test_a_scheduler_that_is_killed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a level, of which nothing is stored; another run goes on."""
+    distributed = pytest.importorskip("distributed")
+    country = village()
+    release = release_of(country)
+    warehouse = written(tmp_path / "cluster", release, country)
+    file = tmp_path / "scheduler.json"
+    scheduler = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "distributed.cli.dask_scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+            "--scheduler-file",
+            str(file),
+        ]
+    )
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file), "--no-dashboard"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    try:
+        with distributed.Client(scheduler_file=str(file), set_as_default=False, timeout=60) as client:
+            client.wait_for_workers(1, timeout=60)
+            address = client.scheduler.address
+        monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
+        monkeypatch.setattr(estimation, "SECONDS_BETWEEN_REPORTS", 0.0)
+        monkeypatch.setattr(workers, "_AHEAD", 1)
+        monkeypatch.setattr(workers, "_CONNECT", 5)
+        remote = replace(release, scheduler=address)
+        for level in ("Nation", "State", "County"):
+            estimate_level(warehouse, custody_of(warehouse), remote, level, silent)
+        with pytest.raises(workers.WorkerError, match=r"Dask cluster .*(was lost|connection broke)"):
+            estimate_level(warehouse, custody_of(warehouse), remote, "Block", lambda done, parents: scheduler.kill())
+    finally:
+        for process in (scheduler, worker):
+            process.kill()
+            process.wait()
+    assert estimate_level(warehouse, custody_of(warehouse), release, "Block", silent).parents == 5
 
 
 @pytest.mark.deep
