@@ -10,10 +10,13 @@ overwrite each other's files. No two sessions share a folder, not even two threa
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
+
+from resources.storage import WarehouseError
 
 _PREFIX, _LOCK = "stirred-", ".lock"
 
@@ -28,12 +31,20 @@ def spill_folder(base: Path) -> Iterator[Path]:
     folders first.
 
     Args:
-        base: the parent of such folders; created with mode 0700 if it does not exist. Other users may write to it.
+        base: the parent of such folders; created with mode 0700 if it does not exist. Other users may write to it if
+            it has the sticky bit, as `/tmp` has, which keeps them from replacing what is not theirs.
 
     Raises:
         OSError: if the folder cannot be created.
+        WarehouseError: if other users could replace the folder.
     """
     base.mkdir(parents=True, exist_ok=True, mode=0o700)
+    mode = base.stat().st_mode
+    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
+        raise WarehouseError(
+            f"spill folder {base} can be written by others, who could replace what is in it (chmod go-w, or chmod +t); "
+            f"its mode is {stat.S_IMODE(mode):04o}"
+        )
     _sweep(base)
     lock, descriptor = _lock_in(base)
     try:

@@ -89,6 +89,7 @@ def make_draw(
         StaleInputError: if the confidential input has changed since the charge.
         CustodyError: if the draw's key is not the one that was committed to, or both it and the output are gone.
         ReplayError: if a settled draw gives another output than before; nothing is written then.
+        WarehouseError: if the key is ephemeral, and what was stored is not what was drawn; the key is kept then.
     """
     draw_in = _drawn_in_parts if method.draws_in_parts else _drawn_in_session
     draw, entry, version = draw_in(method, warehouse, custody, ledger)
@@ -149,6 +150,7 @@ def _write(
 
     Raises:
         ReplayError: if the draw is settled with another version; nothing is written then.
+        WarehouseError: if what was stored is not the output, and the key that could make it again would be destroyed.
     """
     with session.transaction():
         version = method.write(session, draw, output)
@@ -157,6 +159,12 @@ def _write(
                 f"{method.release.schema}: draw {draw.draw_id} gives another output than the one that was settled"
             )
         label_drawn(session, method.release, draw)
+    # An escrowed draw can be repeated for ever, and the gate `replay` does.
+    if not method.release.can_replay and method.stored_version(session, draw) != version:
+        raise WarehouseError(
+            f"{method.release.schema}: what was stored is not what was drawn; the draw is not settled, and its key is "
+            "kept"
+        )
     return version
 
 

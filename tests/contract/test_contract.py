@@ -161,7 +161,9 @@ def test_over_the_cap_nothing_is_charged_drawn_or_published(kind: Kind, tmp_path
     assert deployment.context.method.drawn_table not in tables
 
 
-def test_an_ephemeral_key_draws_only_as_committed_and_is_gone_after_the_draw(kind: Kind, tmp_path: Path) -> None:
+def test_an_ephemeral_key_draws_only_as_committed_and_is_gone_after_the_draw(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deployment = kind.build(tmp_path / "release", custody="ephemeral")
     method = deployment.context.method
     deployment.run(*before_draw(method))
@@ -171,6 +173,12 @@ def test_an_ephemeral_key_draws_only_as_committed_and_is_gone_after_the_draw(kin
     assert "not the one that its charge committed to" in deployment.refusal(method.draw_stage)
     assert [entry.kind for entry in deployment.ledger] == ["reserve"]
     file.write_text(committed)
+    right = type(method).write
+    with monkeypatch.context() as patch:
+        patch.setattr(type(method), "write", lambda *given: right(*given)[::-1])
+        assert "what was stored is not what was drawn" in deployment.refusal(method.draw_stage)
+    assert [entry.kind for entry in deployment.ledger] == ["reserve"]
+    assert file.read_text() == committed
     deployment.run(*(stage for stage in to_publication(method) if stage not in before_draw(method)))
     draw_id = deployment.ledger[0].draw_id
     assert deployment.published()

@@ -170,6 +170,22 @@ def test_the_spill_folder_may_lie_elsewhere(store, tmp_path):
     assert not base(store).exists()
 
 
+@pytest.mark.parametrize(("mode", "accepted"), [(0o770, False), (0o702, False), (0o1777, True), (0o755, True)])
+def test_a_folder_in_which_others_could_replace_what_is_spilled_is_refused(store, tmp_path, mode, accepted):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(mode)
+    elsewhere = store.model_copy(update={"spill_folder": str(shared)})
+    for opened in (elsewhere.session, elsewhere.private_folder):
+        if accepted:
+            with opened():
+                assert list(shared.iterdir())
+        else:
+            with pytest.raises(WarehouseError, match="can be written by others"), opened():
+                pass
+        assert list(shared.iterdir()) == []
+
+
 def test_sessions_of_several_threads_spill_at_once_without_disturbing_each_other(store):
     def work(number):
         with store.session() as session:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyarrow.parquet import ParquetWriter
 
@@ -26,7 +28,7 @@ from resources.statements import Zone
 from resources.warehouse import WarehouseError
 from tests.deployments import Deployment
 from tests.gates import keep, put_back
-from tests.topdown_deployments import TO_DRAW, topdown_deployment
+from tests.topdown_deployments import TO_CHARGE, TO_DRAW, TWO_LEVELS, topdown_deployment
 
 TopDownDeployment = Deployment[TopDownRelease]
 
@@ -196,6 +198,36 @@ def test_a_failing_thread_stops_the_others(drawn: TopDownDeployment) -> None:
     with pytest.raises(ValueError, match="wrong"):
         in_threads(work, iter([0, 1, 2, 3, 4, 5, 6, 7]), 2)
     assert 0 in asked
+
+
+@pytest.mark.deep
+def test_a_part_altered_before_it_is_stored_is_refused_while_the_key_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Afterwards nobody could repeat the draw, and its noise would be gone for good."""
+    deployment = topdown_deployment(tmp_path / "town", custody="ephemeral", **TWO_LEVELS)
+    deployment.run(*TO_CHARGE)
+    right, kept = Drawing.in_parts, deployment.context.custody.keeps
+    draw_id = deployment.ledger[0].draw_id
+
+    def in_parts(self: Drawing, folder: Path) -> Drawing:
+        made = right(self, folder)
+        table = pq.read_table(made.files[0])
+        answers = table["answers"].to_pylist()
+        answers[0][0] += 1
+        pq.write_table(table.set_column(5, "answers", pa.array(answers, table["answers"].type)), made.files[0])
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Drawing, "in_parts", in_parts)
+        assert "what was stored is not what was drawn" in deployment.refusal("noisy_measurements")
+    assert [entry.kind for entry in deployment.ledger] == ["reserve"]
+    assert kept(draw_id)
+    assert problems(deployment, "settled") != []
+    deployment.run("noisy_measurements")
+    assert [(entry.kind, entry.draw_id) for entry in deployment.ledger] == [("reserve", draw_id), ("settle", draw_id)]
+    assert not kept(draw_id)
+    assert problems(deployment, "settled") == problems(deployment, "noise_as_declared") == []
 
 
 # Verdicts
