@@ -1,6 +1,7 @@
 """Estimates made state by state, each state in a run of its own: the same as in one run, and refused if incomplete."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ import pytest
 
 from assets.confidentiality import leaks
 from assets.gates.shared import all_gates
+from assets.release.draw import StaleInputError
 from assets.release.release import DeclarationError
+from assets.topdown.estimation import estimate_level, scopes_of, unite_states
 from assets.topdown.release import TopDownRelease
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
+from tests.assets.topdown.table_oracle import Country, custody_of, release_of, village, write_measurements, written
 from tests.deployments import Deployment
 from tests.lake import make_lake
 from tests.phsafe_deployments import census
@@ -121,8 +125,56 @@ def test_estimates_by_state_in_a_lake_are_those_on_files(
     require_same(plain, made_by_state(topdown_deployment(tmp_path / "lake", partitions="state")))
 
 
+Village = tuple[Country, TopDownRelease, Warehouse]
+REFUSED = r"1 parts of the estimates are missing, or not those of the stored measurements \(County in S001\)"
+
+
+@pytest.fixture
+def incomplete(tmp_path: Path) -> Village:
+    """A village of two states, in the first of which everything is estimated, and nothing in the other."""
+    country = village()
+    release = replace(release_of(country), partitions="state")
+    warehouse = written(tmp_path, release, country)
+    estimate(release, warehouse, "", "S000")
+    return country, release, warehouse
+
+
+def estimate(release: TopDownRelease, warehouse: Warehouse, *states: str) -> None:
+    for scope in scopes_of(release, ["S000", "S001"]):
+        if scope.state in states:
+            estimate_level(warehouse, custody_of(warehouse), release, scope, lambda done, parents: None)
+
+
+def unite(release: TopDownRelease, warehouse: Warehouse) -> None:
+    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
+        assert len(unite_states(session, custody_of(warehouse), release)) == 4
+
+
+def test_an_incomplete_set_of_states_is_not_united(incomplete: Village) -> None:
+    _, release, warehouse = incomplete
+    with pytest.raises(StaleInputError, match=REFUSED):
+        unite(release, warehouse)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        assert "level_block" not in session.tables(Zone.PUBLIC, release.schema)
+
+
 @pytest.mark.deep
-def test_incomplete_stale_and_surplus_states_are_refused(tmp_path: Path, key: None) -> None:
+def test_a_state_of_another_draw_is_not_united_with_the_others(incomplete: Village) -> None:
+    """A program that does not ask what estimates were made of would show those of two draws side by side."""
+    country, release, warehouse = incomplete
+    estimate(release, warehouse, "S001")
+    unite(release, warehouse)
+    with warehouse.session(writes=Zone.PUBLIC) as session:
+        write_measurements(session, release, country, seed=1, draw="two")
+    estimate(release, warehouse, "", "S000")
+    with pytest.raises(StaleInputError, match=REFUSED):
+        unite(release, warehouse)
+    estimate(release, warehouse, "S001")
+    unite(release, warehouse)
+
+
+@pytest.mark.deep
+def test_incomplete_altered_and_surplus_states_are_refused(tmp_path: Path, key: None) -> None:
     """On the way there are a missing state, an altered table, a table of another state, and states that vanish."""
     files = with_quarters(census())
     deployment = topdown_deployment(tmp_path / "town", files=files, partitions="state")
