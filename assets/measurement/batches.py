@@ -6,7 +6,7 @@ memory bounded.
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Generic, TypeVar
 
@@ -146,7 +146,7 @@ class _Drawn(Generic[B]):
 
     method: BatchedCounts[Any, B]
     session: Session
-    key: bytes
+    key: bytes = field(repr=False)
 
     def __iter__(self) -> Iterator[B]:
         return self.method.perturbed(self.session, self.key)

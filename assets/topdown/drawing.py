@@ -7,7 +7,7 @@ batches of places, whatever the number of threads.
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby, repeat
 from pathlib import Path
 
@@ -83,7 +83,7 @@ class Drawing:
 
     release: TopDownRelease
     session: Session
-    key: bytes
+    key: bytes = field(repr=False)
     version: str = ""
     files: tuple[Path, ...] = ()
 

@@ -14,6 +14,7 @@ from pyarrow.parquet import ParquetWriter
 
 from assets.charge import drawing
 from assets.gates.shared import all_gates
+from assets.measurement.batches import _Drawn
 from assets.release.draw import StaleInputError
 from assets.release.gate import ReleaseContext
 from assets.release.verdicts import Verdicts, verdicts_of
@@ -198,6 +199,14 @@ def test_a_failing_thread_stops_the_others(drawn: TopDownDeployment) -> None:
     with pytest.raises(ValueError, match="wrong"):
         in_threads(work, iter([0, 1, 2, 3, 4, 5, 6, 7]), 2)
     assert 0 in asked
+
+
+@pytest.mark.parametrize("output", [Drawing, _Drawn])
+def test_no_text_of_a_draw_shows_its_key(output: Any) -> None:
+    key = bytes(range(32))
+    shown = repr(output(None, None, key))
+    assert repr(key) not in shown
+    assert "key" not in shown
 
 
 @pytest.mark.deep
