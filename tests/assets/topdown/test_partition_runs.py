@@ -3,12 +3,14 @@ again."""
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -35,11 +37,7 @@ from tests.topdown_deployments import topdown_dataset, topdown_declaration
 root = Path({root!r})
 defs = deploy(root, topdown_dataset(root), TopDown(topdown_declaration(partitions="state"))).definitions
 """
-SETTINGS = {
-    "telemetry": {"enabled": False},
-    "run_monitoring": {"enabled": True, "poll_interval_seconds": 2, "start_timeout_seconds": 300},
-    "run_retries": {"enabled": True, "max_retries": 0},
-}
+LOCAL = ROOT / "dagster.yaml"
 
 
 def eventually(found: Callable[[], T], seconds: float = 900) -> T:
@@ -169,6 +167,15 @@ def test_what_follows_a_lost_run_follows_the_run_that_finished_it() -> None:
     assert launched() == [f"{alone}/01"]
 
 
+def test_on_one_machine_the_runs_of_states_take_turns(tmp_path: Path) -> None:
+    """A sensor requests all of them at once, and each keeps estimating processes."""
+    shutil.copy(LOCAL, tmp_path)
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        settings = instance.get_concurrency_config().run_queue_config
+    assert settings is not None
+    assert settings.tag_concurrency_limits == [{"key": "dagster/partition", "limit": 1}]
+
+
 @contextmanager
 def daemon(home: Path, definitions: Path) -> Iterator[None]:
     command = [str(Path(sys.executable).with_name("dagster-daemon")), "run", "-f", str(definitions), "-d", str(ROOT)]
@@ -195,7 +202,9 @@ def test_a_state_whose_run_is_killed_is_made_again_and_published(
     parted = topdown_deployment(tmp_path / "town", partitions="state")
     home = tmp_path / "dagster"
     home.mkdir()
-    (home / "dagster.yaml").write_text(yaml.safe_dump(SETTINGS))
+    settings = yaml.safe_load(LOCAL.read_text())
+    settings["run_monitoring"] |= {"poll_interval_seconds": 2, "start_timeout_seconds": 300}
+    (home / "dagster.yaml").write_text(yaml.safe_dump(settings))
     definitions = tmp_path / "town_definitions.py"
     definitions.write_text(DEFINITIONS.format(root=str(tmp_path / "town")))
     monkeypatch.setenv("DAGSTER_HOME", str(home))
@@ -228,5 +237,8 @@ def test_a_state_whose_run_is_killed_is_made_again_and_published(
         states = instance.get_dynamic_partitions("town__redistricting__states")
         assert len(runs) == len(states) + 1
         assert len(instance.get_runs(publications)) == 1
+        records = instance.get_run_records(dg.RunsFilter(job_name=STATES))
+        times = sorted((each.start_time or 0.0, each.end_time or 0.0) for each in records)
+        assert all(end <= start for (_, end), (start, _) in pairwise(times)), "one state after the other"
     assert data_files(parted) == data_files(plain) != {}
     assert [entry.draw_id for entry in parted.ledger] == [entry.draw_id for entry in plain.ledger]
