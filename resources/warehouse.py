@@ -303,11 +303,21 @@ class Session:
         """Name, columns and number of rows of a table, and the digests of its columns, as a statement reads them."""
         rows = 0
         digests = [[sha256() for _ in range(3)] for _ in columns]
-        for batch in self.batches(name, _ROWS_AT_A_TIME, table=table, **names):
-            for column, of_column in zip(batch.columns, digests, strict=True):
-                for part, digest in zip(_parts(column, rows), of_column, strict=True):
-                    digest.update(part)
-            rows += batch.num_rows
+
+        def add(column: pa.Array, of_column: list[Any], first: int) -> None:
+            for part, digest in zip(_parts(column, first), of_column, strict=True):
+                digest.update(part)
+
+        # Columns are hashed side by side, while DuckDB reads the next batch.
+        with ThreadPoolExecutor(os.cpu_count()) as hashing:
+            running: list[Future[None]] = []
+            for batch in self.batches(name, _ROWS_AT_A_TIME, table=table, **names):
+                for future in running:
+                    future.result()
+                running = [hashing.submit(add, *each, rows) for each in zip(batch.columns, digests, strict=True)]
+                rows += batch.num_rows
+            for future in running:
+                future.result()
         found = [[digest.hexdigest() for digest in of_column] for of_column in digests]
         return table.name, list(columns.items()), rows, found
 
