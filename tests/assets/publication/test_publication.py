@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 from assets.publication.asset import publication_problems, publish
 from assets.publication.signature import checksums, file_sha256, pem, public_key, sign
 from resources.custody import Custody
+from resources.statements import Zone
+from resources.warehouse import Session, Warehouse
 from tests.contract.kinds import KINDS, to_publication
 from tests.deployments import Deployment, households, write_csv
 from tests.gates import keep, put_back
@@ -82,6 +85,23 @@ def problems(deployment: Deployment[Any], recorded: str | None = None) -> list[s
 
 def test_what_is_published_is_what_the_custody_signed(published: Deployment[Any]) -> None:
     assert problems(published, file_sha256(published.release.folder / "SHA256SUMS")) == []
+
+
+def test_gates_and_files_read_one_state_of_the_tables(
+    published: Deployment[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can show the gates other tables than the files: all that is read is opened once."""
+    opened, session = [], Warehouse.session
+
+    def noting(
+        warehouse: Warehouse, reads: Sequence[Zone] = (), *others: Any, **more: Any
+    ) -> AbstractContextManager[Session]:
+        opened.append({Zone.CONFIDENTIAL, Zone.PUBLIC} & set(reads))
+        return session(warehouse, reads, *others, **more)
+
+    monkeypatch.setattr(Warehouse, "session", noting)
+    publish(published.context)
+    assert [zones for zones in opened if zones] == [{Zone.CONFIDENTIAL, Zone.PUBLIC}]
 
 
 def test_nothing_forged_passes_who_may_write_publications_and_dagsters_events(published: Deployment[Any]) -> None:
