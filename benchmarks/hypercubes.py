@@ -12,7 +12,7 @@ from typing import Any
 
 from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
-from assets.release.contents import cef_version, content_of_cef, publish_contents
+from assets.release.contents import cef_version, publish_contents, versions_of_cef
 from assets.release.dataset import DatasetDeclaration
 from assets.release.draw import publish_version
 from assets.table_builder.method import TableBuilderMethod
@@ -65,8 +65,8 @@ def prepare(home: str) -> None:
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         session.create(dataset.cef_tables()[0], "benchmarks/persons", {"records": RECORDS})
     with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        version = content_of_cef(session, dataset, key)
-    publish_contents(warehouse, custody, dataset, version, {})
+        versions = versions_of_cef(session, dataset, key)
+    publish_contents(warehouse, custody, dataset, versions, {})
 
 
 def cube(home: str) -> None:

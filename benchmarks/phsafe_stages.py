@@ -15,7 +15,7 @@ from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
 from assets.phsafe.joined import write_join
 from assets.phsafe.method import PHSafeMethod
-from assets.release.contents import content_of_cef, counted_from, publish_contents
+from assets.release.contents import counted_from, publish_contents, versions_of_cef
 from assets.release.draw import publish_version
 from benchmarks.processes import measured
 from benchmarks.resources import opened
@@ -66,8 +66,8 @@ def prepare(home: str, households: int) -> int:
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
         with session.transaction():
             write_census(session, dataset)
-        version, persons = content_of_cef(session, dataset, key), session.count(dataset.cef_tables()[1])
-    publish_contents(warehouse, custody, dataset, version, {})
+        versions, persons = versions_of_cef(session, dataset, key), session.count(dataset.cef_tables()[1])
+    publish_contents(warehouse, custody, dataset, versions, {})
     return persons
 
 

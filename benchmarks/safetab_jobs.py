@@ -10,7 +10,7 @@ import dagster as dg
 from assets.cef.asset import build_cef
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.cef.synthetic import write as write_census
-from assets.release.contents import content_of_cef, publish_contents
+from assets.release.contents import publish_contents, versions_of_cef
 from assets.release.method import PUBLICATION
 from benchmarks.resources import opened
 from mechanisms.states import PUERTO_RICO, STATES
@@ -50,9 +50,9 @@ def prepare(home: str, name: str) -> tuple[int, int]:
         with session.transaction():
             write_census(session, dataset)
             session.create(units, "benchmarks/units_in_smaller_tracts", units=units)
-        version = content_of_cef(session, dataset, key)
+        versions = versions_of_cef(session, dataset, key)
         found = session.count(persons), int(session.row("benchmarks/tracts", units=units)[0])
-    publish_contents(warehouse, custody, dataset, version, {})
+    publish_contents(warehouse, custody, dataset, versions, {})
     return found
 
 

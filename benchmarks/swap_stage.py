@@ -11,7 +11,7 @@ from typing import Any
 
 from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
-from assets.release.contents import content_of_cef, counted_from, publish_contents
+from assets.release.contents import counted_from, publish_contents, versions_of_cef
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import seal_stage
 from assets.swapping.cells import SWAPPED
@@ -64,8 +64,8 @@ def generate(home: str, households: int) -> None:
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
         session.create(dataset.cef_tables()[0], "benchmarks/households", {"households": households})
     with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        version = content_of_cef(session, dataset, key)
-    publish_contents(warehouse, custody, dataset, version, {})
+        versions = versions_of_cef(session, dataset, key)
+    publish_contents(warehouse, custody, dataset, versions, {})
 
 
 def charge(home: str, release: SwappingRelease) -> None:

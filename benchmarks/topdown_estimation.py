@@ -16,7 +16,7 @@ from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation
 from assets.cef.synthetic import write as write_census
 from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
-from assets.release.contents import content_of_cef, counted_from, publish_contents
+from assets.release.contents import counted_from, publish_contents, versions_of_cef
 from assets.release.draw import publish_version
 from assets.release.seal import seal_stage
 from assets.topdown.estimation import estimate_level
@@ -86,8 +86,11 @@ def charge(home: str, release: TopDownRelease) -> tuple[int, dict[str, int]]:
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
         with session.transaction():
             write_census(session, release.dataset)
-        persons, version = session.count(release.dataset.cef_tables()[1]), content_of_cef(session, release.dataset, key)
-    publish_contents(warehouse, custody, release.dataset, version, {})
+        persons, versions = (
+            session.count(release.dataset.cef_tables()[1]),
+            versions_of_cef(session, release.dataset, key),
+        )
+    publish_contents(warehouse, custody, release.dataset, versions, {})
     with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
         write_spine(session, release)
         write_invariants(session, release)

@@ -37,6 +37,7 @@ class DatabaseFile:
     extensions: Collection[str] = ()
     folders: Collection[str] = ()
     on_network: bool = False
+    shared: bool = False
 
     @property
     def name(self) -> str:

@@ -43,6 +43,7 @@ class LakeZone:
     patience: float
 
     extensions: Collection[str] = ("ducklake", "postgres_scanner")
+    shared: bool = True
 
     @property
     def service(self) -> str:

@@ -70,6 +70,10 @@ class Storage(Protocol):
     def on_network(self) -> bool:
         """Whether these folders are on a server."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether others can write the zone while a session that writes it is open."""
+
     def holds(self, session: OpenSession) -> bool:
         """Whether anything has been written to the zone."""
 

@@ -82,16 +82,24 @@ class Session:
         connection: duckdb.DuckDBPyConnection,
         zones: Collection[Zone],
         versions: dict[tuple[tuple[Table, ...], bytes | None], str] | None = None,
+        *,
+        shared: bool = False,
     ) -> None:
         self._connection = connection
         self._zones = frozenset(zones)
         # Nothing that a session only reads changes, so its content versions are computed once.
         self._versions = versions
+        self._shared = shared
 
     @property
     def zones(self) -> frozenset[Zone]:
         """The zones that the session reads or writes."""
         return self._zones
+
+    @property
+    def shared(self) -> bool:
+        """Whether others can write the zone that the session writes, between its transactions too."""
+        return self._shared
 
     @property
     def reads_confidential(self) -> bool:
@@ -189,7 +197,7 @@ class Session:
             zones: those of this session's zones that it reads; None for all.
         """
         with closing(self._connection.cursor()) as connection:
-            yield Session(connection, self._zones if zones is None else zones, self._versions)
+            yield Session(connection, self._zones if zones is None else zones, self._versions, shared=self._shared)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -433,7 +441,7 @@ class Warehouse(ConfigurableResource):
                 reached = [data for storage in (*storages, *written) for data in storage.folders]
                 quoted = ", ".join(literal(each).text for each in [*reached, *([folder.absolute()] if folder else [])])
                 connection.execute(statement("warehouse/confine", {"folders": Fragment(f"[{quoted}]::VARCHAR[]")}))
-            yield Session(connection, zones, None if writes else {})
+            yield Session(connection, zones, None if writes else {}, shared=any(storage.shared for storage in written))
 
     @contextmanager
     def held(self, reads: Collection[Zone], folder: Path | None = None) -> Iterator["Warehouse"]:

@@ -58,8 +58,9 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
         version = version_if_unchanged(warehouse, custody, declaration, read_from)
         if version is None:
             with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
-                version = ingest(session, declaration, root, key, files)
-            publish_contents(warehouse, custody, declaration, version, files, read_from)
+                versions = ingest(session, declaration, root, key, files)
+            publish_contents(warehouse, custody, declaration, versions, files, read_from)
+            version = versions.content
         else:
             source += ": unchanged since the stored tables were read from it, so it was not read again"
         metadata: dict[str, dg.MetadataValue] = {

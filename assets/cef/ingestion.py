@@ -22,7 +22,7 @@ from assets.cef.validation import (
     unit_findings,
 )
 from assets.release.columns import Column, RecordTable
-from assets.release.contents import content_of_cef, file_versions
+from assets.release.contents import CefVersions, file_versions, versions_of_cef
 from assets.release.dataset import CEF_TABLES, DatasetDeclaration
 from assets.release.recodes import Bands, Coding, Merge
 from resources.statements import Fragment, Table, Zone
@@ -85,7 +85,7 @@ def ingest(
     root: Path,
     version_key: bytes,
     files: Mapping[str, str] | None = None,
-) -> str:
+) -> CefVersions:
     """Replace the CEF of a dataset with the content of its source.
 
     Args:
@@ -96,7 +96,7 @@ def ingest(
         files: the versions of the source files before (`file_versions`), which they must have afterwards too.
 
     Returns:
-        The data version of the new CEF.
+        The versions of the new CEF, of which nobody else can have written any part.
 
     Raises:
         SourceError: if the source violates any rules, with all of them; the tables stay as they were.
@@ -139,8 +139,9 @@ def ingest(
             # An earlier declaration of the dataset may have had it.
             if name not in declaration.tables:
                 session.run("warehouse/drop_table", table=Table(Zone.CONFIDENTIAL, declaration.name, name))
-    # DuckDB reads committed rows on all cores, and those of a running transaction on one.
-    return content_of_cef(session, declaration, version_key)
+        versions = versions_of_cef(session, declaration, version_key) if session.shared else None
+    # Of a file, DuckDB reads committed rows on all cores, and those of a running transaction on one.
+    return versions or versions_of_cef(session, declaration, version_key)
 
 
 def _changed(sources: Mapping[str, list[_Opened]]) -> list[Finding]:

@@ -13,6 +13,7 @@ current CEF only.
 
 import hmac
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -31,6 +32,19 @@ from resources.warehouse import Session, Warehouse
 CONTENTS = "cef_contents"
 _CEF, _SOURCE, _ORDERED = "cef", "source", "ordered"
 _CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class CefVersions:
+    """The keyed versions of one CEF.
+
+    Attributes:
+        content: of its tables as multisets of rows, which is its data version.
+        ordered: of its tables in the order of their rows.
+    """
+
+    content: str
+    ordered: str
 
 
 def file_versions(dataset: DatasetDeclaration, root: Path, key: bytes) -> dict[str, str]:
@@ -76,25 +90,26 @@ def publish_contents(
     warehouse: Warehouse,
     custody: Custody,
     dataset: DatasetDeclaration,
-    cef_version: str,
+    versions: CefVersions,
     files: Mapping[str, str],
     source: str = "",
 ) -> None:
     """Write the keyed versions of the CEF and of its source to the public zone, sealed.
 
+    The stored CEF is not read for it: it may be another one by now.
+
     Args:
         warehouse: the warehouse.
         custody: the custody.
         dataset: the dataset.
-        cef_version: the keyed version of its CEF.
+        versions: the keyed versions of its CEF, computed when nobody else could have written it (`ingest`).
         files: the keyed versions of its source files (`file_versions`).
         source: the keyed version of all that it was read from (`source_version`); empty to have it read again.
     """
     table = _table(dataset)
-    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session, session.transaction():
-        ordered = _ordered_version(session, custody, dataset)
-        versions = {_CEF: cef_version, **files, _SOURCE: source, _ORDERED: ordered}
-        columns = {"content": list(versions), "version": list(versions.values())}
+    found = {_CEF: versions.content, **files, _SOURCE: source, _ORDERED: versions.ordered}
+    columns = {"content": list(found), "version": list(found.values())}
+    with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         rows = session.register("contents", pa.table(columns))
         session.create(table, "warehouse/all", source=rows)
         seal_stage(session, custody, dataset.name, "cef", [table])
@@ -182,15 +197,16 @@ def content_problems(session: Session, custody: Custody, dataset: DatasetDeclara
     return [f"{dataset.name}: the stored records are not those that were read from the source; materialize cef again"]
 
 
-def content_of_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -> str:
-    """The keyed version of the stored CEF: of its tables and of the recodes that it was made with.
+def versions_of_cef(session: Session, dataset: DatasetDeclaration, key: bytes) -> CefVersions:
+    """The keyed versions of the stored CEF: of its tables and of the recodes that it was made with.
 
     Args:
         session: a session that reads the confidential zone.
         dataset: the dataset.
         key: the key of versions.
     """
-    return session.content_version(dataset.cef_tables(), with_recodes(key, dataset.recodes()))
+    tables, keyed = dataset.cef_tables(), with_recodes(key, dataset.recodes())
+    return CefVersions(session.content_version(tables, keyed), session.ordered_version(tables, keyed))
 
 
 def with_recodes(key: bytes, recodes: Mapping[str, Any]) -> bytes:
@@ -213,13 +229,10 @@ def _stored_version(session: Session, custody: Custody, dataset: DatasetDeclarat
         published = _published(session, custody, dataset)
     except SealError:
         published = {}
-    if _ORDERED in published and published[_ORDERED] == _ordered_version(session, custody, dataset):
+    tables, key = dataset.cef_tables(), with_recodes(custody.version_key(), dataset.recodes())
+    if _ORDERED in published and published[_ORDERED] == session.ordered_version(tables, key):
         return published[_CEF]
-    return content_of_cef(session, dataset, custody.version_key())
-
-
-def _ordered_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:
-    return session.ordered_version(dataset.cef_tables(), with_recodes(custody.version_key(), dataset.recodes()))
+    return session.content_version(tables, key)
 
 
 def _table(dataset: DatasetDeclaration) -> Table:

@@ -146,7 +146,7 @@ class Census:
 
     def ingest(self, declaration: DatasetDeclaration | None = None) -> str:
         with self.warehouse.session(writes=Zone.CONFIDENTIAL) as session:
-            return ingest(session, declaration or self.declare(), self.folder, VERSION_KEY)
+            return ingest(session, declaration or self.declare(), self.folder, VERSION_KEY).content
 
     def refusal(self, **declared: Any) -> list[str]:
         """The lines of the error that ingestion raises, after a check that nothing was written."""

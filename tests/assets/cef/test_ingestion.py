@@ -82,7 +82,7 @@ class Town:
 
     def ingest(self, declaration: DatasetDeclaration | None = None) -> str:
         with self.warehouse.session(writes=Zone.CONFIDENTIAL) as session:
-            return ingest(session, declaration or self.declare(), self.folder, VERSION_KEY)
+            return ingest(session, declaration or self.declare(), self.folder, VERSION_KEY).content
 
     def refusal(self, declaration: DatasetDeclaration | None = None) -> list[str]:
         """The lines of the error that ingestion raises, after a check that nothing changed in the warehouse."""

@@ -49,7 +49,7 @@ def made(folder: Path, of: SurveyParameters, threads: int = 0) -> tuple[str, pd.
     declaration = synthetic_survey(of, name="panel", cap=1)
     warehouse = Warehouse(folder=str(folder / f"warehouse{threads}"), threads=threads)
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
-        version = ingest(session, declaration, folder, VERSION_KEY)
+        version = ingest(session, declaration, folder, VERSION_KEY).content
         assert cef_problems(session, declaration) == []
         tables = [
             session.arrow("cef/records", columns=list(records.stored), table=table).to_pandas()

@@ -2,7 +2,9 @@
 
 import hmac
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from assets.cef.survey import synthetic_survey
 from assets.release.dataset import DatasetDeclaration
 from resources.custody import Custody
 from resources.statements import Table, Zone
-from resources.warehouse import Warehouse
+from resources.warehouse import Session, Warehouse
 from tests.assets.cef import test_detailed_files as detailed
 from tests.assets.cef.test_ingestion import UNITS, Town
 from tests.assets.cef.test_survey import parameters
@@ -37,7 +39,7 @@ class Office:
         self.read = 0
         patched.setattr(asset, "ingest", self._counted)
 
-    def _counted(self, *given: Any) -> str:
+    def _counted(self, *given: Any) -> Any:
         self.read += 1
         return ingestion.ingest(*given)
 
@@ -53,6 +55,24 @@ class Office:
         ((materialization,),) = (result.asset_materializations_for_node(f"{self.declaration.name}__cef"),)
         tags, source = materialization.tags or {}, materialization.metadata["source"].value
         return self.read > before, tags["dagster/data_version"], str(source)
+
+    def materialize_while(self, meanwhile: Callable[[], None], patched: pytest.MonkeyPatch) -> dict[str, bool]:
+        """Which checks pass if something happens between the session that reads the source and what is published."""
+        published = asset.publish_contents
+
+        def publish_contents(*given: Any) -> None:
+            meanwhile()
+            published(*given)
+
+        with patched.context() as patch:
+            patch.setattr(asset, "publish_contents", publish_contents)
+            result = dg.materialize(
+                build_cef(self.declaration, self.folder),
+                resources={"warehouse": self.warehouse, "custody": self.custody},
+                instance=dg.DagsterInstance.ephemeral(),
+                raise_on_error=False,
+            )
+        return {check.check_name: check.passed for check in result.get_asset_check_evaluations()}
 
     def alter(self, zone: Zone, *statements: str) -> None:
         with duckdb.connect(str(self.warehouse.path(zone))) as connection:
@@ -223,6 +243,21 @@ def test_stored_rows_in_another_order_are_still_what_was_read(town: Office) -> N
     assert not town.materialize()[0]
 
 
+def test_a_table_that_is_altered_before_its_version_is_published_is_not_what_was_read(
+    town: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: a version of whatever is stored by the time that it is published."""
+    replace_within(town.folder / "persons.csv", b"41,1,1a", b"42,1,1a")
+
+    def meanwhile() -> None:
+        town.alter(Zone.CONFIDENTIAL, "UPDATE town.units SET rooms = 6 WHERE serial = 1")
+
+    checks = town.materialize_while(meanwhile, monkeypatch)
+    assert (checks["schema_and_keys"], checks["as_read"]) == (True, False)
+    assert town.materialize()[0], "the altered table is not unchanged"
+    assert not town.materialize()[0]
+
+
 @pytest.mark.parametrize("kept", ["as it was", "put back"])
 def test_a_record_of_the_source_that_was_forged_without_the_key_is_not_believed(town: Office, kept: str) -> None:
     """Told apart from: a record that is believed without its seal, or with the one of another record."""
@@ -277,6 +312,49 @@ def test_what_is_recorded_of_the_source_cannot_be_made_without_the_key(town: Off
     assert not set(found.values()) & set(town.contents().values())
 
 
+def alter_in_lake(warehouse: Warehouse) -> None:
+    """Alter a stored table, as another process would that writes to the same lake."""
+    units = Table(Zone.CONFIDENTIAL, "town", "units")
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        stored = session.arrow("warehouse/all", source=units)
+        altered = pa.Table.from_pylist([row | {"rooms": 6} for row in stored.to_pylist()], schema=stored.schema)
+        session.create(units, "warehouse/all", source=session.register("altered", altered))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("moment", ["after the commit", "after the session"])
+def test_in_a_lake_a_table_that_another_writer_altered_is_not_what_was_read(
+    moment: str, postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: versions of whatever is stored once the transaction, or the session, has ended."""
+    lake = make_lake(postgres, tmp_path / "lake")
+    for variable, value in lake.environment.items():
+        monkeypatch.setenv(variable, value)
+    office = Office(tmp_path, of_csv(tmp_path), monkeypatch)
+    office.warehouse = lake.warehouse()
+    committed = Session.transaction
+    altered: list[bool] = []
+
+    @contextmanager
+    def transaction(session: Session) -> Iterator[None]:
+        with committed(session):
+            yield
+        if session.reads_confidential and not altered:
+            altered.append(True)
+            alter_in_lake(office.warehouse)
+
+    if moment == "after the commit":
+        monkeypatch.setattr(Session, "transaction", transaction)
+    else:
+        altered.append(True)
+    meanwhile = partial(alter_in_lake, office.warehouse) if moment == "after the session" else lambda: None
+    checks = office.materialize_while(meanwhile, monkeypatch)
+    assert altered
+    assert (checks["schema_and_keys"], checks["as_read"]) == (True, False)
+    assert office.materialize()[0], "the altered table is not unchanged"
+    assert not office.materialize()[0]
+
+
 @pytest.mark.deep
 def test_in_a_lake_a_source_that_has_not_changed_is_not_read_again_either(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -289,11 +367,7 @@ def test_in_a_lake_a_source_that_has_not_changed_is_not_read_again_either(
     read, version, _ = office.materialize()
     assert read
     assert office.materialize()[:2] == (False, version)
-    units = Table(Zone.CONFIDENTIAL, "town", "units")
-    with office.warehouse.session(writes=Zone.CONFIDENTIAL) as session:
-        rows = session.arrow("warehouse/all", source=units).to_pylist()
-        altered = pa.Table.from_pylist([row | {"rooms": 6} for row in rows])
-        session.create(units, "warehouse/all", source=session.register("altered", altered))
+    alter_in_lake(office.warehouse)
     assert office.materialize()[:2] == (True, version)
     replace_within(tmp_path / "persons.csv", b"41,1,1a", b"42,1,1a")
     assert office.materialize()[0]
