@@ -154,6 +154,6 @@ def deployment_resources(home: Path) -> dict[str, dg.ConfigurableResource]:
         lake=lake(),
         object_storage=os.environ.get("AWS_ENDPOINT_URL", ""),
     )
-    custody = Custody(folder=str(home / "custody"), databases=warehouse.folder)
+    custody = Custody(folder=str(home / "custody"), databases=warehouse.folder, lake=warehouse.lake)
     ledger = Ledger(warehouse=warehouse, custody=custody, on_server=ledger_on_server())
     return {"warehouse": warehouse, "custody": custody, "ledger": ledger}

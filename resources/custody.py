@@ -5,8 +5,9 @@ draw's key into random numbers, and `ledger` keeps the public record of each dra
 so that no configuration, representation or error message can reveal one.
 
 A new key in place of a lost one would make an old deployment look like a new one, in which nothing was charged yet.
-Therefore a master key is made only for a deployment that has no databases, and together with the anchor of the empty
-ledger. From then on, every use of a key requires that key, anchor, ledger and databases are there and belong together.
+Therefore a master key is made only for a deployment that has no databases, and no tables in a lake, and together with
+the anchor of the empty ledger. `ledger` looks for entries on a server first. From then on, every use of a key requires
+that key, anchor, ledger and databases are there and belong together.
 The files are made in this order:
 
 1. the key under a temporary name;
@@ -34,6 +35,7 @@ from typing import Any
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from dagster import ConfigurableResource
+from pydantic import Field
 
 from resources.anchor import Anchor, opened
 from resources.canonical import canonical
@@ -52,12 +54,16 @@ from resources.keyfiles import (
     write_beside,
 )
 from resources.statements import Zone
+from resources.warehouse import Warehouse
 
 MASTER, ANCHOR, FINGERPRINT = "master.key", "ledger.anchor", "custody.fingerprint"
 """The names of the files of the master key and the anchor in the custody's folder, and of the key's fingerprint in the
 folder of the databases."""
 
 _SEALING = "ledger anchor"
+
+_MAIN = "main"
+"""The schema of every catalog, in which no stage writes."""
 
 
 class CustodyMode(StrEnum):
@@ -74,12 +80,15 @@ class Custody(ConfigurableResource):
         folder: the folder of the key files and the anchor; created with mode 0700 on first use.
         databases: the folder of the deployment's databases, which show whether the custody is new, lost or another
             one; empty if no databases depend on these keys.
+        lake: the data paths of the zones of that deployment that are in a lake (`Warehouse.lake`), whose tables show
+            it too.
         variable: the environment variable that holds the master key as 64 hexadecimal digits. If it is set, no master
             key file is read or created.
     """
 
     folder: str
     databases: str = ""
+    lake: dict[str, str] = Field(default_factory=dict)
     variable: str = "STIRRED_MASTER_KEY"
 
     def derive(self, purpose: str) -> bytes:
@@ -219,6 +228,10 @@ class Custody(ConfigurableResource):
 
     def _master_key(self) -> bytes:
         if self._found() is None:
+            # Another process may have made the files, and then the tables, since.
+            if self._lake_has_tables() and self._found() is None:
+                missing = f"{ANCHOR} is" if self._given() else f"{MASTER} and {ANCHOR} are"
+                raise self._refusal(f"the confidential zone in the lake has tables, but {missing} missing")
             self._make()
         found = self._found()
         if found is None:
@@ -304,6 +317,15 @@ class Custody(ConfigurableResource):
 
     def _has_data(self, name: str) -> bool:
         return bool(self.databases) and (Path(self.databases) / name).exists()
+
+    def _lake_has_tables(self) -> bool:
+        if Zone.CONFIDENTIAL.value not in self.lake:
+            return False
+        warehouse = Warehouse(folder=self.databases, lake=self.lake)
+        if not warehouse.holds(Zone.CONFIDENTIAL):
+            return False
+        with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+            return any(schema != _MAIN for schema in session.schemas(Zone.CONFIDENTIAL))
 
     def _given(self) -> bytes | None:
         text = environ.get(self.variable)

@@ -44,7 +44,12 @@ _MOVED = (
 )
 _NOT_MOVED = (
     "no entry from 1 on counts on the server: this deployment's ledger was not moved there, which stirred ledger move "
-    "does, also for a new deployment"
+    "does, also for a new deployment. If it was, the custody was lost and made anew: restore its back-up"
+)
+_LOST = (
+    "the ledger on the server has entries, but the custody has no anchor: the custody is lost, or the wrong folder is "
+    "mounted. Nothing was charged, moved or made. Restore its back-up (docs/how-to/lost-key.md). A new deployment "
+    "needs a database of its own"
 )
 
 
@@ -294,8 +299,8 @@ class Ledger(ConfigurableResource):
             The number of entries, which are the same as before in all fields and hashes.
 
         Raises:
-            LedgerError: if this ledger is not `on_server`, if either ledger is not intact, or if the server has entries
-                that are not the first of the file.
+            LedgerError: if this ledger is not `on_server`, if either ledger is not intact, if the server has entries
+                that are not the first of the file, or if it has entries and the custody is lost.
             StorageError: if the server refuses an entry.
         """
         if not self.on_server:
@@ -303,7 +308,7 @@ class Ledger(ConfigurableResource):
                 "the ledger stays in its file, because nothing says that it is on a server; nothing was moved; set "
                 "STIRRED_LEDGER=postgres for every process of the deployment first"
             )
-        self.custody.establish()
+        self._establish()
         file = FileStorage(self.warehouse)
         with file.appending() as old:
             anchor = self.custody.anchor()
@@ -317,7 +322,9 @@ class Ledger(ConfigurableResource):
                 if there != entries[: len(there)]:
                     raise LedgerError(
                         f"the server's ledger is not empty: it has {len(there)} entries, which are not those of "
-                        f"{Zone.LEDGER.database}; nothing was moved; name a database of its own"
+                        f"{Zone.LEDGER.database}; nothing was moved. If they are this deployment's, its custody was "
+                        "lost and made anew: restore its back-up (docs/how-to/lost-key.md). If they are another's, "
+                        "name a database of its own"
                     )
                 for entry in entries[len(there) :]:
                     new.append(entry, _nothing)
@@ -346,6 +353,21 @@ class Ledger(ConfigurableResource):
             raise LedgerError("a ledger on a server needs psycopg: install Stirred with the extra cluster") from None
         return ServerStorage(self.warehouse.patience)
 
+    def _establish(self) -> None:
+        """Establish the custody of a new deployment, unless the server shows that it is not new.
+
+        Raises:
+            LedgerError: if the server has entries, and the custody no anchor.
+            CustodyError: as `Custody.establish`.
+        """
+        if self.on_server and self.custody.anchor() is None:
+            with self._storage().reading() as opened:
+                entries, problems = opened.load()
+            # Another process may have made the anchor, and then the entries, since.
+            if (entries or problems) and self.custody.anchor() is None:
+                raise LedgerError(_LOST)
+        self.custody.establish()
+
     def _intact(self) -> tuple[Entry, ...]:
         entries, problems = self._read()
         _refuse(problems)
@@ -369,7 +391,7 @@ class Ledger(ConfigurableResource):
         _, problems = self._anchor(self.on_server)
         _refuse(problems)
         # The keys of a new deployment come before its databases.
-        self.custody.establish()
+        self._establish()
         with self._storage().appending() as opened:
             entries, problems = self._load(opened, self.on_server)
             _refuse(problems)
@@ -386,7 +408,8 @@ class Ledger(ConfigurableResource):
         if anchor:
             problems += _departures(entries, anchor)
         elif not problems and (entries or not on_server):
-            problems += ("no entry from 1 on can be trusted: the ledger has no anchor",)
+            lost = _LOST if on_server else "the ledger has no anchor"
+            problems += (f"no entry from 1 on can be trusted: {lost}",)
         return entries, (*chain.breaks(entries), *problems)
 
     def _append(self, opened: OpenLedger, entry: Entry) -> None:

@@ -65,8 +65,11 @@ def test_an_impossible_data_path_is_refused_naming_the_setting(monkeypatch: pyte
 def test_a_cluster_needs_no_more_than_its_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cluster(monkeypatch, "s3://bucket/confidential", "s3://bucket/public")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://host:8333")
-    warehouse = deployment_resources(tmp_path)["warehouse"]
+    resources = deployment_resources(tmp_path)
+    warehouse, custody = resources["warehouse"], resources["custody"]
     assert isinstance(warehouse, Warehouse)
+    assert isinstance(custody, Custody)
+    assert custody.lake == warehouse.lake
     assert warehouse.lake == {"confidential": "s3://bucket/confidential/", "public": "s3://bucket/public/"}
     assert warehouse.object_storage == "http://host:8333"
 

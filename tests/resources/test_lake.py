@@ -13,6 +13,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from resources.custody import Custody
+from resources.keyfiles import CustodyError
 from resources.statements import Table, Zone
 from resources.storage import Removed
 from resources.warehouse import Warehouse, WarehouseError
@@ -332,6 +334,37 @@ def found(lake: Lake, texts: list[str]) -> set[str]:
     }
 
 
+# The custody ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["key in a file", "key in the environment"])
+def test_no_key_is_made_for_a_lake_that_has_tables(
+    lake: Lake, warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool
+) -> None:
+    """Told apart from: looking at the volume alone, which is empty if another one is mounted by mistake.
+
+    A catalog without tables is no sign: retention makes one in a new deployment.
+    """
+    monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
+    if given:
+        monkeypatch.setenv("STIRRED_MASTER_KEY", "5a" * 32)
+
+    def custody(volume: str) -> Custody:
+        home = tmp_path / volume
+        return Custody(folder=str(home / "custody"), databases=str(home / "warehouse"), lake=lake.data)
+
+    new = custody("one")
+    warehouse.compact(Zone.CONFIDENTIAL)
+    key = new.version_key()
+    write(warehouse, UNITS, [CANARY])
+    assert new.version_key() == key
+    assert not custody("other").anchor()
+    with pytest.raises(CustodyError, match=r"the confidential zone in the lake has tables, .* missing.* Restore"):
+        custody("other").version_key()
+    assert not (tmp_path / "other" / "custody").exists()
+    assert new.version_key() == key
+
+
 # An S3 server -------------------------------------------------------------------------------------------------
 
 
@@ -343,7 +376,8 @@ def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         yield address
 
 
-def test_zones_on_an_s3_server(lake: Lake, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zones_on_an_s3_server(lake: Lake, s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STIRRED_MASTER_KEY", raising=False)
     for variable, value in s3.environment.items():
         monkeypatch.setenv(variable, value)
     data = {zone.value: f"s3://{s3.bucket}/{zone.value}/" for zone in ZONES}
@@ -351,6 +385,9 @@ def test_zones_on_an_s3_server(lake: Lake, s3: Any, monkeypatch: pytest.MonkeyPa
     write(warehouse, UNITS, [CANARY])
     write(warehouse, SHOWN, ["shown"])
     assert (read(warehouse, UNITS), read(warehouse, SHOWN)) == ([CANARY], ["shown"])
+    lost = Custody(folder=str(tmp_path / "lost"), databases=str(tmp_path / "lost too"), lake=data)
+    with pytest.raises(CustodyError, match="the confidential zone in the lake has tables"):
+        lost.version_key()
     with warehouse.session(reads=[Zone.PUBLIC]) as session:
         for elsewhere in (f"s3://{s3.bucket}/confidential/x.parquet", f"{s3.address}/x.parquet", "/etc/hostname"):
             with pytest.raises(duckdb.PermissionException, match="disabled by configuration"):

@@ -421,6 +421,22 @@ def test_a_new_deployment_says_that_it_is_moved_first(database: Database, tmp_pa
     assert_ended(deployment(tmp_path))
 
 
+def test_a_lost_custody_is_not_made_anew_while_the_server_has_entries(ledger: Ledger, tmp_path: Path) -> None:
+    """Told apart from: a new key, and then a refusal whose only way out is another database, with nothing spent."""
+    lost = on_server(deployment(tmp_path / "empty volume"))
+    assert "the custody is lost" in lost.verify()[0]
+    for use in (lost.move_to_server, lambda: lost.withdraw("ma1940", None, "Ada")):
+        with pytest.raises(LedgerError, match=r"the custody is lost.* Restore its back-up"):
+            use()
+    assert not (tmp_path / "empty volume").exists()
+    lost.custody.establish()  # as what needs a key and no ledger does
+    with pytest.raises(LedgerError, match="the custody was lost and made anew: restore its back-up"):
+        reserve(lost, "third")
+    with pytest.raises(LedgerError, match="its custody was lost and made anew: restore its back-up"):
+        lost.move_to_server()
+    assert ledger.verify() == ()
+
+
 @pytest.mark.deep
 def test_a_server_ledger_with_entries_of_others_is_refused_and_nothing_is_moved(
     database: Database, ledger: Ledger, tmp_path: Path
