@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -17,7 +18,7 @@ from dagster_k8s import K8sRunLauncher
 from dagster_k8s.container_context import K8sContainerContext
 
 from assets.conventions import WRITES
-from tests.deploy.cluster import DEPLOY, ROOT, compose, database_server, free_port, make_secrets
+from tests.deploy.cluster import DEPLOY, ROOT, compose, database_server, eventually, free_port, make_secrets
 from tests.deployments import deploy, small_dataset, small_release
 
 CONTROL, RUNS, ONCE = ("daemon", "webserver"), "code", ("migrate", "buckets")
@@ -307,6 +308,51 @@ def test_the_image_has_what_the_lock_pins_and_nothing_of_the_deployment() -> Non
     assert all((ROOT / name).exists() for name in allowed)
     copied = re.findall(r"^COPY (\S+)", (DEPLOY / "Dockerfile").read_text(), re.M)
     assert copied == ["requirements-cluster.lock", "."]
+
+
+@pytest.mark.deep
+def test_a_second_code_location_ends_no_run_of_the_first_one(tmp_path: Path) -> None:
+    """Told apart from: a script that takes every run for lost when it starts. `stirred` writes down its calls."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, does in (("stirred", f'echo "$@" >> "{tmp_path}/asked"'), ("dagster", "exec sleep 60")):
+        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / name).chmod(0o755)
+    own = {"PATH": f"{programs}:{os.environ['PATH']}", "STIRRED_CODE_PORT": "1"}
+
+    def start(home: str) -> subprocess.Popen[str]:
+        given = own | {"STIRRED_HOME": str(tmp_path / home)}
+        script = DEPLOY / "code-location.sh"
+        return subprocess.Popen([script], env=given, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def asked() -> int:
+        return len((tmp_path / "asked").read_text().splitlines()) if (tmp_path / "asked").exists() else 0
+
+    running = [start("home")]
+    try:
+        eventually(lambda: asked() == 1)
+        second = start("home")
+        said = second.communicate(timeout=60)[1]
+        assert second.returncode == 1
+        assert "another code location serves" in said
+        assert asked() == 1
+        running.append(start("of another deployment"))
+        eventually(lambda: asked() == 2)
+        os.killpg(running[0].pid, signal.SIGKILL)
+        running.append(start("home"))
+        eventually(lambda: asked() == 3)
+    finally:
+        for process in running:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate(timeout=60)
+
+
+def test_two_jobs_of_slurm_take_turns() -> None:
+    lines = (DEPLOY / "stirred.sbatch").read_text().splitlines()
+    assert "#SBATCH --dependency=singleton" in lines
+    # Of one name, which is what Slurm compares.
+    assert "#SBATCH --job-name=stirred" in lines
 
 
 def test_the_slurm_script_keeps_the_secrets_of_zones_from_daemon_and_webserver(tmp_path: Path) -> None:
