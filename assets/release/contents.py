@@ -68,13 +68,18 @@ def source_version(dataset: DatasetDeclaration, code_version: str, files: Mappin
     """The keyed version of everything that a CEF follows from.
 
     Args:
-        dataset: the dataset, with every field of its declaration but the places of its files.
+        dataset: the dataset, with every field of its declaration; of the places of its files, whether they are given.
         code_version: of the CEF's stage.
         files: the keyed versions of its source files, by name.
         key: the key of versions.
     """
     placeless = {
-        name: records.model_copy(update={"path": None, "geography_path": None})
+        name: records.model_copy(
+            update={
+                "path": None if records.path is None else "",
+                "geography_path": None if records.geography_path is None else "",
+            }
+        )
         for name, records in dataset.tables.items()
     }
     parts = {

@@ -205,6 +205,14 @@ def test_another_declaration_is_read_with(town: Office, changes: dict[str, Any])
     assert not town.materialize()[0]
 
 
+def test_a_geography_file_that_is_declared_and_not_there_is_missed(town: Office) -> None:
+    """Told apart from: a declaration without its paths, as a file that is not there has no version either."""
+    located = town.declaration.units.model_copy(update={"geography_path": "nowhere.csv"})
+    town.declaration = town.declaration.model_copy(update={"units": located})
+    with pytest.raises(dg.Failure, match=r"nowhere\.csv"):
+        town.materialize()
+
+
 def test_another_seed_of_a_generated_dataset_is_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     office = Office(tmp_path, generated(tmp_path), monkeypatch)
     _, version, _ = office.materialize()
