@@ -4,12 +4,29 @@
 #
 #   deploy/secrets.sh FOLDER DATABASE_HOST [DATABASE_PORT]
 #
-# STIRRED_SSL holds further lines of each service, such as "sslmode=verify-full sslrootcert=/etc/stirred/ca.pem".
+# STIRRED_SSL holds further lines of each service, such as "sslmode=verify-full sslrootcert=/etc/stirred/ca.pem". It must name
+# an sslmode, unless the host is this machine or the service `database` of the compose file: by default, libpq goes on
+# without TLS if the server offers none, and says nothing.
 # Nobody but the owner can enter the folder. The files in it are readable, because containers mount single files, whose
 # users are others. libpq asks for no mode of a service file, as it does for PGPASSFILE.
 set -eu
 umask 077
 folder=$1 host=$2 port=${3:-5432}
+case $host in
+localhost | 127.* | ::1 | /* | database) ;;
+*)
+    case " ${STIRRED_SSL:-} " in
+    *" sslmode=prefer "* | *" sslmode=allow "*) given= ;;
+    *" sslmode="[a-z]*) given=yes ;;
+    *) given= ;;
+    esac
+    if [ -z "$given" ]; then
+        echo "$host is another machine: set STIRRED_SSL, such as \"sslmode=verify-full sslrootcert=/etc/stirred/ca.pem\"," \
+            "as libpq goes on without TLS otherwise. Nothing was made" >&2
+        exit 1
+    fi
+    ;;
+esac
 mkdir -p "$folder/passwords" "$folder/services"
 
 word() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SECRET = "planted-secret-of-s3"
+WEED = Path(sysconfig.get_path("scripts")) / "weed"
 
 
 @dataclass(frozen=True)
@@ -45,16 +46,15 @@ def object_storage(folder: Path, buckets: Sequence[str] = ("lake",), identities:
         TimeoutError: if it does not start within a minute.
     """
     folder.mkdir()
-    weed = Path(sysconfig.get_path("scripts")) / "weed"
     rights = {
         "credentials": [{"accessKey": "AKTEST", "secretKey": SECRET}],
         "actions": ["Admin", "Read", "Write", "List"],
     }
     (folder / "rights.json").write_text(identities or json.dumps({"identities": [{"name": "stirred", **rights}]}))
     (folder / "data").mkdir()
-    s3, master, volume, filer = (_port() for _ in range(4))
+    s3, master, volume, filer = (storage_port() for _ in range(4))
     command = [
-        *(str(weed), "-logtostderr=true", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder / 'data'}"),
+        *(str(WEED), "-logtostderr=true", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder / 'data'}"),
         *("-s3", f"-s3.config={folder / 'rights.json'}", f"-s3.port={s3}", f"-master.port={master}"),
         *(
             f"-volume.port={volume}",
@@ -70,7 +70,7 @@ def object_storage(folder: Path, buckets: Sequence[str] = ("lake",), identities:
             address = f"http://127.0.0.1:{s3}"
             _wait(address)
             subprocess.run(
-                [str(weed), "shell", f"-master=127.0.0.1:{master}"],
+                [str(WEED), "shell", f"-master=127.0.0.1:{master}"],
                 input="".join(f"s3.bucket.create -name {bucket}\n" for bucket in buckets),
                 text=True,
                 check=True,
@@ -83,7 +83,7 @@ def object_storage(folder: Path, buckets: Sequence[str] = ("lake",), identities:
             server.kill()
 
 
-def _port() -> int:
+def storage_port() -> int:
     """A free port whose number plus 10,000, which SeaweedFS uses too, is a port."""
     while True:
         with socket.socket() as free:

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -18,8 +19,13 @@ from dagster_k8s import K8sRunLauncher
 from dagster_k8s.container_context import K8sContainerContext
 
 from assets.conventions import WRITES
+from resources.statements import Table, Zone
+from resources.warehouse import WarehouseError
 from tests.deploy.cluster import DEPLOY, ROOT, compose, database_server, eventually, free_port, make_secrets
 from tests.deployments import deploy, small_dataset, small_release
+from tests.lake import ZONES, make_lake
+from tests.object_storage import WEED, object_storage, storage_port
+from tests.postgres import Server
 
 CONTROL, RUNS, ONCE = ("daemon", "webserver"), "code", ("migrate", "buckets")
 SECRET_OF_A_ZONE = {"services_runs", "s3_runs", "stirred_confidential", "stirred_public", "stirred_office"}
@@ -81,6 +87,101 @@ def test_every_secret_of_the_compose_file_is_made_and_closed(tmp_path: Path) -> 
     passwords = [path.read_text() for path in (made / "passwords").iterdir()]
     assert len(set(passwords)) == len(passwords)
     assert {len(password) for password in passwords} == {48}
+
+
+@pytest.mark.parametrize(
+    ("host", "ssl", "made"),
+    [
+        *((host, "", True) for host in ("127.0.0.1", "localhost", "database", "/run/postgresql")),
+        ("database.example", "", False),
+        ("database.example", "sslrootcert=/etc/ca.pem", False),
+        ("database.example", "sslmode=prefer sslrootcert=/etc/ca.pem", False),
+        ("database.example", "sslrootcert=/etc/ca.pem sslmode=verify-full", True),
+    ],
+)
+def test_secrets_for_another_machine_say_how_it_is_reached(tmp_path: Path, host: str, ssl: str, made: bool) -> None:
+    """Otherwise libpq would go on without TLS, and say nothing."""
+    folder = tmp_path / "secrets"
+    own = {"PATH": os.environ["PATH"], "STIRRED_SSL": ssl}
+    done = subprocess.run([DEPLOY / "secrets.sh", folder, host], env=own, capture_output=True, text=True)
+    assert folder.exists() == made
+    if made:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert set(ssl.split()) <= set((folder / "services" / "runs").read_text().split())
+    else:
+        assert (done.returncode, "set STIRRED_SSL" in done.stderr) == (1, True)
+
+
+@pytest.mark.deep
+def test_of_the_object_storage_only_the_gateway_can_be_reached(tmp_path: Path) -> None:
+    """Told apart from: servers that ask for no key on every address. 127.0.0.2 stands for the address in a network."""
+    made, (s3, master, filer, volume) = make_secrets(tmp_path / "secrets"), (storage_port() for _ in range(4))
+    given = {"-dir=/data": f"-dir={tmp_path}", "-s3.port=8333": f"-s3.port={s3}"}
+    given["-s3.config=/run/secrets/s3_identities"] = f"-s3.config={made / 's3.json'}"
+    services = compose()["services"]
+    words = [given.get(word, word) for word in services["storage"]["command"]]
+    ports = [f"-master.port={master}", f"-filer.port={filer}", f"-volume.port={volume}"]
+    with subprocess.Popen([WEED, *words, *ports], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            eventually(lambda: listens("127.0.0.2", s3), 60)
+            own = {port: listens("127.0.0.1", port) for port in (master, filer, volume)}
+            assert set(own.values()) == {True}
+            others = [port + more for port in (master, filer, volume) for more in (0, 10_000)]
+            assert [port for port in others if listens("127.0.0.2", port)] == []
+        finally:
+            server.kill()
+    assert "networks" not in services["buckets"]
+    assert services["buckets"]["network_mode"] == "service:storage"
+
+
+def listens(address: str, port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex((address, port)) == 0
+
+
+@pytest.mark.deep
+def test_the_key_of_readers_reads_the_public_zone_alone(
+    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even with the role of the confidential catalog; and without its service, the catalog cannot be opened either."""
+    made, lake = make_secrets(tmp_path / "secrets"), make_lake(postgres, tmp_path / "lake")
+    for name, value in lake.environment.items():
+        monkeypatch.setenv(name, value)
+
+    def given(file: str) -> None:
+        for line in (made / file).read_text().splitlines():
+            monkeypatch.setenv(*line.split("=", 1))
+
+    tables = {zone: Table(zone, "village", "units") for zone in ZONES}
+    identities = (made / "s3.json").read_text()
+    with object_storage(tmp_path / "s3", [zone.value for zone in ZONES], identities) as storage:
+        data = {zone.value: f"s3://{zone.value}/lake/" for zone in ZONES}
+        warehouse = lake.warehouse(lake=data, object_storage=storage.address)
+
+        def read(zone: Zone) -> list[Any]:
+            with warehouse.session(reads=[zone]) as session:
+                return session.rows("warehouse/all", source=tables[zone])
+
+        def write(zone: Zone) -> None:
+            with warehouse.session(writes=zone) as session:
+                session.create(tables[zone], "warehouse/label", {"text": "canary"}, column="value")
+
+        given("runs.env")
+        for zone in ZONES:
+            write(zone)
+            assert read(zone) == [("canary",)]
+        given("reader.env")
+        assert read(Zone.PUBLIC) == [("canary",)]
+        with pytest.raises(WarehouseError):
+            write(Zone.PUBLIC)
+        with pytest.raises(WarehouseError) as refused:
+            read(Zone.CONFIDENTIAL)
+        assert "canary" not in str(refused.value)
+        services = Path(lake.environment["PGSERVICEFILE"])
+        services.write_text("[stirred_public]" + services.read_text().partition("[stirred_public]")[2])
+        assert read(Zone.PUBLIC) == [("canary",)]
+        with pytest.raises(WarehouseError, match="cannot open the catalog of the confidential zone"):
+            read(Zone.CONFIDENTIAL)
 
 
 def test_no_file_holds_a_secret() -> None:
