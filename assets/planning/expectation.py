@@ -72,7 +72,8 @@ class Slopes:
     def memory_at(self, records: int) -> float:
         """The peak memory: between measured jobs on a line, and beyond them on the last one, which never falls.
 
-        In pieces, it grows beyond the largest measured job by no more than DuckDB takes at most.
+        Beyond the largest measured job it is at least what a job takes. In pieces, it grows there by no more than
+        DuckDB takes at most.
         """
         if records <= self.memory[0][0] or len(self.memory) == 1:
             return self.memory[0][1]
@@ -93,6 +94,7 @@ class Expectation:
         memory: bytes of all processes together at their peak.
         warehouse: the most bytes of the databases and of what is spilled.
         published: the bytes of the publication.
+        memory_is_least: whether no job with so many records was measured, so that it may take more memory.
         warnings: what the machine has too little of, and what is uncertain, as sentences.
     """
 
@@ -102,6 +104,7 @@ class Expectation:
     memory: float
     warehouse: float
     published: float
+    memory_is_least: bool = False
     warnings: tuple[str, ...] = ()
 
     @property
@@ -112,7 +115,7 @@ class Expectation:
         found = {
             "expected size": f"{self.records:,} records{numbers}",
             "expected time": f"about {in_time(self.seconds)}",
-            "expected memory": f"about {in_bytes(self.memory)}",
+            "expected memory": f"{'at least' if self.memory_is_least else 'about'} {in_bytes(self.memory)}",
             "expected disk": f"about {disk}",
         }
         return found | ({"warning": " ".join(self.warnings)} if self.warnings else {})
@@ -161,6 +164,7 @@ def expectation(
         found.memory_at(size.records),
         found.warehouse.at(size.records, numbers),
         found.published.at(size.records, numbers),
+        memory_is_least=size.records > found.largest,
     )
     return Expectation(**asdict(expected) | {"warnings": tuple(_warnings(expected, machine, found))})
 

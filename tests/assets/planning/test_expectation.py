@@ -30,7 +30,7 @@ from assets.planning.machine import Machine, this_machine
 from assets.planning.size import expected_size
 from assets.release.method import Method
 from assets.release.size import Size, like_2020
-from benchmarks.slopes import fitted, peaks
+from benchmarks.slopes import MEASURED_NUMBERS, cases, fitted, peaks
 from benchmarks.slopes_jobs import RELEASES, Case
 from mechanisms.states import PUERTO_RICO, STATES
 from orchestration.components import SafeTabP, TopDown
@@ -135,6 +135,38 @@ def test_memory_grows_beyond_what_was_measured_by_no_more_than_duckdb_takes_unle
     assert KNOWN.memory_at(1_999_000) == held.memory_at(1_999_000) == 3e9
     assert KNOWN.memory_at(10**9) == 2e9 + LIMIT_OF_DUCKDB
     assert held.memory_at(10**9) == pytest.approx(1e12, rel=0.01)
+
+
+def test_memory_that_no_job_has_shown_is_stated_as_the_least() -> None:
+    """Told apart from: the peak of the largest measured job, or somewhat more, as if a larger one had shown it."""
+    known = _expected(MACHINE, 1_000_000).records
+    level = replace(KNOWN, memory=((1_000, 1e9), (known, 1e9)))
+    for records, says in ((1_000_000, "about 950 MiB"), (1_000_001, "at least 950 MiB"), (10**8, "at least 950 MiB")):
+        found = expectation(_redistricting(1000), records, MACHINE, {"TopDown": level})
+        assert found.words["expected memory"] == says
+        assert found.record["memory_is_least"] == says.startswith("at least")
+
+
+def test_jobs_are_measured_whose_numbers_do_not_grow_as_their_records_do() -> None:
+    """Otherwise no fit could tell what a number adds. Told apart from: the same levels at all sizes."""
+    for kind in MEASURED_NUMBERS:
+        per_record = []
+        for case in cases(kind):
+            size = expected_size(case.census)
+            assert size
+            per_record.append(_method(case.releases[-1], case.census).numbers(size) / size.records)
+        assert max(per_record) > 10 * min(per_record), kind
+
+
+def test_the_page_says_whether_numbers_count_in_what_was_measured() -> None:
+    """The sentence goes when jobs were measured that tell numbers from records."""
+    counted = any(
+        getattr(slopes, quantity).number
+        for slopes in measured_slopes().values()
+        for quantity in ("seconds", "warehouse")
+    )
+    page = (SLOPES.parents[2] / "docs" / "how-to" / "plan.md").read_text("utf-8")
+    assert ("the amount for a number is 0 for every kind" in page) != counted
 
 
 def test_the_nation_has_as_many_noisy_numbers_as_the_production_run() -> None:
