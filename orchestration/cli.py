@@ -206,7 +206,7 @@ class Deployed:
     @cached_property
     def machine(self) -> Machine:
         """This machine, with the disks of the deployment."""
-        return this_machine(self.home, self.published)
+        return this_machine(self.home, self.published, in_lake=bool(self.ledger.warehouse.lake))
 
     @cached_property
     def public_key(self) -> Ed25519PublicKey:

@@ -107,7 +107,8 @@ def plan_metadata(
     if problem := plan.problem or refusal:
         metadata["refusal"] = problem
     method = planned.method
-    machine = machine or this_machine(Path(ledger.warehouse.folder), method.release.published)
+    warehouse = ledger.warehouse
+    machine = machine or this_machine(Path(warehouse.folder), method.release.published, in_lake=bool(warehouse.lake))
     metadata |= expected_in_words(method, records, machine)
     if plan.lines:
         lines = {line.name: line for line in before.lines} if before else {}

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,9 +26,9 @@ class Machine:
         cores: the cores that this process may use.
         memory: bytes of memory.
         reference_seconds: the duration of the reference work.
-        free_home: the bytes that are free where the databases lie.
+        free_home: the bytes that are free where the databases lie; without a bound if they are in a lake.
         free_published: the bytes that are free where the publications lie.
-        one_disk: whether both lie on one disk, so that its free space is for both together.
+        one_disk: whether both lie on one known disk, so that its free space is for both together.
     """
 
     cores: int
@@ -38,21 +39,22 @@ class Machine:
     one_disk: bool
 
 
-def this_machine(home: Path, published: Path) -> Machine:
+def this_machine(home: Path, published: Path, *, in_lake: bool = False) -> Machine:
     """This machine.
 
     Args:
         home: the folder of the databases; it need not exist yet.
         published: the same of the publications.
+        in_lake: whether the databases are in a lake, and not in that folder.
     """
     home, published = _existing(home), _existing(published)
     return Machine(
         _cores(),
         _memory(),
         reference_seconds(),
-        shutil.disk_usage(home).free,
+        sys.maxsize if in_lake else shutil.disk_usage(home).free,
         shutil.disk_usage(published).free,
-        home.stat().st_dev == published.stat().st_dev,
+        not in_lake and home.stat().st_dev == published.stat().st_dev,
     )
 
 

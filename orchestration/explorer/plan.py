@@ -219,7 +219,9 @@ def _expected(found: Planned, name: str) -> None:
         )
         records = int(given) or None
     try:
-        expected = expectation(found.method, records, this_machine(Path(warehouse().folder), published()))
+        place = warehouse()
+        machine = this_machine(Path(place.folder), published(), in_lake=bool(place.lake))
+        expected = expectation(found.method, records, machine)
     except UnknownError as error:
         st.info(plain(error))
         return

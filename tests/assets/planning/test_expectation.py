@@ -310,6 +310,15 @@ def test_this_machine_is_known_also_where_its_folders_are_not_made_yet(tmp_path:
     assert not any(tmp_path.iterdir()), "looking makes no folder"
 
 
+def test_no_disk_of_this_machine_is_too_small_for_databases_in_a_lake(tmp_path: Path) -> None:
+    """Told apart from: a warning of the disk of STIRRED_HOME, on which no database of a lake lies."""
+    of_databases = replace(KNOWN, warehouse=Slope(2.0**60, 0, 0))
+    for in_lake in (False, True):
+        found = replace(this_machine(tmp_path, tmp_path, in_lake=in_lake), memory=2**60, cores=2)
+        told = expectation(_redistricting(1000), 1000, found, {"TopDown": of_databases}).warnings
+        assert [warning.startswith("The disk of the warehouse") for warning in told] == [True] * (not in_lake)
+
+
 def test_a_census_like_that_of_2020_has_its_places() -> None:
     assert NATION.places["TABBLK"] == 8_132_968
     assert NATION.records == 331_449_281 + 140_498_736
