@@ -456,7 +456,7 @@ class Warehouse(ConfigurableResource):
         """
         with self.session(reads=reads, folder=folder) as session:
             held = _HeldWarehouse(**dict(self))
-            held._held, held._folder = session, folder
+            held.hold(session, folder)
             yield held
 
     @contextmanager
@@ -536,6 +536,10 @@ class _HeldWarehouse(Warehouse):
 
     _held: Session = PrivateAttr()
     _folder: Path | None = PrivateAttr()
+
+    def hold(self, session: Session, folder: Path | None) -> None:
+        """Take the open session, and the folder that it reaches."""
+        self._held, self._folder = session, folder
 
     @contextmanager
     def session(
