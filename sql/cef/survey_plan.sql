@@ -35,6 +35,10 @@ origins AS (
     FROM (VALUES (true, 0.24, 0.67, 0.91, 0.95), (false, 0.14, 0.80, 0.89, 0.96))
         AS origins(low_income, hispanic, white, black, asian)
 ),
+-- A table of numbers is read by all threads, and a range by one.
+numbers AS MATERIALIZED (
+    SELECT number FROM range({{ households }}) AS numbers(number)
+),
 numbered AS (
     SELECT
         number,
@@ -44,7 +48,7 @@ numbered AS (
             {% endfor %}
         END AS cell,
         md5_number($seed::VARCHAR || ':household:' || number) AS digest
-    FROM range({{ households }}) AS numbers(number)
+    FROM numbers
 ),
 -- Words of 64 bits; the draws are slices of them.
 worded AS (

@@ -61,6 +61,10 @@ tract AS (
 
     FROM tract_draw
 ),
+-- A table of numbers is read by all threads, and a range by one.
+numbers AS MATERIALIZED (
+    SELECT number FROM range({{ units }}) AS numbers(number)
+),
 numbered AS (
     SELECT
         number,
@@ -72,7 +76,7 @@ numbered AS (
         md5_number($seed::VARCHAR || ':situation:' || number) AS situations,
         md5_number($seed::VARCHAR || ':company:' || number) AS companies,
         md5_number($seed::VARCHAR || ':stranger:' || number) AS strangers
-    FROM range({{ units }}) AS numbers(number)
+    FROM numbers
 ),
 -- Words of 64 bits; the draws are slices of them.
 worded AS (
