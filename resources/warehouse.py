@@ -15,13 +15,14 @@ import hmac
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
@@ -70,6 +71,8 @@ _PART = rf"\(*SELECT {_NAME}\.{_NAME}(, {_NAME}\.{_NAME})* FROM {_TABLE}\)*"
 _UNITED = re.compile(rf"CREATE VIEW ({_NAME}\.)?{_NAME} AS {_PART}( ?UNION ALL {_PART})+;")
 """The text of a view that only puts the rows of tables of the public zone together, in whatever pairs."""
 
+T = TypeVar("T")
+
 Recipe = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 """How a table is made: the name of a statement, the values bound in it, and its identifiers."""
 
@@ -81,14 +84,14 @@ class Session:
         self,
         connection: duckdb.DuckDBPyConnection,
         zones: Collection[Zone],
-        versions: dict[tuple[tuple[Table, ...], bytes | None], str] | None = None,
+        found: dict[Hashable, Any] | None = None,
         *,
         shared: bool = False,
     ) -> None:
         self._connection = connection
         self._zones = frozenset(zones)
-        # Nothing that a session only reads changes, so its content versions are computed once.
-        self._versions = versions
+        # What was computed of tables that the session only reads; None if it writes.
+        self._found = found
         self._shared = shared
 
     @property
@@ -197,7 +200,7 @@ class Session:
             zones: those of this session's zones that it reads; None for all.
         """
         with closing(self._connection.cursor()) as connection:
-            yield Session(connection, self._zones if zones is None else zones, self._versions, shared=self._shared)
+            yield Session(connection, self._zones if zones is None else zones, self._found, shared=self._shared)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -240,6 +243,20 @@ class Session:
         self.run("warehouse/detach", alias=alias)
         flush_file(path)
 
+    def once(self, name: Hashable, compute: Callable[[], T]) -> T:
+        """What is computed. If the session only reads, it is computed once for the session and those beside it.
+
+        Args:
+            name: its name. What has the same name must follow from the stored tables alone.
+            compute: computes it.
+        """
+        if self._found is None:
+            return compute()
+        if name not in self._found:
+            self._found[name] = compute()
+        found: T = self._found[name]
+        return found
+
     def count(self, table: Table) -> int:
         """The number of rows of a table."""
         return int(self.row("warehouse/count", table=table)[0])
@@ -256,19 +273,14 @@ class Session:
                 hashed.
             key: at least 32 bytes, or None for tables that anyone may see.
         """
-        known = (tuple(tables), key)
-        if self._versions is not None and known in self._versions:
-            return self._versions[known]
+        salt = key.hex() if key else ""
         content = []
         for table in tables:
             columns = self.columns(table)
-            row = self._sums(table, list(columns), key.hex() if key else "")
+            row = self.once(("sums", table, salt), partial(self._sums, table, list(columns), salt))
             content.append([table.name, list(columns.items()), [str(number) for number in row]])
         message = json.dumps(content, separators=(",", ":")).encode()
-        found = hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
-        if self._versions is not None:
-            self._versions[known] = found
-        return found
+        return hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
 
     def sorted_version(self, table: Table, key: bytes) -> str:
         """A keyed content hash of a large table of integers and texts as a multiset of rows: 64 hexadecimal digits.
@@ -302,7 +314,8 @@ class Session:
         for table in tables:
             columns = self.columns(table)
             plain = {name: kind in _PLAIN for name, kind in columns.items()}
-            content.append(self._digested("warehouse/in_order", table, columns, {"columns": plain}))
+            digested = partial(self._digested, "warehouse/in_order", table, columns, {"columns": plain})
+            content.append(self.once(("in order", table), digested))
         return hmac.new(key, json.dumps(content, separators=(",", ":")).encode(), sha256).hexdigest()
 
     def _digested(

@@ -274,7 +274,10 @@ class Method(ABC, Generic[R, I, O]):
     @final
     def stored_version(self, session: Session, draw: Draw[I]) -> str | None:
         """The content hash of the stored output; None unless it is labelled as that of this draw."""
-        return self.read_version(session, draw) if is_drawn(session, self.release, draw) else None
+        if not is_drawn(session, self.release, draw):
+            return None
+        name = ("stored version", self.release.schema, draw.draw_id)
+        return session.once(name, lambda: self.read_version(session, draw))
 
     @abstractmethod
     def tables(self) -> Sequence[PublishedTable]:
