@@ -1,6 +1,8 @@
 """TopDown as a method: how it fills in the hooks of charge, draw, gates and publication."""
 
+import hmac
 from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -155,7 +157,9 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         return {**super().charged_tables(), INVARIANTS: self._places}
 
     def inputs(self, session: Session, custody: Custody) -> Inputs:
-        places = session.content_version(self._places, self.version_key(custody))
+        # The content that the seal of these tables covers too, so that a session computes it once.
+        content = session.content_version(self._places, custody.seal_key())
+        places = hmac.new(self.version_key(custody), content.encode(), sha256).hexdigest()
         return Inputs({**super().inputs(session, custody).versions, PLACES: places})
 
     @property

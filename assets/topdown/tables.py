@@ -72,7 +72,7 @@ def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Reci
     if published:
         ancestry = stage_ancestry(session, release)
         schemas = {table.schema.name: table.schema for table in published}
-        counts = {name: _stage_counts(session, release, schema) for name, schema in schemas.items()}
+        counts = {name: _stage_counts(session, release, schema, ancestry) for name, schema in schemas.items()}
         place_names = session.register("place_names", _place_names(release))
         for table in published:
             made[redistricting_table(release, table.name)] = (
@@ -80,7 +80,6 @@ def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Reci
                 {},
                 {
                     "counts": counts[table.schema.name],
-                    "ancestry": ancestry,
                     "spine": release.public(SPINE),
                     "names": place_names,
                     "leaf_of": session.register(f"leaves_of_{table.name}", _leaves(table)),
@@ -190,15 +189,17 @@ def _registered(session: Session, name: str, rows: pa.Table) -> Recipe:
     return "warehouse/all", {}, {"source": session.register(name, rows)}
 
 
-def _stage_counts(session: Session, release: TopDownRelease, schema: Schema) -> Fragment:
-    return session.stage(
-        f"counted_{schema.name}",
+def _stage_counts(session: Session, release: TopDownRelease, schema: Schema, ancestry: Fragment) -> Fragment:
+    """Stage the records of every place of every level by cell."""
+    counts = session.stage(
+        "counted",
         "topdown/records_by_cell",
         {"finest": release.finest, "codes": codes_of(schema)},
         records=release.public(_records_of(schema)),
         spine=release.public(SPINE),
         attributes=strides(schema),
     )
+    return session.stage(f"counted_{schema.name}", "topdown/records_of_places", counts=counts, ancestry=ancestry)
 
 
 def _records_of(schema: Schema) -> str:

@@ -1,20 +1,14 @@
--- A redistricting table: its leaves are counted in every place of the finest level, rolled up, and summed to cells.
+-- A redistricting table: its leaves are counted in every place, and summed to cells.
 WITH
 leaves AS (
-    SELECT counted.number, leaf_of.leaf, sum(counted.count)::BIGINT AS count
+    SELECT counted.depth, counted.number, leaf_of.leaf, sum(counted.count)::BIGINT AS count
     FROM {{ counts }} AS counted
     JOIN {{ leaf_of }} AS leaf_of USING (cell)
-    GROUP BY counted.number, leaf_of.leaf
-),
-rolled_up AS (
-    SELECT ancestry.depth, ancestry.number, leaves.leaf, sum(leaves.count)::BIGINT AS count
-    FROM leaves
-    JOIN {{ ancestry }} AS ancestry ON ancestry.finest = leaves.number
-    GROUP BY ancestry.depth, ancestry.number, leaves.leaf
+    GROUP BY counted.depth, counted.number, leaf_of.leaf
 ),
 -- Of each place and leaf, there is one row at most.
 side_by_side AS (
-    PIVOT rolled_up
+    PIVOT leaves
     ON leaf IN ({% for _ in range(leaves) %}{% if not loop.first %}, {% endif %}{{ loop.index0 }} AS leaf_{{ loop.index0 }}{% endfor %})
     USING any_value(count)
     GROUP BY depth, number
