@@ -113,21 +113,21 @@ def _write_parquet(session: Session, folder: Path, published: PublishedTable, ro
 def _write_lists(session: Session, folder: Path, published: PublishedTable, rows: int) -> DataFile:
     """Write a table with lists, ordered by its primary key, without having more than a few row groups in memory.
 
-    The key's last column numbers the rows of a group. Groups that are stored in this order, as they are unless somebody
-    copied the table, are read as they are stored: lists take long to sort.
+    Rows that differ only in the key's last column are a group. Groups that are stored in order, as they are unless
+    somebody copied the table, are read as they are stored: lists take long to sort.
     """
     path = folder / f"{published.name}.parquet"
     columns = [column.name for column in published.columns]
-    *grouped, number = published.primary_key
+    *grouped, last = published.primary_key
     lists = [column.name for column in published.columns if column.type == LIST]
     names = {"table": published.table, "group": grouped}
-    with ExitStack() as opened:
-        writing = opened.enter_context(ThreadPoolExecutor(1))
+    with ExitStack() as opened, ThreadPoolExecutor(1) as writing:
         writer: pq.ParquetWriter | None = None
         for values in session.rows("publication/groups", table=published.table, columns=grouped):
             bound = {"values": list(values)}
-            stored = session.arrow("publication/rows_of_group", bound, **names, columns=[number], order="")[number]
-            order = "" if np.all(np.diff(stored.to_numpy()) > 0) else number
+            rows_stored = session.arrow("publication/rows_of_group", bound, **names, columns=[last], order="")
+            stored = rows_stored[last].to_numpy()
+            order = "" if np.all(stored[1:] > stored[:-1]) else last
             under_way = deque[Future[None]]()
             for batch in session.batches(
                 "publication/rows_of_group", _ROWS_OF_LISTS, bound, **names, columns=columns, order=order

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import sys
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -48,6 +50,14 @@ ROWS = [
     ("02", "r", False, 30.0, 10.0, 14.0, 46.0),
     ("02", None, True, 330.0, 5.0, 322.0, 338.0),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _same_main() -> Iterator[None]:
+    """Streamlit makes a page the main module, from which processes that other tests spawn could not begin."""
+    main = sys.modules["__main__"]
+    yield
+    sys.modules["__main__"] = main
 
 
 @pytest.fixture
