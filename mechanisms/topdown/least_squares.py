@@ -117,21 +117,12 @@ def solve(queries: Sequence[Query], constraints: Constraints) -> Solution:
         start = detailed[0].measured[:, detailed[0].cells]
     else:
         start = np.tile(parent / children if parent.size else np.zeros(cells), (children, 1))
+    starts = np.require(constraints.starts, np.int64, ["C", "W"])
+    bounds = _floats(constraints.lower), _floats(constraints.upper), _floats(constraints.totals)
     x, objective, gap, iterations = _descend(
-        _floats(start),
-        maps,
-        weights,
-        measured,
-        parent,
-        np.require(constraints.starts, np.int64, ["C", "W"]),
-        _floats(constraints.lower),
-        _floats(constraints.upper),
-        _floats(constraints.totals),
-        float(curvature),
-        GAP,
-        ITERATIONS,
+        _floats(start), maps, weights, measured, parent, starts, *bounds, float(curvature), GAP, ITERATIONS
     )
-    violation = _violation(x, constraints)
+    violation = _violation(x, parent, starts, *bounds)
     if not (gap <= LARGEST_GAP * max(objective, 1.0) and violation <= CONSTRAINT):
         raise NotSolvedError(
             f"{children} children of {cells} cells: after {iterations} iterations the duality gap is {gap:.1e} of an "
@@ -145,24 +136,25 @@ def _floats(values: NDArray[Any]) -> NDArray[np.float64]:
     return np.require(values, np.float64, ["C", "W"])
 
 
-def _violation(x: NDArray[np.float64], constraints: Constraints) -> float:
-    groups = np.add.reduceat(np.pad(x, ((0, 0), (0, 1))), constraints.starts[:-1], axis=1)
-    groups[:, np.diff(constraints.starts) == 0] = 0
-    fixed = ~np.isnan(constraints.totals)
-    excess = [
-        _excess(-x, np.zeros(1)),
-        _excess(constraints.lower - groups, constraints.lower),
-        _excess(groups - constraints.upper, constraints.upper),
-        _excess(np.abs(x[fixed].sum(axis=1) - constraints.totals[fixed]), constraints.totals[fixed]),
-    ]
-    if constraints.parent is not None:
-        excess.append(_excess(np.abs(x.sum(axis=0) - constraints.parent), constraints.parent))
-    return max(excess)
-
-
-def _excess(over: NDArray[Any], size: NDArray[Any]) -> float:
-    """The largest excess over a limit, multiplied by 10^7 / limit for limits above 10^7."""
-    return float(np.max(over / np.maximum(1.0, size * 1e-7), initial=0.0))
+@njit(cache=True, nogil=True)
+def _violation(x, parent, starts, lower, upper, totals):  # type: ignore[no-untyped-def]
+    """The largest violation of a constraint, multiplied by 10^7 / limit for limits above 10^7."""
+    most = 0.0
+    for c in range(x.shape[0]):
+        total = 0.0
+        for g in range(starts.size - 1):
+            count = 0.0
+            for k in range(starts[g], starts[g + 1]):
+                count += x[c, k]
+                most = max(most, -x[c, k])
+            most = max(most, (lower[c, g] - count) / max(1.0, lower[c, g] * 1e-7))
+            most = max(most, (count - upper[c, g]) / max(1.0, upper[c, g] * 1e-7))
+            total += count
+        if not np.isnan(totals[c]):
+            most = max(most, abs(total - totals[c]) / max(1.0, totals[c] * 1e-7))
+    for k in range(parent.size):
+        most = max(most, abs(x[:, k].sum() - parent[k]) / max(1.0, parent[k] * 1e-7))
+    return most
 
 
 @njit(cache=True, nogil=True)
