@@ -13,13 +13,15 @@ set -eu
 umask 077
 folder=$1 host=$2 port=${3:-5432}
 case $host in
-localhost | 127.* | ::1 | /* | database) ;;
+localhost | 127.0.0.1 | ::1 | /* | database) ;;
 *)
-    case " ${STIRRED_SSL:-} " in
-    *" sslmode=prefer "* | *" sslmode=allow "*) given= ;;
-    *" sslmode="[a-z]*) given=yes ;;
-    *) given= ;;
-    esac
+    given=
+    for word in ${STIRRED_SSL:-}; do
+        case $word in
+        sslmode=require | sslmode=verify-ca | sslmode=verify-full) given=yes ;;
+        sslmode=*) given= && break ;;
+        esac
+    done
     if [ -z "$given" ]; then
         echo "$host is another machine: set STIRRED_SSL, such as \"sslmode=verify-full sslrootcert=/etc/stirred/ca.pem\"," \
             "as libpq goes on without TLS otherwise. Nothing was made" >&2

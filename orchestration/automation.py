@@ -28,6 +28,7 @@ BY_COMMAND = "stirred/launch"
 """The tag of a run that the command line launched, and that it follows with the runs after it."""
 
 _ROOT = "dagster/root_run_id"
+_RETRIED = ("dagster/is_resume_retry", "dagster/is_asset_resume_retry")
 """Dagster's tag of a run that was launched again: the first of the runs before it."""
 
 _RETRIES = {"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": "false"}
@@ -151,7 +152,7 @@ def _following(
 
 
 def _succeeded_later(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether the run was launched again with success; such a run does not repeat the steps that were done."""
+    """Whether a retry of the run, which repeats only the steps that were not done, has succeeded."""
     record = instance.get_run_record_by_id(run.run_id)
     again = dg.RunsFilter(
         job_name=run.job_name,
@@ -159,7 +160,7 @@ def _succeeded_later(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
         tags={_ROOT: run.tags.get(_ROOT, run.run_id)},
         created_after=record.create_timestamp if record else None,
     )
-    return bool(instance.get_runs(again, limit=1))
+    return any("true" in map(each.tags.get, _RETRIED) for each in instance.get_runs(again))
 
 
 def _draw_of(record: dg.EventLogRecord) -> object:

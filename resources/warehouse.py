@@ -87,9 +87,12 @@ class Session:
         found: dict[Hashable, Any] | None = None,
         *,
         shared: bool = False,
+        attached: Collection[Zone] | None = None,
     ) -> None:
         self._connection = connection
         self._zones = frozenset(zones)
+        # Those of the connection, which may be more.
+        self._attached = frozenset(zones if attached is None else attached)
         # What was computed of tables that the session only reads; None if it writes.
         self._found = found
         self._shared = shared
@@ -116,13 +119,13 @@ class Session:
             WarehouseError: if the statement fails. If the session sees confidential data, the message contains only
                 the statement's name and the kind of failure, because DuckDB's message may quote a value.
         """
-        self._execute(name, statement(name, names), values)
+        self._execute(name, self._text(name, names), values)
         return self
 
     def rows(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> list[tuple[Any, ...]]:
         """All rows of a statement's result. Use it for results known to be small."""
         with self._guarded(name):
-            return self._execute(name, statement(name, names), values).fetchall()
+            return self._execute(name, self._text(name, names), values).fetchall()
 
     def row(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> tuple[Any, ...]:
         """The single row of a statement's result."""
@@ -132,24 +135,25 @@ class Session:
     def arrow(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> pa.Table:
         """A statement's result as an Arrow table."""
         with self._guarded(name):
-            return self._execute(name, statement(name, names), values).to_arrow_table()
+            return self._execute(name, self._text(name, names), values).to_arrow_table()
 
     def batches(
         self, name: str, rows: int, values: Mapping[str, Any] | None = None, /, **names: Any
     ) -> Iterator[pa.RecordBatch]:
         """A statement's result as record batches of about `rows` rows; the whole result is never in memory."""
         with self._guarded(name):
-            yield from self._execute(name, statement(name, names), values).to_arrow_reader(rows)
+            yield from self._execute(name, self._text(name, names), values).to_arrow_reader(rows)
 
     def create(self, table: Table, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> None:
         """Create or replace `table` with a statement's result. If that fails, the table stays as it was."""
+        self._require_seen(name, table)
         self.run("warehouse/create_schema", zone=identifier(table.zone.value), schema=identifier(table.schema))
-        text = f"CREATE OR REPLACE TABLE {table.text} AS\n{statement(name, names)}"
+        text = f"CREATE OR REPLACE TABLE {table.text} AS\n{self._text(name, names)}"
         self._execute(name, text, values)
 
     def create_view(self, view: Table, name: str, /, **names: Any) -> None:
         """Create or replace `view` with a statement, which may name only tables of the view's zone."""
-        self._execute(name, f"CREATE OR REPLACE VIEW {view.text} AS\n{statement(name, names)}", None)
+        self._execute(name, f"CREATE OR REPLACE VIEW {view.text} AS\n{self._text(name, names)}", None)
 
     def is_view_of(self, view: Table, name: str, /, **names: Any) -> bool:
         """Whether `view` is the view that `create_view` makes of this statement; the tables it names must exist.
@@ -158,7 +162,7 @@ class Session:
         """
         temporary = "view as made"
         self._execute(
-            name, f"CREATE OR REPLACE TEMPORARY VIEW {identifier(temporary)} AS\n{statement(name, names)}", None
+            name, f"CREATE OR REPLACE TEMPORARY VIEW {identifier(temporary)} AS\n{self._text(name, names)}", None
         )
         stored = self._definition(view.zone.value, view.schema, view.name)
         return stored is not None and stored == self._definition("temp", "main", temporary)
@@ -183,7 +187,7 @@ class Session:
     def stage(self, temporary: str, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> Fragment:
         """Keep a statement's result as a temporary table of this session; return its quoted name."""
         address = identifier(temporary)
-        text = f"CREATE OR REPLACE TEMPORARY TABLE {address} AS\n{statement(name, names)}"
+        text = f"CREATE OR REPLACE TEMPORARY TABLE {address} AS\n{self._text(name, names)}"
         self._execute(name, text, values)
         return address
 
@@ -200,7 +204,13 @@ class Session:
             zones: those of this session's zones that it reads; None for all.
         """
         with closing(self._connection.cursor()) as connection:
-            yield Session(connection, self._zones if zones is None else zones, self._found, shared=self._shared)
+            yield Session(
+                connection,
+                self._zones if zones is None else zones,
+                self._found,
+                shared=self._shared,
+                attached=self._attached,
+            )
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -372,6 +382,24 @@ class Session:
         with self._guarded(name):
             return self._connection.execute(text, dict(values) if values else None)
 
+    def _text(self, name: str, names: Mapping[str, Any]) -> str:
+        """The text of a statement, which may name only tables of the session's zones.
+
+        Raises:
+            WarehouseError: if it names another one.
+        """
+        self._require_seen(name, names)
+        return statement(name, names)
+
+    def _require_seen(self, name: str, value: object) -> None:
+        if isinstance(value, Table) and value.zone not in self._zones:
+            raise WarehouseError(f"statement {name}: this session does not see the zone of {value}")
+        if isinstance(value, Mapping):
+            value = list(value.values())
+        if isinstance(value, list | tuple):
+            for each in value:
+                self._require_seen(name, each)
+
     @contextmanager
     def _guarded(self, name: str) -> Iterator[None]:
         try:
@@ -382,7 +410,8 @@ class Session:
                     "another process wrote the same table, or made the same schema, at the same time. Nothing was "
                     "written. Materialize the stage again"
                 ) from None
-            if Zone.CONFIDENTIAL in self._zones:
+            of_files = isinstance(error, duckdb.IOException | OSError) and Zone.CONFIDENTIAL not in self._zones
+            if Zone.CONFIDENTIAL in self._attached and not of_files:
                 raise WarehouseError(f"statement {name} failed: {type(error).__name__}") from None
             raise WarehouseError(f"statement {name} failed: {error}") from error
 

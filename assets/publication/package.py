@@ -10,7 +10,6 @@ import re
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,24 +120,32 @@ def _write_lists(session: Session, folder: Path, published: PublishedTable, rows
     *grouped, last = published.primary_key
     lists = [column.name for column in published.columns if column.type == LIST]
     names = {"table": published.table, "group": grouped}
-    with ExitStack() as opened, ThreadPoolExecutor(1) as writing:
-        writer: pq.ParquetWriter | None = None
-        for values in session.rows("publication/groups", table=published.table, columns=grouped):
-            bound = {"values": list(values)}
+    schema = session.arrow("publication/no_rows", table=published.table, columns=columns).schema
+    groups = session.rows("publication/groups", table=published.table, columns=grouped) if grouped else [()]
+    written = 0
+    with _writer(path, schema, lists) as writer, ThreadPoolExecutor(1) as writing:
+        for values in groups:
+            bound = {f"value_{number}": value for number, value in enumerate(values)}
             rows_stored = session.arrow("publication/rows_of_group", bound, **names, columns=[last], order="")
             stored = rows_stored[last].to_numpy()
-            order = "" if np.all(stored[1:] > stored[:-1]) else last
+            in_order = not rows_stored[last].null_count and bool(np.all(stored[1:] > stored[:-1]))
             under_way = deque[Future[None]]()
             for batch in session.batches(
-                "publication/rows_of_group", _ROWS_OF_LISTS, bound, **names, columns=columns, order=order
+                "publication/rows_of_group",
+                _ROWS_OF_LISTS,
+                bound,
+                **names,
+                columns=columns,
+                order="" if in_order else last,
             ):
-                if writer is None:
-                    writer = opened.enter_context(_writer(path, batch.schema, lists))
                 under_way.append(writing.submit(writer.write_batch, batch, _ROWS_OF_LISTS))
+                written += batch.num_rows
                 if len(under_way) > 1:
                     under_way.popleft().result()
             for future in under_way:
                 future.result()
+    if written != rows:
+        raise ValueError(f"product {published.name}: {written:,} of {rows:,} rows were written")
     return _data_file(published, path, rows, None)
 
 

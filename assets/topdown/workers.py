@@ -173,6 +173,7 @@ def side_by_side(work: Callable[[T], R], tasks: Iterator[T], processes: int) -> 
     try:
         yield from _in_order(submit, tasks, _AHEAD * processes)
     except BrokenProcessPool:
+        # It joins the pool, which ends all that was submitted; what is waited for below has then ended too.
         _discard_pool()
         raise WorkerError(_ENDED) from None
     finally:

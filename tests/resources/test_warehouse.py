@@ -317,6 +317,13 @@ def test_held_zones_stay_as_they_are_whoever_reads_them(warehouse, tmp_path, mon
                 found.add(session.content_version([public], KEY))
                 assert session.reads_confidential == (Zone.CONFIDENTIAL in zones)
                 assert bool(session.columns(UNITS)) == (Zone.CONFIDENTIAL in zones)
+                if Zone.CONFIDENTIAL in zones:
+                    assert session.rows("tests/copy", source=UNITS) == [(1,)]
+                else:
+                    with pytest.raises(WarehouseError, match="does not see the zone of confidential"):
+                        session.rows("tests/copy", source=UNITS)
+                    with pytest.raises(WarehouseError, match="does not see"):
+                        session.stage("listed", "tests/one", tables=[{"one": UNITS}])
                 session.stage("kept", "tests/one")
             refused = subprocess.run([sys.executable, "-c", write], capture_output=True, text=True, check=False)
             assert "Could not set lock" in refused.stderr

@@ -310,6 +310,23 @@ def test_only_the_key_determines_the_order_of_lists(fill: Fill, tmp_path: Path) 
     assert [tuple(row.values()) for row in rows] == sorted(ANSWERS, key=lambda row: (row[1], row[0]))
 
 
+@pytest.mark.parametrize(
+    ("key", "rows"),
+    [
+        (("place", "query"), []),
+        (("query",), ANSWERS),
+        (("place", "query"), [(None, 2, [1]), ("a", 1, [2]), (None, 1, [3]), ("a", None, None)]),
+        (("query", "place"), [(None, 1, [1]), ("a", 1, [2])]),
+    ],
+)
+def test_no_row_of_lists_is_lost(key: tuple[str, ...], rows: list[tuple[Any, ...]], fill: Fill, tmp_path: Path) -> None:
+    warehouse = fill("place VARCHAR, query BIGINT, answers INTEGER[]", rows)
+    (file,) = _write(warehouse, tmp_path / "out", [_lists(primary_key=key)])
+    written = [tuple(row.values()) for row in pq.read_table(tmp_path / "out" / file.path).to_pylist()]
+    assert file.rows == len(rows)
+    assert sorted(map(str, written)) == sorted(map(str, rows))
+
+
 def test_the_data_package_describes_lists_to_a_reader(fill: Fill, tmp_path: Path) -> None:
     warehouse = fill("place VARCHAR, query BIGINT, answers INTEGER[]", ANSWERS)
     _write(warehouse, tmp_path / "out", [_lists()])
