@@ -144,8 +144,10 @@ def test_what_follows_a_lost_run_follows_the_run_that_finished_it() -> None:
         answer = automation._following(instance, release, partitions)
         return [each.run_key for each in getattr(answer, "run_requests", [])]
 
-    def again(run: str, root: str, **changes: Any) -> str:
+    def again(run: str, root: str, resumes: bool = True, **changes: Any) -> str:
         tags = {"dagster/parent_run_id": run, "dagster/root_run_id": root}
+        if resumes:
+            tags["dagster/is_resume_retry"] = "true"
         return begin(instance, "one", **tags, **changes)
 
     instance.add_dynamic_partitions(partitions.name, ["01"])
@@ -157,6 +159,8 @@ def test_what_follows_a_lost_run_follows_the_run_that_finished_it() -> None:
     assert launched() == [], "nor does a run of something else"
     again(lost, earlier, skips=True, fails=True)
     assert launched() == []
+    again(lost, earlier, resumes=False, skips=True)
+    assert launched() == [], "nor a run of steps that somebody chose"
     again(lost, earlier, skips=True)
     assert launched() == [f"{lost}/01"]
     alone = begin(instance, "one", fails=True)
@@ -234,6 +238,7 @@ def test_a_state_whose_run_is_killed_is_made_again_and_published(
         again = [run for run in runs if run.root_run_id == victim]
         assert [run.status for run in again] == [dg.DagsterRunStatus.SUCCESS]
         assert again[0].tags["dagster/root_run_id"] == victim, "the sensor knows a run that is launched again by it"
+        assert again[0].tags["dagster/is_resume_retry"] == "true"
         states = instance.get_dynamic_partitions("town__redistricting__states")
         assert len(runs) == len(states) + 1
         assert len(instance.get_runs(publications)) == 1
