@@ -329,17 +329,23 @@ def alter_in_lake(warehouse: Warehouse) -> None:
         session.create(units, "warehouse/all", source=session.register("altered", altered))
 
 
+def in_lake(postgres: Server, folder: Path, patched: pytest.MonkeyPatch) -> Office:
+    """The office of a town with its tables in a lake."""
+    lake = make_lake(postgres, folder / "lake")
+    for variable, value in lake.environment.items():
+        patched.setenv(variable, value)
+    office = Office(folder, of_csv(folder), patched)
+    office.warehouse = lake.warehouse()
+    return office
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("moment", ["after the commit", "after the session"])
 def test_in_a_lake_a_table_that_another_writer_altered_is_not_what_was_read(
     moment: str, postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Told apart from: versions of whatever is stored once the transaction, or the session, has ended."""
-    lake = make_lake(postgres, tmp_path / "lake")
-    for variable, value in lake.environment.items():
-        monkeypatch.setenv(variable, value)
-    office = Office(tmp_path, of_csv(tmp_path), monkeypatch)
-    office.warehouse = lake.warehouse()
+    office = in_lake(postgres, tmp_path, monkeypatch)
     committed = Session.transaction
     altered: list[bool] = []
 
@@ -367,11 +373,7 @@ def test_in_a_lake_a_table_that_another_writer_altered_is_not_what_was_read(
 def test_in_a_lake_a_source_that_has_not_changed_is_not_read_again_either(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = make_lake(postgres, tmp_path / "lake")
-    for variable, value in lake.environment.items():
-        monkeypatch.setenv(variable, value)
-    office = Office(tmp_path, of_csv(tmp_path), monkeypatch)
-    office.warehouse = lake.warehouse()
+    office = in_lake(postgres, tmp_path, monkeypatch)
     read, version, _ = office.materialize()
     assert read
     assert office.materialize()[:2] == (False, version)
