@@ -30,14 +30,15 @@ DATASET_STAGES = ("cef", "composition")
 
 
 def all_gates(method: Method[Any, Any, Any]) -> tuple[Gate[Any], ...]:
-    """All gates of a release in the order of its stages: the shared ones and those of its mechanism.
+    """All gates of a release in the order of its stages: of each, those of its mechanism, then the shared ones.
 
     Raises:
         ValueError: if a gate belongs to no stage of the release, or two gates of a stage have the same name.
     """
-    shared = [*_cef_gates(method.release.dataset), *(_shared_gates(method) if method.charges else [])]
     stages = ["cef", *method.stages, "composition"]
-    gates = [*shared, *method.own_gates()]
+    # The test of the noise reads all noisy measurements, and so tells the shared gates on them their version.
+    shared = _shared_gates(method) if method.charges else []
+    gates = [*_cef_gates(method.release.dataset), *method.own_gates(), *shared]
     for gate in gates:
         if gate.stage not in stages:
             raise ValueError(f"{method.release.schema}: gate {gate.name}: there is no stage {gate.stage}")

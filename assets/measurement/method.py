@@ -194,6 +194,8 @@ def _noise(context: Context[R]) -> list[str]:
             unlikely, version = method.noise_found(session)
         except GridError as error:
             return [str(error)]
+        if draw:
+            method.take_version(session, draw, version)
         if draw and not unlikely and method.counts_version(session, context.custody) == draw.inputs.versions[COUNTS]:
             context.verdicts.keep("noise", draw.draw_id, version)
     return [f"the noise does not have the declared distribution: {name}" for name in unlikely]

@@ -255,11 +255,8 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
         )
     with ExitStack() as opened:
         # What the gates read stays as it is until the files are written, so the files have the content that passed.
-        zones = [Zone.CONFIDENTIAL, Zone.PUBLIC]
         try:
-            held = replace(
-                context, warehouse=opened.enter_context(context.warehouse.held(zones, release.folder.parent))
-            )
+            held = opened.enter_context(context.held(release.folder.parent))
         except WarehouseError as error:
             # The gates say by name what is wrong.
             require_gates(context)

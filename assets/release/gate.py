@@ -3,9 +3,11 @@
 The gates of all releases are in `assets.gates.shared`. Those of one mechanism are in its package.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from assets.confidentiality import Node
 from assets.release.release import Release
@@ -14,6 +16,7 @@ from assets.release.verdicts import Verdicts
 from resources.custody import Custody
 from resources.keyfiles import CustodyError
 from resources.ledger import Ledger, LedgerError
+from resources.statements import Zone
 from resources.warehouse import Warehouse, WarehouseError
 
 if TYPE_CHECKING:
@@ -46,6 +49,19 @@ class ReleaseContext(Generic[R]):
     def release(self) -> R:
         """The declared release."""
         return self.method.release
+
+    @contextmanager
+    def held(self, folder: Path | None = None) -> Iterator[Self]:
+        """This context with tables whose content stays the same until the block ends.
+
+        Args:
+            folder: the one folder whose files statements can read and write.
+
+        Raises:
+            WarehouseError: if a zone cannot be read.
+        """
+        with self.warehouse.held([Zone.CONFIDENTIAL, Zone.PUBLIC], folder) as warehouse:
+            yield replace(self, warehouse=warehouse)
 
 
 @dataclass(frozen=True)

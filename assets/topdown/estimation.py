@@ -235,7 +235,7 @@ def estimate_level(
             estimation = Estimation(
                 made_of=_made_of(release, draw_id, scope, held, above),
                 read=json.dumps({label: digest.hexdigest() for label, digest in read.answers.items()}),
-                content=session.content_version([table], custody.seal_key()),
+                content=session.sorted_version(table, custody.seal_key()),
                 places=read.places,
                 parents=parents,
                 solved=results.solved,
@@ -256,7 +256,7 @@ def stored_estimation(
     """How the stored estimates of a level were made; None if there are none, or they or their account were altered."""
     table, _ = _account(release, scope)
     stored = _stored_account(session, custody, release, scope)
-    if stored is None or session.content_version([table], custody.seal_key()) != stored.content:
+    if stored is None or session.sorted_version(table, custody.seal_key()) != stored.content:
         return None
     return stored
 

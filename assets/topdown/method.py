@@ -118,6 +118,9 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
     def counts_recipe(self, session: Session) -> Recipe:
         return histograms_recipe(self.release)
 
+    def counts_version(self, session: Session, custody: Custody) -> str:
+        return session.sorted_version(self.counts_table, self.version_key(custody))
+
     def require_countable(self, session: Session, custody: Custody) -> None:
         require_possible(session, self.release)
 

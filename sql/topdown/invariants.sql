@@ -1,36 +1,43 @@
 -- The declared invariants and no others: a row for every place of each invariant's level, zeros included.
 WITH
 unit AS (
-    SELECT place.*, coalesce(members.persons, 0) AS persons
-    FROM ({% include "topdown/placed_units.sql" %}
-    ) AS place
-    LEFT JOIN (SELECT MAFID, count(*) AS persons FROM {{ persons }} GROUP BY MAFID) AS members USING (MAFID)
+    {% include "topdown/placed_units.sql" %}
 ),
 counted AS (
     {% for invariant, depth in held %}
-    SELECT
-        $names[{{ loop.index }}] AS invariant,
-        {{ depth }} AS depth,
-        ancestry.number,
-    {% if invariant == "group_quarters" %}
-        types.category,
-        count(*) FILTER (WHERE GQTYPE::BIGINT = types.category AND persons > 0) AS count
-    {% else %}
-        0 AS category,
-        {% if invariant == "population" %}sum(persons)::BIGINT{% else %}count(*) FILTER (WHERE RTYPE = '2'){% endif %} AS count
-    {% endif %}
-    FROM unit
-    JOIN {{ ancestry }} AS ancestry ON ancestry.finest = unit.number AND ancestry.depth = {{ depth }}
-    {% if invariant == "group_quarters" %}
-    CROSS JOIN range(1, {{ types }}) AS types(category)
-    {% endif %}
+    SELECT $names[{{ loop.index }}] AS invariant, ancestry.depth, ancestry.number, at_finest.category, sum(at_finest.count)::BIGINT AS count
+    FROM (
+        {% if invariant == "population" %}
+        SELECT unit.number, 0 AS category, count(*) AS count FROM {{ persons }} JOIN unit USING (MAFID) GROUP BY unit.number
+        {% elif invariant == "group_quarters" %}
+        -- Those that have a person.
+        SELECT number, GQTYPE::BIGINT AS category, count(*) AS count
+        FROM unit
+        WHERE GQTYPE::BIGINT > 0 AND MAFID IN (SELECT MAFID FROM {{ persons }})
+        GROUP BY ALL
+        {% else %}
+        SELECT number, 0 AS category, count(*) AS count FROM unit WHERE RTYPE = '2' GROUP BY number
+        {% endif %}
+    ) AS at_finest
+    JOIN {{ ancestry }} AS ancestry ON ancestry.finest = at_finest.number AND ancestry.depth = {{ depth }}
     GROUP BY ALL
     {% if not loop.last %}
     UNION ALL
     {% endif %}
     {% endfor %}
+),
+due AS (
+    {% for invariant, depth in held %}
+    SELECT $names[{{ loop.index }}] AS invariant, place.depth, place.level, place.number, place.geoid, types.category
+    FROM {{ spine }} AS place
+    CROSS JOIN range({% if invariant == "group_quarters" %}1, {{ types }}{% else %}0, 1{% endif %}) AS types(category)
+    WHERE place.depth = {{ depth }}
+    {% if not loop.last %}
+    UNION ALL
+    {% endif %}
+    {% endfor %}
 )
-SELECT counted.invariant, place.level, counted.number, place.geoid, counted.category::BIGINT AS category, counted.count
-FROM counted
-JOIN {{ spine }} AS place ON place.depth = counted.depth AND place.number = counted.number
-ORDER BY counted.invariant, counted.number, counted.category
+SELECT due.invariant, due.level, due.number, due.geoid, due.category, coalesce(counted.count, 0) AS count
+FROM due
+LEFT JOIN counted USING (invariant, depth, number, category)
+ORDER BY due.invariant, due.number, due.category

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 
@@ -25,6 +26,7 @@ from tests.contract.laplace_tables.method import LaplaceMethod
 from tests.deployments import UNITS, Deployment, refuses_to_publish
 from tests.docs.warehouse import METHODS, tables_of, undescribed
 from tests.gates import executes, failing
+from tests.whole_repository import known
 
 SHARED = {"schema_and_keys", "as_read", "charge_present", "settled", "confidentiality", "within_cap", "ledger_intact"}
 """The gates of every release; a draw that can be replayed has `replay` too, and any other `key_gone`."""
@@ -247,6 +249,29 @@ def test_every_shared_gate_is_there_and_blocks(published: Deployment[Any]) -> No
     checks = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys}
     assert all(checks[name].blocking for name in gates)
     assert "files_as_published" in checks
+
+
+def test_the_gates_of_a_stage_are_one_step_and_each_can_be_launched_alone(published: Deployment[Any]) -> None:
+    release, method = published.release, published.context.method
+    own = [gate for gate in all_gates(method) if gate.stage == method.draw_stage]
+    assert len(own) > 1
+    steps = {f"{release.schema}__{gate.stage}__gates" for gate in own}
+
+    def launched(gates: Sequence[Gate[Any]]) -> tuple[set[str], set[str]]:
+        """The steps, and the checks that they evaluated."""
+        keys = [dg.AssetCheckKey(release.key(gate.stage), gate.name) for gate in gates]
+        job = dg.define_asset_job("some", dg.AssetSelection.checks(*keys))
+        repository = dg.Definitions.merge(published.definitions, dg.Definitions(jobs=[job])).get_repository_def()
+        with known(repository):
+            result = repository.get_job("some").execute_in_process(instance=published.instance)
+        evaluations = result.get_asset_check_evaluations()
+        assert all(evaluation.passed for evaluation in evaluations)
+        began = {str(event.step_key) for event in result.all_events if event.is_step_start}
+        return began, {evaluation.check_name for evaluation in evaluations}
+
+    assert launched(own) == (steps, {gate.name for gate in own})
+    for gate in own:
+        assert launched([gate]) == (steps, {gate.name})
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,12 @@ def made_again(deployment: TopDownDeployment, **changes: Any) -> str:
 
 
 def problems(deployment: TopDownDeployment, name: str, verdicts: Verdicts | None = None) -> list[str]:
-    context: ReleaseContext[Any] = replace(deployment.context, verdicts=verdicts or Verdicts())
+    return problems_in(deployment.context, name, verdicts or Verdicts())
+
+
+def problems_in(context: ReleaseContext[Any], name: str, verdicts: Verdicts) -> list[str]:
     (gate,) = (gate for gate in all_gates(context.method) if gate.name == name)
-    return gate.evaluate(context)
+    return gate.evaluate(replace(context, verdicts=verdicts))
 
 
 def test_the_measurements_are_the_same_for_every_number_of_threads(drawn: TopDownDeployment) -> None:
@@ -337,6 +340,39 @@ def test_another_draw_has_no_verdict(drawn: TopDownDeployment, monkeypatch: pyte
     assert not run.holds("noise", draw.draw_id, "0" * 64)
     assert not run.holds("replay", draw.draw_id, settled)
     assert found == COSTLY
+
+
+READING = ["noise_as_declared", "settled", "replay"]
+"""Gates of one step that need all measurements."""
+
+
+def test_gates_of_a_step_read_all_measurements_once(drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, read = evaluated(monkeypatch), TopDownMethod.read_version
+    monkeypatch.setattr(
+        TopDownMethod, "read_version", lambda self, session, draw: found.append("read") or read(self, session, draw)
+    )
+    assert [problems(drawn, name, verdicts_of("alone")) for name in READING] == [[], [], []]
+    assert found == ["noise_as_declared", "read", "replay", "read"]
+    found.clear()
+    with drawn.context.held() as held:
+        assert [problems_in(held, name, verdicts_of("together")) for name in READING] == [[], [], []]
+    assert found == ["noise_as_declared", "replay"]
+
+
+def test_a_version_that_another_gate_has_read_is_that_of_the_stored_measurements(drawn: TopDownDeployment) -> None:
+    """Told apart from: a version of what the ledger settled, or of an earlier step."""
+    run = verdicts_of("altered in between")
+    with drawn.context.held() as held:
+        assert problems_in(held, "noise_as_declared", run) == problems_in(held, "settled", run) == []
+    executed(drawn, "UPDATE noisy_measurements SET answers = list_prepend(answers[1] + 1, answers[2:]) WHERE rowid = 7")
+    with drawn.context.held() as held:
+        assert problems_in(held, "noise_as_declared", run) == [], "it has a verdict on what was settled"
+        assert problems_in(held, "settled", run) != []
+    with drawn.context.held() as held:
+        run = verdicts_of("altered before")
+        assert problems_in(held, "noise_as_declared", run) == [], "one answer shows in no test"
+        assert problems_in(held, "settled", run) != []
+        assert problems_in(held, "replay", run) != []
 
 
 def test_a_full_disk_is_said_in_a_sentence_and_leaves_what_was_stored(
