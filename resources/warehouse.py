@@ -53,7 +53,7 @@ LARGE = 100_000
 ROWS_HASHED = 100_000
 """The number of rows of a large table whose texts are in memory at a time."""
 
-_PLAIN = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "VARCHAR")
+_PLAIN = ("VARCHAR", *(f"{sign}{kind}" for sign in ("", "U") for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")))
 """The types of columns that are hashed as they are; others are hashed as texts."""
 
 _NAME = r'(?:\w+|"(?:[^"]|"")+")'
@@ -296,12 +296,14 @@ class Session:
         """A content hash of a large table as a multiset of rows: 64 hexadecimal digits.
 
         The rows are sorted, and each column is hashed as a whole. For millions of rows, that takes a fraction of the
-        time of `content_version`, which hashes row by row.
+        time of `content_version`, which hashes row by row; but what memory cannot hold is sorted on disk.
 
         Args:
             table: the table. Its name (without zone and schema), columns, types and rows are hashed.
-            key: as for `content_version`.
+            key: at least 32 bytes, or None for a table that anyone may see. Anything that depends on confidential
+                content needs a key.
         """
+        self._require_seen("warehouse/sorted", table)
         content = self.once(("sorted", table), partial(self._digested, "warehouse/sorted", table))
         message = json.dumps(content, separators=(",", ":")).encode()
         return hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
@@ -319,6 +321,7 @@ class Session:
         """
         content = []
         for table in tables:
+            self._require_seen("warehouse/in_order", table)
             content.append(self.once(("in order", table), partial(self._digested, "warehouse/in_order", table)))
         return hmac.new(key, json.dumps(content, separators=(",", ":")).encode(), sha256).hexdigest()
 

@@ -1,8 +1,8 @@
 """The gates of a release as blocking Dagster checks. `shared` and the mechanisms' packages define the gates.
 
 The gates of a stage are evaluated in one step, on content that stays the same until the last of them is done. What
-several of them need, such as the version of all noisy measurements, is then computed once. Each of them is a check of
-its own all the same, and can be launched alone.
+several of them need, such as the version of all noisy measurements, can then be computed once. Each of them is a check
+of its own all the same, and can be launched alone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,12 +46,22 @@ def _checks(method: Method[Any, Any, Any], stage: str, gates: Sequence[Gate[Any]
         release_context = ReleaseContext(
             method, warehouse, custody, ledger, deployed_nodes(context), verdicts_of(context.run.run_id)
         )
+        faults: list[Exception] = []
         with ExitStack() as opened:
-            # If a zone cannot be read, the gates say by name what is wrong.
-            with suppress(WarehouseError):
-                release_context = opened.enter_context(release_context.held())
+            if len(asked) > 1:
+                # If a zone is missing or cannot be read, the gates that read it say so.
+                with suppress(WarehouseError):
+                    release_context = opened.enter_context(release_context.held())
             for gate in gates:
                 if gate.name in asked:
-                    yield check_result(gate.evaluate(release_context), dg.AssetCheckKey(key, gate.name))
+                    try:
+                        problems = gate.evaluate(release_context)
+                    except Exception as fault:
+                        # The other gates are evaluated all the same.
+                        faults.append(fault)
+                    else:
+                        yield check_result(problems, gate.name)
+        if faults:
+            raise faults[0]
 
     return checks

@@ -77,6 +77,8 @@ class NoisyCounts(Method[R, Inputs, O], Generic[R, O]):
     def noise_found(self, session: Session) -> tuple[list[str], str]:
         """The queries whose noise does not fit the declared distribution, and the version of the measurements read.
 
+        The version must be what `read_version` gives, because gates on the same content take it over.
+
         Args:
             session: a session that reads the confidential and the public zone.
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from assets.confidentiality import Node
 from assets.release.release import Release
-from assets.release.seal import SealError
 from assets.release.verdicts import Verdicts
+from mechanisms.refusal import RefusedError
 from resources.custody import Custody
-from resources.keyfiles import CustodyError
-from resources.ledger import Ledger, LedgerError
+from resources.ledger import Ledger
 from resources.statements import Zone
-from resources.warehouse import Warehouse, WarehouseError
+from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from assets.release.method import Method
@@ -84,5 +83,5 @@ class Gate(Generic[R]):
         """The violations of the rule. If it cannot be evaluated on the stored tables, that is a violation too."""
         try:
             return self.problems(context)
-        except (SealError, WarehouseError, LedgerError, CustodyError) as error:
+        except RefusedError as error:
             return [f"it cannot be evaluated: {error}"]

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from assets.gates.shared import all_gates
-from assets.release.gate import Gate
+from assets.measurement.method import NoisyCounts
+from assets.release.gate import Gate, ReleaseContext
 from assets.release.method import CHARGE, Method
 from assets.release.published import ERRORS
 from assets.release.release import DeclarationError
@@ -358,6 +359,51 @@ def test_a_method_without_gates_of_its_own_is_published_past_all_shared_ones_onl
     assert all(f'"name": "{name}"' in certificate for name in SHARED | {"replay"})
     executes(kind.tampering)(deployment)
     refuses_to_publish(deployment, {"settled", "replay"}, "")
+
+
+def test_in_one_step_a_gate_that_fails_or_breaks_leaves_the_others_evaluated_and_the_run_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told apart from: an error that ends the step before the later gates; one that is passed over."""
+
+    def breaks(context: ReleaseContext[Any]) -> list[str]:
+        raise KeyError("no error that anybody thought of")
+
+    draw = LaplaceMethod.draw_stage
+    further = [Gate[Any]("breaks", draw, "", breaks), Gate[Any]("fails", draw, "", lambda context: ["a problem"])]
+    monkeypatch.setattr(LaplaceMethod, "further_gates", lambda self: further[:1])
+    broken = KINDS["laplace tables"].build(tmp_path / "broken")
+    monkeypatch.setattr(LaplaceMethod, "further_gates", lambda self: further)
+    both = KINDS["laplace tables"].build(tmp_path / "both")
+    for deployment, failed in ((broken, set()), (both, {"fails"})):
+        method = deployment.context.method
+        result = deployment.run(*to_publication(method), raise_on_error=False)
+        of_stage = {gate.name for gate in all_gates(method) if gate.stage == draw} - {"breaks"}
+        found = {each.check_name: each.passed for each in result.get_asset_check_evaluations()}
+        assert of_stage <= set(found)
+        assert {name for name, passed in found.items() if not passed} == failed
+        assert not result.success
+        assert deployment.executed(result) & {"publication", *method.stages[method.stages.index(draw) + 1 :]} == set()
+        assert deployment.published() == {}
+
+
+@pytest.mark.parametrize("altered", [False, True])
+def test_the_test_of_the_noise_reads_the_version_that_the_settled_output_has(
+    published: Deployment[Any], kind: Kind, altered: bool
+) -> None:
+    """Because the gates `settled` and `replay` take it over."""
+    method = published.context.method
+    if not isinstance(method, NoisyCounts):
+        pytest.skip("no noise is added to counts")
+    if altered:
+        executes(kind.tampering)(published)
+    with published.context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        draw = method.describe(session, published.context.custody)
+        version = method.read_version(session, draw)
+        assert version == method.noise_found(session)[1]
+    settled = published.context.ledger.settlement(draw.draw_id)
+    assert settled is not None
+    assert (version == settled.output_version) is not altered
 
 
 @pytest.mark.parametrize(

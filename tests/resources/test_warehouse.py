@@ -606,6 +606,29 @@ def test_the_version_of_a_sorted_table_tells_tables_apart_and_depends_on_the_key
         assert found[one] != found[other], (one, other)
 
 
+def test_the_version_of_a_sorted_table_stays_as_draws_were_charged_with_it(warehouse):
+    """The table has the types of SafeTab's counts."""
+    make(
+        warehouse,
+        "SELECT i::UTINYINT AS level, 'r' || i AS region, i::USMALLINT AS one, i::UINTEGER AS two, -i AS three "
+        "FROM range(200) AS r(i)",
+    )
+    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
+        assert session.sorted_version(UNITS, KEY) == "cfefa8784ecdfbfcd492de8379368c7b076d60f20894f2855f32e0bf15a99238"
+
+
+def test_a_version_that_another_session_has_computed_is_told_to_nobody_who_does_not_see_the_table(warehouse):
+    make(warehouse, "SELECT 1 AS x")
+    with warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
+        session.sorted_version(UNITS, KEY)
+        session.ordered_version([UNITS], KEY)
+        with session.beside([Zone.PUBLIC]) as other:
+            with pytest.raises(WarehouseError, match="does not see the zone"):
+                other.sorted_version(UNITS, KEY)
+            with pytest.raises(WarehouseError, match="does not see the zone"):
+                other.ordered_version([UNITS], KEY)
+
+
 def test_the_version_of_a_sorted_table_does_not_depend_on_order_storage_or_batches(warehouse, monkeypatch):
     rows = "SELECT i, i % 7 AS code, CASE WHEN i % 5 > 0 THEN 'v' || i END AS text FROM range(5000) AS r(i)"
     found = set()

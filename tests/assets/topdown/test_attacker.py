@@ -123,7 +123,9 @@ def guesses(deployment: TopDownDeployment, version_keys: Sequence[bytes | None])
     with deployment.context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         for key in version_keys:
             yield session.content_version(cef, key)
-            yield from (session.content_version([table], key) for table in (*cef, histograms))
+            for table in (*cef, histograms):
+                yield session.content_version([table], key)
+                yield session.sorted_version(table, key)
         rows = session.arrow("warehouse/all", source=histograms).to_pylist()
         exact = exact_answers(session, release)
         digests = {stream.label: sha256(hashed(answers)).hexdigest() for stream, answers in exact.items()}
@@ -174,11 +176,13 @@ def test_with_the_custodys_key_the_very_same_search_finds_the_record(
 
 
 @pytest.mark.deep
-def test_in_a_deployment_that_forgot_its_key_the_attacker_finds_the_record(
-    candidates: list[TopDownDeployment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("version", ["content_version", "sorted_version"])
+def test_in_a_deployment_that_forgot_a_key_the_attacker_finds_the_record(
+    version: str, candidates: list[TopDownDeployment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keyed = Session.content_version
-    monkeypatch.setattr(Session, "content_version", lambda self, tables, key=None: keyed(self, tables))
+    """Of the CEF, or of the histograms alone."""
+    keyed = getattr(Session, version)
+    monkeypatch.setattr(Session, version, lambda self, tables, key=None: keyed(self, tables))
     careless = build(tmp_path, guessed(RACES[TRUTH]))
     careless.run(*TO_CHARGE)
     monkeypatch.undo()
