@@ -73,7 +73,10 @@ _UNITED = re.compile(rf"CREATE VIEW ({_NAME}\.)?{_NAME} AS {_PART}( ?UNION ALL {
 
 T = TypeVar("T")
 
-Recipe = tuple[str, Mapping[str, Any], Mapping[str, Any]]
+Values = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""The values bound in a statement; several, if a table is made in pieces, one after the other in bounded memory."""
+
+Recipe = tuple[str, Values, Mapping[str, Any]]
 """How a table is made: the name of a statement, the values bound in it, and its identifiers."""
 
 
@@ -144,12 +147,13 @@ class Session:
         with self._guarded(name):
             yield from self._execute(name, self._text(name, names), values).to_arrow_reader(rows)
 
-    def create(self, table: Table, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> None:
-        """Create or replace `table` with a statement's result. If that fails, the table stays as it was."""
+    def create(self, table: Table, name: str, values: Values | None = None, /, **names: Any) -> None:
+        """Create or replace `table` with a statement's result. If that fails, the table stays as it was, provided that
+        there is a transaction if it is made in pieces.
+        """
         self._require_seen(name, table)
         self.run("warehouse/create_schema", zone=identifier(table.zone.value), schema=identifier(table.schema))
-        text = f"CREATE OR REPLACE TABLE {table.text} AS\n{self._text(name, names)}"
-        self._execute(name, text, values)
+        self._make("CREATE OR REPLACE TABLE", table.text, name, values, names)
 
     def create_view(self, view: Table, name: str, /, **names: Any) -> None:
         """Create or replace `view` with a statement, which may name only tables of the view's zone."""
@@ -184,12 +188,19 @@ class Session:
         """The names of the tables and views of a schema, and whether each is a view."""
         return dict(self.rows("warehouse/tables", {"zone": zone.value, "schema": schema}))
 
-    def stage(self, temporary: str, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> Fragment:
+    def stage(self, temporary: str, name: str, values: Values | None = None, /, **names: Any) -> Fragment:
         """Keep a statement's result as a temporary table of this session; return its quoted name."""
         address = identifier(temporary)
-        text = f"CREATE OR REPLACE TEMPORARY TABLE {address} AS\n{self._text(name, names)}"
-        self._execute(name, text, values)
+        self._make("CREATE OR REPLACE TEMPORARY TABLE", address.text, name, values, names)
         return address
+
+    def _make(self, how: str, address: str, name: str, values: Values | None, names: Mapping[str, Any]) -> None:
+        """Make a table of the results of a statement, for all values in order."""
+        text = self._text(name, names)
+        first, *further = values if isinstance(values, Sequence) else [values]
+        self._execute(name, f"{how} {address} AS\n{text}", first)
+        for each in further:
+            self._execute(name, f"INSERT INTO {address}\n{text}", each)
 
     def register(self, name: str, table: pa.Table) -> Fragment:
         """Make an Arrow table available to this session's statements as `name`; return the quoted name."""

@@ -4,7 +4,9 @@ This module aggregates the microdata, and lists the queries and their cells. `me
 what each cell of a redistricting table counts.
 """
 
+from collections.abc import Mapping
 from decimal import ROUND_HALF_EVEN, Context, Decimal
+from itertools import pairwise
 
 import dagster as dg
 import numpy as np
@@ -15,7 +17,7 @@ from assets.conventions import preview
 from assets.tabulation.asset import build_tables
 from assets.topdown.microdata import INPUT_CODES, RECORDED, codes_of, strides
 from assets.topdown.release import INVARIANTS, QUERIES, QUERY_CELLS, SPINE, TABLES, TopDownRelease
-from assets.topdown.spine import stage_ancestry
+from assets.topdown.spine import places_of, stage_ancestry
 from mechanisms.topdown.design import GROUP_QUARTERS, SCHEMAS, STATISTICS, TopDownDesign, words
 from mechanisms.topdown.redistricting import REDISTRICTING, RedistrictingTable
 from mechanisms.topdown.schema import Schema
@@ -23,6 +25,10 @@ from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 
 PLACES = 18
+PLACES_AT_A_TIME = 200_000
+"""The number of places whose redistricting tables are made at a time, because DuckDB does not spill what a pivot needs:
+about two kilobytes for a place."""
+
 PLACES_SHOWN = 2
 """How many places of the second level the asset's page shows beside the root."""
 _VARIANCE = pa.decimal128(38, PLACES)
@@ -74,10 +80,11 @@ def tables_recipe(session: Session, release: TopDownRelease) -> dict[Table, Reci
         schemas = {table.schema.name: table.schema for table in published}
         counts = {name: _stage_counts(session, release, schema, ancestry) for name, schema in schemas.items()}
         place_names = session.register("place_names", _place_names(release))
+        pieces = _pieces(places_of(session, release))
         for table in published:
             made[redistricting_table(release, table.name)] = (
                 "topdown/redistricting",
-                {},
+                pieces,
                 {
                     "counts": counts[table.schema.name],
                     "spine": release.public(SPINE),
@@ -200,6 +207,23 @@ def _stage_counts(session: Session, release: TopDownRelease, schema: Schema, anc
         attributes=strides(schema),
     )
     return session.stage(f"counted_{schema.name}", "topdown/records_of_places", counts=counts, ancestry=ancestry)
+
+
+def _pieces(places: Mapping[str, int]) -> list[dict[str, int]]:
+    """The bounds of pieces of all places by level and number: the first place, and the one after the last.
+
+    Args:
+        places: the number of places of every level, from the root.
+    """
+    ends = np.cumsum(list(places.values()))
+    cuts = np.arange(0, ends[-1], PLACES_AT_A_TIME)
+    depths = np.searchsorted(ends, cuts, side="right")
+    numbers = cuts - np.concatenate([[0], ends])[depths]
+    bounds = [*zip(depths.tolist(), numbers.tolist(), strict=True), (len(ends), 0)]
+    return [
+        {"depth": depth, "number": number, "to_depth": to_depth, "to_number": to_number}
+        for (depth, number), (to_depth, to_number) in pairwise(bounds)
+    ]
 
 
 def _records_of(schema: Schema) -> str:

@@ -370,12 +370,10 @@ def test_in_one_step_a_gate_that_fails_or_breaks_leaves_the_others_evaluated_and
         raise KeyError("no error that anybody thought of")
 
     draw = LaplaceMethod.draw_stage
-    further = [Gate[Any]("breaks", draw, "", breaks), Gate[Any]("fails", draw, "", lambda context: ["a problem"])]
-    monkeypatch.setattr(LaplaceMethod, "further_gates", lambda self: further[:1])
-    broken = KINDS["laplace tables"].build(tmp_path / "broken")
-    monkeypatch.setattr(LaplaceMethod, "further_gates", lambda self: further)
-    both = KINDS["laplace tables"].build(tmp_path / "both")
-    for deployment, failed in ((broken, set()), (both, {"fails"})):
+    broken, failing_too = Gate[Any]("breaks", draw, "", breaks), Gate[Any]("fails", draw, "", lambda context: ["so"])
+    for number, (further, failed) in enumerate((([broken], set()), ([broken, failing_too], {"fails"}))):
+        monkeypatch.setattr(LaplaceMethod, "further_gates", lambda self, further=further: further)
+        deployment = KINDS["laplace tables"].build(tmp_path / str(number))
         method = deployment.context.method
         result = deployment.run(*to_publication(method), raise_on_error=False)
         of_stage = {gate.name for gate in all_gates(method) if gate.stage == draw} - {"breaks"}

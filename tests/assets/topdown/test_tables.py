@@ -126,6 +126,22 @@ def test_every_place_of_every_level_has_its_counts_in_every_table_zeros_included
         assert any(not any(counts) for counts in expected.values())
 
 
+@pytest.mark.parametrize("places", [1, 2, 3, 7])
+def test_tables_that_are_made_in_pieces_are_the_same_in_the_same_order(
+    town: tuple[Products, Truth], monkeypatch: pytest.MonkeyPatch, places: int
+) -> None:
+    made, _ = town
+    tables = [made.release.public(name.lower()) for name in REDISTRICTING]
+    whole = [made.read(table) for table in tables]
+    monkeypatch.setattr("assets.topdown.tables.PLACES_AT_A_TIME", places)
+    with made.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        _, pieces, _ = tables_recipe(session, made.release)[tables[0]]
+        assert len(pieces) == -(-len(whole[0]) // places)
+    assert problems("tables_as_made", made) == []
+    tabulate(made)
+    assert [made.read(table) for table in tables] == whole
+
+
 def test_tables_show_the_declared_names_of_places_and_no_others(town: tuple[Products, Truth]) -> None:
     made, _ = town
     rows = made.read(made.release.public("p1"))
