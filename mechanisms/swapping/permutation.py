@@ -35,6 +35,9 @@ Keys: TypeAlias = NDArray[np.int64]
 
 _WORDS_AT_A_TIME = 1 << 18
 _CELLS_AT_A_TIME = 1 << 20
+_TALLIED = 1 << 24
+"""Swap codes below this one are counted as they are; greater ones are numbered first, to count them in less memory."""
+
 _SELECTING, _DERANGING = 0, 1
 
 
@@ -98,9 +101,10 @@ def permute(table: Contingency, swap_rate: Fraction, stream: RandomStream) -> Co
     Raises:
         ValueError: if `swap_rate` is not strictly between 0 and 1.
     """
-    swap = np.repeat(table.swap, table.count)
+    values, positions = _positions(table.swap)
+    swap = np.repeat(positions, table.count)
     permute_strata(_starts(table.stratum, table.count), swap, swap_rate, stream)
-    return _swapped(table, swap)
+    return _swapped(table, swap, values)
 
 
 def stir(
@@ -125,17 +129,18 @@ def stir(
     Returns:
         The saturated contingency table of the result.
     """
-    holding, swap = (np.repeat(codes, table.count) for codes in (table.holding, table.swap))
+    values, positions = _positions(table.swap)
+    holding, swap = (np.repeat(codes, table.count) for codes in (table.holding, positions))
     if noise is not None:
         respond(holding, responses, noise)
     for each, stream in zip(stirs, streams, strict=True):
         rate_class = np.repeat(each.rate_class, table.count)
         _permute_strata(_starts(each.stratum, table.count), swap, rate_class, each.rates, stream)
     if noise is None:
-        return _swapped(table, swap)
+        return _swapped(table, swap, values)
     held, swapped, counts = count_cells((holding.astype(np.int64) << 32) | swap)
     combinations = math.prod(response.size for response in responses)
-    return Contingency(held // np.int32(combinations), held, swapped, counts)
+    return Contingency(held // np.int32(combinations), held, values[swapped], counts)
 
 
 def permute_strata(starts: Counts, values: Codes, swap_rate: Fraction, stream: RandomStream) -> None:
@@ -219,14 +224,30 @@ def _starts(stratum: Codes, count: Counts) -> Counts:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
 
 
-def _swapped(table: Contingency, swap: Codes) -> Contingency:
-    """The table of records with the holding values of `table`, in its order, and the given swap values."""
-    keys = np.empty(len(swap), dtype=np.int64)
-    _fill(table.holding, table.count, swap, keys)
-    held, swapped, counts = count_cells(keys)
-    stratum = np.zeros(int(table.holding.max(initial=-1)) + 1, dtype=np.int32)
-    stratum[table.holding] = table.stratum
-    return Contingency(stratum[held], held, swapped, counts)
+def _positions(swap: Codes) -> tuple[Codes, Codes]:
+    """Swap values in ascending order, and the position of each cell's value among them."""
+    most = int(swap.max(initial=-1))
+    if most < _TALLIED:
+        return np.arange(most + 1, dtype=np.int32), swap
+    values, positions = np.unique(swap, return_inverse=True)
+    return values, positions.astype(np.int32)
+
+
+def _swapped(table: Contingency, swap: Codes, values: Codes) -> Contingency:
+    """The table of records with the holding values of `table`, in its order, and the swap values at given positions.
+
+    Args:
+        table: the records before.
+        swap: shape (records,): the position of each record's swap value among `values`; overwritten.
+        values: swap values in ascending order.
+    """
+    firsts = firsts_of_strata(table.holding)
+    ends = np.cumsum(np.add.reduceat(table.count, firsts))
+    counts, cells_of = np.empty(len(swap), dtype=np.int32), np.empty(len(firsts), dtype=np.int64)
+    tally = np.zeros(len(values), dtype=np.int32)
+    cells = _tally(ends, swap, tally, counts, cells_of)
+    stratum, held = (np.repeat(codes[firsts], cells_of) for codes in (table.stratum, table.holding))
+    return Contingency(stratum, held, values[swap[:cells]], counts[:cells].astype(np.int64))
 
 
 def count_cells(keys: Keys) -> tuple[Codes, Codes, Counts]:
@@ -242,13 +263,29 @@ def count_cells(keys: Keys) -> tuple[Codes, Codes, Counts]:
 
 
 @njit(cache=True, nogil=True)
-def _fill(holding, count, swap, keys):  # type: ignore[no-untyped-def]
-    """Fill in the keys of records: of cells' holding values and counts, and of each record's swap value."""
-    record = 0
-    for cell in range(holding.size):
-        for _ in range(count[cell]):
-            keys[record] = (np.int64(holding[cell]) << 32) | swap[record]
-            record += 1
+def _tally(ends, swap, tally, counts, cells_of):  # type: ignore[no-untyped-def]
+    """Count records with the same holding value by swap value, and return how many cells there are.
+
+    Records are not sorted, only the cells of each holding value, whose records end at `ends`. The first swap values are
+    replaced by those of the cells, in ascending order for each holding value. Their counts, and the number of cells of
+    each holding value, are filled in. `tally` has a 0 for every swap value, and is left so.
+    """
+    cells = first = 0
+    for group in range(ends.size):
+        begun = cells
+        for record in range(first, ends[group]):
+            code = swap[record]
+            if not tally[code]:
+                swap[cells] = code
+                cells += 1
+            tally[code] += 1
+        first = ends[group]
+        swap[begun:cells].sort()
+        for cell in range(begun, cells):
+            counts[cell] = tally[swap[cell]]
+            tally[swap[cell]] = 0
+        cells_of[group] = cells - begun
+    return cells
 
 
 @njit(cache=True, nogil=True)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import permutations, product
 from math import comb
+from random import Random
 
 import numpy as np
 import pytest
@@ -179,6 +180,21 @@ def test_cells_are_counted_in_ascending_order(records: list[tuple[int, int]]) ->
     found = count_cells(np.array([holding * 2**32 + swap for holding, swap in records], dtype=np.int64))
     expected = sorted(Counter(records).items())
     assert list(zip(*(column.tolist() for column in found), strict=True)) == [(*cell, n) for cell, n in expected]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), CODES), max_size=30), st.randoms())
+def test_swapped_records_are_counted_as_if_they_were_sorted(records: list[Record], shuffler: Random) -> None:
+    """Up to the greatest codes, and for no records."""
+    table = contingency(records)
+    values, positions = permutation._positions(table.swap)
+    assert values[positions].tolist() == table.swap.tolist()
+    swap = np.repeat(positions, table.count)
+    shuffler.shuffle(swap)
+    keys = (np.repeat(table.holding, table.count).astype(np.int64) << 32) | values[swap]
+    found = permutation._swapped(table, swap, values)
+    for column, expected in zip((found.holding, found.swap, found.count), count_cells(keys), strict=True):
+        assert column.tolist() == expected.tolist()
+    assert counts(found, "stratum", "holding") == counts(table, "stratum", "holding")
 
 
 def test_columns_of_different_lengths_are_refused() -> None:
