@@ -208,6 +208,8 @@ def _steps(entry: dg.EventLogEntry, begun: dict[str, float]) -> Iterator[Step]:
         case dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             found = event.asset_check_evaluation_data
             kind = "passed" if found.passed else "failed"
+            # A step may evaluate several checks, one after the other.
+            begun[event.step_key] = entry.timestamp
             yield Step(kind, "/".join(found.asset_key.path), found.check_name, taken, found.description or "")
         case dg.DagsterEventType.STEP_FAILURE:
             failed = event.step_failure_data.user_failure_data
