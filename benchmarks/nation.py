@@ -18,17 +18,11 @@ from benchmarks.processes import launch, measured
 from benchmarks.resources import opened
 from benchmarks.result import Result
 from benchmarks.topdown_estimation import memory
-from resources.statements import Table, Zone
+from resources.statements import Zone
 
 SMALL, MEDIUM, LARGE, TENTH = HOUSEHOLDS
-RUNS = 3
-ORDERS = 0.0
-"""The limit of the large size's time, in times of DuckDB's random order of its persons within races. It is that of five
-minutes on a machine where the job took eleven before it was made faster: where this was measured, it took 1,205 s then,
-and the order 0.0 s."""
-
-MEMORY = 4.0
-"""The limit of its memory in GiB."""
+SECONDS, MEMORY = 300.0, 4.0
+"""The limits of the large size."""
 
 DUCKDB_MEMORY = "1GiB"
 """The memory limit of DuckDB in all jobs."""
@@ -50,7 +44,6 @@ class Job:
         seconds: the duration, including all imports.
         peak: the peak memory of all processes together in GiB.
         disk: the size of the warehouse and of the publication at the end in GiB.
-        order: the seconds that DuckDB takes for a random order of the persons within races.
     """
 
     persons: int
@@ -58,21 +51,15 @@ class Job:
     seconds: float
     peak: float
     disk: float
-    order: float
 
 
 def measure() -> list[Result]:
-    """Time and peak memory of the large size, and their growth over the three sizes."""
+    """Seconds and peak memory of the large size, and their growth over the three sizes."""
     small, medium, large = (job(name) for name in (SMALL, MEDIUM, LARGE))
     size = f"{large.persons:,} persons, {large.blocks:,} blocks"
     more = (large.persons - medium.persons) / 1e7
     return [
-        Result(
-            f"redistricting data, CEF to publication, {size}, against DuckDB's random order of the persons (s)",
-            large.seconds,
-            large.order,
-            ORDERS,
-        ),
+        Result(f"redistricting data, CEF to publication, {size} (s)", large.seconds, SECONDS, 1.0),
         Result("redistricting data, CEF to publication: peak memory of all processes (GiB)", large.peak, MEMORY, 1.0),
         *(
             Result(
@@ -99,8 +86,7 @@ def job(name: str) -> Job:
         seconds, peak = _launched(home, name)
         persons, blocks = measured(_size, str(home), name)[2]
         disk = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
-        orders = sorted(measured(_ordered, str(home), name)[0] for _ in range(RUNS))
-        return Job(persons, blocks, seconds, peak, disk / 2**30, orders[RUNS // 2])
+        return Job(persons, blocks, seconds, peak, disk / 2**30)
     finally:
         shutil.rmtree(home)
 
@@ -131,26 +117,13 @@ def _size(home: str, name: str) -> tuple[int, int]:
         return session.count(dataset.cef_tables()[1]), places_of(session, release)[release.finest]
 
 
-def _ordered(home: str, name: str) -> None:
-    """Run the peer: write the persons in random order within races."""
-    warehouse, _, _ = opened(home)
-    persons = census(name).cef_tables()[1]
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
-        session.create(
-            Table(Zone.CONFIDENTIAL, persons.schema, "ordered"),
-            "benchmarks/shuffled",
-            table=persons,
-            stratum=["CENRACE"],
-        )
-
-
 def main(name: str) -> None:
     """Measure one size, and print it with what the nation would take."""
     found = job(name)
     times = max(NATION_PERSONS / found.persons, NATION_BLOCKS / found.blocks)
     print(
         f"{found.persons:,} persons, {found.blocks:,} blocks: {found.seconds:,.0f} s, {found.peak:.2f} GiB of memory, "
-        f"{found.disk:.1f} GiB on disk; DuckDB's random order of the persons: {found.order:.1f} s"
+        f"{found.disk:.1f} GiB on disk"
     )
     hours = times * found.seconds / 3600
     print(f"the nation, {times:.1f} times as much: {hours:.1f} hours if time grows in proportion")
