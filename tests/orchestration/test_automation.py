@@ -283,10 +283,13 @@ def test_ledger_and_compositions_follow_every_charge_by_themselves(tmp_path: Pat
 def test_the_job_has_every_check_of_its_assets_and_none_of_another_release(tmp_path: Path) -> None:
     deployment = deployment_of(tmp_path)
     gates = [gate for gate in all_gates(deployment.context.method) if gate.stage != "composition"]
-    checks = {f"{gate.stage}_{gate.name}" for gate in gates}
-    steps = {node.name for node in deployment.definitions.resolve_job_def("village__counties").nodes}
-    for check in checks:
-        assert any(step.endswith(f"__{check}") for step in steps), check
+    job = deployment.definitions.resolve_job_def("village__counties")
+    steps, layer = {node.name for node in job.nodes}, job.asset_layer
+    checked = {(key.asset_key.path[-1], key.name) for key in layer.asset_graph.asset_check_keys}
+    for gate in gates:
+        assert (gate.stage, gate.name) in checked, gate.name
+        step = f"cef_{gate.name}" if gate.stage == "cef" else f"{gate.stage}__gates"
+        assert any(each.endswith(f"__{step}") for each in steps), gate.name
     assert not any("again" in step for step in steps)
 
 
