@@ -271,6 +271,7 @@ class Session:
             name: its name. What has the same name must follow from the stored tables alone.
             compute: computes it.
         """
+        self._require_seen("once", name)
         if self._found is None:
             return compute()
         if name not in self._found:
@@ -314,7 +315,6 @@ class Session:
             key: at least 32 bytes, or None for a table that anyone may see. Anything that depends on confidential
                 content needs a key.
         """
-        self._require_seen("warehouse/sorted", table)
         content = self.once(("sorted", table), partial(self._digested, "warehouse/sorted", table))
         message = json.dumps(content, separators=(",", ":")).encode()
         return hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
@@ -332,7 +332,6 @@ class Session:
         """
         content = []
         for table in tables:
-            self._require_seen("warehouse/in_order", table)
             content.append(self.once(("in order", table), partial(self._digested, "warehouse/in_order", table)))
         return hmac.new(key, json.dumps(content, separators=(",", ":")).encode(), sha256).hexdigest()
 

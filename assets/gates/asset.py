@@ -42,7 +42,8 @@ def _checks(method: Method[Any, Any, Any], stage: str, gates: Sequence[Gate[Any]
     def checks(
         context: dg.AssetCheckExecutionContext, warehouse: Warehouse, custody: Custody, ledger: Ledger
     ) -> Iterator[dg.AssetCheckResult]:
-        asked = {check.name for check in context.selected_asset_check_keys}
+        names = {check.name for check in context.selected_asset_check_keys}
+        asked = [gate for gate in gates if gate.name in names]
         release_context = ReleaseContext(
             method, warehouse, custody, ledger, deployed_nodes(context), verdicts_of(context.run.run_id)
         )
@@ -52,15 +53,14 @@ def _checks(method: Method[Any, Any, Any], stage: str, gates: Sequence[Gate[Any]
                 # If a zone is missing or cannot be read, the gates that read it say so.
                 with suppress(WarehouseError):
                     release_context = opened.enter_context(release_context.held())
-            for gate in gates:
-                if gate.name in asked:
-                    try:
-                        problems = gate.evaluate(release_context)
-                    except Exception as fault:
-                        # The other gates are evaluated all the same.
-                        faults.append(fault)
-                    else:
-                        yield check_result(problems, gate.name)
+            for gate in asked:
+                try:
+                    problems = gate.evaluate(release_context)
+                except Exception as fault:
+                    # The other gates are evaluated all the same.
+                    faults.append(fault)
+                else:
+                    yield check_result(problems, gate.name)
         if faults:
             raise faults[0]
 

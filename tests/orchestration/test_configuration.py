@@ -53,8 +53,10 @@ def test_every_key_that_no_asset_check_or_resource_takes_is_refused_in_every_job
             assert f'unexpected config entry "{executor}" at path root:execution:config' in said
     graph = repository.asset_graph
     assert len(jobs) > 1
-    checked = {check.asset_key for check in graph.asset_check_keys}
-    assert len(asked) >= len(graph.materializable_asset_keys) + len(checked)
+    assert {"__".join(key.path) for key in graph.materializable_asset_keys} <= asked
+    for check in graph.asset_check_keys:
+        asset = "__".join(check.asset_key.path)
+        assert {f"{asset}_{check.name}", f"{asset}__gates"} & asked, check
 
 
 def test_a_run_with_other_folders_is_refused_before_anything_is_made(tmp_path: Path) -> None:

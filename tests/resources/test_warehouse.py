@@ -622,11 +622,14 @@ def test_a_version_that_another_session_has_computed_is_told_to_nobody_who_does_
     with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         session.sorted_version(UNITS, KEY)
         session.ordered_version([UNITS], KEY)
+        session.content_version([UNITS], KEY)
         with session.beside([]) as other:
             with pytest.raises(WarehouseError, match="does not see the zone"):
                 other.sorted_version(UNITS, KEY)
             with pytest.raises(WarehouseError, match="does not see the zone"):
                 other.ordered_version([UNITS], KEY)
+            with pytest.raises(WarehouseError, match="does not see the zone"):
+                other.content_version([UNITS], KEY)
 
 
 def test_the_version_of_a_sorted_table_does_not_depend_on_order_storage_or_batches(warehouse, monkeypatch):
