@@ -19,7 +19,7 @@ from mechanisms.row_digests import sum_of_digests
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.goodness import binned
 from mechanisms.sampling.stream import RandomStream
-from mechanisms.swapping.permutation import Contingency, permute
+from mechanisms.swapping.permutation import Contingency, count_cells, permute
 from mechanisms.table_builder.p_table import PTable, Row
 from mechanisms.topdown.least_squares import Constraints, Query, solve
 from mechanisms.topdown.network import cheapest_flow
@@ -31,6 +31,7 @@ def compile_kernels() -> None:
     binned(DiscreteGaussian(Fraction(1)).sample(2, stream), DiscreteGaussian(Fraction(1)))
     zeros, codes, ones = np.zeros(2, dtype=np.int32), np.arange(2, dtype=np.int32), np.ones(2, dtype=np.int64)
     permute(Contingency(stratum=zeros, holding=codes, swap=codes, count=ones), Fraction(1, 2), stream)
+    count_cells(ones.copy())
     swap_pairs(Households(codes, zeros, codes, Places(np.zeros((4, 2), dtype=np.int32))), Fraction(1), stream)
     solve(
         [Query(cells=codes, precision=1.0, measured=np.ones((1, 2)))],

@@ -28,7 +28,7 @@ COLUMNS_OF_SWAPPED = frozenset(
     {
         *("count", "stratum", "holding_code", "swap_code", "composition", "persons", "unit_key", "household_type"),
         *("estimate", "standard_error", "lower", "upper", "greatest_bias", "cell_number", "count_of_squares"),
-        *("sum_held", "sum_of_squares", "greatest_held", "sum_swapped_in"),
+        *("sum_held", "sum_of_squares", "greatest_held", "sum_swapped_in", "draw_number"),
     }
 )
 COLUMNS_OF_COUNTS = frozenset({"draw_order", "table_name", "cell", "count"})

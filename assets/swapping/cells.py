@@ -1,5 +1,6 @@
 """The swapped data: drawn from the records, stored as codes, and decoded to values."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from typing import Any
@@ -26,11 +27,12 @@ from assets.swapping.stirs import Stirring, stirring, stored_stirring
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, permute, stir
 from resources.custody import Custody
-from resources.statements import Fragment, Table, statement
+from resources.statements import Fragment, Table
 from resources.warehouse import Session
 
 SWAPPED, CELLS = "swapped", "swapped_cells"
 MECHANISM = "permutation swapping"
+DRAW_NUMBER = "draw_number"
 
 _ROWS_OF_BATCH = 122_880
 """The number of rows of one of DuckDB's row groups."""
@@ -140,10 +142,16 @@ def stage_decoded(session: Session, release: SwappingRelease, table: Contingency
     )
 
 
-def decoded(session: Session, release: SwappingRelease, table: Contingency) -> Fragment:
-    """The query that decodes a contingency table, in brackets. It reads the last table that was decoded by it."""
-    names = {"cells": session.register("decoded_cells", _columns(table)), **_value_columns(release)}
-    return Fragment(f"({statement('swapping/decoded', names)})")
+def stage_drawn(session: Session, release: SwappingRelease, tables: Sequence[Contingency], name: str) -> Fragment:
+    """Decode contingency tables into one temporary table of values, with the position of each in `draw_number`."""
+    columns = [
+        _columns(table).append_column(DRAW_NUMBER, pa.array(np.full(len(table.count), number, dtype=np.int32)))
+        for number, table in enumerate(tables)
+    ]
+    names = _value_columns(release) | {"kept": [DRAW_NUMBER, "holding_code"]}
+    return session.stage(
+        name, "swapping/decoded", cells=session.register("cells_of_draws", pa.concat_tables(columns)), **names
+    )
 
 
 def stage_stored(session: Session, release: SwappingRelease, name: str) -> Fragment:
@@ -161,4 +169,5 @@ def _value_columns(release: SwappingRelease) -> dict[str, Any]:
     return codebooks(release) | {
         "holding_variables": list(release.design.holding),
         "swap_variables": list(release.design.swap),
+        "kept": ["holding_code"],
     }

@@ -4,21 +4,27 @@ The errors depend on the true counts, so they are confidential and stay in the c
 for a synthetic dataset.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from assets.swapping.cells import decoded, stage_decoded
+from assets.swapping.cells import DRAW_NUMBER, stage_decoded, stage_drawn
 from assets.swapping.product import SwappedProduct
 from assets.swapping.records import read_contingency, stage_records
 from assets.swapping.release import Experiment, SwappingRelease
 from assets.swapping.tables import counted, product_names
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.permutation import Contingency, permute
-from resources.statements import Fragment, Table, statement
+from resources.statements import Fragment, Table
 from resources.warehouse import Session
+
+_CELLS_AT_A_TIME = 2_000_000
+"""About how many cells of the experiment's draws are compared by one statement."""
+
+_WITHOUT_CELLS = (None, 0, 0, 0)
+"""The error of a product without cells, such as of persons in vacant units."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,8 @@ def product_errors(session: Session, release: SwappingRelease, swapped: Table) -
     for product in release.products:
         truth = _tabulate(session, release, product, original, "truth")
         published = _tabulate(session, release, product, swapped, "published")
-        errors.append(_error(session, product, truth, published))
+        (error,) = _errors(session, product, truth, published)
+        errors.append(ProductError(product.name, *error))
     return errors
 
 
@@ -77,23 +84,30 @@ def experiment_errors(
         return permute(table, rate, RandomStream(key, f"experiment {rate} {number}"))
 
     with ThreadPoolExecutor() as threads:
-        for (rate, number), swapped in zip(plan, threads.map(draw, plan), strict=True):
-            records = counted(session, release, product, decoded(session, release, swapped))
-            # A draw has few cells: one statement takes half the time of three temporary tables.
-            published = Fragment(f"({statement('swapping/product', _names(product, records))})")
-            yield rate, number, _error(session, product, truth, published)
+        size = max(1, _CELLS_AT_A_TIME // max(1, len(table.count)))
+        for together in (plan[first : first + size] for first in range(0, len(plan), size)):
+            drawn = stage_drawn(session, release, list(threads.map(draw, together)), "drawn_records")
+            published = _tabulate(session, release, product, drawn, "published", [DRAW_NUMBER])
+            found = {number: error for number, *error in _errors(session, product, truth, published, [DRAW_NUMBER])}
+            for position, (rate, number) in enumerate(together):
+                yield rate, number, ProductError(product.name, *found.get(position, _WITHOUT_CELLS))
 
 
 def _tabulate(
-    session: Session, release: SwappingRelease, product: SwappedProduct, units: Fragment | Table, name: str
+    session: Session,
+    release: SwappingRelease,
+    product: SwappedProduct,
+    units: Fragment | Table,
+    name: str,
+    draws: Sequence[str] = (),
 ) -> Fragment:
-    return session.stage(name, "swapping/product", **_names(product, counted(session, release, product, units)))
+    names = product_names(product, counted(session, release, product, units))
+    names |= {"columns": [*draws, *product.columns], "totals": {}}
+    return session.stage(name, "swapping/product", **names)
 
 
-def _names(product: SwappedProduct, records: Fragment | Table) -> dict[str, Any]:
-    return product_names(product, records) | {"totals": {}}
-
-
-def _error(session: Session, product: SwappedProduct, truth: Fragment, published: Fragment) -> ProductError:
-    row = session.row("swapping/mape", original=truth, swapped=published, columns=list(product.columns))
-    return ProductError(product.name, *row)
+def _errors(
+    session: Session, product: SwappedProduct, truth: Fragment, published: Fragment, draws: Sequence[str] = ()
+) -> list[tuple[Any, ...]]:
+    names = {"columns": list(product.columns), "draws": list(draws)}
+    return session.rows("swapping/mape", original=truth, swapped=published, **names)

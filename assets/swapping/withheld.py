@@ -183,7 +183,7 @@ def stage_withheld(session: Session, release: SwappingRelease, custody: Custody)
     stream = RandomStream(custody.derive(f"withheld swap {draw_id}"), _MECHANISM)
     cells = stir(table, [first.of_groups(table.stratum)], [stream])
     codes = {"holding_code": cells.holding, "swap_code": cells.swap, "count": cells.count}
-    values = {"holding_variables": list(design.holding), "swap_variables": list(design.swap)}
+    values = {"holding_variables": list(design.holding), "swap_variables": list(design.swap), "kept": ["holding_code"]}
     drawn = session.register("drawn", pa.table(codes))
     decoded = session.stage("decoded", "swapping/decoded", cells=drawn, **books, **values)
     return session.stage("expanded", "swapping/expanded", cells=decoded, columns=list(release.variables))

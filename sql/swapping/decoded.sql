@@ -1,6 +1,6 @@
--- Counts by code, converted to counts by value.
+-- Counts by code, converted to counts by value, with the columns that are kept as they are.
 SELECT
-    cells.holding_code,
+    {{ kept | ids("cells") }},
     {{ holding_variables | ids("holding") }},
     {{ swap_variables | ids("swapping") }},
     cells.count
