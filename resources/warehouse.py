@@ -44,7 +44,7 @@ _SETTINGS = {**ISOLATED, "temp_file_encryption": True, "allow_unsigned_extension
 _CIPHER = "httpfs"
 """The extension with the cipher for spilled data and for an encrypted lake; DuckDB's built-in cipher only decrypts."""
 
-_ROWS_AT_A_TIME = 1_000_000
+_ROWS_AT_A_TIME = 100_000
 """The number of rows of a large table that are hashed at a time."""
 
 LARGE = 100_000

@@ -69,6 +69,15 @@ def group(release: str) -> str:
     return release.replace("/", "__")
 
 
+def copied_project(folder: Path) -> Path:
+    """A copy of the project, to which a test may add declarations. The compiled kernels are copied too."""
+    for name in ("assets", "mechanisms", "orchestration", "resources", "sql"):
+        shutil.copytree(ROOT / name, folder / name)
+    for name in ("pyproject.toml", "workspace.yaml", "dagster.yaml"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
 @contextlib.contextmanager
 def deployed(project: Path, home: Path) -> Iterator[Site]:
     """`dg dev` of a project, with its state below a folder, and a browser."""

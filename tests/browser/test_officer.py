@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, TimeoutError, expect
 
-from tests.browser.deployment import IN_A_BROWSER, PATIENCE, ROOT, Site, cut, deployed, group
+from tests.browser.deployment import IN_A_BROWSER, PATIENCE, Site, copied_project, cut, deployed, group
 
 RELEASE = "ma1940/tenure_by_county"
 WIDTH, HEIGHT = 1440, 900
@@ -31,11 +31,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    project, home = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("deployment")
-    for name in ("assets", "mechanisms", "orchestration", "resources", "sql"):
-        shutil.copytree(ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "workspace.yaml", "dagster.yaml"):
-        shutil.copy(ROOT / name, project)
+    project, home = copied_project(tmp_path_factory.mktemp("project")), tmp_path_factory.mktemp("deployment")
     shutil.rmtree(project / "orchestration" / "defs" / "two_states")
     with (project / "orchestration" / "defs" / "ma1940" / "dataset" / "defs.yaml").open("a") as declaration:
         declaration.write("  charging: ask\n")

@@ -3,14 +3,13 @@
 The deployment is a copy of the project's, with one dataset and one release more.
 """
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.deployment import IN_A_BROWSER, ROOT, Site, deployed
+from tests.browser.deployment import IN_A_BROWSER, Site, copied_project, deployed
 
 RELEASE = "rhode_island/redistricting"
 DATASET = """
@@ -35,11 +34,7 @@ pytestmark = [*IN_A_BROWSER, pytest.mark.deep]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    project = tmp_path_factory.mktemp("project")
-    for name in ("assets", "mechanisms", "orchestration", "resources", "sql"):
-        shutil.copytree(ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "workspace.yaml", "dagster.yaml"):
-        shutil.copy(ROOT / name, project)
+    project = copied_project(tmp_path_factory.mktemp("project"))
     for name, text in (("dataset", DATASET), ("redistricting", DECLARED)):
         folder = project / "orchestration" / "defs" / "rhode_island" / name
         folder.mkdir(parents=True)
