@@ -44,14 +44,11 @@ _SETTINGS = {**ISOLATED, "temp_file_encryption": True, "allow_unsigned_extension
 _CIPHER = "httpfs"
 """The extension with the cipher for spilled data and for an encrypted lake; DuckDB's built-in cipher only decrypts."""
 
-_ROWS_AT_A_TIME = 100_000
-"""The number of rows of a large table that are hashed at a time."""
-
 LARGE = 100_000
 """The number of rows from which a table counts as large."""
 
 ROWS_HASHED = 100_000
-"""The number of rows of a large table whose texts are in memory at a time."""
+"""The number of rows of a large table that are in memory at a time while it is hashed."""
 
 _PLAIN = ("VARCHAR", *(f"{sign}{kind}" for sign in ("", "U") for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")))
 """The types of columns that are hashed as they are; others are hashed as texts."""
@@ -348,7 +345,7 @@ class Session:
         # Columns are hashed side by side, while DuckDB reads the next batch.
         with ThreadPoolExecutor(os.cpu_count()) as hashing:
             running: list[Future[None]] = []
-            for batch in self.batches(name, _ROWS_AT_A_TIME, table=table, columns=plain):
+            for batch in self.batches(name, ROWS_HASHED, table=table, columns=plain):
                 for future in running:
                     future.result()
                 running = [hashing.submit(add, *each, rows) for each in zip(batch.columns, digests, strict=True)]

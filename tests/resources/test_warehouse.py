@@ -637,7 +637,7 @@ def test_the_version_of_a_sorted_table_does_not_depend_on_order_storage_or_batch
     found = set()
     for order, threads, size in (("i", 1, 1_000_000), ("hash(i)", 2, 1_000_000), ("i", 1, 2048)):
         make(warehouse, f"{rows} ORDER BY {order}")
-        monkeypatch.setattr("resources.warehouse._ROWS_AT_A_TIME", size)
+        monkeypatch.setattr("resources.warehouse.ROWS_HASHED", size)
         with warehouse.model_copy(update={"threads": threads}).session(reads=[Zone.CONFIDENTIAL]) as session:
             found.add(session.sorted_version(UNITS, KEY))
     assert len(found) == 1
