@@ -88,7 +88,7 @@ def shades(count: int) -> NDArray[np.float64]:
 def png(figure: Figure) -> bytes:
     """A figure as PNG bytes; equal figures give equal bytes."""
     content = BytesIO()
-    figure.savefig(content, format="png", metadata={"Software": None}, pil_kwargs={"optimize": True})
+    figure.savefig(content, format="png", metadata={"Software": None})
     return content.getvalue()
 
 
