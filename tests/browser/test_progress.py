@@ -1,4 +1,4 @@
-"""A redistricting release of a state of a million persons, launched from the UI, shows how far it is while it runs.
+"""A redistricting release of a third of a million persons, launched from the UI, shows how far it is while it runs.
 
 The deployment is a copy of the project's, with one dataset and one release more.
 """
@@ -16,7 +16,7 @@ DATASET = """
 type: orchestration.components.SyntheticCensus
 attributes:
   name: rhode_island
-  households: 425000
+  households: 150000
   states: ["44"]
   cap: {rho: 5}
 """
@@ -25,7 +25,7 @@ type: orchestration.components.TopDown
 attributes:
   name: redistricting
   dataset: rhode_island
-  title: Redistricting data of a state of a million persons
+  title: Redistricting data of a state
 """
 MINUTES = 60_000
 
@@ -60,4 +60,4 @@ def test_a_person_sees_level_by_level_how_far_the_run_is(site: Site, tmp_path: P
     expect(done).to_be_visible(timeout=10 * MINUTES)
     assert site.certificate(RELEASE).exists()
     persons = (site.published / RELEASE / "persons.csv").read_text().count("\n") - 1
-    assert persons > 1_000_000
+    assert persons > 350_000
