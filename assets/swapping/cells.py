@@ -1,6 +1,6 @@
 """The swapped data: drawn from the records, stored as codes, and decoded to values."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from typing import Any
@@ -135,11 +135,16 @@ def read_version(session: Session, release: SwappingRelease, inputs: SwappingInp
         return None
 
 
-def stage_decoded(session: Session, release: SwappingRelease, table: Contingency, name: str) -> Fragment:
-    """Decode a contingency table into a temporary table of values."""
-    return session.stage(
-        name, "swapping/decoded", cells=session.register("cells", _columns(table)), **_value_columns(release)
-    )
+def stage_decoded(
+    session: Session,
+    release: SwappingRelease,
+    table: Contingency,
+    name: str,
+    margins: Mapping[str, Fragment] | None = None,
+) -> Fragment:
+    """Decode a contingency table into a temporary table of values, with staged margins in place of the stored ones."""
+    names = _value_columns(release) | dict(margins or {})
+    return session.stage(name, "swapping/decoded", cells=session.register("cells", _columns(table)), **names)
 
 
 def stage_drawn(session: Session, release: SwappingRelease, tables: Sequence[Contingency], name: str) -> Fragment:

@@ -23,8 +23,8 @@ from resources.warehouse import Session
 _CELLS_AT_A_TIME = 2_000_000
 """About how many cells of the experiment's draws are compared by one statement."""
 
-_WITHOUT_CELLS = (None, 0, 0, 0)
-"""The error of a product without cells, such as of persons in vacant units."""
+_WITHOUT_CELLS = (None, None, 0, 0)
+"""The error of a product without cells, such as of persons in vacant units, as `swapping/mape` states it too."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
-import pyarrow as pa
 
 from assets.conventions import INVARIANT, StageKind, attributes, named, table_schema
 from assets.failures import stated_plainly
@@ -22,6 +21,7 @@ from assets.release.columns import described
 from assets.release.contents import cef_version, counted_from
 from assets.release.gate import Gate, ReleaseContext
 from assets.release.seal import require_sealed, seal_stage
+from assets.swapping.cells import stage_decoded
 from assets.swapping.extended_words import further_steps, rate_in_words
 from assets.swapping.records import (
     HOLDING,
@@ -182,10 +182,7 @@ def stage_withheld(session: Session, release: SwappingRelease, custody: Custody)
     )
     stream = RandomStream(custody.derive(f"withheld swap {draw_id}"), _MECHANISM)
     cells = stir(table, [first.of_groups(table.stratum)], [stream])
-    codes = {"holding_code": cells.holding, "swap_code": cells.swap, "count": cells.count}
-    values = {"holding_variables": list(design.holding), "swap_variables": list(design.swap), "kept": ["holding_code"]}
-    drawn = session.register("drawn", pa.table(codes))
-    decoded = session.stage("decoded", "swapping/decoded", cells=drawn, **books, **values)
+    decoded = stage_decoded(session, release, cells, "decoded", books)
     return session.stage("expanded", "swapping/expanded", cells=decoded, columns=list(release.variables))
 
 

@@ -22,4 +22,3 @@ FROM (
     FULL JOIN {{ swapped }} AS swapped ON {{ (draws + columns) | same("original", "swapped") }}
 )
 GROUP BY ALL
-ORDER BY ALL

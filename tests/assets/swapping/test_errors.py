@@ -62,7 +62,8 @@ def _tabulated(
     session: Session, release: SwappingRelease, product: SwappedProduct, table: Contingency
 ) -> Counter[tuple[Any, ...]]:
     """The counts of a product's cells that are not empty."""
-    held, swapped = (_by_code(session, table) for table in (holding_table(release), release.public(SWAPPING)))
+    held = _by_code(session, holding_table(release), "holding_code")
+    swapped = _by_code(session, release.public(SWAPPING), "swap_code")
     persons = _records(session, release.public(COMPOSITIONS))
     counted: Counter[tuple[Any, ...]] = Counter()
     for holding, swap, count in zip(
@@ -79,11 +80,8 @@ def _tabulated(
     return counted
 
 
-def _by_code(session: Session, table: Table) -> dict[int, Mapping[str, Any]]:
-    return {
-        next(value for name, value in row.items() if name in ("holding_code", "swap_code")): row
-        for row in _records(session, table)
-    }
+def _by_code(session: Session, table: Table, code: str) -> dict[int, Mapping[str, Any]]:
+    return {row[code]: row for row in _records(session, table)}
 
 
 def _records(session: Session, table: Table) -> list[dict[str, Any]]:
