@@ -79,7 +79,7 @@ from orchestration.planning import Planned, planned, together
 from orchestration.proposal import Proposal, propose_dataset, propose_swapping, propose_tables, proposed_name
 from resources.chain import RESERVE, SETTLE, Entry
 from resources.custody import CustodyError
-from resources.ledger import Ledger, LedgerError, remaining
+from resources.ledger import Ledger, LedgerError, Reading, remaining
 from resources.statements import Zone
 from resources.warehouse import Warehouse, WarehouseError
 
@@ -137,7 +137,7 @@ class Deployed:
             raise click.UsageError(f"{name} is declared as {_names(found)}; name one of them")
         return found[0]
 
-    def budgets(self) -> list[dict[str, Any]]:
+    def budgets(self, reading: Reading) -> list[dict[str, Any]]:
         """For each population: its datasets, cap, what was charged, and what remains."""
         found = []
         for population in populations(self.declared[0]):
@@ -150,8 +150,8 @@ class Deployed:
                 "beside": "",
             }
             try:
-                row["beside"] = beside_finite(self.ledger.infinite_charges(population.name))
-                charged = self.ledger.charged(population.name, cap)
+                row["beside"] = beside_finite(reading.infinite_charges(population.name))
+                charged = reading.charged(population.name, cap)
                 row |= {"charged": stated(charged), "left": f"{symbol(cap)} = {remaining(charged, cap)}"}
             except DoesNotCompose as error:
                 row |= {"charged": f"cannot be added up: {error}", "left": "unknown"}
@@ -274,7 +274,7 @@ def status(as_json: bool) -> None:
     with_instance()
     deployed = Deployed()
     with dg.DagsterInstance.get() as instance:
-        releases, budgets = deployed.statuses(instance), deployed.budgets()
+        releases, budgets = deployed.statuses(instance), deployed.budgets(deployed.ledger.read())
     if as_json:
         _show({"releases": releases, "populations": budgets})
         return
@@ -328,7 +328,8 @@ def check(as_json: bool) -> None:
 def budget(as_json: bool) -> None:
     """What was charged, by what, authorized by whom, and what is left."""
     deployed = Deployed()
-    problems, budgets = deployed.ledger.verify(), deployed.budgets()
+    reading = deployed.ledger.read()
+    problems, budgets = reading.problems, deployed.budgets(reading)
     entries = [
         {
             "entry": entry.sequence,
@@ -340,7 +341,7 @@ def budget(as_json: bool) -> None:
             "recorded_at": entry.recorded_at,
             "draw_id": entry.draw_id,
         }
-        for entry in deployed.ledger.entries()
+        for entry in reading.entries
     ]
     if as_json:
         _show({"populations": budgets, "ledger": entries, "problems": list(problems)})
@@ -592,7 +593,7 @@ def _plan_record(deployed: Deployed, found: Planned, records: int | None) -> dic
 def _left(deployed: Deployed, found: Planned) -> tuple[str, str]:
     """What remains of the cap, and why a charge would be refused."""
     try:
-        return would_leave(found.method.release, found.plan.loss, deployed.ledger)
+        return would_leave(found.method.release, found.plan.loss, deployed.ledger.read())
     except LedgerError as error:
         return f"What remains is not known: {error}", ""
 

@@ -64,13 +64,13 @@ def _show_table(path: Path) -> None:
 
 
 def _show_ledger(ledger: Ledger) -> None:
-    entries = ledger.entries()
-    print(f"\nThe ledger holds {len(entries)} entries{'' if ledger.verify() else ', intact'}:")
-    for entry in entries:
+    reading = ledger.read()
+    print(f"\nThe ledger holds {len(reading.entries)} entries{'' if reading.problems else ', intact'}:")
+    for entry in reading.entries:
         loss = stated(entry.declared().charge) if entry.specification else ""
         print(f"   {entry.sequence:>3}  {entry.recorded_at}  {entry.kind:8} {entry.dataset}/{entry.release}  {loss}")
-    for dataset in dict.fromkeys(entry.dataset for entry in entries):
-        for total in ledger.total(dataset):
+    for dataset in dict.fromkeys(entry.dataset for entry in reading.entries):
+        for total in reading.total(dataset):
             print(f"   {dataset} in total, for changes of one {total.unit}: {stated(total.loss, 4)}")
 
 

@@ -14,7 +14,7 @@ to an earlier state together with the database: someone who can write to both ca
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -63,6 +63,106 @@ class CapExceeded(LedgerError):  # noqa: N818 - the domain's term for this refus
 
 class PopulationError(LedgerError):
     """A dataset, or its content, was charged to another population; nothing was charged."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The ledger as it was read at one moment.
+
+    Every method raises LedgerError if it is not intact.
+
+    Attributes:
+        entries: all entries, in order. With problems, they cannot be trusted.
+        problems: sentences that name the sequence number; empty if the ledger is intact.
+    """
+
+    entries: tuple[Entry, ...]
+    problems: tuple[str, ...]
+
+    def intact(self) -> tuple[Entry, ...]:
+        """All entries, in order."""
+        _refuse(self.problems)
+        return self.entries
+
+    def reservation(self, draw_id: str) -> Entry | None:
+        """The reservation of a draw; None if there is none."""
+        return chain.find(self.intact(), RESERVE, draw_id)
+
+    def settlement(self, draw_id: str) -> Entry | None:
+        """The settlement of a draw; None if there is none."""
+        return chain.find(self.intact(), SETTLE, draw_id)
+
+    def withdrawal(self, draw_id: str) -> Entry | None:
+        """The withdrawal of a draw; None if there is none."""
+        return chain.find(self.intact(), WITHDRAW, draw_id)
+
+    def settled_draws(self, dataset: str, release: str) -> tuple[Entry, ...]:
+        """The reservations of a release's settled draws in order of settlement, which numbers its editions from 1."""
+        return chain.settled_draws(self.intact(), dataset, release)
+
+    def charged(self, population: str, like: Loss, through: int | None = None, also: Sequence[Loss] = ()) -> Loss:
+        """The composition of a population's finite charges, settled or not, which is compared with the cap.
+
+        Args:
+            population: the population.
+            like: the cap; the result has its output premetric, and its δ if it has one.
+            through: the last sequence number that counts; None for all entries.
+            also: losses that are counted as if they were charged too.
+
+        Raises:
+            DoesNotCompose: if a charge cannot be stated in that output premetric.
+        """
+        return total_like(like, finite([*_charges(self.intact()[:through], population), *also]))
+
+    def infinite_charges(self, population: str, through: int | None = None) -> int:
+        """The number of a population's charges with an infinite loss, which no cap bounds.
+
+        Args:
+            population: the population.
+            through: the last sequence number that counts; None for all entries.
+        """
+        charges = _charges(self.intact()[:through], population)
+        return len(charges) - len(finite(charges))
+
+    def reserved_or_chargeable(
+        self,
+        dataset: str,
+        release: str,
+        draw_id: str,
+        specification: Specification,
+        cap: Loss | None,
+        details: Details,
+        unbounded_releases: bool = False,
+    ) -> Entry | None:
+        """What `reserve` would do, without doing it: the reservation that the draw already has, or None.
+
+        Raises:
+            CapExceeded: as `Ledger.reserve`.
+            PopulationError: as `Ledger.reserve`.
+        """
+        entries = self.intact()
+        found = chain.find(entries, RESERVE, draw_id)
+        if found is None:
+            _require_chargeable(entries, dataset, release, specification, cap, details, unbounded_releases)
+        return found
+
+    def require_fit(self, population: str, release: str, charge: Loss, cap: Loss) -> None:
+        """Refuse a further finite charge that does not fit under the cap.
+
+        Args:
+            population: the name of the population.
+            release: who would be charged, for the message.
+            charge: the loss.
+            cap: the cap of the population.
+
+        Raises:
+            CapExceeded: if it does not fit.
+        """
+        require_fit(population, release, finite(_charges(self.intact(), population)), charge, cap)
+
+    def total(self, population: str) -> tuple[Total, ...]:
+        """The composition of a population's reserved specifications."""
+        return compose(entry.declared() for entry in _reservations(self.intact(), population))
 
 
 class Ledger(ConfigurableResource):
@@ -129,29 +229,6 @@ class Ledger(ConfigurableResource):
                 raise LedgerError(_otherwise(found, "specification"))
             return found
 
-    def reserved_or_chargeable(
-        self,
-        dataset: str,
-        release: str,
-        draw_id: str,
-        specification: Specification,
-        cap: Loss | None,
-        details: Details,
-        unbounded_releases: bool = False,
-    ) -> Entry | None:
-        """What `reserve` would do now, without doing it: the reservation that the draw already has, or None.
-
-        Both answers are of one reading of the ledger: another run may charge this very draw at any time.
-
-        Raises:
-            LedgerError: as `reserve`, if it would refuse the draw.
-        """
-        entries = self._intact()
-        found = chain.find(entries, RESERVE, draw_id)
-        if found is None:
-            _require_chargeable(entries, dataset, release, specification, cap, details, unbounded_releases)
-        return found
-
     def settle(self, draw_id: str, output_version: str) -> Entry:
         """Record that a reserved draw was made, with the version of its output. Settling twice changes nothing.
 
@@ -204,91 +281,27 @@ class Ledger(ConfigurableResource):
                 found.append(before)
             return tuple(found)
 
+    def read(self) -> Reading:
+        """Read the whole ledger once, so that all that is asked of it is of one moment."""
+        try:
+            return Reading(*self._read())
+        except WarehouseError as error:
+            return Reading((), (f"no entry from 1 on can be read: {error}",))
+
     def entries(self, population: str | None = None) -> tuple[Entry, ...]:
         """All entries, or those of one population's draws, in order.
 
         They are unverified: `verify` says whether they can be trusted.
+
+        Raises:
+            WarehouseError: if they cannot be read.
         """
         entries, _ = self._read()
         return entries if population is None else of_population(entries, population)
 
-    def reservation(self, draw_id: str) -> Entry | None:
-        """The reservation of a draw; None if there is none. Raises LedgerError if the ledger is not intact."""
-        return chain.find(self._intact(), RESERVE, draw_id)
-
-    def settlement(self, draw_id: str) -> Entry | None:
-        """The settlement of a draw; None if there is none. Raises LedgerError if the ledger is not intact."""
-        return chain.find(self._intact(), SETTLE, draw_id)
-
-    def withdrawal(self, draw_id: str) -> Entry | None:
-        """The withdrawal of a draw; None if there is none. Raises LedgerError if the ledger is not intact."""
-        return chain.find(self._intact(), WITHDRAW, draw_id)
-
-    def settled_draws(self, dataset: str, release: str) -> tuple[Entry, ...]:
-        """The reservations of a release's settled draws in order of settlement, which numbers its editions from 1.
-
-        Raises:
-            LedgerError: if the ledger is not intact.
-        """
-        return chain.settled_draws(self._intact(), dataset, release)
-
-    def charged(self, population: str, like: Loss, through: int | None = None, also: Sequence[Loss] = ()) -> Loss:
-        """The composition of a population's finite charges, settled or not, which is compared with the cap.
-
-        Args:
-            population: the population.
-            like: the cap; the result has its output premetric, and its δ if it has one.
-            through: the last sequence number that counts; None for all entries.
-            also: losses that are counted as if they were charged too.
-
-        Raises:
-            DoesNotCompose: if a charge cannot be stated in that output premetric.
-            LedgerError: if the ledger is not intact.
-        """
-        entries = self._intact()
-        charges = _charges(entries if through is None else entries[:through], population)
-        return total_like(like, finite([*charges, *also]))
-
-    def require_fit(self, population: str, release: str, charge: Loss, cap: Loss) -> None:
-        """Refuse a further finite charge that does not fit under the cap. Nothing is written.
-
-        Args:
-            population: the name of the population.
-            release: who would be charged, for the message.
-            charge: the loss.
-            cap: the cap of the population.
-
-        Raises:
-            CapExceeded: if it does not fit.
-            LedgerError: if the ledger is not intact.
-        """
-        require_fit(population, release, finite(_charges(self._intact(), population)), charge, cap)
-
-    def infinite_charges(self, population: str, through: int | None = None) -> int:
-        """The number of a population's charges with an infinite loss, which no cap bounds.
-
-        Args:
-            population: the population.
-            through: the last sequence number that counts; None for all entries.
-
-        Raises:
-            LedgerError: if the ledger is not intact.
-        """
-        entries = self._intact()
-        charges = _charges(entries if through is None else entries[:through], population)
-        return len(charges) - len(finite(charges))
-
-    def total(self, population: str) -> tuple[Total, ...]:
-        """The composition of a population's reserved specifications. Raises LedgerError if the ledger is not intact."""
-        return compose(entry.declared() for entry in _reservations(self._intact(), population))
-
     def verify(self) -> tuple[str, ...]:
         """The problems of the ledger, each a sentence that names the sequence number; empty if it is intact."""
-        try:
-            _, problems = self._read()
-        except WarehouseError as error:
-            return (f"no entry from 1 on can be read: {error}",)
-        return problems
+        return self.read().problems
 
     def move_to_server(self) -> int:
         """Move a deployment's ledger from its file to the server, entry by entry. Then only the server's goes on.
@@ -314,7 +327,7 @@ class Ledger(ConfigurableResource):
             anchor = self.custody.anchor()
             if anchor and anchor.on_server:
                 old.mark_moved()
-                return len(self._intact())
+                return len(self.read().intact())
             entries, problems = self._load(old, on_server=False)
             _refuse(problems)
             with self._storage().appending() as new:
@@ -367,11 +380,6 @@ class Ledger(ConfigurableResource):
             if (entries or problems) and self.custody.anchor() is None:
                 raise LedgerError(_LOST)
         self.custody.establish()
-
-    def _intact(self) -> tuple[Entry, ...]:
-        entries, problems = self._read()
-        _refuse(problems)
-        return entries
 
     def _read(self) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
         # The database is created before the anchor announces an entry. Reading the anchor first rules out an anchor

@@ -15,7 +15,7 @@ from mechanisms.accounting.composition import DoesNotCompose, Loss, beside_finit
 from mechanisms.accounting.infinite import InfiniteLoss
 from resources.chain import RESERVE, Details, Entry
 from resources.custody import Custody
-from resources.ledger import CapExceeded, Ledger, PopulationError, remaining
+from resources.ledger import CapExceeded, Ledger, PopulationError, Reading, remaining
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -111,9 +111,9 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         draw = method.describe(session, custody)
         contents = published_contents(session, custody, release.dataset)
     details = Details(release.dataset.population, contents, draw.made_of)
-    entry, refusal = None, ""
+    entry, refusal, reading = None, "", ledger.read()
     try:
-        entry = ledger.reserved_or_chargeable(
+        entry = reading.reserved_or_chargeable(
             release.dataset.name,
             release.name,
             draw.draw_id,
@@ -124,7 +124,7 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         )
     except (CapExceeded, PopulationError) as error:
         refusal = str(error)
-    if entry and (withdrawn := ledger.withdrawal(draw.draw_id)):
+    if entry and (withdrawn := reading.withdrawal(draw.draw_id)):
         refusal = (
             f"the draw was withdrawn in ledger entry {withdrawn.sequence} and is never made again; a release under a "
             "new name is a new draw"
@@ -134,21 +134,21 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         draw,
         details,
         entry,
-        why_new(release, details, ledger.entries()),
+        why_new(release, details, reading.entries),
         _budget(
-            ledger, details.population, release.dataset.cap, None if entry or refusal else draw.specification.charge
+            reading, details.population, release.dataset.cap, None if entry or refusal else draw.specification.charge
         ),
         refusal,
     )
 
 
-def would_leave(release: Release, loss: Loss | None, ledger: Ledger) -> tuple[str, str]:
+def would_leave(release: Release, loss: Loss | None, reading: Reading) -> tuple[str, str]:
     """What a new charge would leave of the population's cap, and why the ledger would refuse it, as sentences.
 
     Args:
         release: who would be charged.
         loss: the charge; None if none is known.
-        ledger: the ledger, which must be intact.
+        reading: the ledger, which must be intact.
 
     Returns:
         What is charged and what remains, before and, if the charge would not be refused, after it; and the refusal, or
@@ -163,28 +163,28 @@ def would_leave(release: Release, loss: Loss | None, ledger: Ledger) -> tuple[st
             refusal = f"a charge of {stated(loss)} fits under no cap, and dataset {dataset.name} does not allow it"
     elif loss is not None:
         try:
-            ledger.require_fit(dataset.population, f"{dataset.name}/{release.name}", loss, dataset.cap)
+            reading.require_fit(dataset.population, f"{dataset.name}/{release.name}", loss, dataset.cap)
         except CapExceeded as error:
             refusal = str(error)
-    return _budget(ledger, dataset.population, dataset.cap, None if refusal else loss), refusal
+    return _budget(reading, dataset.population, dataset.cap, None if refusal else loss), refusal
 
 
-def _budget(ledger: Ledger, population: str, cap: Loss, charge: Loss | None) -> str:
+def _budget(reading: Reading, population: str, cap: Loss, charge: Loss | None) -> str:
     """What is charged and what remains, before and after the charge."""
     try:
-        charged = ledger.charged(population, cap)
+        charged = reading.charged(population, cap)
     except DoesNotCompose as error:
         return f"What population {population} has been charged cannot be counted under the cap: {error}."
     words = (
         f"Population {population} has been charged {stated(charged)} of its cap of {stated(cap)}; "
         f"{symbol(cap)} = {remaining(charged, cap)} remains"
     )
-    beside = beside_finite(ledger.infinite_charges(population))
+    beside = beside_finite(reading.infinite_charges(population))
     if charge is None:
         return f"{words}. {beside}".rstrip()
     if isinstance(charge, InfiniteLoss):
         return f"{words}. This charge is infinite, and no cap bounds it: it is recorded beside these. {beside}".rstrip()
-    after = ledger.charged(population, cap, also=[charge])
+    after = reading.charged(population, cap, also=[charge])
     return f"{words} before this charge and {remaining(after, cap)} after it. {beside}".rstrip()
 
 

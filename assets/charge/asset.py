@@ -87,8 +87,9 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
             )
             schema = table_schema(session.columns(release.public(CHARGE)), _COLUMNS | dict(method.charge_columns))
         parts = [(line.label, number(line.loss, LINE_DECIMALS)) for line in draw.specification.lines]
-        charged = ledger.charged(release.dataset.population, release.dataset.cap)
-        beside = beside_finite(ledger.infinite_charges(release.dataset.population))
+        now = ledger.read()
+        charged = now.charged(release.dataset.population, release.dataset.cap)
+        beside = beside_finite(now.infinite_charges(release.dataset.population))
         return dg.MaterializeResult(
             data_version=dg.DataVersion(draw.draw_id),
             metadata={
@@ -170,7 +171,7 @@ def reserve(
         PopulationError: if the dataset or its content was charged to another population. In both cases, a key made for
             the draw is deleted again.
     """
-    standing = ledger.reservation(draw.draw_id)
+    standing = ledger.read().reservation(draw.draw_id)
     committed = standing.commitment if standing else custody.commit(draw.draw_id, release.custody)
     try:
         return ledger.reserve(

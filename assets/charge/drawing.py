@@ -24,7 +24,7 @@ from mechanisms.accounting.composition import stated
 from mechanisms.refusal import RefusedError
 from resources.chain import Entry
 from resources.custody import Custody
-from resources.ledger import Ledger
+from resources.ledger import Ledger, Reading
 from resources.statements import Zone
 from resources.storage import WarehouseError
 from resources.warehouse import Session, Warehouse
@@ -138,7 +138,8 @@ def _found(
 ) -> tuple[Draw[Inputs], Entry, Entry | None, str | None]:
     """The draw, its reservation, its settlement, and the version of its stored output if it is the settled one."""
     draw = method.describe(session, custody)
-    entry, settled = require_charge(method, draw, ledger), ledger.settlement(draw.draw_id)
+    reading = ledger.read()
+    entry, settled = require_charge(method, draw, reading), reading.settlement(draw.draw_id)
     stored = settled and method.stored_version(session, draw)
     return draw, entry, settled, stored if settled and stored == settled.output_version else None
 
@@ -168,19 +169,19 @@ def _write(
     return version
 
 
-def require_charge(method: Method[Any, Any, Any], draw: Draw[Inputs], ledger: Ledger) -> Entry:
+def require_charge(method: Method[Any, Any, Any], draw: Draw[Inputs], reading: Reading) -> Entry:
     """The reservation of a draw.
 
     Raises:
         UnchargedDrawError: if the ledger holds none for exactly these inputs and parameters, or the draw was withdrawn.
     """
-    entry = ledger.reservation(draw.draw_id)
+    entry = reading.reservation(draw.draw_id)
     if entry is None:
         raise UnchargedDrawError(
             f"{method.release.schema}: the ledger holds no charge for these inputs and parameters "
             f"(draw {draw.draw_id}); materialize the asset charge first"
         )
-    if withdrawn := ledger.withdrawal(draw.draw_id):
+    if withdrawn := reading.withdrawal(draw.draw_id):
         raise UnchargedDrawError(
             f"{method.release.schema}: draw {draw.draw_id} was withdrawn in ledger entry {withdrawn.sequence} and is "
             "never made again; a release under a new name is a new draw, with a new charge"
@@ -215,7 +216,7 @@ def charged_key(method: Method[Any, Any, Any], draw: Draw[Inputs], custody: Cust
         UnchargedDrawError: if the ledger holds no reservation for exactly these inputs and parameters.
         CustodyError: if the draw's key is gone, or is not the one that was committed to.
     """
-    entry = require_charge(method, draw, ledger)
+    entry = require_charge(method, draw, ledger.read())
     return custody.open_key(draw.draw_id, method.release.custody, entry.commitment)
 
 

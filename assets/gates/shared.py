@@ -177,10 +177,11 @@ def _charge(context: ReleaseContext[Any]) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = context.method.describe(session, context.custody)
-    entry = context.ledger.reservation(draw.draw_id)
+    reading = context.ledger.read()
+    entry = reading.reservation(draw.draw_id)
     if entry is None:
         return [f"no ledger entry for draw {draw.draw_id}"]
-    if withdrawn := context.ledger.withdrawal(draw.draw_id):
+    if withdrawn := reading.withdrawal(draw.draw_id):
         return [f"the draw was withdrawn in ledger entry {withdrawn.sequence}"]
     if not entry.declared().protects_like(draw.specification):
         return [f"ledger entry {entry.sequence} was made for another DP specification"]
@@ -198,7 +199,7 @@ def _settled(context: ReleaseContext[Any]) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = context.method.describe(session, context.custody)
         version = context.method.stored_version(session, draw)
-    settled = context.ledger.settlement(draw.draw_id)
+    settled = context.ledger.read().settlement(draw.draw_id)
     if settled is None:
         return [f"draw {draw.draw_id} is not settled"]
     if version != settled.output_version:
@@ -210,7 +211,8 @@ def _replay(context: ReleaseContext[Any]) -> list[str]:
     method = context.method
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         draw = method.describe(session, context.custody)
-        entry, settled = context.ledger.reservation(draw.draw_id), context.ledger.settlement(draw.draw_id)
+        reading = context.ledger.read()
+        entry, settled = reading.reservation(draw.draw_id), reading.settlement(draw.draw_id)
         if entry is None:
             return [f"draw {draw.draw_id} is not charged, so it cannot be repeated"]
         # A kept verdict does not say that the key still exists.

@@ -93,8 +93,7 @@ def build_ledger(
     )
     @stated_plainly(StageKind.LEDGER)
     def ledger_asset(context: dg.AssetExecutionContext, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
-        require_intact(ledger)
-        entries = ledger.entries()
+        entries = intact_entries(ledger)
         rows = _entries_table(entries)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             session.create(ENTRIES, "warehouse/all", source=session.register("entries", rows))
@@ -207,13 +206,14 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
     return [within_cap, ledger_intact, shown_as_charged]
 
 
-def require_intact(ledger: Ledger) -> None:
-    """Raise LedgerError if the ledger is not intact; then nothing that it says can be shown."""
-    problems = ledger.verify()
-    if problems:
+def intact_entries(ledger: Ledger) -> tuple[Entry, ...]:
+    """All entries. Raises LedgerError if the ledger is not intact; then nothing that it says can be shown."""
+    reading = ledger.read()
+    if reading.problems:
         raise LedgerError(
-            f"the ledger is not intact: {'; '.join(problems)}; restore it, with its anchor, from a back-up"
+            f"the ledger is not intact: {'; '.join(reading.problems)}; restore it, with its anchor, from a back-up"
         )
+    return reading.entries
 
 
 def build_ledger_checks() -> list[dg.AssetChecksDefinition]:
@@ -315,8 +315,7 @@ def cap_problems(population: str, cap: Loss, unbounded_releases: bool, ledger: L
 
 def _comparison(population: str, ledger: Ledger) -> Comparison:
     """The comparison of the population's releases from the current ledger. Raises LedgerError if it is not intact."""
-    require_intact(ledger)
-    return compare(ledger.entries(population))
+    return compare(of_population(intact_entries(ledger), population))
 
 
 def _left(comparison: Comparison, cap: Loss) -> dict[str, str]:

@@ -70,7 +70,7 @@ from assets.release.verdicts import verdicts_of
 from mechanisms.accounting.composition import number, symbol
 from resources.chain import RESERVE, WITHDRAW, Entry, find, settled_draws
 from resources.custody import Custody
-from resources.ledger import Ledger
+from resources.ledger import Ledger, of_population
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse, WarehouseError
 
@@ -185,7 +185,8 @@ def publication_problems(
     problem = _key_problem(published, key) if (published / PUBLIC_KEY).exists() else f"{PUBLIC_KEY} is missing"
     problems = [problem] if problem else []
     # The gate `ledger_intact` says what is wrong with a ledger; nothing can be compared with it until then.
-    entries = None if ledger.verify() else ledger.entries()
+    reading = ledger.read()
+    entries = None if reading.problems else reading.entries
     editions, found = edition_problems(published, dataset, release, key, entries)
     if folder in editions and recorded_checksums and file_sha256(folder / CHECKSUMS) != recorded_checksums:
         problems.append(f"{CHECKSUMS} is signed, but is not the one of the last materialization")
@@ -395,12 +396,14 @@ def certify(
     """The certificate of a release in its current state."""
     release, dataset = context.release, context.release.dataset
     draw = context.method.describe(session, context.custody)
-    entry, settled = context.ledger.reservation(draw.draw_id), context.ledger.settlement(draw.draw_id)
+    reading = context.ledger.read()
+    entry, settled = reading.reservation(draw.draw_id), reading.settlement(draw.draw_id)
     if entry is None or settled is None:
         raise dg.Failure(f"{release.schema}: the charge disappeared from the ledger")
-    draws = context.ledger.settled_draws(dataset.name, release.name)
-    withdrawals = {each.draw_id: each.sequence for each in context.ledger.entries() if each.kind == WITHDRAW}
-    last_charge = [each.sequence for each in context.ledger.entries(dataset.population) if each.kind == RESERVE][-1]
+    draws = reading.settled_draws(dataset.name, release.name)
+    withdrawals = {each.draw_id: each.sequence for each in reading.entries if each.kind == WITHDRAW}
+    charges = [each for each in of_population(reading.entries, dataset.population) if each.kind == RESERVE]
+    last_charge = charges[-1].sequence
     return Certificate(
         publisher=release.publisher,
         dataset=dataset.name,
@@ -419,12 +422,12 @@ def certify(
             entry.sequence,
             entry.hash,
             datetime.fromisoformat(entry.recorded_at),
-            context.ledger.charged(dataset.population, dataset.cap, through=entry.sequence),
+            reading.charged(dataset.population, dataset.cap, through=entry.sequence),
             last_charge,
-            context.ledger.charged(dataset.population, dataset.cap, through=last_charge),
+            reading.charged(dataset.population, dataset.cap, through=last_charge),
             dataset.cap,
             dataset.population,
-            context.ledger.infinite_charges(dataset.population, through=last_charge),
+            reading.infinite_charges(dataset.population, through=last_charge),
         ),
         edition=[each.draw_id for each in draws].index(draw.draw_id) + 1,
         editions=tuple(

@@ -27,7 +27,7 @@ from assets.release.gate import ReleaseContext
 from assets.release.method import Method
 from assets.release.seal import SealError
 from mechanisms.accounting.composition import stated
-from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry
+from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry, settled_draws
 from resources.custody import CustodyError, CustodyMode
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Zone
@@ -245,7 +245,7 @@ def _of_publications(ledger: Ledger, published: Path, entries: Sequence[Entry] |
             )
         )
         current = editions.get(published / dataset / release)
-        drawn = [] if entries is None else ledger.settled_draws(dataset, release)
+        drawn = [] if entries is None else settled_draws(entries, dataset, release)
         if current and drawn and current.edition != len(drawn):
             remark = f"The current edition is {current.edition}, and the ledger's last draw is number {len(drawn)}."
             findings.append(Finding(subject, "latest", "The last draw is the one published.", Verdict.OPEN, (remark,)))

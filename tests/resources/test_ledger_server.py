@@ -355,7 +355,7 @@ def assert_ended(ledger: Ledger) -> None:
     for use in (
         lambda: reserve(ledger, "another"),
         lambda: reserve(ledger, "first"),
-        lambda: ledger.charged("ma1940", PureLoss()),
+        lambda: ledger.read().charged("ma1940", PureLoss()),
         lambda: ledger.withdraw("ma1940", None, "Ada"),
     ):
         with pytest.raises(LedgerError, match="moved to a server"):
@@ -370,7 +370,7 @@ def test_a_ledger_moves_to_the_server_whole_and_goes_on_only_there(database: Dat
     assert ledger.entries() == before
     assert ledger.verify() == ()
     assert_ended(in_file)
-    assert ledger.charged("ma1940", PureLoss()) == PureLoss(Fraction(1, 2), Fraction(2))
+    assert ledger.read().charged("ma1940", PureLoss()) == PureLoss(Fraction(1, 2), Fraction(2))
     assert reserve(ledger, "first") == before[0], "what was charged is not charged again"
     with pytest.raises(CapExceeded):
         reserve(ledger, "third", rational(1), cap=Fraction(2))
@@ -561,7 +561,7 @@ def test_a_migration_that_fails_leaves_nothing(postgres: Server, monkeypatch: py
 def test_a_role_of_neither_kind_is_told_which_it_needs(postgres: Server, database: Database, ledger: Ledger) -> None:
     postgres.administration.run("DROP ROLE IF EXISTS nobody; CREATE ROLE nobody LOGIN")
     with logged_in(database.environment("nobody")), pytest.raises(StorageError, match="member of stirred_charge or"):
-        ledger.reservation("0" * 64)
+        ledger.read().reservation("0" * 64)
 
 
 def test_the_numbers_of_migrations_have_no_gap() -> None:
@@ -802,7 +802,7 @@ def test_eight_processes_charge_exactly_to_the_cap_though_some_are_killed(
     assert len(charged) == len(set(charged)) <= 96
     assert {release for each in told for release in each} - {"cap exceeded"} <= set(charged)
     assert ledger.verify() == ()
-    assert ledger.charged("ma1940", PureLoss()) == PureLoss(Fraction(len(charged), 8))
+    assert ledger.read().charged("ma1940", PureLoss()) == PureLoss(Fraction(len(charged), 8))
     if not killed:
         assert len(charged) == 96
         assert [len(each) for each in told] == [20] * 8

@@ -154,25 +154,26 @@ def test_a_synthetic_dataset_is_charged_automatically_and_the_entry_says_so(tmp_
 def test_a_draw_that_another_run_charges_meanwhile_is_not_refused_beside_its_own_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two runs of a release, whose charge fits under the cap once. The other one charges before the second reading."""
+    """Two runs of a release, whose charge fits under the cap once. The other one charges after the first reading."""
     deployment = small_deployment(tmp_path, dataset={"charging": "automatic", "cap": 5})
     context = deployment.context
     deployment.run(*BEFORE)
     mine = assess(context.method, context.warehouse, context.custody, context.ledger)
-    read, readings = Ledger._read, 0
+    read = Ledger._read
 
     def reads(ledger: Ledger) -> Any:
-        nonlocal readings
-        readings += 1
-        if readings == 2:
-            reserve(deployment.release, mine.draw, context.custody, ledger, mine.details)
-        return read(ledger)
+        monkeypatch.setattr(Ledger, "_read", read)
+        found = read(ledger)
+        reserve(deployment.release, mine.draw, context.custody, ledger, mine.details)
+        return found
 
     monkeypatch.setattr(Ledger, "_read", reads)
     again = assess(context.method, context.warehouse, context.custody, context.ledger)
-    assert readings >= 2
-    assert not again.refusal
     assert len(deployment.ledger) == 1
+    assert (again.entry, again.refusal) == (None, "")
+    assert (again.budget, again.reason) == (mine.budget, mine.reason), "all that is said is of one reading"
+    after = assess(context.method, context.warehouse, context.custody, context.ledger)
+    assert after.budget != mine.budget
 
 
 @pytest.mark.parametrize("loss", [PureLoss.logarithm(30), PureLoss.logarithm(2), ConcentratedLoss(Fraction(1))])

@@ -66,8 +66,8 @@ def test_datasets_of_one_population_share_its_cap(tmp_path: Path) -> None:
     result = twin.run_assets(twin.release.composition_key)
     ledger = twin.context.ledger
     first_loss, second_loss = (entry.declared().charge for entry in ledger.entries("village"))
-    assert ledger.charged("village", PureLoss()) == first_loss + second_loss
-    assert ledger.charged("twin", PureLoss()) == PureLoss(), "nothing counts for a dataset alone"
+    assert ledger.read().charged("village", PureLoss()) == first_loss + second_loss
+    assert ledger.read().charged("twin", PureLoss()) == PureLoss(), "nothing counts for a dataset alone"
     (made,) = result.get_asset_materialization_events()
     shown = str(made.materialization.metadata["releases"].value)
     assert "village/counties" in shown

@@ -368,7 +368,7 @@ def test_noise_that_is_not_the_draws_is_stopped_by_drawing_again(
     def make(
         method: PHSafeMethod, session: Session, draw: Draw[Inputs], custody: Custody, ledger: Ledger
     ) -> list[Batch]:
-        committed = drawing.require_charge(method, draw, ledger).commitment
+        committed = drawing.require_charge(method, draw, ledger.read()).commitment
         key, noise = custody.open_key(draw.draw_id, method.release.custody, committed), method.distributions()
         return [
             replace(exact, values=exact.values + wrong(exact.query, noise[exact.query], len(exact.values), key))
