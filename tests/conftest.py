@@ -6,7 +6,7 @@ fifth of them and `make test-deep` tries all, so every Hypothesis test is marked
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
                 item.add_marker(pytest.mark.deep)
+    for cases in _by_test(items).values():
+        if marked := cases[0].get_closest_marker("quick_cases"):
+            (number,) = marked.args
+            quick = {len(cases) * turn // number for turn in range(number)}
+            for place, case in enumerate(cases):
+                if place not in quick:
+                    case.add_marker(pytest.mark.deep)
     items.sort(key=_turn)
+
+
+def _by_test(items: Sequence[pytest.Item]) -> dict[str, list[pytest.Item]]:
+    """All cases of each test."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.split("[")[0], []).append(item)
+    return tests
 
 
 def _quick(config: pytest.Config) -> bool:

@@ -18,6 +18,11 @@ def examples(count: int) -> int:
     return max(1, count * settings.default.max_examples // WHOLE)
 
 
+def quick_cases(number: int) -> pytest.MarkDecorator:
+    """Mark all cases of a test but this number as deep. Those that remain are spread evenly over all."""
+    return pytest.mark.quick_cases(number)
+
+
 def deep_but(quick: Collection[Any], parameters: Iterable[Any]) -> list[pytest.ParameterSet]:
     """The parameters of a test, with all but those in `quick` marked as deep. A tuple is several parameters."""
     return [

@@ -7,6 +7,7 @@ imported, so imports inside functions count too. Each rule is also tested on a m
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -71,11 +72,12 @@ def modules(root: Path, folders: Sequence[str] = LAYERS) -> Iterator[Path]:
 
 def broken(rule: Rule, root: Path = ROOT) -> list[str]:
     """Every violation of a rule under `root`."""
-    return [
-        f"{path}: {what}"
-        for path in modules(root, RULES[rule])
-        for what in rule(path, ast.parse((root / path).read_text("utf-8")))
-    ]
+    return [f"{path}: {what}" for path in modules(root, RULES[rule]) for what in rule(path, parsed(root / path))]
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
@@ -226,7 +228,7 @@ def test_no_two_packages_of_assets_import_each_other() -> None:
     arrows: dict[str, set[str]] = {}
     for path in modules(ROOT, ["assets"]):
         own = path.parts[1] if len(path.parts) > 2 else path.stem
-        for name in imported(ast.parse((ROOT / path).read_text("utf-8"))):
+        for name in imported(parsed(ROOT / path)):
             layer, _, rest = name.partition(".")
             if layer == "assets" and rest:
                 arrows.setdefault(own, set()).add(rest.split(".")[0])
@@ -306,9 +308,7 @@ def test_a_module_that_breaks_the_rule_is_found(rule: Rule, module: str, text: s
 def test_only_one_module_of_the_tests_imports_a_private_part() -> None:
     """That module explains what it imports and why; `test_whole_repository` tests that the import does its job."""
     importing = {
-        path
-        for path in modules(ROOT, ["tests"])
-        if any(PRIVATE.search(name) for name in imported(ast.parse((ROOT / path).read_text("utf-8"))))
+        path for path in modules(ROOT, ["tests"]) if any(PRIVATE.search(name) for name in imported(parsed(ROOT / path)))
     }
     assert importing == {Path("tests/whole_repository.py")}
 

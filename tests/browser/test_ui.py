@@ -99,6 +99,7 @@ def test_the_finished_tables_are_shown_as_they_are_published(site: Site) -> None
         expect(cells.get_by_text(row["estimate"], exact=True).first).to_be_visible()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("asset", "chart"),
     [

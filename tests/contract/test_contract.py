@@ -75,6 +75,7 @@ def test_made_again_it_has_the_same_files_and_costs_nothing(published: Deploymen
     assert [entry.kind for entry in ledger] == ["reserve", "settle"]
 
 
+@pytest.mark.deep
 def test_the_order_of_declarations_changes_neither_draw_nor_charge(published: Deployment[Any], kind: Kind) -> None:
     ledger, draw = published.ledger, drawn(published)
     reordered = kind.build(published.root, **with_paths(kind.reordered, published.root))
@@ -275,6 +276,7 @@ def test_the_gates_of_a_stage_are_one_step_and_each_can_be_launched_alone(publis
         assert launched([gate]) == (steps, {gate.name})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "kind",
     [pytest.param(kind, id=name, marks=[] if name == QUICK else pytest.mark.deep) for name, kind in KINDS.items()],
@@ -318,6 +320,7 @@ def with_paths(changes: Any, root: Path) -> dict[str, Any]:
     return {**changes, "dataset": {"units": {**units, "path": str(root / units["path"])}}}
 
 
+@pytest.mark.deep
 def test_a_release_without_invariants_says_so_and_rests_on_none(tmp_path: Path) -> None:
     deployment = laplace(tmp_path)
     run(deployment)
@@ -347,6 +350,7 @@ class Forgetful(LaplaceMethod):
         return []
 
 
+@pytest.mark.deep
 def test_a_method_without_gates_of_its_own_is_published_past_all_shared_ones_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -465,6 +469,7 @@ def test_a_huge_domain_is_refused_without_being_listed(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.deep
 def test_noise_that_cannot_be_stored_is_refused_before_the_charge(tmp_path: Path) -> None:
     products = [{"name": "by_size", "dimensions": ["size"], "epsilon": "1/100000000000"}]
     deployment = laplace(tmp_path, products=products)
@@ -472,6 +477,7 @@ def test_noise_that_cannot_be_stored_is_refused_before_the_charge(tmp_path: Path
     assert deployment.ledger == ()
 
 
+@pytest.mark.deep
 def test_two_queries_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They would share one stream of noise, drawn from the distribution of the last."""
     queries = LaplaceMethod.queries

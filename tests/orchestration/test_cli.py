@@ -24,6 +24,7 @@ from orchestration.environment import PROJECT, deployment_resources
 from resources.chain import Details
 from resources.ledger import Ledger
 from resources.statements import Zone
+from tests.depth import quick_cases
 
 
 @pytest.fixture
@@ -146,6 +147,7 @@ def test_a_setting_or_folder_that_is_wrong_is_one_sentence(
     assert (found.exit_code, found.stderr.startswith("Error: STIRRED_THREADS is 'many'")) == (1, True)
 
 
+@quick_cases(3)
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [

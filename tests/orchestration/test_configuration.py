@@ -12,6 +12,7 @@ from orchestration.environment import deployment_resources
 from resources.custody import CustodyError
 from resources.statements import Zone
 from tests.deployments import small_deployment
+from tests.depth import quick_cases
 
 RESOURCES = {
     "custody": {"folder": "elsewhere", "databases": "elsewhere", "variable": "ANOTHER"},
@@ -33,6 +34,7 @@ def refusal(job: dg.JobDefinition, run_config: dict[str, Any]) -> str:
     return str(caught.value)
 
 
+@quick_cases(1)
 def test_every_key_that_no_asset_check_or_resource_takes_is_refused_in_every_job(
     repository: dg.RepositoryDefinition,
 ) -> None:

@@ -177,6 +177,7 @@ def test_a_malformed_variable_is_refused_without_being_quoted(custody, monkeypat
     assert not Path(custody.folder).exists(), "a malformed variable does not fall back on a new key"
 
 
+@pytest.mark.deep
 def test_processes_that_use_a_new_custody_at_once_agree_on_its_keys(tmp_path, processes):
     for turn in range(2):
         place = tmp_path / str(turn)

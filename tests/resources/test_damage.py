@@ -16,6 +16,7 @@ from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
+from tests.depth import quick_cases
 from tests.resources.test_ledger import HOUSEHOLDS, LN2, specified
 
 EARLIER = Path(__file__).parent.parent / "data" / "earlier_ledger.json"
@@ -100,6 +101,7 @@ QUICK = {
 """Zones and damages of the quick suite; it tries all damages of the ledger."""
 
 
+@quick_cases(4)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_ledger_is_refused_and_not_begun_anew(ledger: Ledger, damage: str) -> None:
     file = ledger.warehouse.path(Zone.LEDGER)

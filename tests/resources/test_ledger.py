@@ -28,6 +28,7 @@ from resources.custody import Custody, CustodyError, CustodyMode, commitment
 from resources.ledger import CapExceeded, Ledger, LedgerError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
+from tests.depth import quick_cases
 from tests.postgres import SUPERUSER, logged_in
 
 HOUSEHOLDS = Flavor("all households", ("households by county", "tenure by county"), "household", 1)
@@ -402,6 +403,7 @@ def test_a_run_killed_in_the_middle_of_a_write_is_taken_up_again(tmp_path, proce
     assert {(len(left["kinds"]), left["announced"]) for left in killed} >= {(1, False), (1, True), (2, False)}
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("turn", range(3))
 def test_processes_that_charge_at_once_do_not_overspend(tmp_path, processes, turn):
     answers = processes("race", tmp_path, "distinct", 5)
@@ -410,6 +412,7 @@ def test_processes_that_charge_at_once_do_not_overspend(tmp_path, processes, tur
     assert deployment(tmp_path).verify() == ()
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("turn", range(2))
 def test_processes_that_charge_the_same_draw_at_once_charge_it_once(tmp_path, processes, turn):
     assert processes("race", tmp_path, "same", 5) == 5 * ["1"]
@@ -536,6 +539,7 @@ def test_an_edit_of_any_field_of_any_entry_shows(written, entries_by_field):
     assert assert_every_one_is_refused(written, edited) > 2 * entries_by_field * len(fields(Entry))
 
 
+@pytest.mark.deep
 def test_a_deletion_of_any_entries_shows_at_the_end_too(written):
     def shortened(intact):
         for length in range(len(intact)):
@@ -559,6 +563,7 @@ def test_a_change_of_order_shows(written, orders):
     assert assert_every_one_is_refused(written, reordered) == 2 * len(orders)
 
 
+@pytest.mark.deep
 def test_a_repeated_entry_shows(written):
     def repeated(intact):
         for number, row in enumerate(intact):
@@ -600,6 +605,7 @@ def test_a_dropped_table_shows(written_in_file):
     assert_refused(written)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     "change",
     ["DROP COLUMN commitment", "RENAME release TO releases", "ADD COLUMN note VARCHAR", "ALTER sequence TYPE VARCHAR"],
@@ -622,6 +628,7 @@ def test_a_deleted_file_shows(written_in_file):
     assert_refused(written)
 
 
+@pytest.mark.deep
 def test_a_file_put_back_to_any_earlier_copy_shows(file_ledger, tmp_path):
     ledger = file_ledger
     file, copies = ledger.warehouse.path(Zone.LEDGER), []
@@ -647,6 +654,7 @@ def test_a_missing_anchor_shows(written):
     assert_refused(written)
 
 
+@pytest.mark.deep
 def test_an_edited_anchor_shows(written):
     whole = json.loads(anchor_of(written).read_text())
     first = written.entries()[0]

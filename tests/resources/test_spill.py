@@ -92,6 +92,7 @@ def test_what_is_spilled_cannot_be_read(store):
     assert spill_planted(store) == 0
 
 
+@pytest.mark.deep
 def test_without_encryption_it_could_be_read(store, monkeypatch):
     """The test above can fail."""
     monkeypatch.setitem(warehouse._SETTINGS, "temp_file_encryption", False)
@@ -128,6 +129,7 @@ def test_a_session_reads_nothing_over_the_network(store, address):
 # Folders ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_folders_and_files_are_closed_to_others_whatever_the_umask(store, open_umask):
     with store.session(writes=Zone.CONFIDENTIAL) as session:
         session.create(TABLE, "tests/rows", {"session": "one"})
@@ -186,6 +188,7 @@ def test_a_folder_in_which_others_could_replace_what_is_spilled_is_refused(store
         assert list(shared.iterdir()) == []
 
 
+@pytest.mark.deep
 def test_sessions_of_several_threads_spill_at_once_without_disturbing_each_other(store):
     def work(number):
         with store.session() as session:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from resources import statements
 from resources.statements import SQL_FOLDER, Table, Zone
 from resources.warehouse import Session, Warehouse, WarehouseError
-from tests.depth import deep_but, examples
+from tests.depth import deep_but, examples, quick_cases
 
 UNITS = Table(Zone.CONFIDENTIAL, "ma1940", "units")
 KEY = bytes(range(32))
@@ -76,6 +76,7 @@ def test_a_session_cannot_read_a_zone_it_did_not_name(warehouse, hidden):
 BY_QUERY = "CASE WHEN current_query() LIKE 'COPY%' THEN one + 1 ELSE one END"
 
 
+@quick_cases(6)
 @pytest.mark.parametrize("zone", Zone)
 @pytest.mark.parametrize(
     "forged",
@@ -176,6 +177,7 @@ def test_a_folder_that_others_can_read_write_or_search_is_refused(warehouse):
         assert session.count(UNITS) == 1
 
 
+@quick_cases(4)
 @pytest.mark.parametrize("access", ["reads", "writes"])
 @pytest.mark.parametrize("zone", Zone)
 @pytest.mark.parametrize("name", ["{}.duckdb", "{}.duckdb.wal"])
@@ -394,6 +396,7 @@ QUICK = [
 """Every failure with two uses, and every use with two failures."""
 
 
+@quick_cases(5)
 @pytest.mark.parametrize(("name", "use"), deep_but(QUICK, product(FAILURES, USES)))
 def test_a_session_that_sees_confidential_data_quotes_none_of_it(warehouse, texts, name, use):
     # The value stands behind many others, so that it is met only while a result is being fetched.
@@ -488,6 +491,7 @@ DIFFERENT = {
 }
 
 
+@pytest.mark.deep
 def test_tables_that_differ_have_different_content_versions(warehouse):
     for key in (None, KEY):
         found = {name: version(warehouse, text, key) for name, text in DIFFERENT.items()}
@@ -495,6 +499,7 @@ def test_tables_that_differ_have_different_content_versions(warehouse):
             assert found[one] != found[other], (one, other)
 
 
+@pytest.mark.deep
 def test_tables_that_differ_have_different_ordered_versions(warehouse):
     texts = DIFFERENT | {
         "a day": "SELECT DATE '2020-01-02' AS x, 1.5::DECIMAL(18, 4) AS y",
@@ -513,6 +518,7 @@ def test_tables_that_differ_have_different_ordered_versions(warehouse):
         assert found[one] != found[other], (one, other)
 
 
+@pytest.mark.deep
 def test_an_ordered_version_is_the_same_after_a_million_rows_were_stored_and_depends_on_their_order(warehouse):
     """Told apart from: rows that threads deliver in any order, and a batch that is left out."""
     found = []
@@ -595,6 +601,7 @@ def test_content_versions_are_equal_exactly_where_the_multisets_of_rows_are(ware
     assert (found[0] == found[1]) == (sorted_[0] == sorted_[1]) == same
 
 
+@pytest.mark.deep
 def test_the_version_of_a_sorted_table_tells_tables_apart_and_depends_on_the_key(warehouse):
     found: dict[str, str] = {}
     for name, text in DIFFERENT.items():

@@ -34,6 +34,7 @@ from assets.release.dataset import DatasetDeclaration
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
+from tests.depth import quick_cases
 
 VERSION_KEY = bytes(range(32))
 HEADERS = {
@@ -221,6 +222,7 @@ def test_a_good_census_becomes_typed_tables(census: Census) -> None:
     assert len(person_rows) == sum(len(unit[-1]) for unit in UNITS)
 
 
+@pytest.mark.deep
 def test_the_order_of_rows_and_columns_does_not_matter_and_other_columns_are_ignored(census: Census) -> None:
     version = census.ingest()
     for name, rows in census.files.items():
@@ -230,6 +232,7 @@ def test_the_order_of_rows_and_columns_does_not_matter_and_other_columns_are_ign
     assert census.write().ingest() != version
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("typed", [True, False])
 def test_parquet_gives_the_same_cef_as_csv(census: Census, typed: bool) -> None:
     integers = ("MAFID", "QAGE", "FINAL_POP", "NPF", "RTYPE", "TEN", "RELSHIP", "GQTYPE") if typed else ()
@@ -255,6 +258,7 @@ BAD_CODES = {
 }
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("name", list(BAD_CODES))
 def test_codes_outside_their_domains_are_named_with_their_file(spoiled: Census, name: str) -> None:
     for number, (field, code) in enumerate(BAD_CODES[name].items()):
@@ -570,6 +574,7 @@ BROKEN: list[tuple[str, Change, dict[str, int]]] = [
 ]  # fmt: skip
 
 
+@quick_cases(16)
 @pytest.mark.parametrize(("spoil", "broken"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
 def test_a_broken_rule_is_named_with_its_number_of_offenders(
     spoiled: Census, spoil: Change, broken: dict[str, int]

@@ -26,6 +26,7 @@ from mechanisms import delimited
 from resources.custody import Custody
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
+from tests.depth import quick_cases
 
 VERSION_KEY = bytes(range(32))
 MARKER = "Quetzalcoatl"
@@ -148,6 +149,7 @@ def spoil(table: str, row: int, column: str, value: str) -> Callable[[Town], Non
 OUTSIDE = "value outside its domain"
 
 
+@quick_cases(8)
 @pytest.mark.parametrize(
     ("spoiling", "message"),
     [
@@ -213,6 +215,7 @@ def test_one_bad_value_ends_in_one_clear_error(town: Town, spoiling: Callable[[T
 MANY = b"".join(b"%d,x\n" % serial for serial in range(3, 5000))
 
 
+@quick_cases(5)
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
@@ -507,6 +510,7 @@ def test_a_synthetic_dataset_shows_how_many_records_it_has(town: Town) -> None:
     assert materialization.metadata["persons"].value == 3
 
 
+@quick_cases(2)
 @pytest.mark.parametrize(
     ("tampering", "problems"),
     [
@@ -551,6 +555,7 @@ def quoted_row(town: Town) -> None:
     town.units[2] = [f'{MARKER}"', MARKER, MARKER, MARKER, MARKER, MARKER, MARKER, MARKER]
 
 
+@quick_cases(3)
 @pytest.mark.parametrize(
     "spoiling",
     [

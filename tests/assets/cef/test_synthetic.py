@@ -26,6 +26,7 @@ from mechanisms.states import STATES
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
+from tests.depth import quick_cases
 
 VERSION_KEY = bytes(range(32))
 
@@ -56,6 +57,7 @@ def census(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, pd.D
     return units, persons
 
 
+@quick_cases(2)
 @pytest.mark.parametrize(
     ("households", "states"),
     [(1, ["11"]), (1, ["72"]), (2, ["01", "02"]), (3, ["02", "56", "72"]), (700, ["06"]), (1500, list(STATES))],
@@ -69,6 +71,7 @@ def test_a_census_of_any_size_follows_every_rule(tmp_path: Path, households: int
     assert len(persons) == units["FINAL_POP"].sum()
 
 
+@pytest.mark.deep
 def test_the_same_parameters_give_the_same_census_on_any_number_of_threads(tmp_path: Path) -> None:
     versions = {made(tmp_path, population(20_000), threads=threads)[0] for threads in (1, 2, 4)}
     assert len(versions) == 1
@@ -284,6 +287,7 @@ def test_impossible_parameters_are_refused(parameters: dict[str, Any], complaint
 # Files in the production layout
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("file_format", ["csv", "parquet"])
 def test_a_sample_read_back_from_its_files_is_the_same_census(tmp_path: Path, file_format: str) -> None:
     made_from, _, _ = made(tmp_path, population())

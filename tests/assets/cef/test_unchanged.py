@@ -25,6 +25,7 @@ from resources.warehouse import Session, Warehouse
 from tests.assets.cef import test_detailed_files as detailed
 from tests.assets.cef.test_ingestion import UNITS, Town
 from tests.assets.cef.test_survey import parameters
+from tests.depth import quick_cases
 from tests.lake import make_lake
 from tests.postgres import Server
 
@@ -120,6 +121,7 @@ def generated(folder: Path) -> DatasetDeclaration:
     return synthetic_survey(parameters(households=30, waves=1), name="panel", cap=1)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     "declare",
     [
@@ -153,6 +155,7 @@ def replace_within(path: Path, old: bytes, new: bytes) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("declare", "file", "old", "new"),
     [
@@ -227,6 +230,7 @@ def test_another_version_of_the_code_reads_again(town: Office, monkeypatch: pyte
     assert town.materialize()[0]
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     "alteration",
     [
@@ -266,6 +270,7 @@ def test_a_table_that_is_altered_before_its_version_is_published_is_not_what_was
     assert not town.materialize()[0]
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("kept", ["as it was", "put back"])
 def test_a_record_of_the_source_that_was_forged_without_the_key_is_not_believed(town: Office, kept: str) -> None:
     """Told apart from: a record that is believed without its seal, or with the one of another record."""

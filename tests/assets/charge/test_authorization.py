@@ -17,6 +17,7 @@ from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.chain import Details
 from resources.ledger import Ledger
 from tests.deployments import Deployment, households, small_dataset, small_deployment, write_csv
+from tests.depth import quick_cases
 
 BEFORE = ("cef", "invariants")
 
@@ -59,6 +60,7 @@ def test_a_charge_that_nobody_authorized_stops_with_its_price(asking: Deployment
     assert asking.ledger == ()
 
 
+@quick_cases(3)
 @pytest.mark.parametrize(
     ("given", "says"),
     [

@@ -19,6 +19,7 @@ def charged(root: Path, dataset: dict[str, Any], **changes: Any) -> Any:
     return deployment
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "again",
     [
@@ -41,6 +42,7 @@ def test_the_same_records_under_another_name_are_refused(tmp_path: Path, again: 
     assert len(first.ledger) == 1
 
 
+@pytest.mark.deep
 def test_another_selection_of_columns_from_the_same_file_is_refused(tmp_path: Path) -> None:
     """The CEFs differ, but the source file is the same."""
     charged(tmp_path, {})

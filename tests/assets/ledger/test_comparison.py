@@ -34,6 +34,7 @@ from mechanisms.accounting.specification import Flavor, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.swapping.design import SwappingDesign
 from resources.chain import Entry, reservation, settlement
+from tests.depth import quick_cases
 
 DELTA = Fraction(1, 10**10)
 PURE, CONCENTRATED, APPROXIMATE = (kind.output_premetric for kind in (PureLoss, ConcentratedLoss, ApproximateLoss))
@@ -367,6 +368,7 @@ def drawn(request: pytest.FixtureRequest) -> tuple[str, Figure]:
     return request.param, figure_of(*CASES[request.param])
 
 
+@quick_cases(2)
 def test_every_label_of_the_picture_is_complete_and_none_overlap(drawn: tuple[str, Figure]) -> None:
     _, figure = drawn
     ticks = [label for axes in figure.axes if axes.axison for label in axes.get_xticklabels()]
@@ -488,6 +490,7 @@ def test_an_invariant_held_only_by_an_earlier_charge_is_a_ring() -> None:
     assert looks.count("white") == 1
 
 
+@pytest.mark.deep
 def test_the_same_comparison_gives_the_same_png_1080_pixels_wide() -> None:
     picture = side_by_side(THREE, r"A title with $x_{ in it", CAP)
     width, height = struct.unpack(">II", picture[16:24])

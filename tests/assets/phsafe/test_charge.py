@@ -26,6 +26,7 @@ from resources.custody import CustodyError, CustodyMode
 from resources.ledger import Ledger
 from resources.statements import Zone
 from tests.deployments import Deployment
+from tests.depth import quick_cases
 from tests.phsafe_deployments import FEW, TO_COUNTS, TO_DRAW, TO_PUBLICATION, Files, census, changed, phsafe_deployment
 
 PHSafeDeployment = Deployment[PHSafeRelease]
@@ -171,6 +172,7 @@ def test_over_the_cap_nothing_is_drawn_published_or_left(
     assert list(tmp_path.glob("custody/ephemeral/*")) == []
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("cap", [{"rho": TOTAL}, {"epsilon": "7.1338", "delta": "1/10000000000"}], ids=str)
 def test_a_charge_that_meets_the_cap_exactly_fits(cap: Any, counted: PHSafeDeployment, tmp_path: Path) -> None:
     deployment = copied(counted, tmp_path, dataset={"cap": cap})
@@ -259,6 +261,7 @@ def another_race() -> Files:
     return changed(census(), persons=race("CENRACE"), units=race("HHRACE"))
 
 
+@pytest.mark.deep
 def test_one_record_changed_is_a_draw_and_a_charge_of_its_own(drawn: Drawn, tmp_path: Path) -> None:
     """Were the noise the same for both, the difference of two publications would be the change itself.
 
@@ -278,6 +281,7 @@ def test_one_record_changed_is_a_draw_and_a_charge_of_its_own(drawn: Drawn, tmp_
     assert all((before[line] != after[line]).mean() > 0.7 for line in LINES if len(before[line]) > 1)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -303,6 +307,7 @@ def test_what_no_measurement_depends_on_makes_no_draw(drawn: Drawn, changes: Map
     assert again.ledger == drawn.ledger
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -357,6 +362,7 @@ def dies(*_: Any, **__: Any) -> None:
     raise Killed
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("custody", "place", "name"),
     [

@@ -32,6 +32,7 @@ from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger
 from resources.warehouse import Recipe, Session
 from tests.deployments import Deployment, refuses_to_publish
+from tests.depth import quick_cases
 from tests.gates import Tampering, executes, failing, in_confidence, keep, put_back
 from tests.phsafe_deployments import FEW, TO_PUBLICATION, phsafe_deployment
 
@@ -198,6 +199,7 @@ BROKEN = [
 ]
 
 
+@quick_cases(5)
 @pytest.mark.parametrize("case", each(BROKEN))
 def test_what_is_altered_by_hand_fails_its_gates_and_no_others(escrowed: PHSafeDeployment, case: Broken) -> None:
     case.alter(escrowed)
@@ -214,6 +216,7 @@ ONE_OF_SOME_STAGES = {
 }
 
 
+@quick_cases(2)
 @pytest.mark.parametrize("case", each(case for case in BROKEN if case.name in ONE_OF_SOME_STAGES))
 def test_what_fails_a_gate_is_not_published(escrowed: PHSafeDeployment, case: Broken) -> None:
     case.alter(escrowed)
@@ -270,6 +273,7 @@ def test_a_key_that_was_to_be_thrown_away_and_was_not_stops_the_publication(ephe
     refuses_to_publish(ephemeral, {"key_gone"}, "")
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("changes", "gates"),
     [
@@ -355,6 +359,7 @@ def rounded_continuous_noise(query: str, distribution: Distribution, count: int,
     return np.rint(random.normal(0, float(distribution.exact_variance) ** 0.5, count)).astype(np.int64)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "wrong", [noise_shared_by_levels, pytest.param(rounded_continuous_noise, marks=pytest.mark.deep)]
 )
@@ -412,6 +417,7 @@ def test_a_region_left_out_is_stopped_before_it_is_charged(tmp_path: Path, monke
     assert deployment.ledger == ()
 
 
+@pytest.mark.deep
 def test_a_join_without_truncation_is_stopped_before_it_is_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,7 @@ def test_files_are_listed_with_their_true_size_and_hash(counts: Warehouse, tmp_p
         assert (file.bytes, file.sha256) == (len(content), hashlib.sha256(content).hexdigest())
 
 
+@pytest.mark.deep
 def test_the_same_rows_give_the_same_bytes_whatever_their_order_and_the_number_of_threads(tmp_path: Path) -> None:
     """400,000 rows fill more than three Parquet row groups, and enough for DuckDB to use every thread."""
     table = _tenure(

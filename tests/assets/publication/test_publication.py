@@ -171,6 +171,7 @@ def test_what_is_no_signed_edition_of_the_release_is_never_replaced(published: D
     assert problems(published) == []
 
 
+@pytest.mark.deep
 def test_a_planted_edition_or_link_stops_the_publication_that_would_keep_it(
     published: Deployment[Any], tmp_path: Path
 ) -> None:

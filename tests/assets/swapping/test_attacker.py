@@ -38,6 +38,7 @@ from tests.attacker import (
     tells,
 )
 from tests.deployments import COUNTIES, TO_PUBLICATION, Deployment, households, small_deployment
+from tests.depth import quick_cases
 
 FIRST_KEY = 941_700_000_000
 KEYED = [row | {"serial": FIRST_KEY + 8_191 * row["serial"]} for row in households(16)]
@@ -245,6 +246,7 @@ def test_the_custody_itself_distinguishes_them(victim: Deployment, tmp_path: Pat
 # Values, not hashes.
 
 
+@pytest.mark.deep
 def test_no_key_of_a_record_is_shown_anywhere(deployment: Deployment) -> None:
     keys = {str(row["serial"]) for row in [*KNOWN, TRUTH]}
     seen = set(re.findall(r"\d{6,}", in_the_open(deployment)))
@@ -292,6 +294,7 @@ def test_the_number_of_records_is_not_in_the_metadata_of_a_confidential_cef(depl
     assert "dagster/row_count" not in event.asset_materialization.metadata
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("column", "value"),
     [("tenure", "Qxv7731"), ("size", "77319"), ("size", "z77319z"), ("serial", str(FIRST_KEY + 8_191))],

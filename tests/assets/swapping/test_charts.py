@@ -48,6 +48,7 @@ def test_the_order_in_which_figures_are_given_does_not_matter() -> None:
     assert epsilon_against_swap_rate(STRATA[::-1], None) == epsilon_against_swap_rate(STRATA, None)
 
 
+@pytest.mark.deep
 def test_other_figures_give_another_picture() -> None:
     pictures = [
         mape_boxplots(ERRORS, "Error"),

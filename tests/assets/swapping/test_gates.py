@@ -19,7 +19,7 @@ from assets.swapping import cells as swap
 from mechanisms.swapping.permutation import Contingency
 from resources.custody import CustodyMode
 from tests.deployments import TO_PUBLICATION, UNITS, Deployment, refuses_to_publish, small_deployment
-from tests.depth import deep_but
+from tests.depth import deep_but, quick_cases
 
 Tampering = Callable[[Deployment], None]
 
@@ -317,6 +317,7 @@ QUICK = {the_cef_afterwards, two_records_exchanged, in_a_product}
 """`make test-deep` tries all."""
 
 
+@quick_cases(2)
 @pytest.mark.parametrize(
     "case",
     [pytest.param(case, marks=[] if case.alter in QUICK else pytest.mark.deep) for case in ALTERATIONS],
@@ -331,6 +332,7 @@ def test_an_alteration_fails_its_gates_and_is_not_published(
     refuses_to_publish(deployment, case.gates, case.says)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("understate", [invariants_of_a_smaller_stratum, strata_split])
 def test_altering_the_invariants_does_not_give_a_smaller_epsilon(
     escrowed: Deployment, understate: Tampering, tmp_path: Path
@@ -499,6 +501,7 @@ def test_a_whole_run_repairs_what_was_altered(escrowed: Deployment, tmp_path: Pa
     assert deployment.ledger == escrowed.ledger
 
 
+@pytest.mark.deep
 def test_an_altered_published_file_is_found_and_published_again(escrowed: Deployment, tmp_path: Path) -> None:
     deployment = taken_on(escrowed, tmp_path)
     path = deployment.release.folder / "saturated.csv"

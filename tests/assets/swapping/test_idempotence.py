@@ -15,7 +15,7 @@ import pytest
 from resources.chain import Entry
 from resources.custody import CustodyMode
 from tests.deployments import PERSON_PRODUCTS, TO_PUBLICATION, Deployment, households, members, small_deployment
-from tests.depth import deep_but
+from tests.depth import deep_but, quick_cases
 
 UNITS = households(60)
 PERSONS = members(UNITS)
@@ -216,6 +216,7 @@ def test_a_change_without_effect_on_outputs_makes_no_new_draw(
     assert again.ledger == escrowed.ledger
 
 
+@quick_cases(2)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -237,6 +238,7 @@ def test_another_parameter_is_a_new_draw_and_a_new_charge(escrowed: Published, c
     assert again.ledger[2].commitment != again.ledger[0].commitment
 
 
+@pytest.mark.deep
 def test_a_swap_rate_written_differently_is_the_same_swap_rate(escrowed: Published, tmp_path: Path) -> None:
     again = escrowed.taken_on(tmp_path, swap_rate="2/6")
     again.run(*TO_CHARGE)

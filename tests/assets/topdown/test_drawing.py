@@ -85,6 +85,7 @@ def problems_in(context: ReleaseContext[Any], name: str, verdicts: Verdicts) -> 
     return gate.evaluate(replace(context, verdicts=verdicts))
 
 
+@pytest.mark.deep
 def test_the_measurements_are_the_same_for_every_number_of_threads(drawn: TopDownDeployment) -> None:
     """The rows, in their order too; `test_release` draws them again independently, one stream after the other."""
     before, settled = stored(drawn), drawn.ledger[-1].output_version
@@ -139,6 +140,7 @@ with Warehouse(folder=sys.argv[1], patience=0.0).session(reads=[Zone.PUBLIC]) as
 """
 
 
+@pytest.mark.deep
 def test_others_can_read_the_public_zone_while_measurements_are_drawn(
     drawn: TopDownDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

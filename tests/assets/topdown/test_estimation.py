@@ -56,6 +56,7 @@ from tests.assets.topdown.table_oracle import (
     write_spine,
     written,
 )
+from tests.depth import quick_cases
 from tests.phsafe_deployments import census
 from tests.topdown_deployments import TO_PUBLICATION, topdown_deployment, with_quarters
 
@@ -181,6 +182,7 @@ def require_constraints(warehouse: Warehouse, country: Country, release: TopDown
                 assert np.all(of_type[:, 1:] <= 99_999 * exact)
 
 
+@pytest.mark.deep
 @settings(EXACT, max_examples=7)
 @given(declared(), st.integers(0, 2**32 - 1))
 def test_every_constraint_is_exact_at_every_level(
@@ -322,6 +324,7 @@ def test_a_level_that_was_not_finished_leaves_nothing(tmp_path: Path, monkeypatc
         assert estimation.stored_estimation(session, custody_of(warehouse), release, "Nation") == before
 
 
+@pytest.mark.deep
 def test_another_draw_makes_every_level_again(copied: Estimated, computed: list[str]) -> None:
     release, warehouse, first = copied.release, copied.warehouse, copied.made
     with warehouse.session(writes=Zone.PUBLIC) as session:
@@ -332,6 +335,7 @@ def test_another_draw_makes_every_level_again(copied: Estimated, computed: list[
     assert all(first[level].content != second[level].content for level in release.levels[1:])
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("change", ["invariant", "spine", "method"])
 def test_whatever_estimates_depend_on_makes_them_again(
     copied: Estimated, computed: list[str], monkeypatch: pytest.MonkeyPatch, change: str
@@ -380,6 +384,7 @@ def test_a_level_waits_for_the_one_above(tmp_path: Path) -> None:
         estimate_level(warehouse, custody_of(warehouse), release, "State", silent)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("moment", ["reading", "writing"])
 def test_measurements_that_are_drawn_anew_meanwhile_are_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
@@ -582,6 +587,7 @@ TAMPERED = [
 ]  # fmt: skip
 
 
+@quick_cases(5)
 @pytest.mark.parametrize(("level", "change", "gate", "says"), TAMPERED)
 def test_tables_that_break_a_rule_fail_its_gate(
     copied: Estimated, level: str, change: Callable[[Rows], Rows], gate: str, says: str
@@ -599,6 +605,7 @@ def limits_in(folder: Path, release: TopDownRelease, country: Country, said: dic
         return limits_of(session, release)
 
 
+@pytest.mark.deep
 @settings(EXACT, max_examples=25)
 @given(countries(most_children=2), st.data())
 def test_what_can_be_met_is_accepted_and_what_cannot_is_refused(country: Country, data: st.DataObject) -> None:

@@ -159,6 +159,7 @@ def require_found(parted: Village) -> None:
     assert made(warehouse, release)[0] == ()
 
 
+@pytest.mark.deep
 def test_a_view_of_other_estimates_than_those_of_the_states_is_found(parted: Village) -> None:
     forge(parted, "another table")
     require_found(parted)

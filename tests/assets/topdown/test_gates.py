@@ -473,6 +473,7 @@ def test_a_wrong_sampler_is_stopped_by_the_distribution_of_its_noise(
     stopped(topdown_deployment(tmp_path, **TWO_LEVELS), "noisy_measurements", {"noise_as_declared"})
 
 
+@pytest.mark.deep
 def test_one_query_left_out_of_the_noise_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The replay makes the same mistake."""
     deployment = topdown_deployment(tmp_path, **TWO_LEVELS)

@@ -89,6 +89,7 @@ def require_same(one: Deployment[Any], other: Deployment[Any]) -> None:
         assert ours[name] == theirs[name]
 
 
+@pytest.mark.deep
 def test_estimates_by_state_are_those_of_one_run(
     plain: Deployment[TopDownRelease], parted: Deployment[TopDownRelease]
 ) -> None:
@@ -103,6 +104,7 @@ def test_estimates_by_state_are_those_of_one_run(
         assert found[0] == found[1]
 
 
+@pytest.mark.deep
 def test_gates_and_the_walk_over_zones_hold_over_partitions(
     plain: Deployment[TopDownRelease], parted: Deployment[TopDownRelease]
 ) -> None:

@@ -599,6 +599,7 @@ HARDLY_ANY_NOISE = TWO_LEVELS | {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "invariants", [{}, pytest.param(TWO_LEVELS["invariants"], marks=pytest.mark.deep)], ids=["nothing held", "held"]
 )

@@ -58,6 +58,7 @@ from tests.assets.topdown.table_oracle import (
     written,
 )
 from tests.deployments import Deployment
+from tests.depth import quick_cases
 from tests.topdown_deployments import LEVELS, TO_PUBLICATION, topdown_deployment
 
 REPEATED = 4
@@ -307,6 +308,7 @@ def deep(statement: str, problem: str) -> Any:
     return pytest.param(statement, problem, marks=pytest.mark.deep)
 
 
+@quick_cases(1)
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [

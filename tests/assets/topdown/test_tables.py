@@ -28,6 +28,7 @@ from mechanisms.topdown.schema import PERSONS
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.assets.topdown.products import Histogram, Products, products, random_histograms
+from tests.depth import quick_cases
 
 Truth = dict[str, Histogram]
 
@@ -126,6 +127,7 @@ def test_every_place_of_every_level_has_its_counts_in_every_table_zeros_included
         assert any(not any(counts) for counts in expected.values())
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("places", [1, 2, 3, 7])
 def test_tables_that_are_made_in_pieces_are_the_same_in_the_same_order(
     town: tuple[Products, Truth], monkeypatch: pytest.MonkeyPatch, places: int
@@ -287,6 +289,7 @@ def test_honest_tables_pass_every_gate(built: tuple[Products, Truth], gate: str)
     assert problems(gate, made) == []
 
 
+@quick_cases(4)
 @pytest.mark.parametrize(
     ("table", "statement"),
     [
@@ -320,6 +323,7 @@ def test_estimates_that_change_after_the_microdata_are_found(town: tuple[Product
     assert len(problems("microdata_of_estimates", made)) == 1
 
 
+@quick_cases(2)
 @pytest.mark.parametrize(
     ("table", "statement"),
     [
@@ -353,6 +357,7 @@ def test_tables_of_other_microdata_are_found(town: tuple[Products, Truth]) -> No
 CHAIN = "level = 'US' OR geoid = '10' OR geoid = (SELECT min(geoid) FROM {} WHERE level = 'Block' AND geoid LIKE '10%')"
 
 
+@quick_cases(3)
 @pytest.mark.parametrize(
     ("table", "statement", "complaint"),
     [
@@ -409,6 +414,7 @@ def _materialized(made: Products, build: Callable[[TopDownRelease], dg.AssetsDef
         return dg.materialize([build(made.release)], resources={"warehouse": made.warehouse}, instance=instance)
 
 
+@pytest.mark.deep
 def test_the_assets_write_and_show_the_tables_and_their_version_follows_the_content(tmp_path: Path) -> None:
     made, histograms = filled(tmp_path)
     for stage, build in (("microdata", build_microdata), ("tables", build_redistricting)):

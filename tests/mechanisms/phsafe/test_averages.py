@@ -16,7 +16,7 @@ from benchmarks.coverage import MARGINS, QUOTIENTS, Integers, Quotient, noise_fo
 from mechanisms.noise import Noise
 from mechanisms.phsafe.averages import FOOTHOLD, MOST_PERSONS, WITHIN, estimate_averages
 from mechanisms.phsafe.estimation import LARGEST_COUNT, Estimates
-from tests.depth import examples
+from tests.depth import examples, quick_cases
 
 LEAST, MOST = 0.86, 0.96
 PARTS = 80
@@ -40,6 +40,7 @@ def within(found: list[float]) -> bool:
     return min(found) >= LEAST and max(found) <= MOST
 
 
+@quick_cases(4)
 @pytest.mark.parametrize("noise", Noise)
 @pytest.mark.parametrize("quotient", QUOTIENTS, ids=[quotient.name for quotient in QUOTIENTS])
 def test_intervals_of_averages_cover_86_to_96_percent(quotient: Quotient, noise: Noise) -> None:
@@ -119,6 +120,7 @@ def rays_within(
     return steps.min(axis=1) <= within
 
 
+@quick_cases(2)
 @pytest.mark.parametrize("noise", Noise)
 @pytest.mark.parametrize("least", [0, 1, 2])
 def test_an_interval_holds_the_averages_whose_rays_pass_near_the_noisy_pair(least: int, noise: Noise) -> None:

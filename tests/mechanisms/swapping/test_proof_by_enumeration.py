@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from mechanisms.swapping.loss import evaluated, theorem_1
+from tests.depth import quick_cases
 from tests.mechanisms.swapping.enumeration import (
     Mechanism,
     Stratum,
@@ -94,6 +95,7 @@ def test_every_mechanism_is_a_distribution_over_all_permutations(mechanism: Mech
         assert sum(mechanism(types[number], swap_rate) for number in type_of) == 1
 
 
+@quick_cases(3)
 @pytest.mark.parametrize("records", range(2, 7))
 def test_theorem_1_bounds_every_pair_of_every_universe(records: int) -> None:
     for universe in universes(records, values=3):

@@ -15,7 +15,7 @@ from mechanisms.table_builder.asking import CannotAnswerError, Question, error_o
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
 from mechanisms.table_builder.p_table import PTable
-from tests.depth import deep_but, examples
+from tests.depth import deep_but, examples, quick_cases
 
 KEY = b"\x0d" * 32
 SIZES = {"state": 3, "sex": 2, "age": 4}
@@ -214,6 +214,7 @@ BIASED = PTable.of(
 """A p-table that changes means, by up to 2, and leaves a count without any variance."""
 
 
+@quick_cases(1)
 @pytest.mark.parametrize("cells", [1, 2, 3])
 def test_errors_of_sums_of_a_p_table_include_its_bias(cells: int) -> None:
     """Exactly, over all results of all counts. The variance alone would state no error where every result is wrong."""

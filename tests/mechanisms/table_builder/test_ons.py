@@ -58,6 +58,7 @@ def ours(data: pd.DataFrame, cells: pd.DataFrame, table: PTable) -> pd.DataFrame
     return pd.DataFrame({"exact": grouped["size"].to_numpy(), "result": results, "suppressed": results < THRESHOLD})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("make", deep_but([random_table], [random_table, generate_ptable_10_5_rule]))
 def test_every_cell_of_100_000_records_equals_the_package(data: pd.DataFrame, make) -> None:  # type: ignore[no-untyped-def]
     given = make()

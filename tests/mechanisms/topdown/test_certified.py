@@ -12,6 +12,7 @@ from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.least_squares import LARGEST_GAP
 from mechanisms.topdown.production import allocation
 from mechanisms.topdown.schema import PERSONS, UNITS
+from tests.depth import quick_cases
 
 LEVELS = ("Nation", "Block")
 UNITS_ALLOCATION = allocation(
@@ -57,6 +58,7 @@ def unbounded(places: int, total: int) -> Limits:
 QUERIES = ("total", "hispanic", "hhinstlevels", "hhgq", "votingage * hispanic", "cenrace", "hispanic * cenrace")
 
 
+@quick_cases(3)
 @pytest.mark.parametrize("query", QUERIES)
 def test_the_most_uneven_shares_that_are_permitted_can_be_estimated(query: str) -> None:
     """At the root with all 2,016 cells, the hardest case: everything is on its support."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from benchmarks.topdown_problems import ConvexProblem, Siblings, objective, of_production_shape
 from mechanisms.topdown import least_squares
 from mechanisms.topdown.least_squares import Constraints, NotSolvedError, Query, solve
-from tests.depth import examples
+from tests.depth import examples, quick_cases
 from tests.mechanisms.topdown.problems import small_siblings
 
 TOLERANCE = 1e-6
@@ -50,6 +50,7 @@ SHAPES = {
 }
 
 
+@quick_cases(3)
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_problems_of_productions_shape_are_solved_as_a_general_solver_solves_them(shape: str, fixed: bool) -> None:

@@ -30,6 +30,7 @@ from resources.custody import Custody
 from resources.ledger_storage import FileStorage
 from resources.warehouse import Warehouse
 from tests.deployments import small_dataset
+from tests.depth import quick_cases
 
 FIELDS = [
     {"name": "county", "type": "string", "constraints": {"enum": ["01", "02"]}},
@@ -199,6 +200,7 @@ def test_what_streamlit_replaces_in_text_without_marks_is_taken_apart(text: str)
     assert plain(text).replace("\\", "").replace("\N{WORD JOINER}", "") == text
 
 
+@pytest.mark.deep
 def test_no_title_or_label_of_a_publication_becomes_a_picture_or_a_link(published: Path) -> None:
     dictionary = published / "datapackage.json"
     package = json.loads(dictionary.read_text())
@@ -257,6 +259,7 @@ def test_a_link_to_what_is_not_there_says_what_is_shown_instead(published: Path)
     assert any("names village/gone" in each.value.replace("\\", "") for each in test.warning)
 
 
+@quick_cases(2)
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
