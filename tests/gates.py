@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from assets.gates.shared import all_gates
+from assets.release.gate import ReleaseContext
 from tests.deployments import Deployment
 
 Tampering = Callable[[Deployment[Any]], None]
@@ -22,13 +23,14 @@ def put_back(deployment: Deployment[Any]) -> None:
 
 
 def failing(deployment: Deployment[Any]) -> set[str]:
-    """The gates that find a problem or can no longer be evaluated."""
-    return {gate.name for gate in all_gates(deployment.context.method) if _finds(gate.problems, deployment)}
+    """The gates that find a problem or can no longer be evaluated. As in a publication, they read held content."""
+    with deployment.context.held() as context:
+        return {gate.name for gate in all_gates(context.method) if _finds(gate.problems, context)}
 
 
-def _finds(problems: Callable[[Any], list[str]], deployment: Deployment[Any]) -> bool:
+def _finds(problems: Callable[[Any], list[str]], context: ReleaseContext[Any]) -> bool:
     try:
-        return problems(deployment.context) != []
+        return problems(context) != []
     except Exception:
         return True
 
