@@ -18,9 +18,12 @@ from resources.warehouse import Session
 
 Context = ReleaseContext[TopDownRelease]
 
+PLACES_AT_A_TIME = 100_000
+"""The number of places whose records are compared with the estimates at a time."""
+
 
 def microdata_of_estimates(context: Context) -> list[str]:
-    """Cells of places whose records differ from the estimate in their number or order, and gaps in the numbers."""
+    """Cells of places whose records differ from the estimate in their number or order, and wrong record numbers."""
     problems = []
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         for name in RECORDS:
@@ -53,20 +56,28 @@ def tables_agree(context: Context) -> list[str]:
 
 
 def _records_problems(session: Session, release: TopDownRelease, name: str) -> list[str]:
+    """Group by group of consecutive places, whose records are consecutive too, so that memory is bounded."""
     schema, records = RECORDED[name], release.public(name)
-    (cells,) = session.row(
-        "topdown/differing_records",
-        {"histogram": schema.name, "finest": release.finest},
-        records=records,
-        spine=release.public(SPINE),
-        estimates=release.public(release.estimates(release.finest)),
-        codes=session.register(f"codes_of_{name}", _codes(schema)),
-        attributes=[attribute.name for attribute in schema.attributes],
-    )
-    (misnumbered,) = session.row("topdown/misnumbered", records=records)
+    tables = {"estimates": release.public(release.estimates(release.finest)), "records": records}
+    of = {"histogram": schema.name}
+    codes = session.register(f"codes_of_{name}", _codes(schema))
+    differing = before = found = numbered = 0
+    for piece, due in session.rows("topdown/records_due", of | {"places": PLACES_AT_A_TIME}, **tables):
+        bounds = {"first": before + 1, "last": before + due, "place": piece * PLACES_AT_A_TIME}
+        bounds["to_place"] = bounds["place"] + PLACES_AT_A_TIME
+        rows, numbers, cells = session.row(
+            "topdown/differing_records",
+            {**of, **bounds, "finest": release.finest},
+            **tables,
+            spine=release.public(SPINE),
+            codes=codes,
+            attributes=[attribute.name for attribute in schema.attributes],
+        )
+        before, found, numbered, differing = before + due, found + rows, numbered + numbers, differing + cells
     return [
-        *count_problem(int(cells), f"{records}: cells whose records differ from the estimate in their number or order"),
-        *count_problem(int(misnumbered), f"{records}: missing record numbers"),
+        *count_problem(differing, f"{records}: cells whose records differ from the estimate in their number or order"),
+        *count_problem(found - numbered, f"{records}: records with the number of another one"),
+        *count_problem(session.count(records) - found, f"{records}: records numbered beyond the estimates"),
     ]
 
 

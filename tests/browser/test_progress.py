@@ -44,12 +44,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def test_a_person_sees_level_by_level_how_far_the_run_is(site: Site, tmp_path: Path) -> None:
-    """While it runs: levels that are done, and of the blocks how many parents; then the certificate."""
+    """While it runs: levels that are done, and of the blocks how many parents. `test_ui` sees another run's end."""
     page = site.page
     site.launch(RELEASE)
     page.goto(f"{site.job(RELEASE)}/runs")
     page.get_by_role("link", name="View run").or_(page.locator("a[href^='/runs/']")).first.click()
-    running, done = page.get_by_text("Started", exact=True).first, page.get_by_text("Success", exact=True).first
+    running = page.get_by_text("Started", exact=True).first
     expect(running).to_be_visible(timeout=2 * MINUTES)
     search = page.get_by_placeholder("Filter")
     search.fill("block groups")
@@ -57,7 +57,3 @@ def test_a_person_sees_level_by_level_how_far_the_run_is(site: Site, tmp_path: P
     page.screenshot(path=tmp_path / "progress.png")
     assert running.is_visible()
     assert not site.certificate(RELEASE).exists()
-    expect(done).to_be_visible(timeout=10 * MINUTES)
-    assert site.certificate(RELEASE).exists()
-    persons = (site.published / RELEASE / "persons.csv").read_text().count("\n") - 1
-    assert persons > 350_000

@@ -289,6 +289,15 @@ def test_honest_tables_pass_every_gate(built: tuple[Products, Truth], gate: str)
     assert problems(gate, made) == []
 
 
+@pytest.mark.parametrize("places", [1, 2, 3, 7])
+def test_honest_microdata_pass_their_gate_however_many_places_are_compared_at_a_time(
+    built: tuple[Products, Truth], monkeypatch: pytest.MonkeyPatch, places: int
+) -> None:
+    made, _ = built
+    monkeypatch.setattr("assets.topdown.table_gates.PLACES_AT_A_TIME", places)
+    assert problems("microdata_of_estimates", made) == []
+
+
 @quick_cases(4)
 @pytest.mark.parametrize(
     ("table", "statement"),
@@ -306,15 +315,32 @@ def test_honest_tables_pass_every_gate(built: tuple[Products, Truth], gate: str)
         ("persons", "UPDATE {} SET cenrace = '1' WHERE cenrace = '01'"),
         ("units", "UPDATE {} SET occupancy = (1 - occupancy::INTEGER)::VARCHAR WHERE record = 1"),
         ("units", "DELETE FROM {}"),
+        ("persons", "UPDATE {} SET record = NULL WHERE record = 1"),
+        ("persons", "UPDATE {} SET record = 0 WHERE record = 1"),
+        ("persons", "INSERT INTO {} SELECT 0, * EXCLUDE (record) FROM {} WHERE record = 1"),
+        # Of a cell with three records or more, two have one number, and number, first and last are as before.
+        (
+            "persons",
+            "UPDATE {} SET record = record - 1 WHERE record = (SELECT min(record) + 2 FROM {} "
+            "GROUP BY geoid, hhgq, votingage, hispanic, cenrace HAVING count(*) > 3 ORDER BY 1 LIMIT 1)",
+        ),
+        # The records of the first and of the last place stand in each other's place.
+        (
+            "persons",
+            "UPDATE {} SET geoid = CASE geoid WHEN (SELECT min(geoid) FROM {}) THEN (SELECT max(geoid) FROM {}) "
+            "ELSE (SELECT min(geoid) FROM {}) END WHERE geoid IN (SELECT unnest([min(geoid), max(geoid)]) FROM {})",
+        ),
     ],
 )
 def test_microdata_that_are_not_the_estimates_are_found(
-    town: tuple[Products, Truth], table: str, statement: str
+    town: tuple[Products, Truth], monkeypatch: pytest.MonkeyPatch, table: str, statement: str
 ) -> None:
     made, _ = town
     made.change(made.release.public(table), statement.replace("{}", "{0}"))
-    (problem, *_) = problems("microdata_of_estimates", made)
-    assert f".{table}: " in problem
+    for places in (100_000, 3, 1):
+        monkeypatch.setattr("assets.topdown.table_gates.PLACES_AT_A_TIME", places)
+        (problem, *_) = problems("microdata_of_estimates", made)
+        assert f".{table}: " in problem
 
 
 def test_estimates_that_change_after_the_microdata_are_found(town: tuple[Products, Truth]) -> None:
