@@ -25,7 +25,7 @@ from resources.statements import Fragment, Table
 from resources.warehouse import Recipe, Session
 
 PLACES = 18
-PLACES_AT_A_TIME = 200_000
+PLACES_AT_A_TIME = 100_000
 """The number of places whose redistricting tables are made at a time, because DuckDB does not spill what a pivot needs:
 about two kilobytes for a place."""
 
