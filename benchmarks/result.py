@@ -10,7 +10,7 @@ class Result:
     Attributes:
         name: what was measured, with its unit.
         ours: Stirred's figure.
-        other: the peer's figure in the same run, or an absolute limit.
+        other: the peer's figure in the same run, or a multiple of it, or an absolute limit.
         limit: the upper limit of ours / other.
     """
 

@@ -282,11 +282,12 @@ class Ledger(ConfigurableResource):
             return tuple(found)
 
     def read(self) -> Reading:
-        """Read the whole ledger once, so that all that is asked of it is of one moment."""
-        try:
-            return Reading(*self._read())
-        except WarehouseError as error:
-            return Reading((), (f"no entry from 1 on can be read: {error}",))
+        """Read the whole ledger once, so that all that is asked of it is of one moment.
+
+        Raises:
+            WarehouseError: if it cannot be read.
+        """
+        return Reading(*self._read())
 
     def entries(self, population: str | None = None) -> tuple[Entry, ...]:
         """All entries, or those of one population's draws, in order.
@@ -296,12 +297,15 @@ class Ledger(ConfigurableResource):
         Raises:
             WarehouseError: if they cannot be read.
         """
-        entries, _ = self._read()
+        entries = self.read().entries
         return entries if population is None else of_population(entries, population)
 
     def verify(self) -> tuple[str, ...]:
         """The problems of the ledger, each a sentence that names the sequence number; empty if it is intact."""
-        return self.read().problems
+        try:
+            return self.read().problems
+        except WarehouseError as error:
+            return (f"no entry from 1 on can be read: {error}",)
 
     def move_to_server(self) -> int:
         """Move a deployment's ledger from its file to the server, entry by entry. Then only the server's goes on.

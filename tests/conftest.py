@@ -38,9 +38,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for cases in _by_test(items).values():
         if marked := cases[0].get_closest_marker("quick_cases"):
             (number,) = marked.args
-            quick = {len(cases) * turn // number for turn in range(number)}
-            for place, case in enumerate(cases):
-                if place not in quick:
+            others = [case for case in cases if not case.get_closest_marker("deep")]
+            quick = [others[len(others) * turn // number] for turn in range(min(number, len(others)))]
+            for case in others:
+                if case not in quick:
                     case.add_marker(pytest.mark.deep)
     items.sort(key=_turn)
 

@@ -19,7 +19,7 @@ def examples(count: int) -> int:
 
 
 def quick_cases(number: int) -> pytest.MarkDecorator:
-    """Mark all cases of a test but this number as deep. Those that remain are spread evenly over all."""
+    """Mark the cases of a test as deep, but for this number of those that are not. They are spread evenly."""
     return pytest.mark.quick_cases(number)
 
 

@@ -23,7 +23,11 @@ def put_back(deployment: Deployment[Any]) -> None:
 
 
 def failing(deployment: Deployment[Any]) -> set[str]:
-    """The gates that find a problem or can no longer be evaluated. As in a publication, they read held content."""
+    """The gates that find a problem or can no longer be evaluated. As in a publication, they read held content.
+
+    Raises:
+        WarehouseError: if a zone cannot be read, so that nothing is evaluated.
+    """
     with deployment.context.held() as context:
         return {gate.name for gate in all_gates(context.method) if _finds(gate.problems, context)}
 

@@ -61,8 +61,11 @@ def _records_problems(session: Session, release: TopDownRelease, name: str) -> l
     tables = {"estimates": release.public(release.estimates(release.finest)), "records": records}
     of = {"histogram": schema.name}
     codes = session.register(f"codes_of_{name}", _codes(schema))
-    differing = before = found = numbered = 0
+    differing = before = found = numbered = nowhere = 0
     for piece, due in session.rows("topdown/records_due", of | {"places": PLACES_AT_A_TIME}, **tables):
+        if piece is None:
+            nowhere = due
+            break
         bounds = {"first": before + 1, "last": before + due, "place": piece * PLACES_AT_A_TIME}
         bounds["to_place"] = bounds["place"] + PLACES_AT_A_TIME
         rows, numbers, cells = session.row(
@@ -75,6 +78,7 @@ def _records_problems(session: Session, release: TopDownRelease, name: str) -> l
         )
         before, found, numbered, differing = before + due, found + rows, numbered + numbers, differing + cells
     return [
+        *count_problem(nowhere, f"{records}: estimated records of places that do not exist"),
         *count_problem(differing, f"{records}: cells whose records differ from the estimate in their number or order"),
         *count_problem(found - numbered, f"{records}: records with the number of another one"),
         *count_problem(session.count(records) - found, f"{records}: records numbered beyond the estimates"),

@@ -185,7 +185,6 @@ def mended(deployment: Deployment, stage: str, parent: str) -> Deployment:
     return deployment
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize(
     ("stage", "parent", "path"),
     [

@@ -277,10 +277,7 @@ def test_the_gates_of_a_stage_are_one_step_and_each_can_be_launched_alone(publis
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param(kind, id=name, marks=[] if name == QUICK else pytest.mark.deep) for name, kind in KINDS.items()],
-)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_who_knows_all_records_but_one_cannot_tell_guesses_apart(kind: Kind, tmp_path: Path) -> None:
     """He runs the deployment himself, up to the charge, on each guess and under a key of his own.
 

@@ -98,7 +98,7 @@ QUICK = {
     (Zone.CONFIDENTIAL, "a bit of every block"),
     (Zone.PUBLIC, "a later release's"),
 }
-"""Zones and damages of the quick suite; it tries all damages of the ledger."""
+"""Zones and damages of the quick suite; it tries some damages of the ledger too."""
 
 
 @quick_cases(4)

@@ -19,7 +19,6 @@ def charged(root: Path, dataset: dict[str, Any], **changes: Any) -> Any:
     return deployment
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize(
     "again",
     [

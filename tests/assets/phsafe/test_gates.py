@@ -199,7 +199,6 @@ BROKEN = [
 ]
 
 
-@quick_cases(5)
 @pytest.mark.parametrize("case", each(BROKEN))
 def test_what_is_altered_by_hand_fails_its_gates_and_no_others(escrowed: PHSafeDeployment, case: Broken) -> None:
     case.alter(escrowed)
@@ -360,9 +359,7 @@ def rounded_continuous_noise(query: str, distribution: Distribution, count: int,
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(
-    "wrong", [noise_shared_by_levels, pytest.param(rounded_continuous_noise, marks=pytest.mark.deep)]
-)
+@pytest.mark.parametrize("wrong", [noise_shared_by_levels, rounded_continuous_noise])
 def test_noise_that_is_not_the_draws_is_stopped_by_drawing_again(
     wrong: Callable[[str, Distribution, int, bytes], Numbers],
     escrowed: PHSafeDeployment,

@@ -343,6 +343,16 @@ def test_microdata_that_are_not_the_estimates_are_found(
         assert f".{table}: " in problem
 
 
+@pytest.mark.parametrize("place", ["-5", "NULL", "10**9"])
+def test_estimates_of_places_that_do_not_exist_are_found(town: tuple[Products, Truth], place: str) -> None:
+    made, _ = town
+    made.change(
+        made.release.public("level_block"),
+        f"INSERT INTO {{0}} BY NAME SELECT {place} AS number, * EXCLUDE (number) FROM {{0}} WHERE histogram = 'units' LIMIT 1",
+    )
+    assert problems("microdata_of_estimates", made)
+
+
 def test_estimates_that_change_after_the_microdata_are_found(town: tuple[Products, Truth]) -> None:
     made, _ = town
     made.change(made.release.public("level_block"), "UPDATE {} SET count = count + 1 WHERE histogram = 'units'")
