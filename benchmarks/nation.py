@@ -30,8 +30,9 @@ ORDERS = 300 / 7.8
 """The limit of the large size, in random orders of 20 million households by DuckDB (`swap_stage`): five minutes on a
 machine that took 7.8 s for one."""
 
-DUCKDB_MEMORY = "1GiB"
-"""The memory limit of DuckDB in all jobs."""
+DUCKDB_MEMORY = {SMALL: "512MiB", MEDIUM: "512MiB", LARGE: "512MiB", TENTH: "1GiB"}
+"""The memory limit of DuckDB in each job: less than three million persons need, so that growth is not that of what DuckDB
+keeps in memory because there is room."""
 
 MEMORY_OF_FURTHER = 0.2
 """The limit of what ten million persons more may add to the peak memory, in GiB."""
@@ -115,7 +116,7 @@ def _launched(home: Path, name: str) -> tuple[float, float]:
         "DAGSTER_HOME": str(instance),
         "STIRRED_HOME": str(home),
         "STIRRED_PUBLISHED": str(home / "published"),
-        "STIRRED_MEMORY_LIMIT": DUCKDB_MEMORY,
+        "STIRRED_MEMORY_LIMIT": DUCKDB_MEMORY[name],
         SIZES: name,
     }
     with memory() as peak:
