@@ -4,7 +4,6 @@ Each run is started by `dg launch`, includes the imports, and has its own Dagste
 compiled the kernels, and one run that does not count goes first.
 """
 
-import statistics
 import tempfile
 import time
 
@@ -14,13 +13,17 @@ from benchmarks.result import Result
 RUNS = 3
 JOB = "ma1940__tenure_by_county"
 RELEASE, EMPTY = "orchestration.definitions", "benchmarks.empty_job"
+LIMIT = 3.9
+"""In durations of the empty job: five seconds where the code of version df8cf5d took ten, half of what that code took
+in three runs that alternated with the empty job (8.8, 6.6 and 8.2 of its durations)."""
 
 
 def measure() -> list[Result]:
-    """The seconds that a first publication takes beyond the empty job: the median of three alternating runs."""
+    """The seconds that a first publication takes beyond the empty job: the median ratio of three alternating runs."""
     _seconds(RELEASE)
-    more = [_seconds(RELEASE) - _seconds(EMPTY) for _ in range(RUNS)]
-    return [Result(f"job {JOB}, beyond an empty job of as many assets (s)", statistics.median(more), 5.0, 1.0)]
+    pairs = [(_seconds(RELEASE), _seconds(EMPTY)) for _ in range(RUNS)]
+    release, empty = sorted(pairs, key=lambda pair: pair[0] / pair[1])[RUNS // 2]
+    return [Result(f"job {JOB}, beyond an empty job of as many assets (s)", release - empty, empty, LIMIT)]
 
 
 def _seconds(module: str) -> float:
