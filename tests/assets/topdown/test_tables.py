@@ -348,7 +348,8 @@ def test_estimates_of_places_that_do_not_exist_are_found(town: tuple[Products, T
     made, _ = town
     made.change(
         made.release.public("level_block"),
-        f"INSERT INTO {{0}} BY NAME SELECT {place} AS number, * EXCLUDE (number) FROM {{0}} WHERE histogram = 'units' LIMIT 1",
+        f"INSERT INTO {{0}} BY NAME SELECT {place} AS number, * EXCLUDE (number) FROM {{0}} "
+        "WHERE histogram = 'units' LIMIT 1",
     )
     assert problems("microdata_of_estimates", made)
 
