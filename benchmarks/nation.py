@@ -31,8 +31,8 @@ ORDERS = 300 / 7.8
 machine that took 7.8 s for one."""
 
 DUCKDB_MEMORY = {SMALL: "512MiB", MEDIUM: "512MiB", LARGE: "512MiB", TENTH: "1GiB"}
-"""The memory limit of DuckDB in each job. Three million persons reach the smaller one already, so that growth is not
-that of what DuckDB keeps in memory because there is room."""
+"""The memory limit of DuckDB in each job. With less, more of the growth is our own, and less of it what DuckDB keeps in
+memory because there is room."""
 
 MEMORY_OF_FURTHER = 0.2
 """The limit of what ten million persons more may add to the peak memory, in GiB."""

@@ -289,23 +289,24 @@ class Ledger(ConfigurableResource):
         """
         return Reading(*self._read())
 
-    def entries(self, population: str | None = None) -> tuple[Entry, ...]:
-        """All entries, or those of one population's draws, in order.
+    def examined(self) -> Reading:
+        """As `read`, but that the ledger cannot be read is a problem of it, and nothing is raised."""
+        try:
+            return self.read()
+        except WarehouseError as error:
+            return Reading((), (f"no entry from 1 on can be read: {error}",))
 
-        They are unverified: `verify` says whether they can be trusted.
+    def entries(self) -> tuple[Entry, ...]:
+        """All entries, in order. They are unverified: `verify` says whether they can be trusted.
 
         Raises:
             WarehouseError: if they cannot be read.
         """
-        entries = self.read().entries
-        return entries if population is None else of_population(entries, population)
+        return self.read().entries
 
     def verify(self) -> tuple[str, ...]:
         """The problems of the ledger, each a sentence that names the sequence number; empty if it is intact."""
-        try:
-            return self.read().problems
-        except WarehouseError as error:
-            return (f"no entry from 1 on can be read: {error}",)
+        return self.examined().problems
 
     def move_to_server(self) -> int:
         """Move a deployment's ledger from its file to the server, entry by entry. Then only the server's goes on.

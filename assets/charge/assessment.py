@@ -111,7 +111,8 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         draw = method.describe(session, custody)
         contents = published_contents(session, custody, release.dataset)
     details = Details(release.dataset.population, contents, draw.made_of)
-    entry, refusal, reading = None, "", ledger.read()
+    reading = ledger.read()
+    entry, refusal = None, ""
     try:
         entry = reading.reserved_or_chargeable(
             release.dataset.name,

@@ -208,7 +208,7 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
 
 def intact_entries(ledger: Ledger) -> tuple[Entry, ...]:
     """All entries. Raises LedgerError if the ledger is not intact; then nothing that it says can be shown."""
-    reading = ledger.read()
+    reading = ledger.examined()
     if reading.problems:
         raise LedgerError(
             f"the ledger is not intact: {'; '.join(reading.problems)}; restore it, with its anchor, from a back-up"

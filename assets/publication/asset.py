@@ -185,7 +185,7 @@ def publication_problems(
     problem = _key_problem(published, key) if (published / PUBLIC_KEY).exists() else f"{PUBLIC_KEY} is missing"
     problems = [problem] if problem else []
     # The gate `ledger_intact` says what is wrong with a ledger; nothing can be compared with it until then.
-    reading = ledger.read()
+    reading = ledger.examined()
     entries = None if reading.problems else reading.entries
     editions, found = edition_problems(published, dataset, release, key, entries)
     if folder in editions and recorded_checksums and file_sha256(folder / CHECKSUMS) != recorded_checksums:

@@ -119,8 +119,8 @@ def audit(
     Returns:
         The record of the report, plain values for JSON. Its "verdict" is the worst of all findings.
     """
-    problems = ledger.verify()
-    entries = ledger.entries()
+    reading = ledger.read()
+    problems, entries = reading.problems, reading.entries
     findings = [
         Finding(
             "The ledger",
@@ -134,7 +134,7 @@ def audit(
     for method in methods:
         findings += _of_release(method, nodes, ledger, entries, replays)
     if not problems:
-        findings.append(_of_pages(ledger, {method.release.dataset.population for method in methods}))
+        findings.append(_of_pages(ledger, entries, {method.release.dataset.population for method in methods}))
     findings += _of_publications(ledger, published, None if problems else entries)
     findings.append(_of_keys(ledger, entries))
     draws = list(_draws(entries, replays))
@@ -192,11 +192,11 @@ def _of_release(
     return findings
 
 
-def _of_pages(ledger: Ledger, populations: Iterable[str]) -> Finding:
+def _of_pages(ledger: Ledger, entries: Sequence[Entry], populations: Iterable[str]) -> Finding:
     """Whether the tables that show the ledger show what it holds."""
     words = "The tables of the ledger and of its compositions show what the ledger holds."
     try:
-        altered, lagging = shown_problems(ledger.warehouse, ledger.entries(), sorted(populations))
+        altered, lagging = shown_problems(ledger.warehouse, entries, sorted(populations))
     except _SAFE as error:
         altered, lagging = [str(error)], []
     verdict = Verdict.FAILS if altered else Verdict.OPEN if lagging else Verdict.HOLDS

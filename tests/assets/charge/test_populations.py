@@ -7,6 +7,7 @@ import pytest
 
 from assets.ledger.population import populations
 from mechanisms.accounting.loss import PureLoss
+from resources.ledger import of_population
 from tests.deployments import households, small_dataset, small_deployment, write_csv
 
 BEFORE = ("cef", "invariants")
@@ -66,7 +67,7 @@ def test_datasets_of_one_population_share_its_cap(tmp_path: Path) -> None:
     twin.run("ledger")
     result = twin.run_assets(twin.release.composition_key)
     ledger = twin.context.ledger
-    first_loss, second_loss = (entry.declared().charge for entry in ledger.entries("village"))
+    first_loss, second_loss = (entry.declared().charge for entry in of_population(ledger.entries(), "village"))
     assert ledger.read().charged("village", PureLoss()) == first_loss + second_loss
     assert ledger.read().charged("twin", PureLoss()) == PureLoss(), "nothing counts for a dataset alone"
     (made,) = result.get_asset_materialization_events()

@@ -11,9 +11,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.ledger.asset import intact_entries
 from assets.publication.asset import publication_problems, publish
 from assets.publication.signature import checksums, file_sha256, pem, public_key, sign
 from resources.custody import Custody
+from resources.ledger import LedgerError
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 from tests.contract.kinds import KINDS, to_publication
@@ -50,6 +52,24 @@ def certificate(deployment: Deployment[Any]) -> dict[str, Any]:
 def epsilon(exact: str) -> dict[str, Any]:
     """A loss in pure DP that is rational, as certificates state it."""
     return {"symbol": "ε", "rounded_up": float(Fraction(exact)), "exact": exact, "delta": None}
+
+
+def test_beside_an_unreadable_ledger_the_files_are_verified_and_the_ledgers_page_says_what_to_do(
+    published: Deployment[Any],
+) -> None:
+    release, context = published.release, published.context
+    context.warehouse.path(Zone.LEDGER).write_bytes(b"damaged")
+
+    def problems() -> list[str]:
+        folder = release.folder.parent.parent
+        return publication_problems(folder, release.dataset.name, release.name, context.custody, context.ledger)
+
+    assert problems() == []
+    with (release.folder / "certificate.json").open("ab") as file:
+        file.write(b" ")
+    assert problems() != []
+    with pytest.raises(LedgerError, match=r"no entry from 1 on can be read.*restore it, with its anchor"):
+        intact_entries(context.ledger)
 
 
 @pytest.mark.deep
