@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from assets.cef.validation import cef_problems, structure_findings, structure_offenders
 from assets.charge.asset import charge_facts
-from assets.charge.drawing import charged_key, make_output
+from assets.charge.drawing import charged_key
 from assets.confidentiality import leaks
 from assets.ledger.asset import cap_problems
 from assets.release.contents import content_problems
@@ -177,20 +177,18 @@ def _charge(context: ReleaseContext[Any]) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = context.method.describe(session, context.custody)
-    reading = context.ledger.read()
-    entry = reading.reservation(draw.draw_id)
-    if entry is None:
-        return [f"no ledger entry for draw {draw.draw_id}"]
-    if withdrawn := reading.withdrawal(draw.draw_id):
-        return [f"the draw was withdrawn in ledger entry {withdrawn.sequence}"]
-    if not entry.declared().protects_like(draw.specification):
-        return [f"ledger entry {entry.sequence} was made for another DP specification"]
-    if (entry.dataset, entry.release) != (release.dataset.name, release.name):
-        return [f"ledger entry {entry.sequence} belongs to {entry.dataset}/{entry.release}"]
-    if entry.known().population != release.dataset.population:
-        return [f"ledger entry {entry.sequence} was charged to population {entry.known().population}"]
-    facts = pa.Table.from_pylist([charge_facts(context.method, draw, entry)])
-    with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
+        entry = context.charges.reservation(draw.draw_id)
+        if entry is None:
+            return [f"no ledger entry for draw {draw.draw_id}"]
+        if withdrawn := context.charges.withdrawal(draw.draw_id):
+            return [f"the draw was withdrawn in ledger entry {withdrawn.sequence}"]
+        if not entry.declared().protects_like(draw.specification):
+            return [f"ledger entry {entry.sequence} was made for another DP specification"]
+        if (entry.dataset, entry.release) != (release.dataset.name, release.name):
+            return [f"ledger entry {entry.sequence} belongs to {entry.dataset}/{entry.release}"]
+        if entry.known().population != release.dataset.population:
+            return [f"ledger entry {entry.sequence} was charged to population {entry.known().population}"]
+        facts = pa.Table.from_pylist([charge_facts(context.method, draw, entry)])
         shown: Recipe = ("warehouse/all", {}, {"source": session.register("facts", facts)})
         return differing_table(session, release.public(CHARGE), shown)
 
@@ -199,7 +197,7 @@ def _settled(context: ReleaseContext[Any]) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = context.method.describe(session, context.custody)
         version = context.method.stored_version(session, draw)
-    settled = context.ledger.read().settlement(draw.draw_id)
+    settled = context.charges.settlement(draw.draw_id)
     if settled is None:
         return [f"draw {draw.draw_id} is not settled"]
     if version != settled.output_version:
@@ -211,15 +209,14 @@ def _replay(context: ReleaseContext[Any]) -> list[str]:
     method = context.method
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         draw = method.describe(session, context.custody)
-        reading = context.ledger.read()
-        entry, settled = reading.reservation(draw.draw_id), reading.settlement(draw.draw_id)
+        entry, settled = context.charges.reservation(draw.draw_id), context.charges.settlement(draw.draw_id)
         if entry is None:
             return [f"draw {draw.draw_id} is not charged, so it cannot be repeated"]
         # A kept verdict does not say that the key still exists.
-        charged_key(method, draw, context.custody, context.ledger)
+        key = charged_key(method, draw, context.custody, context.ledger)
         again = settled.output_version if settled else None
         if not context.verdicts.holds("replay", draw.draw_id, entry.commitment, again):
-            again = method.version_of(draw, make_output(method, session, draw, context.custody, context.ledger))
+            again = method.version_of(draw, method.make(session, draw, key, context.custody))
             context.verdicts.keep("replay", draw.draw_id, entry.commitment, again)
         return [] if again == method.stored_version(session, draw) else ["the repeated draw gives another output"]
 
@@ -232,7 +229,7 @@ def _key_gone(context: ReleaseContext[Any]) -> list[str]:
 
 def _cap(context: ReleaseContext[Any]) -> list[str]:
     dataset = context.release.dataset
-    return cap_problems(dataset.population, dataset.cap, dataset.allows_unbounded_releases, context.ledger)
+    return cap_problems(dataset.population, dataset.cap, dataset.allows_unbounded_releases, context.charges)
 
 
 def _confidentiality(context: ReleaseContext[Any]) -> list[str]:
@@ -240,4 +237,4 @@ def _confidentiality(context: ReleaseContext[Any]) -> list[str]:
 
 
 def _ledger(context: ReleaseContext[Any]) -> list[str]:
-    return list(context.ledger.verify())
+    return list(context.charges.problems)

@@ -29,7 +29,7 @@ from assets.ledger.words import (
 from assets.pictures import picture
 from mechanisms.accounting.composition import DoesNotCompose, Loss, beside_finite, fits, stated, symbol
 from resources.chain import GENESIS, Entry
-from resources.ledger import Ledger, LedgerError, of_population, remaining
+from resources.ledger import Ledger, LedgerError, Reading, of_population, remaining
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
@@ -93,7 +93,7 @@ def build_ledger(
     )
     @stated_plainly(StageKind.LEDGER)
     def ledger_asset(context: dg.AssetExecutionContext, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
-        entries = intact_entries(ledger)
+        entries = intact_entries(ledger.examined())
         rows = _entries_table(entries)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             session.create(ENTRIES, "warehouse/all", source=session.register("entries", rows))
@@ -137,7 +137,7 @@ cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
     )
     @stated_plainly(StageKind.COMPOSITION)
     def composition(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
-        comparison = _comparison(population.name, ledger)
+        comparison = _comparison(population.name, ledger.examined())
         problems = _beyond(population.cap, comparison)
         beside = beside_finite(len(comparison.infinite))
         with warehouse.session(writes=Zone.PUBLIC) as session:
@@ -183,7 +183,9 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
         **BLOCKING,
     )
     def within_cap(ledger: Ledger) -> dg.AssetCheckResult:
-        return check_result(cap_problems(population.name, population.cap, population.allows_unbounded_releases, ledger))
+        return check_result(
+            cap_problems(population.name, population.cap, population.allows_unbounded_releases, ledger.examined())
+        )
 
     @dg.asset_check(
         asset=[population.name, COMPOSITION],
@@ -201,14 +203,14 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
         **BLOCKING,
     )
     def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
-        return check_result(_not_shown(warehouse, shown_tables(population.name, _comparison(population.name, ledger))))
+        comparison = _comparison(population.name, ledger.examined())
+        return check_result(_not_shown(warehouse, shown_tables(population.name, comparison)))
 
     return [within_cap, ledger_intact, shown_as_charged]
 
 
-def intact_entries(ledger: Ledger) -> tuple[Entry, ...]:
+def intact_entries(reading: Reading) -> tuple[Entry, ...]:
     """All entries. Raises LedgerError if the ledger is not intact; then nothing that it says can be shown."""
-    reading = ledger.examined()
     if reading.problems:
         raise LedgerError(
             f"the ledger is not intact: {'; '.join(reading.problems)}; restore it, with its anchor, from a back-up"
@@ -302,9 +304,9 @@ def _not_shown(warehouse: Warehouse, expected: Mapping[Table, pa.Table]) -> list
         ]
 
 
-def cap_problems(population: str, cap: Loss, unbounded_releases: bool, ledger: Ledger) -> list[str]:
+def cap_problems(population: str, cap: Loss, unbounded_releases: bool, reading: Reading) -> list[str]:
     """The problems if the charges to a population exceed its cap, or some are infinite and none may be."""
-    comparison = _comparison(population, ledger)
+    comparison = _comparison(population, reading)
     infinite = [] if unbounded_releases else comparison.infinite
     return _beyond(cap, comparison) + [
         f"{charge.release} was charged {stated(charge.specification.charge)} in entry {charge.entry}, which no cap "
@@ -313,9 +315,9 @@ def cap_problems(population: str, cap: Loss, unbounded_releases: bool, ledger: L
     ]
 
 
-def _comparison(population: str, ledger: Ledger) -> Comparison:
-    """The comparison of the population's releases from the current ledger. Raises LedgerError if it is not intact."""
-    return compare(of_population(intact_entries(ledger), population))
+def _comparison(population: str, reading: Reading) -> Comparison:
+    """The comparison of the population's releases. Raises LedgerError if the ledger is not intact."""
+    return compare(of_population(intact_entries(reading), population))
 
 
 def _left(comparison: Comparison, cap: Loss) -> dict[str, str]:

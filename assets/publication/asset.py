@@ -400,6 +400,9 @@ def certify(
     entry, settled = reading.reservation(draw.draw_id), reading.settlement(draw.draw_id)
     if entry is None or settled is None:
         raise dg.Failure(f"{release.schema}: the charge disappeared from the ledger")
+    if withdrawn := reading.withdrawal(draw.draw_id):
+        words = f"{release.schema} is not published: its draw was withdrawn meanwhile, in entry {withdrawn.sequence}"
+        raise dg.Failure(words, allow_retries=False)
     draws = reading.settled_draws(dataset.name, release.name)
     withdrawals = {each.draw_id: each.sequence for each in reading.entries if each.kind == WITHDRAW}
     charges = [each for each in of_population(reading.entries, dataset.population) if each.kind == RESERVE]

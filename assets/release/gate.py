@@ -6,6 +6,7 @@ The gates of all releases are in `assets.gates.shared`. Those of one mechanism a
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -14,7 +15,7 @@ from assets.release.release import Release
 from assets.release.verdicts import Verdicts
 from mechanisms.refusal import RefusedError
 from resources.custody import Custody
-from resources.ledger import Ledger
+from resources.ledger import Ledger, Reading
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 
@@ -48,6 +49,11 @@ class ReleaseContext(Generic[R]):
     def release(self) -> R:
         """The declared release."""
         return self.method.release
+
+    @cached_property
+    def charges(self) -> Reading:
+        """The ledger as it is when the first gate asks for it, so that what all of them say of it is of one moment."""
+        return self.ledger.examined()
 
     @contextmanager
     def held(self, folder: Path | None = None) -> Iterator[Self]:

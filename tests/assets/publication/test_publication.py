@@ -11,11 +11,15 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.gates.shared import all_gates
 from assets.ledger.asset import intact_entries
-from assets.publication.asset import publication_problems, publish
+from assets.publication import asset
+from assets.publication.asset import publication_problems, publish, require_gates
+from assets.publication.certificate import Check
 from assets.publication.signature import checksums, file_sha256, pem, public_key, sign
+from assets.release.gate import ReleaseContext
 from resources.custody import Custody
-from resources.ledger import LedgerError
+from resources.ledger import Ledger, LedgerError, Reading
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 from tests.contract.kinds import KINDS, to_publication
@@ -69,7 +73,7 @@ def test_beside_an_unreadable_ledger_the_files_are_verified_and_the_ledgers_page
         file.write(b" ")
     assert problems() != []
     with pytest.raises(LedgerError, match=r"no entry from 1 on can be read.*restore it, with its anchor"):
-        intact_entries(context.ledger)
+        intact_entries(context.ledger.examined())
 
 
 @pytest.mark.deep
@@ -122,6 +126,37 @@ def test_gates_and_files_read_one_state_of_the_tables(
     monkeypatch.setattr(Warehouse, "session", noting)
     publish(published.context)
     assert [zones for zones in opened if zones] == [{Zone.CONFIDENTIAL, Zone.PUBLIC}]
+
+
+def test_gates_speak_of_one_moment_of_the_ledger_and_the_certificate_of_the_last(
+    published: Deployment[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A withdrawal that another process records between the gates and the certificate ends the publication."""
+    release, ledger, before = published.release, published.context.ledger, published.published()
+    gates = {gate.name: gate for gate in all_gates(published.context.method)}
+    reads: list[int] = []
+    read = Ledger.read
+
+    def noting(of: Ledger) -> Reading:
+        reads.append(len(reads))
+        return read(of)
+
+    def passed_and_withdrawn(context: ReleaseContext[Any]) -> tuple[Check, ...]:
+        with monkeypatch.context() as patched:
+            patched.setattr(Ledger, "read", noting)
+            passed = require_gates(context)
+        # All gates share a reading, except that the key is opened only after a fresh one.
+        assert len(reads) == 2
+        ledger.withdraw(release.dataset.name, release.name, "Ann")
+        assert gates["charge_present"].evaluate(context) == []
+        return passed
+
+    monkeypatch.setattr(asset, "require_gates", passed_and_withdrawn)
+    with pytest.raises(dg.Failure, match="its draw was withdrawn meanwhile, in entry 3"):
+        publish(published.context)
+    assert published.published() == before
+    with published.context.held() as held:
+        assert gates["charge_present"].evaluate(held) == ["the draw was withdrawn in ledger entry 3"]
 
 
 def test_nothing_forged_passes_who_may_write_publications_and_dagsters_events(published: Deployment[Any]) -> None:
