@@ -31,8 +31,8 @@ ORDERS = 300 / 7.8
 machine that took 7.8 s for one."""
 
 DUCKDB_MEMORY = {SMALL: "256MiB", MEDIUM: "256MiB", LARGE: "256MiB", TENTH: "1GiB"}
-"""The memory limit of DuckDB in each job. The three sizes that are compared all reach theirs: below it, DuckDB keeps more
-of larger data in memory just because there is room."""
+"""The memory limit of DuckDB in each job. The three sizes that are compared all reach theirs: below it, DuckDB keeps
+more of larger data in memory just because there is room."""
 
 MEMORY_OF_FURTHER = 0.2
 """The limit of what ten million persons more may add to the peak memory, in GiB."""
