@@ -11,6 +11,6 @@ from dagster import BetaWarning
 # Dagster warns a thousand times in each run of what it uses itself; what we use is seen when we develop.
 warnings.filterwarnings("ignore", category=BetaWarning, module=r"dagster\.")
 
-# What is loaded here are 300,000 objects that live as long as the process. With Python's default of 700, a seventh of
-# the time in which they are loaded goes into looking for garbage among them.
+# Some 300,000 objects are loaded that live as long as the process. With the 700 of Python 3.11, a seventh of the time
+# in which they are loaded goes into looking for garbage among them.
 gc.set_threshold(50_000, 20, 20)

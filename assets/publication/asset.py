@@ -33,6 +33,7 @@ from assets.conventions import (
 )
 from assets.failures import stated_plainly
 from assets.gates.shared import all_gates
+from assets.ledger.asset import cap_problems
 from assets.publication.certificate import (
     SCHEMA,
     Certificate,
@@ -243,8 +244,8 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
         The certificate, and the SHA-256 of `SHA256SUMS`.
 
     Raises:
-        dagster.Failure: if a gate finds a problem, or something else than a publication of this deployment is in the
-            way. Then nothing is published, and what was published before stays in place.
+        dagster.Failure: if a gate finds a problem, the draw is withdrawn meanwhile, or something else than a
+            publication of this deployment is in the way. Then nothing is published.
     """
     release = context.release
     key = public_key(context.custody)
@@ -263,15 +264,15 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
             require_gates(context)
             raise _refusal(context, [str(error)]) from None
         passed = require_gates(held)
-        certificate = _written(held, passed, key)
+        certificate, checksums = _written(held, passed, key)
     # The release is published by now, with or without its line in the list.
     with contextlib.suppress(OSError):
         write_listing(release.published)
-    return certificate, file_sha256(release.folder / CHECKSUMS)
+    return certificate, checksums
 
 
-def _written(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519PublicKey) -> Certificate:
-    """Put the public key and the files of the release in place.
+def _written(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519PublicKey) -> tuple[Certificate, str]:
+    """Put the public key and the files of the release in place; return the certificate and the hash of the checksums.
 
     Raises:
         dagster.Failure: if a file or folder cannot be written.
@@ -286,8 +287,8 @@ def _written(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed255
         raise dg.Failure(description=words, allow_retries=False) from None
 
 
-def _place(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519PublicKey) -> Certificate:
-    """Write the files of the release and put them in place; return the certificate."""
+def _place(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519PublicKey) -> tuple[Certificate, str]:
+    """Write the files of the release and put them in place; return the certificate and the hash of the checksums."""
     release = context.release
     tables = context.method.tables()
     with (
@@ -323,7 +324,8 @@ def _place(context: ReleaseContext[Any], passed: tuple[Check, ...], key: Ed25519
         ):
             (folder / name).write_bytes(text)
         sign(folder, context.custody)
-    return certificate
+        checksums = file_sha256(folder / CHECKSUMS)
+    return certificate, checksums
 
 
 def require_gates(context: ReleaseContext[Any]) -> tuple[Check, ...]:
@@ -393,16 +395,23 @@ def _refusal(context: ReleaseContext[Any], problems: list[str]) -> dg.Failure:
 def certify(
     context: ReleaseContext[Any], session: Session, passed: tuple[Check, ...], files: tuple[DataFile, ...]
 ) -> Certificate:
-    """The certificate of a release in its current state."""
+    """The certificate of a release in its current state.
+
+    The ledger is read anew: the gates may have read it long ago.
+
+    Raises:
+        dagster.Failure: if the draw was withdrawn, or the cap exceeded, after the gates had read the ledger.
+    """
     release, dataset = context.release, context.release.dataset
     draw = context.method.describe(session, context.custody)
     reading = context.ledger.read()
     entry, settled = reading.reservation(draw.draw_id), reading.settlement(draw.draw_id)
     if entry is None or settled is None:
-        raise dg.Failure(f"{release.schema}: the charge disappeared from the ledger")
+        raise dg.Failure(f"{release.schema}: the charge disappeared from the ledger", allow_retries=False)
     if withdrawn := reading.withdrawal(draw.draw_id):
-        words = f"{release.schema} is not published: its draw was withdrawn meanwhile, in entry {withdrawn.sequence}"
-        raise dg.Failure(words, allow_retries=False)
+        raise _refusal(context, [f"the draw was withdrawn meanwhile, in ledger entry {withdrawn.sequence}"])
+    if problems := cap_problems(dataset.population, dataset.cap, dataset.allows_unbounded_releases, reading):
+        raise _refusal(context, problems)
     draws = reading.settled_draws(dataset.name, release.name)
     withdrawals = {each.draw_id: each.sequence for each in reading.entries if each.kind == WITHDRAW}
     charges = [each for each in of_population(reading.entries, dataset.population) if each.kind == RESERVE]

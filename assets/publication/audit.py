@@ -7,7 +7,7 @@ keys, and of an unforeseen error only its kind. The page is made from the JSON r
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -184,7 +184,8 @@ def _of_release(
     context = ReleaseContext(method, ledger.warehouse, ledger.custody, ledger, nodes)
     findings = []
     for gate in all_gates(method):
-        details = _problems(gate.problems, context)
+        # Each reads the ledger after the tables, as they are by then.
+        details = _problems(gate.problems, replace(context))
         verdict = Verdict.FAILS if details else Verdict.HOLDS
         findings.append(Finding(subject, gate.name, gate.words, verdict, tuple(details)))
         if gate.name == "replay" and (draw_id := _current(context)):

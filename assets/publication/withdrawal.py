@@ -80,7 +80,8 @@ def withdraw(ledger: Ledger, published: Path, dataset: str, release: str | None,
     if not charged and not folders and not any(schemas.values()):
         raise WithdrawalError(f"there is nothing of {name}: no charge, no table and no publication")
     entries = ledger.withdraw(dataset, release, by.strip())
-    for folder in folders:
+    # A run may be publishing for the first time. Removing waits for it, and it starts no more once the ledger says so.
+    for folder in sorted({*folders, *(published / entry.dataset / entry.release for entry in entries)}):
         remove(folder)
     for zone in zones:
         with warehouse.session(writes=zone) as session:

@@ -33,7 +33,7 @@ class ReleaseContext(Generic[R]):
         method: the method of the release.
         warehouse: the tables.
         custody: the keys.
-        ledger: the charges.
+        ledger: the ledger.
         nodes: the deployment's asset graph, for the check of paths from confidential data to the publication.
         verdicts: those that the run has reached already, if the gates are evaluated in a run.
     """
@@ -51,9 +51,15 @@ class ReleaseContext(Generic[R]):
         return self.method.release
 
     @cached_property
-    def charges(self) -> Reading:
-        """The ledger as it is when the first gate asks for it, so that what all of them say of it is of one moment."""
-        return self.ledger.examined()
+    def reading(self) -> Reading:
+        """The ledger as it is when the first gate of this context asks for it: what they say of it is of one moment.
+
+        A context that is made of this one (`held`) reads it anew. No key is opened because of it (`charged_key`).
+
+        Raises:
+            WarehouseError: if it cannot be read.
+        """
+        return self.ledger.read()
 
     @contextmanager
     def held(self, folder: Path | None = None) -> Iterator[Self]:

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +18,9 @@ from assets.ledger.asset import intact_entries
 from assets.publication import asset
 from assets.publication.asset import publication_problems, publish, require_gates
 from assets.publication.certificate import Check
+from assets.publication.placement import remove
 from assets.publication.signature import checksums, file_sha256, pem, public_key, sign
+from assets.publication.withdrawal import Withdrawn, withdraw
 from assets.release.gate import ReleaseContext
 from resources.custody import Custody
 from resources.ledger import Ledger, LedgerError, Reading
@@ -133,6 +137,7 @@ def test_gates_speak_of_one_moment_of_the_ledger_and_the_certificate_of_the_last
 ) -> None:
     """A withdrawal that another process records between the gates and the certificate ends the publication."""
     release, ledger, before = published.release, published.context.ledger, published.published()
+    assert published.context.reading.problems == ()
     gates = {gate.name: gate for gate in all_gates(published.context.method)}
     reads: list[int] = []
     read = Ledger.read
@@ -149,14 +154,65 @@ def test_gates_speak_of_one_moment_of_the_ledger_and_the_certificate_of_the_last
         assert len(reads) == 2
         ledger.withdraw(release.dataset.name, release.name, "Ann")
         assert gates["charge_present"].evaluate(context) == []
+        (said,) = gates["replay"].evaluate(context)
+        assert "was withdrawn in ledger entry 3" in said, "before a key is opened, the ledger itself is asked"
         return passed
 
     monkeypatch.setattr(asset, "require_gates", passed_and_withdrawn)
-    with pytest.raises(dg.Failure, match="its draw was withdrawn meanwhile, in entry 3"):
+    with pytest.raises(dg.Failure, match="the draw was withdrawn meanwhile, in ledger entry 3"):
         publish(published.context)
     assert published.published() == before
     with published.context.held() as held:
         assert gates["charge_present"].evaluate(held) == ["the draw was withdrawn in ledger entry 3"]
+
+
+def test_a_charge_beyond_the_cap_after_the_gates_ends_the_publication(
+    published: Deployment[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No certificate shows a total above its own cap."""
+    before = published.published()
+
+    def passed_and_charged(context: ReleaseContext[Any]) -> tuple[Check, ...]:
+        passed = require_gates(context)
+        charge_elsewhere(published, published.release.dataset.name, 10**6)
+        return passed
+
+    monkeypatch.setattr(asset, "require_gates", passed_and_charged)
+    with pytest.raises(dg.Failure, match="exceeds the cap"):
+        publish(published.context)
+    assert published.published() == before
+
+
+def test_a_withdrawal_while_the_first_edition_is_placed_removes_it(
+    published: Deployment[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The certificate was written already, and nothing is in place yet that the withdrawal could find."""
+    release, ledger = published.release, published.context.ledger
+    remove(release.folder)
+    with ThreadPoolExecutor(1) as other:
+        withdrawals: list[Future[Withdrawn]] = []
+
+        def withdrawn_and_signed(folder: Path, custody: Custody) -> None:
+            dataset = release.dataset.name
+            withdrawals.append(other.submit(withdraw, ledger, release.published, dataset, release.name, "Ann"))
+            while len(ledger.entries()) < 3:
+                time.sleep(0.05)
+            sign(folder, custody)
+
+        monkeypatch.setattr(asset, "sign", withdrawn_and_signed)
+        publish(published.context)
+        assert [entry.kind for entry in withdrawals[0].result().entries] == ["withdraw"]
+    assert not release.folder.exists()
+
+
+def test_a_ledger_that_cannot_be_read_fails_its_gates_in_words(published: Deployment[Any]) -> None:
+    published.context.warehouse.path(Zone.LEDGER).write_bytes(b"damaged")
+    gates = {gate.name: gate for gate in all_gates(published.context.method)}
+    with published.context.held() as held:
+        for name in ("charge_present", "settled", "replay", "within_cap", "ledger_intact"):
+            (said,) = gates[name].evaluate(held)
+            assert said.startswith("it cannot be evaluated: cannot open ledger.duckdb"), said
+            assert "not intact" not in said
 
 
 def test_nothing_forged_passes_who_may_write_publications_and_dagsters_events(published: Deployment[Any]) -> None:
