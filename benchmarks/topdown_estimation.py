@@ -36,7 +36,7 @@ SIZES = (198_500, 397_000, 794_000)
 
 STATES = ["08", "09"]
 PROCESSES = 2
-_SAMPLED = 0.5
+_SAMPLED = 0.2
 
 
 def measure() -> list[Result]:

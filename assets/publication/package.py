@@ -8,7 +8,7 @@ place, and `certificate` states the guarantee.
 import json
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +27,11 @@ from resources.warehouse import Session
 _PARQUET = "application/vnd.apache.parquet"
 
 
-_ROWS_OF_LISTS = 8192
-"""The number of rows in a Parquet row group if a row may contain thousands of integers: a row group is in memory."""
+_ROWS_OF_LISTS, _INTEGERS_OF_LISTS = 8192, 4_000_000
+"""A Parquet row group of a table with lists ends when it has so many rows, or so many integers: it is in memory."""
+
+_ROWS_READ = 2048
+"""The number of rows of a table with lists that are read at a time."""
 
 
 @dataclass(frozen=True)
@@ -130,16 +133,17 @@ def _write_lists(session: Session, folder: Path, published: PublishedTable, rows
             stored = rows_stored[last].to_numpy()
             in_order = not rows_stored[last].null_count and bool(np.all(stored[1:] > stored[:-1]))
             under_way = deque[Future[None]]()
-            for batch in session.batches(
+            batches = session.batches(
                 "publication/rows_of_group",
-                _ROWS_OF_LISTS,
+                _ROWS_READ,
                 bound,
                 **names,
                 columns=columns,
                 order="" if in_order else last,
-            ):
-                under_way.append(writing.submit(writer.write_batch, batch, _ROWS_OF_LISTS))
-                written += batch.num_rows
+            )
+            for rows_together in _row_groups(batches, lists):
+                under_way.append(writing.submit(writer.write_table, rows_together))
+                written += rows_together.num_rows
                 if len(under_way) > 1:
                     under_way.popleft().result()
             for future in under_way:
@@ -147,6 +151,21 @@ def _write_lists(session: Session, folder: Path, published: PublishedTable, rows
     if written != rows:
         raise ValueError(f"product {published.name}: {written:,} of {rows:,} rows were written")
     return _data_file(published, path, rows, None)
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch], lists: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of batches, put together to row groups."""
+    group: list[pa.RecordBatch] = []
+    rows = integers = 0
+    for batch in batches:
+        group.append(batch)
+        rows += batch.num_rows
+        integers += sum(len(batch[name].flatten()) for name in lists)
+        if rows >= _ROWS_OF_LISTS or integers >= _INTEGERS_OF_LISTS:
+            yield pa.Table.from_batches(group)
+            group, rows, integers = [], 0, 0
+    if group:
+        yield pa.Table.from_batches(group)
 
 
 def _writer(path: Path, schema: pa.Schema, lists: Sequence[str]) -> pq.ParquetWriter:
