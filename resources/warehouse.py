@@ -50,6 +50,9 @@ LARGE = 100_000
 ROWS_HASHED = 100_000
 """The number of rows of a large table that are in memory at a time while it is hashed."""
 
+_VALUES_HASHED = 1_600_000
+"""About how many values of a table are in memory at a time while its columns are hashed."""
+
 _PLAIN = ("VARCHAR", *(f"{sign}{kind}" for sign in ("", "U") for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")))
 """The types of columns that are hashed as they are; others are hashed as texts."""
 
@@ -336,6 +339,7 @@ class Session:
         """Name, columns and number of rows of a table, and the digests of its columns, as a statement reads them."""
         columns = self.columns(table)
         rows, plain = 0, {column: kind in _PLAIN for column, kind in columns.items()}
+        together = min(ROWS_HASHED, max(1, _VALUES_HASHED // len(columns)))
         digests = [[sha256() for _ in range(3)] for _ in columns]
 
         def add(column: pa.Array, of_column: list[Any], first: int) -> None:
@@ -345,7 +349,7 @@ class Session:
         # Columns are hashed side by side, while DuckDB reads the next batch.
         with ThreadPoolExecutor(os.cpu_count()) as hashing:
             running: list[Future[None]] = []
-            for batch in self.batches(name, ROWS_HASHED, table=table, columns=plain):
+            for batch in self.batches(name, together, table=table, columns=plain):
                 for future in running:
                     future.result()
                 running = [hashing.submit(add, *each, rows) for each in zip(batch.columns, digests, strict=True)]
