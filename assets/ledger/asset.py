@@ -29,7 +29,7 @@ from assets.ledger.words import (
 from assets.pictures import picture
 from mechanisms.accounting.composition import DoesNotCompose, Loss, beside_finite, fits, stated, symbol
 from resources.chain import GENESIS, Entry
-from resources.ledger import Ledger, LedgerError, Reading, of_population, remaining
+from resources.ledger import Ledger, Reading, of_population, remaining
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
@@ -93,7 +93,7 @@ def build_ledger(
     )
     @stated_plainly(StageKind.LEDGER)
     def ledger_asset(context: dg.AssetExecutionContext, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
-        entries = intact_entries(ledger.examined())
+        entries = ledger.examined().intact()
         rows = _entries_table(entries)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             session.create(ENTRIES, "warehouse/all", source=session.register("entries", rows))
@@ -209,15 +209,6 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
     return [within_cap, ledger_intact, shown_as_charged]
 
 
-def intact_entries(reading: Reading) -> tuple[Entry, ...]:
-    """All entries. Raises LedgerError if the ledger is not intact; then nothing that it says can be shown."""
-    if reading.problems:
-        raise LedgerError(
-            f"the ledger is not intact: {'; '.join(reading.problems)}; restore it, with its anchor, from a back-up"
-        )
-    return reading.entries
-
-
 def build_ledger_checks() -> list[dg.AssetChecksDefinition]:
     """The blocking checks of `ledger`: the chain with its anchor, and the table that is shown."""
 
@@ -317,7 +308,7 @@ def cap_problems(population: str, cap: Loss, unbounded_releases: bool, reading: 
 
 def _comparison(population: str, reading: Reading) -> Comparison:
     """The comparison of the population's releases. Raises LedgerError if the ledger is not intact."""
-    return compare(of_population(intact_entries(reading), population))
+    return compare(of_population(reading.intact(), population))
 
 
 def _left(comparison: Comparison, cap: Loss) -> dict[str, str]:

@@ -14,7 +14,6 @@ import dagster as dg
 import pytest
 
 from assets.gates.shared import all_gates
-from assets.ledger.asset import intact_entries
 from assets.publication import asset
 from assets.publication.asset import publication_problems, publish, require_gates
 from assets.publication.certificate import Check
@@ -77,7 +76,7 @@ def test_beside_an_unreadable_ledger_the_files_are_verified_and_the_ledgers_page
         file.write(b" ")
     assert problems() != []
     with pytest.raises(LedgerError, match=r"no entry from 1 on can be read.*restore it, with its anchor"):
-        intact_entries(context.ledger.examined())
+        context.ledger.examined().intact()
 
 
 @pytest.mark.deep
