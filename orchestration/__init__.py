@@ -3,8 +3,10 @@
 It holds the one `Definitions` object, the components and the automation. The stages themselves are in `assets`.
 """
 
+import ctypes
 import gc
 import warnings
+from contextlib import suppress
 
 from dagster import BetaWarning
 
@@ -14,3 +16,10 @@ warnings.filterwarnings("ignore", category=BetaWarning, module=r"dagster\.")
 # Some 300,000 objects are loaded that live as long as the process. With the 700 of Python 3.11, a seventh of the time
 # in which they are loaded goes into looking for garbage among them.
 gc.set_threshold(50_000, 20, 20)
+
+_M_MMAP_THRESHOLD = -3
+
+# An array of at least this size is given back to the system as soon as it is freed. Left alone, the GNU C library moves
+# the limit up to 32 MiB with the arrays that it sees freed, and keeps what is below it. Others have no such setting.
+with suppress(AttributeError):
+    ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 1 << 20)
