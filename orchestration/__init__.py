@@ -20,6 +20,6 @@ gc.set_threshold(50_000, 20, 20)
 _M_MMAP_THRESHOLD = -3
 
 # An array of at least this size is given back to the system as soon as it is freed. Left alone, the GNU C library moves
-# the limit up to 32 MiB with the arrays that it sees freed, and keeps what is below it. Others have no such setting.
+# the limit up to 32 MiB with the arrays that it sees freed, and keeps up to twice as much. Others have no such setting.
 with suppress(AttributeError):
     ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 1 << 20)

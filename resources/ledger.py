@@ -486,7 +486,9 @@ def _departures(entries: Sequence[Entry], anchor: Anchor) -> tuple[str, ...]:
 def _refuse(problems: Sequence[str]) -> None:
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise LedgerError(f"the ledger is not intact: {problems[0]}{more}; restore it, with its anchor, from a back-up")
+        raise LedgerError(
+            f"the ledger is not intact: {problems[0]}{more}. docs/how-to/lost-key.md says what can be done"
+        )
 
 
 def of_population(entries: Sequence[Entry], population: str) -> tuple[Entry, ...]:

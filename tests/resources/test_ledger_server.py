@@ -421,6 +421,16 @@ def test_a_new_deployment_says_that_it_is_moved_first(database: Database, tmp_pa
     assert_ended(deployment(tmp_path))
 
 
+def test_who_still_has_the_old_settings_is_told_the_sentence_of_the_documentation(
+    database: Database, in_file: Ledger
+) -> None:
+    """Told apart from advice that brings the file's entries back, beside those of the server."""
+    on_server(in_file).move_to_server()
+    with pytest.raises(LedgerError) as refused:
+        reserve(in_file, "another")
+    assert f"```\n{refused.value}\n```" in (ROOT / "docs" / "how-to" / "ledger-on-a-server.md").read_text()
+
+
 def test_a_lost_custody_is_not_made_anew_while_the_server_has_entries(ledger: Ledger, tmp_path: Path) -> None:
     """Told apart from: a new key, and then a refusal whose only way out is another database, with nothing spent."""
     lost = on_server(deployment(tmp_path / "empty volume"))
@@ -792,11 +802,15 @@ def test_a_run_killed_at_any_return_leaves_no_charge_or_one_and_is_taken_up_agai
 
 @pytest.mark.deep
 @pytest.mark.parametrize("killed", [0, 4])
+@pytest.mark.parametrize("place", ["file", "server"])
 def test_eight_processes_charge_exactly_to_the_cap_though_some_are_killed(
-    database: Database, tmp_path: Path, processes: Callable[..., Any], killed: int
+    request: pytest.FixtureRequest, tmp_path: Path, processes: Callable[..., Any], place: str, killed: int
 ) -> None:
     """Of 160 requests, 125 are different; the cap takes 96. What a process was told is charged is in the ledger."""
-    ledger = known_to_processes(tmp_path, database)
+    if place == "server":
+        ledger = known_to_processes(tmp_path, request.getfixturevalue("database"))
+    else:
+        ledger = deployment(tmp_path)
     told = processes("crowd", tmp_path, 8, killed)
     charged = [entry.release for entry in ledger.entries()]
     assert len(charged) == len(set(charged)) <= 96
