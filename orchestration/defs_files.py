@@ -19,13 +19,17 @@ NAMES = ("defs.yaml", "defs.yml", "component.yaml")
 _KEPT_AS_TEXT = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge"}
 """The kinds of scalars that Dagster reads as text, or not at all."""
 
+_DEEPEST = 50
+"""How many lists and mappings may contain one another; the functions that read them call themselves for each."""
+
 
 def require_unambiguous(folder: Path) -> None:
     """Check all files of declarations in a folder and below it.
 
     Raises:
-        DeclarationError: if a mapping has a key twice, a number is not decimal, or a file cannot be read as YAML; the
-            message names the file, the line and the key or the number.
+        DeclarationError: if a file declares nothing, a mapping has a key twice, a number is not decimal, lists and
+            mappings are nested without end, or a file cannot be read as YAML; the message names the file, the line and
+            the key or the number.
     """
     for path in sorted(path for name in NAMES for path in folder.rglob(name)):
         try:
@@ -46,7 +50,10 @@ def require_unambiguous_text(text: str, file: str) -> None:
         DeclarationError: as `require_unambiguous`.
     """
     try:
+        _require_shallow(text, file)
         loader = yaml.SafeLoader(text)
+        if not loader.check_node():
+            raise DeclarationError(f"{file}: it declares nothing; remove the file, or declare a component in it")
         while loader.check_node():
             for node in _nodes(loader.get_node(), set()):
                 _check(loader, node, file)
@@ -55,8 +62,20 @@ def require_unambiguous_text(text: str, file: str) -> None:
         raise DeclarationError(f"{file}{line}: it is not YAML: {error.problem}") from None
     except yaml.YAMLError as error:
         raise DeclarationError(f"{file}: it is not YAML: {' '.join(str(error).split())}") from None
-    except RecursionError:
-        raise DeclarationError(f"{file}: its lists and mappings are nested too deeply") from None
+
+
+def _require_shallow(text: str, file: str) -> None:
+    open_anchors: list[str | None] = []
+    for event in yaml.parse(text, yaml.SafeLoader):
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_anchors.append(event.anchor)
+            if len(open_anchors) > _DEEPEST:
+                raise DeclarationError(f"{file}:{line}: more than {_DEEPEST} lists and mappings contain one another")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            open_anchors.pop()
+        elif isinstance(event, yaml.AliasEvent) and event.anchor in open_anchors:
+            raise DeclarationError(f"{file}:{line}: the alias *{event.anchor} is in what it stands for")
 
 
 def _nodes(node: yaml.Node, seen: set[int]) -> Iterator[yaml.Node]:

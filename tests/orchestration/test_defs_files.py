@@ -31,7 +31,10 @@ CENSUS = {"name": "census", "cap": 10, "households": 100, "states": ["10"]}
         ("a: \0", "f.yaml: it is not YAML"),
         ("a: !!python/name:os.system\n", "f.yaml:1: it is not YAML"),
         ("? [a]\n: 1\n", "f.yaml:1: a key is a single text or number"),
-        (f"a: {'[' * 500}", "f.yaml: its lists and mappings are nested too deeply"),
+        (f"a:\n {'[' * 50}", "f.yaml:2: more than 50 lists and mappings contain one another"),
+        (f"a: {'[' * 100_000}", "f.yaml:1: more than 50 lists and mappings contain one another"),
+        ("# nothing yet\n", "f.yaml: it declares nothing"),
+        ("a: 1\nb: &b [1, {c: *b}]\n", "f.yaml:2: the alias \\*b is in what it stands for"),
     ],
 )
 def test_ambiguous_or_unreadable_yaml_is_refused_with_file_line_and_key(text: str, said: str) -> None:
