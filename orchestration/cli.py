@@ -119,7 +119,8 @@ class Deployed:
 
     def releases(self, name: str) -> Sequence[ReleaseComponent]:
         """The release of a name, or all that are declared together under it. Raises `click.UsageError` if none is."""
-        known = {**self.together, **{single: [component] for single, component in self.declared[1].items()}}
+        singles = {single: [component] for single, component in self.declared[1].items()}
+        known = {**self.together, **singles}
         if name not in known:
             raise click.UsageError(f"there is no release {name}; declared are {', '.join(sorted(known))}")
         return known[name]
