@@ -1,11 +1,12 @@
 """How the tests run: which examples Hypothesis tries, and the order of files.
 
-The examples are the same every time, and have no deadline, as the first one may wait for Numba. `make test` tries a
-fifth of them and `make test-deep` tries all, so every Hypothesis test is marked as deep there.
+The examples are the same every time, and have no deadline, as the first one may wait for Numba. `make prove` tries all
+of them, so every Hypothesis test belongs to it; all other runs try a fifth.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import is_hypothesis_test, settings
 
 from tests.depth import QUICK, WHOLE
+from tests.templates import VARIABLE, template_folder
 
 if TYPE_CHECKING:
     from tests.postgres import Server
@@ -26,24 +28,36 @@ LONGEST_FIRST = ("browser", "test_compilation.py", "contract", "assets", "orches
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("quick" if _quick(config) else "whole")
+    if VARIABLE not in os.environ:
+        folder = template_folder()
+        folder.__enter__()
+        config.add_cleanup(lambda: folder.__exit__(None, None, None))
+    settings.load_profile("whole" if _proves(config) else "quick")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not _quick(config):
+    if _proves(config):
         for item in items:
             if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
-                item.add_marker(pytest.mark.deep)
+                item.add_marker("prove")
     for cases in _by_test(items).values():
-        if marked := cases[0].get_closest_marker("quick_cases"):
-            (number,) = marked.args
-            others = [case for case in cases if not case.get_closest_marker("deep")]
-            quick = [others[len(others) * turn // number] for turn in range(min(number, len(others)))]
-            for case in others:
-                if case not in quick:
-                    case.add_marker(pytest.mark.deep)
+        _spread(cases, "quick_cases", "deep")
+        _spread([case for case in cases if case.get_closest_marker("deep")], "deep_cases", "prove")
     items.sort(key=_turn)
+
+
+def _spread(cases: Sequence[pytest.Item], marker: str, others: str) -> None:
+    """Of the cases of a test, let the number that its marker gives run, evenly spread, and mark the others."""
+    marked = cases[0].get_closest_marker(marker) if cases else None
+    if marked is None:
+        return
+    (number,) = marked.args
+    open_cases = [case for case in cases if not case.get_closest_marker(others)]
+    kept = [open_cases[len(open_cases) * turn // number] for turn in range(min(number, len(open_cases)))]
+    for case in open_cases:
+        if case not in kept:
+            case.add_marker(others)
 
 
 def _by_test(items: Sequence[pytest.Item]) -> dict[str, list[pytest.Item]]:
@@ -54,8 +68,8 @@ def _by_test(items: Sequence[pytest.Item]) -> dict[str, list[pytest.Item]]:
     return tests
 
 
-def _quick(config: pytest.Config) -> bool:
-    return "not deep" in config.getoption("markexpr")
+def _proves(config: pytest.Config) -> bool:
+    return config.getoption("markexpr") == "prove"
 
 
 def _turn(item: pytest.Item) -> int:

@@ -8,7 +8,7 @@ Dagster instance are real.
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar, cast
@@ -31,6 +31,7 @@ from resources.custody import Custody
 from resources.ledger import Ledger
 from resources.statements import Zone
 from resources.warehouse import Warehouse
+from tests.templates import reuse
 from tests.whole_repository import known
 
 COUNTIES = ("Avon", "Brent", "Cairn")
@@ -100,8 +101,12 @@ class Deployment(Generic[R]):
     context: ReleaseContext[R]
     definitions: dg.Definitions
     instance: dg.DagsterInstance
+    declared: str
+    """All declarations, as text that tells any two deployments of different declarations apart."""
     authorization: Mapping[str, str] | None = None
     """The configuration that runs give to the release's charge, if any."""
+    reached: dict[str, str] = field(default_factory=dict)
+    """The data versions that `reach` took over."""
 
     @property
     def release(self) -> R:
@@ -110,6 +115,19 @@ class Deployment(Generic[R]):
     def run(self, *stages: str, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
         """Run the whole release, or the assets of some stages, with their checks."""
         return self.run_assets(*(self.key(stage) for stage in stages), raise_on_error=raise_on_error)
+
+    def reach(self, *stages: str) -> None:
+        """Have the files as after a first run of these stages, or of all, which another test may have made already.
+
+        The Dagster instance then has no events of it; `versions` knows the data versions.
+        """
+        assert not (self.root / "warehouse").exists(), "only what nothing has run in can be copied: `run` continues it"
+
+        def make() -> dict[str, str]:
+            self.run(*stages)
+            return self.versions()
+
+        self.reached = reuse(self.root, repr((self.declared, stages, self.authorization)), make)
 
     def run_assets(self, *keys: dg.AssetKey, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
         """Run some assets with their checks, of this release or of another one in the deployment."""
@@ -173,7 +191,7 @@ class Deployment(Generic[R]):
 
     def versions(self) -> dict[str, str]:
         """The instance's data version of every materialized asset."""
-        found = {}
+        found = dict(self.reached)
         for key in self.definitions.resolve_asset_graph().get_all_asset_keys():
             version = data_version(self.instance, key)
             if version:
@@ -220,8 +238,12 @@ def refuses_to_publish(deployment: Deployment[Any], failing: set[str], says: str
     assert deployment.ledger == ledger
 
 
-# The stages that a publication needs. Without the pictures of `utility`, a run takes half as long.
-TO_PUBLICATION = ("cef", "invariants", "charge", "swapped", "tables", "ledger", "composition", "publication")
+# The stages that a publication needs. A run of all stages takes twice as long, most of it for pictures.
+TO_PUBLICATION = ("cef", "invariants", "charge", "swapped", "tables", "publication")
+
+
+SHOWN = ("ledger", "composition")
+"""The pages of the budget, which a publication does without, but whose checks `failed_checks` runs too."""
 
 
 def small_dataset(root: Path, *, with_persons: bool = False, **changes: Any) -> DatasetDeclaration:
@@ -270,9 +292,11 @@ def deploy(
             executor=dg.in_process_executor,
         ),
     )
+    declared = repr([dataset, *((type(each), each.release(dataset, root / "published")) for each in releases)])
+    assert " at 0x" not in declared, "every declaration has its fields in its text"
     method = component.method(component.release(dataset, root / "published"))
     release_context = ReleaseContext(method, warehouse, custody, ledger, nodes_of(whole.resolve_all_asset_specs()))
-    return Deployment(root, release_context, whole, dg.DagsterInstance.ephemeral())
+    return Deployment(root, release_context, whole, dg.DagsterInstance.ephemeral(), declared)
 
 
 def small_release(dataset: DatasetDeclaration, **changes: Any) -> PermutationSwapping:

@@ -1,6 +1,6 @@
-"""The part of `make test-deep` that `make test` runs: a fifth of Hypothesis's examples, and some parameters.
+"""Which cases a run of the tests tries: those of `make test`, of `make test-deep`, or of `make prove`.
 
-Test modules use these functions to select it; `conftest` determines which of the two runs.
+Test modules use these functions to select them; `conftest` determines which of them runs.
 """
 
 from collections.abc import Collection, Iterable
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 WHOLE, QUICK = 100, 20
-"""The default numbers of examples in `make test-deep` and in `make test`; `settings` has one of them as its default."""
+"""The numbers of examples in `make prove` and in all other runs; `settings` has one of them as its default."""
 
 
 def examples(count: int) -> int:
@@ -21,6 +21,11 @@ def examples(count: int) -> int:
 def quick_cases(number: int) -> pytest.MarkDecorator:
     """Mark the cases of a test as deep, but for this number of those that are not. They are spread evenly."""
     return pytest.mark.quick_cases(number)
+
+
+def deep_cases(number: int) -> pytest.MarkDecorator:
+    """Leave the deep cases of a test to `make prove`, but for this number of them. They are spread evenly."""
+    return pytest.mark.deep_cases(number)
 
 
 def deep_but(quick: Collection[Any], parameters: Iterable[Any]) -> list[pytest.ParameterSet]:

@@ -11,7 +11,7 @@ from tests.phsafe_deployments import Files, census, census_dataset
 from tests.topdown_deployments import with_quarters
 
 TO_DRAW = ("cef", "households", "charge", "swapped")
-TO_PUBLICATION = (*TO_DRAW, "tables", "ledger", "composition", "publication")
+TO_PUBLICATION = (*TO_DRAW, "tables", "publication")
 
 PRODUCTS: list[dict[str, Any]] = [
     {"name": "by_county", "title": "Units by county", "geography": ["TABBLKCOU"], "dimensions": ["HHRACE", "TEN"]},

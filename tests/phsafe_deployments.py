@@ -27,7 +27,7 @@ FIRST_KEY, STEP = 941_700_000_003, 8_191
 
 TO_COUNTS = ("cef", "truncated_join", "counts")
 TO_DRAW = (*TO_COUNTS, "charge", "noisy_measurements")
-TO_PUBLICATION = (*TO_DRAW, "plan", "postprocessed", "tables", "ledger", "composition", "publication")
+TO_PUBLICATION = (*TO_DRAW, "plan", "postprocessed", "tables", "publication")
 
 FEW: dict[str, Any] = {
     "PH1_num": {"truncation": 4, "budget": {"nation_*": "1/50", "state_A-G": "1/10"}},

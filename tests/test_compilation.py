@@ -56,6 +56,7 @@ def test_the_set_up_compiles_every_kernel(lacking: list[str]) -> None:
     assert lacking == []
 
 
+@pytest.mark.prove
 def test_after_the_set_up_no_release_compiles_anything(cache: Path, lacking: list[str], tmp_path: Path) -> None:
     """The process that runs the release reports what it compiles. What its workers compiled would be in the cache."""
     before = {path: path.stat().st_mtime_ns for path in cache.rglob("*.nb?")}

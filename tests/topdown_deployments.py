@@ -27,7 +27,7 @@ LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 TO_CHARGE = ("cef", "spine", "histograms", "invariants", "charge")
 TO_DRAW = (*TO_CHARGE, "noisy_measurements")
 ESTIMATES = tuple(f"level_{level.lower()}" for level in LEVELS)
-TO_PUBLICATION = (*TO_DRAW, *ESTIMATES, "microdata", "tables", "ledger", "composition", "publication")
+TO_PUBLICATION = (*TO_DRAW, *ESTIMATES, "microdata", "tables", "publication")
 
 TWO_LEVELS: dict[str, Any] = {
     "spine": {"Nation": [], "Block": ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLK"]},
@@ -49,7 +49,7 @@ TWO_LEVELS: dict[str, Any] = {
 """A release of two levels, for tests that do not need all six."""
 
 TWO_LEVELS_TO_PUBLICATION = (
-    *TO_DRAW, "level_nation", "level_block", "microdata", "tables", "ledger", "composition", "publication",
+    *TO_DRAW, "level_nation", "level_block", "microdata", "tables", "publication",
 )  # fmt: skip
 
 

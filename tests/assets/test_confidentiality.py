@@ -214,7 +214,7 @@ def test_a_deployment_with_a_leak_does_not_publish(stage: str, parent: str, path
 @pytest.mark.deep
 def test_a_later_leak_leaves_the_publication_unchanged(tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path)
-    deployment.run()
+    deployment.reach()
     before = deployment.published()
     assert "confidentiality: " in mended(deployment, "publication", "utility").refusal("publication")
     assert deployment.published() == before

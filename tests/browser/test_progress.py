@@ -43,6 +43,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
+@pytest.mark.prove
 def test_a_person_sees_level_by_level_how_far_the_run_is(site: Site, tmp_path: Path) -> None:
     """While it runs: levels that are done, and of the blocks how many parents. `test_ui` sees another run's end."""
     page = site.page

@@ -60,7 +60,7 @@ def before_draw(method: Method[Any, Any, Any]) -> list[str]:
 
 def to_publication(method: Method[Any, Any, Any]) -> list[str]:
     """The stages that a publication needs."""
-    return ["cef", *method.stages, "ledger", "composition", "publication"]
+    return ["cef", *method.stages, "publication"]
 
 
 def _village(guess: int) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from tests.attacker import hashes_shown, on_disk
 from tests.contract.kinds import KINDS, Kind, before_draw, to_publication
 from tests.contract.laplace_tables.method import LaplaceMethod
 from tests.deployments import UNITS, Deployment, refuses_to_publish
+from tests.depth import deep_cases
 from tests.docs.warehouse import METHODS, tables_of, undescribed
 from tests.gates import executes, failing
 from tests.whole_repository import known
@@ -57,14 +58,14 @@ def published(
     if id(kind) not in releases:
         root = releases[id(kind)] = tmp_path_factory.mktemp("published") / "release"
         made = kind.build(root)
-        made.run(*to_publication(made.context.method))
+        made.reach(*to_publication(made.context.method))
     copied = tmp_path / "release"
     shutil.copytree(releases[id(kind)], copied)
     return kind.build(copied)
 
 
 def run(deployment: Deployment[Any]) -> None:
-    deployment.run(*to_publication(deployment.context.method))
+    deployment.reach(*to_publication(deployment.context.method))
 
 
 def test_made_again_it_has_the_same_files_and_costs_nothing(published: Deployment[Any]) -> None:
@@ -75,6 +76,7 @@ def test_made_again_it_has_the_same_files_and_costs_nothing(published: Deploymen
     assert [entry.kind for entry in ledger] == ["reserve", "settle"]
 
 
+@deep_cases(4)
 @pytest.mark.deep
 def test_the_order_of_declarations_changes_neither_draw_nor_charge(published: Deployment[Any], kind: Kind) -> None:
     ledger, draw = published.ledger, drawn(published)
@@ -87,7 +89,7 @@ def test_the_order_of_declarations_changes_neither_draw_nor_charge(published: De
 def test_confidential_input_that_changed_after_the_charge_is_not_drawn_from(kind: Kind, tmp_path: Path) -> None:
     deployment = kind.build(tmp_path / "release")
     method = deployment.context.method
-    deployment.run(*before_draw(method))
+    deployment.reach(*before_draw(method))
     executes(kind.later_change, zone="confidential")(deployment)
     assert "changed since" in deployment.refusal(method.draw_stage)
     assert [entry.kind for entry in deployment.ledger] == ["reserve"]
@@ -97,7 +99,7 @@ def test_nothing_is_charged_that_was_counted_from_earlier_records(kind: Kind, tm
     root = tmp_path / "release"
     earlier = kind.build(root)
     counted = before_draw(earlier.context.method)[:-1]
-    earlier.run(*counted)
+    earlier.reach(*counted)
     public = earlier.context.warehouse.path(Zone.PUBLIC)
     shutil.copy(public, tmp_path / "public.duckdb")
     later = kind.build(root, guess=1)
@@ -117,6 +119,7 @@ def test_nothing_is_charged_that_was_counted_from_earlier_records(kind: Kind, tm
     assert [entry.kind for entry in later.ledger] == ["reserve"]
 
 
+@deep_cases(3)
 @pytest.mark.deep
 def test_nothing_is_charged_that_was_counted_with_other_parameters_or_from_other_records_than_it_says(
     kind: Kind, tmp_path: Path
@@ -276,6 +279,7 @@ def test_the_gates_of_a_stage_are_one_step_and_each_can_be_launched_alone(publis
         assert launched([gate]) == (steps, {gate.name})
 
 
+@deep_cases(2)
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_who_knows_all_records_but_one_cannot_tell_guesses_apart(kind: Kind, tmp_path: Path) -> None:

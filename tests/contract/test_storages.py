@@ -11,7 +11,8 @@ from resources import chain
 from resources.statements import Zone
 from resources.warehouse import Warehouse
 from tests.contract.kinds import KINDS, to_publication
-from tests.deployments import Deployment
+from tests.deployments import SHOWN, Deployment
+from tests.depth import deep_cases
 from tests.lake import make_lake
 from tests.postgres import Server
 
@@ -26,6 +27,7 @@ class Stopped(datetime):
         return cls(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("name", KINDS)
 def test_a_release_is_the_same_on_files_and_in_a_lake(
@@ -66,7 +68,7 @@ def whatever_the_run(deployment: Deployment[Any]) -> dict[str, bytes]:
 
 
 def run(deployment: Deployment[Any]) -> None:
-    deployment.run(*to_publication(deployment.context.method))
+    deployment.run(*to_publication(deployment.context.method), *SHOWN)
 
 
 def require_catalogs_without_data(lake: Any) -> None:

@@ -24,7 +24,7 @@ from tests.deploy.cluster import (
 DRAW = "two_states__swapped__swapped"
 
 
-@pytest.mark.deep
+@pytest.mark.fault
 def test_a_release_survives_two_kills_with_the_bytes_of_a_deployment_on_files(tmp_path: Path) -> None:
     """The run's process is killed in the draw, and the code location with the second run; the third one succeeds."""
     with running_cluster(tmp_path / "cluster") as cluster:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.depth import deep_cases
 from tests.orchestration.bad_declarations import BAD, VALID, Bad, refusal
 
 EVERY = 40
@@ -43,6 +44,7 @@ def test_the_bad_declarations_are_distinct() -> None:
     assert len({(bad.kind, bad.yaml) for bad in BAD}) == len(BAD) >= 1000
 
 
+@deep_cases(4)
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", VALID)
 def test_every_bad_declaration_is_refused_naming_declaration_and_field(kind: type, tmp_path: Path) -> None:

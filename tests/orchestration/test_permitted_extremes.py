@@ -23,6 +23,7 @@ from tests.deployments import (
     small_release,
     write_csv,
 )
+from tests.depth import deep_cases
 from tests.phsafe_deployments import census, phsafe_deployment
 from tests.topdown_deployments import topdown_deployment
 
@@ -195,6 +196,7 @@ CASES: dict[str, Callable[[Path], Deployment[Any]]] = {
 REFUSED = {"swapping: more empty cells than anyone reads"}
 
 
+@deep_cases(3)
 @pytest.mark.parametrize("case", CASES)
 def test_a_permitted_extreme_is_refused_before_the_charge_or_succeeds(case: str, tmp_path: Path) -> None:
     deployment = CASES[case](tmp_path)

@@ -131,7 +131,7 @@ def compact(folder: str, times: int) -> None:
         Warehouse(folder=folder, threads=1).compact(Zone.CONFIDENTIAL)
 
 
-@pytest.mark.deep
+@pytest.mark.fault
 def test_nothing_is_lost_that_others_write_meanwhile(warehouse: Warehouse) -> None:
     write(warehouse, COUNTED, ["zero"])
     spawn = multiprocessing.get_context("spawn")

@@ -140,7 +140,7 @@ def test_a_damaged_zone_is_refused_and_not_begun_anew(ledger: Ledger, zone: Zone
     assert file.read_bytes() == damaged
 
 
-@pytest.mark.deep
+@pytest.mark.fault
 def test_a_bit_changed_anywhere_in_the_ledger_is_refused_or_of_no_consequence(ledger: Ledger) -> None:
     """Also while an entry is being appended: then either that entry is refused, or all are there and intact."""
     file, anchor = ledger.warehouse.path(Zone.LEDGER), Path(ledger.custody.folder) / "ledger.anchor"

@@ -240,6 +240,7 @@ def write_often(folder: str, lake: dict[str, str], name: str, times: int) -> Non
         write(warehouse, Table(Zone.PUBLIC, "village", name), [number])
 
 
+@pytest.mark.fault
 def test_processes_that_begin_a_lake_and_write_different_tables_do_not_fail(warehouse: Warehouse, lake: Lake) -> None:
     # The catalog is new, and made by whoever is first. Schemas are made apart: DuckLake makes each once.
     processes = [SPAWN.Process(target=begin, args=(warehouse.folder, lake.data, f"s{number}")) for number in range(3)]

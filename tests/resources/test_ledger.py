@@ -28,7 +28,7 @@ from resources.custody import Custody, CustodyError, CustodyMode, commitment
 from resources.ledger import CapExceeded, Ledger, LedgerError, of_population
 from resources.statements import Zone
 from resources.warehouse import Warehouse
-from tests.depth import quick_cases
+from tests.depth import deep_cases, quick_cases
 from tests.postgres import SUPERUSER, logged_in
 
 HOUSEHOLDS = Flavor("all households", ("households by county", "tenure by county"), "household", 1)
@@ -334,6 +334,7 @@ def test_a_refused_first_charge_leaves_no_entry_and_no_harm(ledger):
 # Processes -------------------------------------------------------------------------------------------------
 
 
+@deep_cases(0)
 @pytest.mark.parametrize(
     ("effects", "fewest"),
     [
@@ -374,6 +375,7 @@ def test_a_run_killed_anywhere_leaves_no_charge_or_one_and_is_taken_up_again(tmp
     }
 
 
+@deep_cases(0)
 @pytest.mark.parametrize(
     "sizes",
     [

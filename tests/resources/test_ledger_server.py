@@ -35,7 +35,7 @@ from resources.ledger_server import migrate
 from resources.ledger_storage import FileLedger, StorageError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
-from tests.depth import deep_but, examples
+from tests.depth import deep_but, deep_cases, examples
 from tests.postgres import AUDITOR, CHARGER, LOCKED, OWNER, PASSWORD, SUPERUSER, Database, Server, logged_in
 from tests.resources.test_ledger import deployment, moved, rational, reserve
 
@@ -773,7 +773,7 @@ def known_to_processes(folder: Path, database: Database) -> Ledger:
     return found
 
 
-@pytest.mark.deep
+@pytest.mark.fault
 def test_a_run_killed_at_any_return_leaves_no_charge_or_one_and_is_taken_up_again(
     postgres: Server, tmp_path: Path, processes: Callable[..., Any]
 ) -> None:
@@ -800,6 +800,7 @@ def test_a_run_killed_at_any_return_leaves_no_charge_or_one_and_is_taken_up_agai
     assert kinds == {(), ("reserve",), ("reserve", "settle")}
 
 
+@deep_cases(0)
 @pytest.mark.deep
 @pytest.mark.parametrize("killed", [0, 4])
 @pytest.mark.parametrize("place", ["file", "server"])

@@ -635,7 +635,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_ten_million_rows_are_ingested_within_two_gibibytes(tmp_path: Path) -> None:
     rows = 10_000_000
     duckdb.sql(GENERATE.format(rows=rows, path=tmp_path / "big.csv"))

@@ -119,7 +119,7 @@ def outcomes(session: Session, folders: Iterator[Path], bad: Sequence[BadFile]) 
     return found
 
 
-@pytest.mark.deep
+@pytest.mark.fault
 def test_every_generated_bad_file_is_refused(
     session: Session, folders: Iterator[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -404,7 +404,7 @@ def test_a_survey_of_any_size_is_valid(tmp_path: Path, households: int, states: 
         assert (persons["panel_weight"] == persons["person_weight"]).all(), "nobody leaves before the second wave"
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_nearly_a_million_persons_are_made_within_the_memory_limit(tmp_path: Path) -> None:
     declaration = synthetic_survey(parameters(400_000, 12, states=["06", "36", "48"]), name="panel", cap=1)
     with Warehouse(folder=str(tmp_path), memory_limit="512MiB").session(writes=Zone.CONFIDENTIAL) as session:

@@ -335,7 +335,7 @@ def test_the_populations_of_the_states_are_those_of_2020() -> None:
     assert Counter(line.split(",")[1] for line in lines) == {"1": 9, "2": 12, "3": 17, "4": 13, "9": 1}
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_ten_million_persons_are_made_within_the_memory_limit(tmp_path: Path) -> None:
     declaration = synthetic_census(population(4_000_000, "01", "06", "36"), name="made_up", cap=1)
     with Warehouse(folder=str(tmp_path), memory_limit="2GiB").session(writes=Zone.CONFIDENTIAL) as session:

@@ -237,7 +237,7 @@ def test_a_sample_with_codes_read_back_is_the_same_census(tmp_path: Path, file_f
         assert session.content_version(declaration.cef_tables()) == made_from
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_nearly_every_code_occurs_in_a_large_census(tmp_path: Path) -> None:
     _, units, persons = made(tmp_path, 200_000)
     races, origins, _ = major_races()

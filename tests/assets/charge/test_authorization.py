@@ -26,7 +26,7 @@ BEFORE = ("cef", "invariants")
 def asking(tmp_path: Path) -> Deployment[SwappingRelease]:
     """A deployment whose dataset asks, with everything before the charge made."""
     deployment = small_deployment(tmp_path / "asking", dataset={"charging": "ask"})
-    deployment.run(*BEFORE)
+    deployment.reach(*BEFORE)
     return deployment
 
 
@@ -145,7 +145,7 @@ def test_changed_records_are_found_said_and_not_charged(asking: Deployment[Swapp
 
 def test_a_synthetic_dataset_is_charged_automatically_and_the_entry_says_so(tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path / "made_up", dataset={"charging": None, "synthetic": True})
-    deployment.run(*BEFORE, "charge")
+    deployment.reach(*BEFORE, "charge")
     (entry,) = deployment.ledger
     assert "automatically" in entry.known().authorization["by"]
     assert not small_dataset(tmp_path, charging=None, synthetic=True).asks

@@ -89,7 +89,7 @@ def test_other_records_are_another_population(tmp_path: Path) -> None:
 def test_a_dataset_keeps_its_population(tmp_path: Path) -> None:
     charged(tmp_path, {})
     moved = small_deployment(tmp_path, dataset={"population": "elsewhere"}, swap_rate="1/4")
-    moved.run(*BEFORE)
+    moved.reach(*BEFORE)
     assert "a dataset keeps its population" in moved.refusal("charge")
     assert len(moved.ledger) == 1
 

@@ -84,7 +84,7 @@ class Town:
 def both(tmp_path_factory: pytest.TempPathFactory) -> Town:
     root = tmp_path_factory.mktemp("town")
     deployment, later = town(root, FEW), town(root, MORE)
-    deployment.run(*TO_DRAW)
+    deployment.reach(*TO_DRAW)
     deployment.run_assets(*SWAPPING)
     before = composed(deployment)
     later.run("charge", "noisy_measurements")

@@ -124,7 +124,7 @@ FILES = with_quarters(census(160))
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Deployment[PairSwappingRelease]:
     deployment = pair_swapping_deployment(tmp_path_factory.mktemp("pairs") / "release", files=FILES)
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION)
     keep(deployment)
     return deployment
 
@@ -217,7 +217,7 @@ def test_imputed_households_are_never_swapped(tmp_path: Path) -> None:
     deployment = pair_swapping_deployment(
         tmp_path / "release", files=FILES, imputed={"column": "HHT", "values": ["1"]}, swap_rate="1/2"
     )
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION)
     want = expected(FILES, draw_key(deployment), Fraction(1, 2), ("HHRACE", "HHSPAN", "HHT"), exempt)
     assert published(deployment) == want
     units, _ = source(FILES)
@@ -246,7 +246,7 @@ def test_the_charge_refuses_what_was_loaded_without_a_permission(tmp_path: Path)
 @pytest.mark.deep
 def test_on_a_dataset_that_asks_the_loss_typed_is_infinite(tmp_path: Path) -> None:
     deployment = pair_swapping_deployment(tmp_path / "release", dataset={"charging": "ask"})
-    deployment.run("cef", "households")
+    deployment.reach("cef", "households")
     refusal = deployment.refusal("charge")
     assert "would charge ε = ∞ to population town. Nobody has authorized it." in refusal
     assert "This charge is infinite, and no cap bounds it" in refusal
@@ -254,7 +254,7 @@ def test_on_a_dataset_that_asks_the_loss_typed_is_infinite(tmp_path: Path) -> No
     for loss, charged in (("ε = 1000000", False), ("ε = ∞", True)):
         deployment.authorization = {"authorized_loss": loss, "authorized_draw": draw, "authorized_by": "Ada Ruiz"}
         if charged:
-            deployment.run("charge")
+            deployment.reach("charge")
         else:
             assert "names another loss" in deployment.refusal("charge")
         assert len(deployment.ledger) == charged

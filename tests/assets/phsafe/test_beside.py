@@ -61,7 +61,7 @@ def with_swapping(root: Path, cap: Mapping[str, Any]) -> PHSafeDeployment:
 def both(tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
     """A census whose S-DHC was measured, and whose counties were swapped."""
     deployment = with_swapping(tmp_path_factory.mktemp("both"), {"rho": 40})
-    deployment.run(*TO_DRAW)
+    deployment.reach(*TO_DRAW)
     deployment.run_assets(*SWAPPED, dg.AssetKey("ledger"), dg.AssetKey(["town", "composition"]))
     return deployment
 
@@ -119,7 +119,7 @@ def test_both_count_under_the_one_cap(both: PHSafeDeployment) -> None:
 
 def test_a_cap_that_only_one_of_them_fits_under_admits_the_first_alone(tmp_path: Path) -> None:
     deployment = with_swapping(tmp_path, {"rho": "0.54"})
-    deployment.run(*TO_COUNTS, "charge")
+    deployment.reach(*TO_COUNTS, "charge")
     result = deployment.run_assets(*SWAPPED, raise_on_error=False)
     assert not result.success
     assert "swapped" not in deployment.executed(result)
@@ -132,7 +132,7 @@ def test_a_cap_that_only_one_of_them_fits_under_admits_the_first_alone(tmp_path:
 @pytest.fixture(scope="module")
 def exact(tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
     deployment = phsafe_deployment(tmp_path_factory.mktemp("exact"), dataset={"synthetic": True}, private=False)
-    deployment.run()
+    deployment.reach()
     return deployment
 
 

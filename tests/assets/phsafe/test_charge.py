@@ -53,7 +53,7 @@ def copied(deployment: PHSafeDeployment, root: Path, **changes: Any) -> PHSafeDe
 def counted(tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
     """A release as far as its exact counts."""
     deployment = phsafe_deployment(tmp_path_factory.mktemp("counted"), runs=FEW)
-    deployment.run(*TO_COUNTS)
+    deployment.reach(*TO_COUNTS)
     return deployment
 
 
@@ -72,7 +72,7 @@ class Drawn:
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
     deployment = phsafe_deployment(tmp_path_factory.mktemp("drawn"), runs=FEW)
-    deployment.run(*TO_DRAW)
+    deployment.reach(*TO_DRAW)
     return Drawn(deployment, deployment.versions(), deployment.ledger)
 
 
@@ -126,7 +126,7 @@ def test_a_charge_for_other_counts_or_another_budget_is_none(drawn: Drawn, tmp_p
 def test_counts_that_changed_since_the_charge_are_not_measured(counted: PHSafeDeployment, tmp_path: Path) -> None:
     """The charge was made for the version that is published; the counts themselves are others by now."""
     deployment = copied(counted, tmp_path)
-    deployment.run("charge")
+    deployment.reach("charge")
     with deployment.opened("confidential") as connection:
         connection.execute("UPDATE confidential.town__s_dhc.counts SET count = count + 1 WHERE draw_order = 5")
     refusal = deployment.refusal("noisy_measurements")
@@ -176,7 +176,7 @@ def test_over_the_cap_nothing_is_drawn_published_or_left(
 @pytest.mark.parametrize("cap", [{"rho": TOTAL}, {"epsilon": "7.1338", "delta": "1/10000000000"}], ids=str)
 def test_a_charge_that_meets_the_cap_exactly_fits(cap: Any, counted: PHSafeDeployment, tmp_path: Path) -> None:
     deployment = copied(counted, tmp_path, dataset={"cap": cap})
-    deployment.run("charge")
+    deployment.reach("charge")
     (entry,) = deployment.ledger
     specification = entry.declared()
     assert specification.loss == ConcentratedLoss(Fraction(TOTAL))
@@ -220,7 +220,7 @@ def test_a_changed_record_that_changes_no_count_is_the_same_draw(drawn: Drawn, t
 @pytest.mark.deep
 def test_a_changed_record_that_changes_no_count_is_published_as_before(tmp_path: Path) -> None:
     deployment = phsafe_deployment(tmp_path, runs=FEW)
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION)
     published, versions, ledger = deployment.published(), deployment.versions(), deployment.ledger
     again = phsafe_deployment(tmp_path, runs=FEW, files=a_year_older())
     again.run(*TO_PUBLICATION)
@@ -344,7 +344,7 @@ def test_another_threshold_that_truncates_nothing_more_is_another_draw(drawn: Dr
     for threshold in (30, 40):
         runs = {"PH2": {"truncation": threshold, "budget": {"state_*": 1}}}
         deployment = drawn.taken_on(tmp_path / str(threshold), runs=runs)
-        deployment.run(*TO_CHARGE[1:])
+        deployment.reach(*TO_CHARGE[1:])
         versions.append(deployment.versions()["town/s_dhc/counts"])
         draws.append(deployment.ledger[-1].draw_id)
     assert versions[0] == versions[1]
@@ -400,7 +400,7 @@ def test_a_run_that_dies_between_charge_and_settlement_is_taken_up_with_the_same
 @pytest.mark.deep
 def test_an_ephemeral_key_is_kept_nowhere_and_what_was_drawn_with_it_is_still_published(tmp_path: Path) -> None:
     deployment = phsafe_deployment(tmp_path, runs=FEW, custody="ephemeral")
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION)
     published, versions, ledger = deployment.published(), deployment.versions(), deployment.ledger
     again = phsafe_deployment(tmp_path, runs=FEW, custody="ephemeral")
     assert list(tmp_path.glob("custody/ephemeral/*")) == []

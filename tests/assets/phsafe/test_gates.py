@@ -31,7 +31,7 @@ from mechanisms.sampling.stream import RandomStream
 from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger
 from resources.warehouse import Recipe, Session
-from tests.deployments import Deployment, refuses_to_publish
+from tests.deployments import SHOWN, Deployment, refuses_to_publish
 from tests.depth import quick_cases
 from tests.gates import Tampering, executes, failing, in_confidence, keep, put_back
 from tests.phsafe_deployments import FEW, TO_PUBLICATION, phsafe_deployment
@@ -61,7 +61,7 @@ def same_draws_in_every_run() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def kept_escrowed(tmp_path_factory: pytest.TempPathFactory) -> PHSafeDeployment:
     deployment = phsafe_deployment(tmp_path_factory.mktemp("escrowed") / "deployment", runs=RUNS)
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION, *SHOWN)
     keep(deployment)
     return deployment
 

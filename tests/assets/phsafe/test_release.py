@@ -271,7 +271,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
     @cache
     def made(make: Callable[[Path], Case]) -> Case:
         case = make(tmp_path_factory.mktemp("deployment"))
-        case.deployment.run(*TO_PUBLICATION)
+        case.deployment.reach(*TO_PUBLICATION)
         return case
 
     return made

@@ -31,7 +31,7 @@ SECRET = "Avon-4711"
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Deployment[Any]:
     deployment = KINDS["laplace tables"].build(tmp_path_factory.mktemp("audit") / "release")
-    assert deployment.run(*to_publication(deployment.context.method)).success
+    deployment.reach(*to_publication(deployment.context.method))
     keep(deployment)
     return deployment
 
@@ -153,7 +153,7 @@ def test_releases_without_a_draw_are_open_and_withdrawn_ones_too(tmp_path: Path)
     deployment = KINDS["laplace tables"].build(tmp_path / "release", custody="ephemeral")
     record = audited(deployment)
     assert (record["verdict"], failing(record)) == ("could not be checked", set())
-    assert deployment.run(*to_publication(deployment.context.method)).success
+    deployment.reach(*to_publication(deployment.context.method))
     record = audited(deployment)
     assert record["verdict"] == "holds", failing(record)
     assert record["draws"][0]["replay"] == "cannot be repeated: its key was destroyed, as declared"

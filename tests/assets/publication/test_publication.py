@@ -33,7 +33,7 @@ from tests.gates import keep, put_back
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Deployment[Any]:
     deployment = KINDS["laplace tables"].build(tmp_path_factory.mktemp("publication") / "release")
-    assert deployment.run(*to_publication(deployment.context.method)).success
+    deployment.reach(*to_publication(deployment.context.method))
     keep(deployment)
     return deployment
 
@@ -332,7 +332,7 @@ def test_every_draw_is_an_edition_and_earlier_ones_stay_as_they_were(tmp_path: P
 
     def run(guess: int) -> Deployment[Any]:
         deployment = KINDS["laplace tables"].build(tmp_path / "release", guess=guess)
-        assert deployment.run(*to_publication(deployment.context.method)).success
+        deployment.reach(*to_publication(deployment.context.method))
         assert problems(deployment) == []
         return deployment
 

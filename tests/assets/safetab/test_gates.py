@@ -36,10 +36,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Deployment[Any]:
     """Both releases, published; that of households is the one under test."""
     root = tmp_path_factory.mktemp("town")
     persons = safetab_deployment(root)
-    assert persons.run().success
+    persons.reach()
     found = safetab_deployment(root, releases="h")
     stages = ("plan", "population_groups", "counts", "charge", "noisy_measurements", "tables")
-    assert found.run(*stages, "ledger", "composition", "publication").success
+    found.reach(*stages, "publication")
     return found
 
 
@@ -246,7 +246,7 @@ def test_households_wait_for_the_publication_of_persons(tmp_path: Any) -> None:
 
 
 def test_households_refuse_totals_of_other_records(tmp_path: Any) -> None:
-    assert safetab_deployment(tmp_path).run().success
+    safetab_deployment(tmp_path).reach()
     changed = safetab_deployment(tmp_path, releases="h", seed=2)
     a = release_of_persons(changed)
     assert changed.run_assets(changed.key("cef"), changed.key("plan")).success

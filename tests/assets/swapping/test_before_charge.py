@@ -12,7 +12,7 @@ pytestmark = pytest.mark.deep
 
 def test_strata_renumbered_before_the_charge_do_not_change_epsilon_and_are_found(tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path)
-    deployment.run("cef", "invariants")
+    deployment.reach("cef", "invariants")
     with deployment.opened() as connection:
         connection.execute("UPDATE invariant_holding SET stratum = holding_code")
         connection.execute("UPDATE invariant_swap SET stratum = stratum + 1000000")
@@ -24,12 +24,12 @@ def test_strata_renumbered_before_the_charge_do_not_change_epsilon_and_are_found
 
 def test_the_replay_makes_no_draw_that_is_not_charged(tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path)
-    deployment.run()
+    deployment.reach()
     rows = [line.split(",") for line in (tmp_path / "units.csv").read_text().split()]
     changed = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
     changed[0]["tenure"] = "own" if changed[0]["tenure"] == "rent" else "rent"
     write_csv(tmp_path / "units.csv", changed)
-    deployment.run("cef", "invariants")
+    deployment.reach("cef", "invariants")
     (replay,) = (gate for gate in all_gates(deployment.context.method) if gate.name == "replay")
     (said,) = replay.problems(deployment.context)
     assert "not charged" in said

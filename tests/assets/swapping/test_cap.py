@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mechanisms.accounting.loss import PureLoss
-from tests.deployments import TO_PUBLICATION, Deployment, small_deployment
+from tests.deployments import SHOWN, TO_PUBLICATION, Deployment, small_deployment
 
 
 def tables(deployment: Deployment) -> set[str]:
@@ -40,7 +40,7 @@ def test_the_refusal_names_population_release_request_charges_and_cap(tmp_path: 
 @pytest.mark.deep
 def test_a_second_release_that_does_not_fit_leaves_the_first_unchanged(tmp_path: Path) -> None:
     first = small_deployment(tmp_path, dataset={"cap": "8"})
-    first.run(*TO_PUBLICATION)
+    first.reach(*TO_PUBLICATION, *SHOWN)
     files, ledger = first.published(), first.ledger
     second = small_deployment(tmp_path, name="again", custody="ephemeral", dataset={"cap": "8"})
     refusal = second.refusal(*TO_PUBLICATION)
@@ -59,7 +59,7 @@ def test_a_second_release_that_does_not_fit_leaves_the_first_unchanged(tmp_path:
 def test_a_raised_cap_lets_the_same_draw_through(tmp_path: Path) -> None:
     small_deployment(tmp_path, dataset={"cap": 4}).refusal(*TO_PUBLICATION)
     deployment = small_deployment(tmp_path, dataset={"cap": "4.128"})
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION)
     assert [entry.kind for entry in deployment.ledger] == ["reserve", "settle"]
 
 
@@ -80,6 +80,6 @@ def test_without_distinct_records_in_a_stratum_nothing_is_charged(tmp_path: Path
         for number in range(40)
     ]
     deployment = small_deployment(tmp_path, units=units, dataset={"cap": "0.001"})
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION)
     assert deployment.context.ledger.read().charged("village", PureLoss()).rounded_up(4) == 0
     assert b"Avon,2,false,false,20" in deployment.published()["size_by_county.csv"]

@@ -352,7 +352,7 @@ def test_a_wrong_declaration_is_refused(town: Village, declared: dict[str, Any],
 @pytest.fixture(scope="module", params=["risk", "exempt", "second", "noise"])
 def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Deployment]:
     deployment = small_deployment(tmp_path_factory.mktemp(request.param) / "d", **EVERY[request.param])
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION)
     return request.param, deployment
 
 
@@ -481,7 +481,7 @@ def test_a_withheld_swap_stays_in_the_confidential_zone_and_is_drawn_again(tmp_p
     deployment = small_deployment(
         tmp_path, **WITHHELD, swap_rate={"by": [{"when": {"size": 1}, "rate": "1/2"}, {"rate": "1/5"}]}
     )
-    deployment.run("cef", "invariants", "swapped")
+    deployment.reach("cef", "invariants", "swapped")
     release, custody, rows = deployment.release, deployment.context.custody, households()
     assert deployment.ledger == ()
     assert failing(deployment) == set()

@@ -18,7 +18,7 @@ from assets.gates.shared import all_gates
 from assets.swapping import cells as swap
 from mechanisms.swapping.permutation import Contingency
 from resources.custody import CustodyMode
-from tests.deployments import TO_PUBLICATION, UNITS, Deployment, refuses_to_publish, small_deployment
+from tests.deployments import SHOWN, TO_PUBLICATION, UNITS, Deployment, refuses_to_publish, small_deployment
 from tests.depth import deep_but, quick_cases
 
 Tampering = Callable[[Deployment], None]
@@ -27,21 +27,21 @@ Tampering = Callable[[Deployment], None]
 @pytest.fixture(scope="module")
 def escrowed(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     deployment = small_deployment(tmp_path_factory.mktemp("escrowed"))
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION, *SHOWN)
     return deployment
 
 
 @pytest.fixture(scope="module")
 def with_persons(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     deployment = small_deployment(tmp_path_factory.mktemp("persons"), persons=True)
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION, *SHOWN)
     return deployment
 
 
 @pytest.fixture(scope="module")
 def ephemeral(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     deployment = small_deployment(tmp_path_factory.mktemp("ephemeral"), custody="ephemeral")
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION, *SHOWN)
     return deployment
 
 
@@ -133,7 +133,7 @@ def another_draws_output(deployment: Deployment) -> None:
 
     for rate in range(4, 100):
         other = small_deployment(deployment.root / f"other-{rate}", swap_rate=f"1/{rate}")
-        other.run("cef", "invariants", "charge", "swapped")
+        other.reach("cef", "invariants", "charge", "swapped")
         if product(other) != product(deployment):
             break
     with deployment.opened() as connection:
@@ -495,7 +495,7 @@ def test_a_whole_run_repairs_what_was_altered(escrowed: Deployment, tmp_path: Pa
     deployment = taken_on(escrowed, tmp_path)
     for alter in (a_key_twice, two_records_exchanged, a_label_of_another_draw, in_a_product):
         alter(deployment)
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION, *SHOWN)
     assert deployment.failed_checks() == set()
     assert deployment.published() == escrowed.published()
     assert deployment.ledger == escrowed.ledger
@@ -548,7 +548,7 @@ def test_a_wrong_mechanism_is_stopped_in_the_run_itself(
     """The checks of the swapped data are blocking: no table is made from the data, and nothing is published."""
     monkeypatch.setattr(swap, "permute", lambda table, rate, stream: wrong(table))
     deployment = small_deployment(tmp_path)
-    result = deployment.run(*TO_PUBLICATION, raise_on_error=False)
+    result = deployment.run(*TO_PUBLICATION, *SHOWN, raise_on_error=False)
     assert not result.success
     failed = {check.check_name for check in result.get_asset_check_evaluations() if not check.passed}
     assert failed

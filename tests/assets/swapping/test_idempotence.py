@@ -43,7 +43,7 @@ class Published:
 
 def publish(root: Path, custody: str) -> Published:
     deployment = small_deployment(root, units=UNITS, persons=PERSONS, custody=custody)
-    deployment.run()
+    deployment.reach()
     return Published(deployment, deployment.published(), deployment.versions(), deployment.ledger)
 
 
@@ -249,7 +249,7 @@ def test_a_swap_rate_written_differently_is_the_same_swap_rate(escrowed: Publish
 def test_another_master_key_is_another_draw(escrowed: Published, tmp_path: Path) -> None:
     """Draw ids and keys depend on the custody. The records and the code alone predict neither."""
     other = small_deployment(tmp_path, units=UNITS, persons=PERSONS)
-    other.run(*TO_DRAW)
+    other.reach(*TO_DRAW)
     assert other.ledger[0].draw_id != escrowed.ledger[0].draw_id
     assert other.ledger[0].commitment != escrowed.ledger[0].commitment
     assert other.ledger[1].output_version != escrowed.ledger[1].output_version

@@ -8,6 +8,7 @@ import pytest
 from assets.swapping.plan import published_stratum, swapping_plan
 from resources.statements import Zone
 from tests.deployments import TO_PUBLICATION, small_deployment
+from tests.depth import deep_cases
 
 BEFORE_THE_CHARGE = ("cef", "invariants")
 
@@ -26,12 +27,13 @@ KINDS: dict[str, tuple[dict[str, Any], bool]] = {
 """By kind: the declaration, and whether the plan is an upper bound."""
 
 
+@deep_cases(2)
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_charge_states_what_was_planned_for_its_b(tmp_path: Path, kind: str) -> None:
     changes, is_bound = KINDS[kind]
     deployment = small_deployment(tmp_path / "release", **changes)
-    deployment.run(*BEFORE_THE_CHARGE, "charge")
+    deployment.reach(*BEFORE_THE_CHARGE, "charge")
     method = deployment.context.method
     with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         inputs = method.inputs(session, deployment.context.custody)
@@ -43,12 +45,13 @@ def test_a_charge_states_what_was_planned_for_its_b(tmp_path: Path, kind: str) -
     assert charged <= plan.loss if is_bound else charged == plan.loss  # type: ignore[operator]
 
 
+@deep_cases(2)
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_plan_takes_b_from_the_published_edition(tmp_path: Path, kind: str) -> None:
     """Except with a second stir, whose strata are others."""
     deployment = small_deployment(tmp_path / "release", **KINDS[kind][0])
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION)
     method = deployment.context.method
     with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         b = method.inputs(session, deployment.context.custody).largest_stratum

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.assets.swapping.processes import points
-from tests.deployments import TO_PUBLICATION, small_deployment
+from tests.deployments import SHOWN, TO_PUBLICATION, small_deployment
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -101,7 +101,7 @@ def test_nothing_is_published_before_it_is_complete(killed: dict[str, Any], cust
 
 
 def test_the_cap_admits_one_of_two_simultaneous_releases(tmp_path: Path) -> None:
-    small_deployment(tmp_path).run("cef")
+    small_deployment(tmp_path).reach("cef")
     processes = [start("run", tmp_path, name) for name in ("one", "other")]
     for process in processes:
         assert process.stdout
@@ -121,5 +121,5 @@ def test_the_cap_admits_one_of_two_simultaneous_releases(tmp_path: Path) -> None
     assert [(entry.kind, entry.release) for entry in deployment.ledger] == [("reserve", winner), ("settle", winner)]
     assert deployment.context.ledger.verify() == ()
     assert sorted(path.name for path in (tmp_path / "published" / "village").iterdir()) == [winner]
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION, *SHOWN)
     assert deployment.failed_checks() == set()

@@ -26,14 +26,14 @@ FEWER_STRATA = "UPDATE invariant_swap SET region = 'N' WHERE region = 'S'"
 )
 def test_altered_margins_are_neither_charged_nor_drawn(tmp_path: Path, statement: str) -> None:
     deployment = small_deployment(tmp_path)
-    deployment.run("cef", "invariants")
+    deployment.reach("cef", "invariants")
     with deployment.opened() as connection:
         connection.execute(statement)
     refusal = deployment.refusal("charge")
     assert "the stored tables of stage invariants are not those that the stage wrote" in refusal
     assert "materialize invariants again" in refusal
     assert deployment.ledger == ()
-    deployment.run("invariants", "charge")
+    deployment.reach("invariants", "charge")
     with deployment.opened() as connection:
         connection.execute(statement)
     assert "are not those that the stage wrote" in deployment.refusal("swapped")

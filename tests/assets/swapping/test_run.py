@@ -34,6 +34,7 @@ from tests.deployments import (
     members,
     small_deployment,
 )
+from tests.depth import deep_cases
 
 FIRST_KEY, STEP = 941_700_000_003, 8_191
 """Keys that cannot be mistaken for a count or a code."""
@@ -90,7 +91,7 @@ def case(root: Path, rows: list[dict[str, Any]], **declared: Any) -> Case:
     """Publish a release on these households, with their persons if there are any."""
     persons = declared.get("persons") or []
     deployment = small_deployment(root, units=rows, **declared)
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION)
     if declared.get("unit") == "person":
         unit_of = {row["serial"]: row for row in rows}
         records = [variables_only(unit_of[person["household"]]) | variables_only(person) for person in persons]
@@ -350,6 +351,7 @@ def source_records(of: Case) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(record.values()) for record in of.records)
 
 
+@deep_cases(3)
 def test_counts_by_the_holding_variables_are_those_of_the_source(published: Case) -> None:
     """If persons follow their unit, their characteristics are held too: no unit gets the persons of another."""
     swapped, source = swapped_records(published), source_records(published)
@@ -582,6 +584,6 @@ def test_swapping_moves_about_as_many_records_as_the_swap_rate_implies(tmp_path:
         swap_rate="1/2",
         products=[],
     )
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION)
     moved = sum(count for row, count in rows_of(deployment, "saturated") if row["place"] != row["home"])
     assert abs(moved - 1500) <= 140

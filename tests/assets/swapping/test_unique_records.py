@@ -32,7 +32,7 @@ from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Session
 from tests.assets.swapping.villages import VERSION_KEY, Village, village
-from tests.deployments import PERSONS, TO_PUBLICATION, UNITS, households, members, small_deployment, write_csv
+from tests.deployments import PERSONS, SHOWN, TO_PUBLICATION, UNITS, households, members, small_deployment, write_csv
 
 Record = tuple[int, int | None, int | None]
 """A match value, a holding value and a swap value."""
@@ -360,7 +360,7 @@ def test_a_run_of_a_survey_with_income_publishes_and_charges_nothing(tmp_path: P
 @pytest.mark.deep
 def test_a_survey_whose_unique_records_are_accepted_is_published_and_says_so(tmp_path: Path) -> None:
     deployment = survey_deployment(tmp_path, publishes_unique_records="accepted")
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION)
     page = deployment.published()["certificate.html"].decode()
     assert "600 of 600 persons (100%)" in page
     assert (
@@ -419,7 +419,7 @@ def test_variables_that_take_no_part_appear_nowhere(tmp_path: Path) -> None:
         deployment = small_deployment(
             folder, units=rows, persons=persons, dataset=sources, products=products, variables=variables
         )
-        deployment.run(*TO_PUBLICATION)
+        deployment.reach(*TO_PUBLICATION)
         assert deployment.published()
         searched = re.compile(rb"income|sex|canary|" + b"|".join(str(row["income"]).encode() for row in rows))
         public = everything_public(folder)
@@ -433,7 +433,7 @@ def test_variables_that_take_no_part_appear_nowhere(tmp_path: Path) -> None:
 @pytest.mark.deep
 def test_a_saturated_table_that_is_left_out_is_neither_made_nor_published(tmp_path: Path) -> None:
     deployment = small_deployment(tmp_path, persons=True, saturated=False)
-    deployment.run(*TO_PUBLICATION)
+    deployment.reach(*TO_PUBLICATION, *SHOWN)
     assert deployment.failed_checks() == set()
     found = [name for name in everything_public(tmp_path) if "saturated" in name]
     assert found == []

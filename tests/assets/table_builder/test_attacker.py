@@ -18,7 +18,7 @@ from assets.table_builder.release import HypercubeRelease
 from resources.statements import Zone
 from tests.attacker import GUESSED_KEYS, hashes_shown, in_the_open, on_disk, plainly_hashed, shows
 from tests.contract.kinds import before_draw, to_publication
-from tests.deployments import Deployment, households, write_csv
+from tests.deployments import SHOWN, Deployment, households, write_csv
 from tests.table_builder_deployments import hypercube_deployment
 
 pytestmark = pytest.mark.deep
@@ -137,7 +137,7 @@ def test_an_edition_of_other_records_with_the_same_counts_is_another_draw(
     has a key of its own. Without a change, nothing is charged.
     """
     deployment = build(tmp_path / "release", 1, victim.release.record_keys is not None)
-    every = to_publication(deployment.context.method)
+    every = [*to_publication(deployment.context.method), *SHOWN]
     deployment.run(*every)
     deployment.run(*every)
     assert [entry.kind for entry in deployment.ledger] == ["reserve", "settle"]

@@ -41,6 +41,7 @@ from tests.contract.kinds import to_publication
 from tests.deployments import (
     COUNTIES,
     PRODUCTS,
+    SHOWN,
     UNITS,
     Deployment,
     deploy,
@@ -87,7 +88,7 @@ ZEROS = {
 def counted(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
     """A CEF, from which hypercubes are counted without a run."""
     made = hypercube_deployment(tmp_path_factory.mktemp("counted") / "release")
-    made.run("cef")
+    made.reach("cef")
     return made
 
 
@@ -290,7 +291,7 @@ def test_a_draw_by_keys_follows_from_the_records_and_every_other_one_from_the_co
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Deployed:
     made = hypercube_deployment(tmp_path_factory.mktemp("published") / "release")
-    made.run(*to_publication(made.context.method))
+    made.reach(*to_publication(made.context.method), *SHOWN)
     return made
 
 
@@ -433,7 +434,7 @@ def another(root: Path, *cubes: Mapping[str, Any], **changes: Any) -> Deployed:
 
 
 def made(deployment: Deployed) -> Deployed:
-    deployment.run(*to_publication(deployment.context.method))
+    deployment.reach(*to_publication(deployment.context.method), *SHOWN)
     return deployment
 
 

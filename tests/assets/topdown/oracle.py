@@ -131,7 +131,7 @@ class Case:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        return (*TO_DRAW, *self.estimates, "microdata", "tables", "ledger", "composition", "publication")
+        return (*TO_DRAW, *self.estimates, "microdata", "tables", "publication")
 
     @property
     def estimates(self) -> tuple[str, ...]:
@@ -144,15 +144,15 @@ class Case:
     def publish(self) -> "Case":
         """Run it; an ephemeral key is read between charge and draw, for it is gone afterwards."""
         if self.ephemeral:
-            self.deployment.run(*TO_CHARGE)
+            self.deployment.reach(*TO_CHARGE)
         else:
-            self.deployment.run(*self.stages)
+            self.deployment.reach(*self.stages)
         charge = self.deployment.ledger[0]
         self.key = self.deployment.context.custody.open_key(
             charge.draw_id, self.deployment.release.custody, charge.commitment
         )
         if self.ephemeral:
-            self.deployment.run(*self.stages[len(TO_CHARGE) :])
+            self.deployment.reach(*self.stages[len(TO_CHARGE) :])
         return self
 
     @cached_property

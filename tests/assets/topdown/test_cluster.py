@@ -167,7 +167,7 @@ def cluster() -> Iterator[Any]:
         yield made
 
 
-@pytest.mark.deep
+@pytest.mark.fault
 def test_a_worker_that_is_killed_changes_nothing(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     country = village(seed=4)
     release = release_of(country)
@@ -194,7 +194,7 @@ def test_a_worker_that_is_killed_changes_nothing(cluster: Any, tmp_path: Path, m
     assert len(killed) == 1
 
 
-@pytest.mark.deep
+@pytest.mark.fault
 def test_a_scheduler_that_is_killed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a level, of which nothing is stored; another run goes on."""
     distributed = pytest.importorskip("distributed")

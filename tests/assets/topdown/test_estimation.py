@@ -56,6 +56,7 @@ from tests.assets.topdown.table_oracle import (
     write_spine,
     written,
 )
+from tests.deployments import SHOWN
 from tests.depth import quick_cases
 from tests.phsafe_deployments import census
 from tests.topdown_deployments import TO_PUBLICATION, topdown_deployment, with_quarters
@@ -270,7 +271,7 @@ def test_a_census_with_all_invariants_in_blocks_is_published(tmp_path: Path, mon
     monkeypatch.setenv("STIRRED_TEST_MASTER_KEY", "5a" * 32)
     files = with_quarters(census())
     deployment = topdown_deployment(tmp_path / "deployment", files=files, invariants=ALL_IN_BLOCKS)
-    deployment.run(*TO_PUBLICATION)
+    deployment.run(*TO_PUBLICATION, *SHOWN)
     with deployment.context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         limits = limits_of(session, deployment.release)["persons"]
     assert all(each.sets is not None for each in limits[:-1])

@@ -29,6 +29,7 @@ from tests.assets.topdown.table_oracle import (
     write_measurements,
     written,
 )
+from tests.depth import deep_cases
 
 STATES = ["S000", "S001"]
 
@@ -233,6 +234,7 @@ def test_a_seal_of_another_level_or_release_does_not_fit(estimates: Village) -> 
     assert made(warehouse, other)[0] == (release.levels[0],)
 
 
+@deep_cases(1)
 @pytest.mark.deep
 def test_measurements_that_were_altered_only_while_they_were_read_are_found(estimates: Village) -> None:
     """The estimates are sealed as of the draw, but the answers that were read are not those that were drawn."""

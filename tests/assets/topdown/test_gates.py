@@ -21,7 +21,7 @@ from assets.topdown.release import TopDownRelease
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.reader import WordSource
 from resources.custody import CustodyMode
-from tests.deployments import Deployment, refuses_to_publish
+from tests.deployments import SHOWN, Deployment, refuses_to_publish
 from tests.gates import Tampering, executes, failing, in_confidence, keep, put_back
 from tests.phsafe_deployments import census, changed
 from tests.topdown_deployments import TWO_LEVELS, TWO_LEVELS_TO_PUBLICATION, topdown_deployment, with_quarters
@@ -40,7 +40,7 @@ def same_draws_in_every_run() -> Iterator[None]:
 
 def kept(root: Path, **changes: Any) -> TopDownDeployment:
     deployment = topdown_deployment(root / "deployment", **(TWO_LEVELS | {"products": FEWER_PRODUCTS} | changes))
-    deployment.run(*TWO_LEVELS_TO_PUBLICATION)
+    deployment.reach(*TWO_LEVELS_TO_PUBLICATION, *SHOWN)
     keep(deployment)
     return deployment
 
@@ -507,7 +507,7 @@ def stopped(deployment: TopDownDeployment, at: str, gates: set[str]) -> None:
 def test_what_cannot_be_met_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
     """A facility in a block whose population is held at nobody, by invariants that contradict each other."""
     deployment = topdown_deployment(tmp_path, **TWO_LEVELS)
-    deployment.run("cef", "spine", "histograms", "invariants")
+    deployment.reach("cef", "spine", "histograms", "invariants")
     executes("UPDATE invariants SET count = 3 WHERE invariant = 'population'")(deployment)
     said = deployment.refusal("charge")
     assert "persons" in said

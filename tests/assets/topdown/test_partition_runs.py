@@ -196,7 +196,7 @@ def daemon(home: Path, definitions: Path) -> Iterator[None]:
                 process.wait()
 
 
-@pytest.mark.deep
+@pytest.mark.fault
 def test_a_state_whose_run_is_killed_is_made_again_and_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,7 +116,7 @@ def test_gates_and_the_walk_over_zones_hold_over_partitions(
     assert [entry.kind for entry in parted.ledger] == ["reserve", "settle"]
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_estimates_by_state_in_a_lake_are_those_on_files(
     plain: Deployment[TopDownRelease], postgres: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,7 @@ def test_the_places_of_a_level_can_be_merged_ones(tmp_path: Path) -> None:
     deployment = topdown_deployment(tmp_path, dataset={"recoded_units": {"HALF": HALF}}, **RELEASE)
     method = deployment.context.method
     assert list(deployment.release.dataset.recodes(method.columns_read())) == ["HALF"]
-    deployment.run(*TO_CHARGE)
+    deployment.reach(*TO_CHARGE)
     with deployment.opened() as connection:
         halves = connection.execute("SELECT geoid FROM spine WHERE level = 'Half' ORDER BY geoid").fetchall()
         blocks = connection.execute("SELECT geoid FROM spine WHERE level = 'Block'").fetchall()

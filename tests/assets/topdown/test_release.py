@@ -608,7 +608,7 @@ def test_with_hardly_any_noise_the_microdata_are_the_census(tmp_path: Path, inva
     files = with_quarters(census())
     changes = HARDLY_ANY_NOISE | {"invariants": invariants}
     deployment = topdown_deployment(tmp_path, files=files, **changes)
-    deployment.run(*TO_DRAW, "level_nation", "level_block", "microdata")
+    deployment.reach(*TO_DRAW, "level_nation", "level_block", "microdata")
     case = Case(deployment, files, NATION_AND_BLOCK, invariants, budgets_of(changes), set())
     with deployment.opened() as connection:
         for name, attributes in ATTRIBUTES.items():
@@ -646,7 +646,7 @@ def test_made_again_it_has_the_same_bytes_and_the_same_versions_and_costs_nothin
     number = resident(of_production.files, "1")
     assert of_production.files["persons"][number]["QAGE"] == "30"
     again = taken_on(of_production, tmp_path, with_person(of_production.files, number, QAGE="31"))
-    again.deployment.run(*again.stages)
+    again.deployment.reach(*again.stages)
     assert again.deployment.published() == of_production.deployment.published()
     assert again.deployment.ledger == of_production.deployment.ledger
     before, after = of_production.deployment.versions(), again.deployment.versions()
@@ -663,7 +663,7 @@ def test_another_race_of_one_person_is_another_draw_with_a_charge_of_its_own(
 ) -> None:
     number = resident(of_production.files, "1")
     again = taken_on(of_production, tmp_path, with_person(of_production.files, number, CENRACE="63"))
-    again.deployment.run(*TO_DRAW)
+    again.deployment.reach(*TO_DRAW)
     reserved, settled, *own = again.deployment.ledger
     assert (reserved, settled) == of_production.deployment.ledger
     assert [entry.kind for entry in own] == ["reserve", "settle"]

@@ -57,7 +57,7 @@ from tests.assets.topdown.table_oracle import (
     write_spine,
     written,
 )
-from tests.deployments import Deployment
+from tests.deployments import SHOWN, Deployment
 from tests.depth import quick_cases
 from tests.topdown_deployments import LEVELS, TO_PUBLICATION, topdown_deployment
 
@@ -457,7 +457,7 @@ def test_a_release_publishes_the_errors_and_its_draw_is_the_same(tmp_path: Path)
         plain = topdown_deployment(tmp_path / "plain")
         plain.run(*TO_PUBLICATION)
         errors = topdown_deployment(tmp_path / "errors", replicates=3, processes=2)
-        errors.run(*TO_PUBLICATION[:-1], "replicates", "uncertainty", "publication")
+        errors.run(*TO_PUBLICATION[:-1], *SHOWN, "replicates", "uncertainty", "publication")
         assert errors.failed_checks() == set()
     before, after = plain.published(), errors.published()
     tables = [f"{name}_uncertainty" for name in ("p1", "p2", "p3", "p4", "p5", "h1")]

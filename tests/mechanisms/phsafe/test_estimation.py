@@ -25,7 +25,7 @@ from mechanisms.phsafe.estimation import (
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.noise_sums import FINEST, NoiseSum
-from tests.depth import deep_but, examples
+from tests.depth import deep_but, deep_cases, examples
 
 LEAST, MOST = 0.86, 0.95
 HAIR = 1e-7
@@ -136,6 +136,7 @@ def test_intervals_of_counts_cover_86_to_95_percent(noise: Noise, margin: int, c
     assert found[-1] == pytest.approx(CREDIBILITY[Interval.SHORTEST], abs=0.02)
 
 
+@deep_cases(14)
 @pytest.mark.deep
 @pytest.mark.parametrize("noise", Noise)
 @pytest.mark.parametrize("cells", SUMS)

@@ -36,7 +36,7 @@ def test_ten_million_draws_pass_every_test_of_the_distribution(variance: str) ->
     assert alarms(noise.sample(DRAWS, RandomStream(KEY, "gaussian")), noise) == set()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("variance", [*VARIANCES, "1/3", "17/3", "8000"])
 def test_forty_million_draws_pass_every_test_of_the_distribution(variance: str) -> None:
     noise = DiscreteGaussian(Fraction(variance))
@@ -120,7 +120,7 @@ def test_a_table_is_used_up_to_the_limit_and_rejection_above(monkeypatch: pytest
     assert DiscreteGaussian(limit + Fraction(1, 10**9)).sample(1, RandomStream(KEY, "limit")) == "rejection"
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 def test_the_largest_table_has_fewer_than_2_to_the_22_entries() -> None:
     noise = DiscreteGaussian(Fraction(LARGEST_TABULATED_VARIANCE))
     assert 2**21 < len(inversion.tabulate(noise).floors) < 2**22

@@ -31,7 +31,7 @@ def test_ten_million_draws_pass_every_test_of_the_distribution(scale: str) -> No
     assert alarms(noise.sample(DRAWS, RandomStream(KEY, "laplace")), noise) == set()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("scale", [*SCALES, "1/10", "500"])
 def test_forty_million_draws_pass_every_test_of_the_distribution(scale: str) -> None:
     noise = DiscreteLaplace(Fraction(scale))

@@ -236,7 +236,7 @@ def test_draws_by_rejection_pass_every_test_of_the_distribution(noise: Noise) ->
     assert alarms(by_rejection(noise, DRAWS, "narrow"), noise) == set()
 
 
-@pytest.mark.deep
+@pytest.mark.prove
 @pytest.mark.parametrize("noise", [DiscreteGaussian(Fraction(100)), DiscreteLaplace(Fraction(100, 3))], ids=str)
 def test_a_million_draws_by_rejection_pass_every_test_of_the_distribution(noise: Noise) -> None:
     assert alarms(by_rejection(noise, 1_000_000, "deep"), noise) == set()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.swapping.loss import evaluated, odds, smallest_attainable, swap_rates_for, theorem_1
+from tests.depth import deep_cases
 from tests.mechanisms.swapping.enumeration import derangement_number
 
 swap_rates = st.fractions(Fraction(1, 10**6), 1 - Fraction(1, 10**6), max_denominator=10**6)
@@ -140,6 +141,7 @@ def test_the_evaluated_loss_is_the_maximum_over_every_case(b: int) -> None:
         )
 
 
+@deep_cases(12)
 @pytest.mark.deep
 @pytest.mark.parametrize("b", range(13, 61))
 def test_the_evaluated_loss_is_the_maximum_over_every_case_for_every_stratum_up_to_60(b: int) -> None:

@@ -15,7 +15,7 @@ from mechanisms.table_builder.asking import CannotAnswerError, Question, error_o
 from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
 from mechanisms.table_builder.p_table import PTable
-from tests.depth import deep_but, examples, quick_cases
+from tests.depth import deep_but, deep_cases, examples, quick_cases
 
 KEY = b"\x0d" * 32
 SIZES = {"state": 3, "sex": 2, "age": 4}
@@ -143,6 +143,7 @@ CASES = {
 KINDS = {"Laplace": {}, "Gaussian": {"noise": NoiseFamily.GAUSSIAN}, "capped": {"cap": 40}}
 
 
+@deep_cases(9)
 @pytest.mark.parametrize("margins", Margins)
 @pytest.mark.parametrize("kind", deep_but({"Laplace"}, KINDS))
 @pytest.mark.parametrize("case", deep_but({"six cells, little noise"}, CASES))

@@ -14,7 +14,7 @@ from mechanisms.table_builder.asking import Answer, Question
 from mechanisms.table_builder.fitting import Floats
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily
 from mechanisms.table_builder.means import means
-from tests.depth import deep_but, examples
+from tests.depth import deep_but, deep_cases, examples
 
 FAMILIES = (NoiseFamily.LAPLACE, NoiseFamily.GAUSSIAN)
 KEY = b"\x0e" * 32
@@ -51,6 +51,7 @@ CASES = {
 QUICK = {("little noise", NoiseFamily.LAPLACE, Margins.SUMMED), ("little noise", NoiseFamily.LAPLACE, Margins.FITTED)}
 
 
+@deep_cases(4)
 @pytest.mark.parametrize(("case", "noise", "margins"), deep_but(QUICK, product(CASES, FAMILIES, Margins)))
 def test_intervals_of_means_cover_nine_tenths(case: str, noise: NoiseFamily, margins: Margins) -> None:
     """For denominators from none to many records. The key is fixed; the threshold is 5 standard errors below 0.9."""

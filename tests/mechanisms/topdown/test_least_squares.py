@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from benchmarks.topdown_problems import ConvexProblem, Siblings, objective, of_production_shape
 from mechanisms.topdown import least_squares
 from mechanisms.topdown.least_squares import Constraints, NotSolvedError, Query, solve
-from tests.depth import examples, quick_cases
+from tests.depth import deep_cases, examples, quick_cases
 from tests.mechanisms.topdown.problems import small_siblings
 
 TOLERANCE = 1e-6
@@ -61,6 +61,7 @@ def test_problems_of_productions_shape_are_solved_as_a_general_solver_solves_the
     assert abs(solution.objective - least) <= TOLERANCE * least
 
 
+@deep_cases(1)
 @pytest.mark.deep
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize(("children", "population"), [(2, 10**7), (50, 3 * 10**8)])

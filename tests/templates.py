@@ -1,0 +1,65 @@
+"""Deployments that tests share: what a first run leaves behind is made once for all test processes, and copied.
+
+Only what follows from source files, declarations and stages is shared: a test that patches code, or needs the events of
+a run, runs the stages itself.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from tempfile import mkdtemp
+
+VARIABLE = "STIRRED_TEST_TEMPLATES"
+"""Names the folder of the templates to all processes of a session."""
+
+
+@contextmanager
+def template_folder() -> Iterator[None]:
+    """Keep templates as long as this context; processes that start within it share them."""
+    os.environ[VARIABLE] = mkdtemp(prefix="stirred-templates-")
+    try:
+        yield
+    finally:
+        shutil.rmtree(os.environ.pop(VARIABLE), ignore_errors=True)
+
+
+def reuse(root: Path, declared: str, make: Callable[[], dict[str, str]]) -> dict[str, str]:
+    """Copy what `make` leaves in a folder that has only source files, and return what it returns, if it ran before.
+
+    Args:
+        root: the folder; whatever `make` writes lies below it.
+        declared: what the outcome depends on beside the files; it may name the folder.
+        make: runs if no process of this session ran it with the same files and declarations.
+    """
+    if VARIABLE not in os.environ:
+        return make()
+    template = Path(os.environ[VARIABLE]) / _name(root, declared)
+    with _lock(template.with_suffix(".lock")):
+        returned = template / "returned.json"
+        if not returned.exists():
+            made = make()
+            shutil.copytree(root, template / "root", symlinks=True)
+            returned.write_text(json.dumps(made))
+            return made
+    shutil.copytree(template / "root", root, symlinks=True, dirs_exist_ok=True)
+    found: dict[str, str] = json.loads(returned.read_text())
+    return found
+
+
+def _name(root: Path, declared: str) -> str:
+    digest = sha256(declared.replace(str(root), "").encode())
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        digest.update(f"\n{path.relative_to(root)}\n".encode() + sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
