@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 export DAGSTER_HOME ?= $(CURDIR)/var/dagster
 
-.PHONY: demo showcase explore test test-deep faults ui bench pictures docs docs-check lint lock clean
+.PHONY: demo showcase explore test test-deep prove faults ui bench pictures docs docs-check lint lock clean
 
 demo: $(READY)      ## publish the built-in 1940 Massachusetts release and show what came out
 	@$(BIN)/python -m orchestration.demo
@@ -23,13 +23,17 @@ ui: $(READY)        ## the Dagster UI, with schedules and sensors, on http://loc
 # Files are begun in the order that tests/conftest.py gives them.
 PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
-test: $(READY)      ## every claim, on a part of the cases: five minutes on two cores
-	@$(PYTEST) -m "not deep"
+test: $(READY)      ## every claim, on a part of the cases: four minutes on two cores
+	@$(PYTEST) -m "not deep and not prove and not fault" $(TESTS)
 
-test-deep: $(READY) ## all other cases: exhaustive grids, many draws, more walks in the browser
-	@$(PYTEST) -m deep
+test-deep: $(READY) ## what CI runs: those tests and more cases, kinds of release and walks in the browser
+	@$(PYTEST) -m "not prove and not fault" $(TESTS)
 
-faults: $(READY)    ## kills, full disks, tampering, launches at once, at full size; an hour; needs strace
+prove: $(READY)     ## exhaustive grids, many draws, a hundred examples; of a mechanism: make prove TESTS=tests/mechanisms/phsafe
+	@$(PYTEST) -m prove $(TESTS)
+
+faults: $(READY)    ## kills, full disks, tampering, launches at once, at full size; over an hour; needs strace
+	@$(PYTEST) -m fault $(TESTS)
 	@$(BIN)/python -W ignore -m tests.faults
 
 bench: $(READY)     ## ratios against peers and limits, written to benchmarks/results.json
