@@ -10,13 +10,11 @@ import argparse
 import json
 import os
 import resource
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
 from itertools import chain, combinations
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -24,9 +22,8 @@ import numpy as np
 from assets.planning.expectation import SLOPES, expectation, in_bytes, in_time
 from assets.planning.machine import Machine, this_machine
 from assets.planning.size import expected_size
-from benchmarks.processes import launch, sampled
-from benchmarks.slopes_jobs import CASE, RELEASES, Case
-from benchmarks.topdown_estimation import memory
+from benchmarks.harness import sample, sample_memory, temporary_home
+from benchmarks.jobs import RELEASES, Case
 
 SMALL, LARGE = 10_000, 60_000
 """Households of the two sizes."""
@@ -67,15 +64,15 @@ def run(case: Case) -> dict[str, Any]:
         Of the last job: the records and noisy numbers that a plan expects; the seconds, and those of all cores; and
         bytes of memory, of the databases with what is spilled, and of the publication, each at its peak.
     """
-    home = Path(tempfile.mkdtemp(prefix="stirred-bench-"))
-    try:
+    with temporary_home() as home:
+        databases = Path(home) / "databases"
         for component in case.releases:
-            before = _size(home / "home")
-            with memory() as peaks, sampled(lambda: _size(home / "home"), _BETWEEN) as sizes:
-                started, processor_before = perf_counter(), _processor_seconds()
-                _launch(case, component.job, home)
-                seconds, processor = perf_counter() - started, _processor_seconds() - processor_before
-        method = component.method(component.release(case.census, home / "published"))
+            before = _measure_disk(databases)
+            processor_before = _read_processor_seconds()
+            with sample_memory() as memory, sample(lambda: _measure_disk(databases), _BETWEEN) as sizes:
+                seconds = case.launch(home, component, {"STIRRED_HOME": str(databases)})
+            processor = _read_processor_seconds() - processor_before
+        method = component.method(component.release(case.census, Path(home) / "published"))
         size = expected_size(case.census)
         assert size is not None
         return {
@@ -85,39 +82,28 @@ def run(case: Case) -> dict[str, Any]:
             "numbers": method.numbers(size),
             "seconds": round(seconds, 1),
             "processor_seconds": round(processor, 1),
-            "memory": round(max(peaks) * 2**30),
+            "memory": round(max(memory) * 2**30),
             "warehouse": max(1, round(max(sizes)) - before),
-            "published": _size(method.release.folder),
+            "published": _measure_disk(method.release.folder),
         }
-    finally:
-        shutil.rmtree(home)
 
 
-def _launch(case: Case, job: str, home: Path) -> None:
-    places = {name: home / folder for name, folder in _FOLDERS.items()}
-    places["DAGSTER_HOME"].mkdir(exist_ok=True)
-    launch("benchmarks.slopes_jobs", job, {name: str(folder) for name, folder in places.items()} | {CASE: case.text})
-
-
-def _processor_seconds() -> float:
+def _read_processor_seconds() -> float:
     """The seconds that all programs which this process started have used of all cores."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-_FOLDERS = {"DAGSTER_HOME": "dagster", "STIRRED_HOME": "home", "STIRRED_PUBLISHED": "published"}
-
-
-def _size(folder: Path) -> int:
+def _measure_disk(folder: Path) -> int:
     """The bytes that the files of a folder have on disk; 0 if there is none."""
-    found = 0
+    size = 0
     for path in folder.rglob("*"):
         try:
-            found += path.stat().st_blocks * 512
+            size += path.stat().st_blocks * 512
         except OSError:
             # A file that was removed meanwhile.
             continue
-    return found
+    return size
 
 
 def fitted(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> dict[str, float]:

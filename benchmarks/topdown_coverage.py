@@ -6,7 +6,6 @@ Noise has fixed keys, so that every run gives the same figures. Nothing is store
 by the code of the replicates, which gives the estimates of a release if it is given the exact counts (a test shows it).
 """
 
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -23,8 +22,8 @@ from assets.topdown.release import HISTOGRAMS
 from assets.topdown.tree import read_tree
 from assets.topdown.uncertainty import SIZES, size_words
 from assets.topdown.workers import Replicated, replicated, side_by_side
-from benchmarks.resources import opened
-from benchmarks.topdown_estimation import charge
+from benchmarks.harness import open_deployment, temporary_home
+from benchmarks.topdown import charge
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.redistricting import REDISTRICTING
@@ -140,10 +139,10 @@ def _census(population: SyntheticPopulation) -> tuple[Replicated, int]:
     """A census as the task of a replicate, whose counts are the exact ones, and its number of persons."""
     dataset = synthetic_census(population, name="bench", cap={"rho": 100})
     declaration = TopDownDeclaration(name="redistricting", dataset="bench", title="Redistricting data")
-    with tempfile.TemporaryDirectory(prefix="stirred-bench-") as home:
+    with temporary_home() as home:
         release = build_release(declaration, dataset, Path(home) / "published")
         persons, _ = charge(home, release)
-        warehouse, _, _ = opened(home)
+        warehouse, _, _ = open_deployment(home)
         counts = {}
         with warehouse.session(reads=[Zone.PUBLIC, Zone.CONFIDENTIAL]) as session:
             for histogram in SCHEMAS:

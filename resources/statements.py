@@ -1,7 +1,7 @@
 """SQL statements by name and the addresses of tables: the one place where text becomes SQL.
 
-This module reads a statement from `sql/` and quotes the identifiers in it. Values never pass through here: DuckDB binds
-them as `$name`. `warehouse` runs the statements.
+This module reads a statement from `sql/`, or takes one of a single line, and quotes the identifiers in it. Values never
+pass through here: DuckDB binds them as `$name`. `warehouse` runs the statements.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 SQL_FOLDER = Path(__file__).resolve().parent.parent / "sql"
 
@@ -37,6 +37,22 @@ class Zone(StrEnum):
     def database(self) -> str:
         """The name of the zone's file in the folder of the databases."""
         return f"{self.value}.duckdb"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of one line, beside the code that runs it. All others are files.
+
+    Attributes:
+        name: how errors name it, as that of a file in `sql/`.
+        text: the statement, with placeholders like those in files.
+    """
+
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.name
 
 
 @dataclass(frozen=True)
@@ -110,15 +126,24 @@ def _environment() -> Environment:
     return environment
 
 
-def statement(name: str, names: Mapping[str, Any] | None = None) -> str:
-    """The text of `sql/<name>.sql` with its identifiers filled in.
+@cache
+def _inline_template(text: str) -> Template:
+    return _environment().from_string(text)
+
+
+def statement(source: str | Statement, names: Mapping[str, Any] | None = None) -> str:
+    """The text of a statement with its identifiers filled in.
 
     Args:
-        name: such as `swapping/margin`.
+        source: the name of a file `sql/<name>.sql`, such as `swapping/margin`, or a statement of one line.
         names: the values of the statement's placeholders: identifiers, lists of them, or `Fragment`s.
 
     Raises:
         jinja2.UndefinedError: if a placeholder has no value.
         TypeError: if a placeholder is filled with unquoted text.
     """
-    return _environment().get_template(f"{name}.sql").render(**(names or {}))
+    if isinstance(source, Statement):
+        template = _inline_template(source.text)
+    else:
+        template = _environment().get_template(f"{source}.sql")
+    return template.render(**(names or {}))

@@ -35,7 +35,7 @@ from resources.database_file import DatabaseFile
 from resources.keyfiles import flush_file
 from resources.lake import LakeZone
 from resources.spill import spill_folder
-from resources.statements import Fragment, Table, Zone, identifier, literal, statement
+from resources.statements import Fragment, Statement, Table, Zone, identifier, literal, statement
 from resources.storage import ISOLATED, Removed, Storage, WarehouseError, refuse_exposed, signed_extension
 
 _SETTINGS = {**ISOLATED, "temp_file_encryption": True, "allow_unsigned_extensions": True}
@@ -76,8 +76,11 @@ T = TypeVar("T")
 Values = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """The values bound in a statement; several, if a table is made in pieces, one after the other in bounded memory."""
 
-Recipe = tuple[str, Values, Mapping[str, Any]]
-"""How a table is made: the name of a statement, the values bound in it, and its identifiers."""
+Source = str | Statement
+"""The name of a statement's file in `sql/`, or a statement of one line."""
+
+Recipe = tuple[Source, Values, Mapping[str, Any]]
+"""How a table is made: its statement, the values bound in it, and its identifiers."""
 
 
 class Session:
@@ -115,7 +118,7 @@ class Session:
         """Whether the session can read confidential tables."""
         return Zone.CONFIDENTIAL in self._zones
 
-    def run(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> "Session":
+    def run(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> "Session":
         """Run `sql/<name>.sql` with its identifiers filled in and its values bound.
 
         Raises:
@@ -125,29 +128,29 @@ class Session:
         self._execute(name, self._text(name, names), values)
         return self
 
-    def rows(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> list[tuple[Any, ...]]:
+    def rows(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> list[tuple[Any, ...]]:
         """All rows of a statement's result. Use it for results known to be small."""
         with self._guarded(name):
             return self._execute(name, self._text(name, names), values).fetchall()
 
-    def row(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> tuple[Any, ...]:
+    def row(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> tuple[Any, ...]:
         """The single row of a statement's result."""
         (row,) = self.rows(name, values, **names)
         return row
 
-    def arrow(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> pa.Table:
+    def arrow(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> pa.Table:
         """A statement's result as an Arrow table."""
         with self._guarded(name):
             return self._execute(name, self._text(name, names), values).to_arrow_table()
 
     def batches(
-        self, name: str, rows: int, values: Mapping[str, Any] | None = None, /, **names: Any
+        self, name: Source, rows: int, values: Mapping[str, Any] | None = None, /, **names: Any
     ) -> Iterator[pa.RecordBatch]:
         """A statement's result as record batches of about `rows` rows; the whole result is never in memory."""
         with self._guarded(name):
             yield from self._execute(name, self._text(name, names), values).to_arrow_reader(rows)
 
-    def create(self, table: Table, name: str, values: Values | None = None, /, **names: Any) -> None:
+    def create(self, table: Table, name: Source, values: Values | None = None, /, **names: Any) -> None:
         """Create or replace `table` with a statement's result. If that fails, the table stays as it was, provided that
         there is a transaction if it is made in pieces.
         """
@@ -155,11 +158,11 @@ class Session:
         self.run("warehouse/create_schema", zone=identifier(table.zone.value), schema=identifier(table.schema))
         self._make("CREATE OR REPLACE TABLE", table.text, name, values, names)
 
-    def create_view(self, view: Table, name: str, /, **names: Any) -> None:
+    def create_view(self, view: Table, name: Source, /, **names: Any) -> None:
         """Create or replace `view` with a statement, which may name only tables of the view's zone."""
         self._execute(name, f"CREATE OR REPLACE VIEW {view.text} AS\n{self._text(name, names)}", None)
 
-    def is_view_of(self, view: Table, name: str, /, **names: Any) -> bool:
+    def is_view_of(self, view: Table, name: Source, /, **names: Any) -> bool:
         """Whether `view` is the view that `create_view` makes of this statement; the tables it names must exist.
 
         How a union is grouped is ignored, because a view in a file comes back with its tables in pairs.
@@ -188,13 +191,13 @@ class Session:
         """The names of the tables and views of a schema, and whether each is a view."""
         return dict(self.rows("warehouse/tables", {"zone": zone.value, "schema": schema}))
 
-    def stage(self, temporary: str, name: str, values: Values | None = None, /, **names: Any) -> Fragment:
+    def stage(self, temporary: str, name: Source, values: Values | None = None, /, **names: Any) -> Fragment:
         """Keep a statement's result as a temporary table of this session; return its quoted name."""
         address = identifier(temporary)
         self._make("CREATE OR REPLACE TEMPORARY TABLE", address.text, name, values, names)
         return address
 
-    def _make(self, how: str, address: str, name: str, values: Values | None, names: Mapping[str, Any]) -> None:
+    def _make(self, how: str, address: str, name: Source, values: Values | None, names: Mapping[str, Any]) -> None:
         """Make a table of the results of a statement, for all values in order."""
         text = self._text(name, names)
         first, *further = values if isinstance(values, Sequence) else [values]
@@ -335,7 +338,7 @@ class Session:
             content.append(self.once(("in order", table), partial(self._digested, "warehouse/in_order", table)))
         return hmac.new(key, json.dumps(content, separators=(",", ":")).encode(), sha256).hexdigest()
 
-    def _digested(self, name: str, table: Table) -> tuple[str, list[tuple[str, str]], int, list[list[str]]]:
+    def _digested(self, name: Source, table: Table) -> tuple[str, list[tuple[str, str]], int, list[list[str]]]:
         """Name, columns and number of rows of a table, and the digests of its columns, as a statement reads them."""
         columns = self.columns(table)
         rows, plain = 0, {column: kind in _PLAIN for column, kind in columns.items()}
@@ -385,11 +388,11 @@ class Session:
                 found.append(running.result())
         return tuple(map(sum, zip(*found, strict=True)))
 
-    def _execute(self, name: str, text: str, values: Mapping[str, Any] | None) -> duckdb.DuckDBPyConnection:
+    def _execute(self, name: Source, text: str, values: Mapping[str, Any] | None) -> duckdb.DuckDBPyConnection:
         with self._guarded(name):
             return self._connection.execute(text, dict(values) if values else None)
 
-    def _text(self, name: str, names: Mapping[str, Any]) -> str:
+    def _text(self, name: Source, names: Mapping[str, Any]) -> str:
         """The text of a statement, which may name only tables of the session's zones.
 
         Raises:
@@ -398,7 +401,7 @@ class Session:
         self._require_seen(name, names)
         return statement(name, names)
 
-    def _require_seen(self, name: str, value: object) -> None:
+    def _require_seen(self, name: Source, value: object) -> None:
         if isinstance(value, Table) and value.zone not in self._zones:
             raise WarehouseError(f"statement {name}: this session does not see the zone of {value}")
         if isinstance(value, Mapping):
@@ -408,7 +411,7 @@ class Session:
                 self._require_seen(name, each)
 
     @contextmanager
-    def _guarded(self, name: str) -> Iterator[None]:
+    def _guarded(self, name: Source) -> Iterator[None]:
         try:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
