@@ -11,7 +11,7 @@ from assets.cef.survey import SurveyParameters, synthetic_survey
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.release.dataset import DatasetDeclaration
 from benchmarks.harness import Result, Run, run_step, temporary_home
-from resources.statements import Statement, Zone, literal
+from resources.statements import SQL, Zone, literal
 from resources.warehouse import Warehouse
 
 ROWS = 10_000_000
@@ -19,7 +19,7 @@ STATES = ["01", "06", "36"]
 PERSONS = 1_000_000
 """The survey and the census have at least as many persons."""
 
-_WRITE_CSV = Statement("benchmarks/write_csv", "COPY {{ rows }} TO {{ path }} (FORMAT csv, HEADER true)")
+_WRITE_CSV = SQL("benchmarks/write_csv", "COPY {{ rows }} TO {{ path }} (FORMAT csv, HEADER true)")
 
 
 def measure_validation() -> list[Result]:

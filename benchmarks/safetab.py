@@ -18,7 +18,7 @@ from benchmarks.jobs import DETAILED, Case
 from mechanisms.safetab.adaptive import StreamedNoise, draw_block
 from mechanisms.safetab.details import FINEST
 from mechanisms.safetab.regions import RegionType
-from resources.statements import Statement
+from resources.statements import SQL
 from resources.warehouse import Session
 
 SIZES = HALF, WHOLE = 1_950_000, 3_900_000
@@ -35,7 +35,7 @@ NATION_GROUPS = 180_000_000
 
 NATION_SECONDS = 60.0
 
-_TRACTS = Statement(
+_TRACTS = SQL(
     "benchmarks/tracts", "SELECT count(*) FROM (SELECT DISTINCT TABBLKST, TABBLKCOU, TABTRACTCE FROM {{ units }})"
 )
 

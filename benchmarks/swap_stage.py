@@ -31,7 +31,7 @@ from benchmarks.harness import Result, find_median_run, open_deployment, run_ste
 from mechanisms.pair_swapping.pairing import NOBODY, swap_pairs
 from mechanisms.sampling.stream import RandomStream
 from orchestration.components.swapping import SwappingDeclaration, build_release
-from resources.statements import Statement, Table, Zone
+from resources.statements import SQL, Table, Zone
 
 HOUSEHOLDS, FEWER_HOUSEHOLDS = 20_000_000, 2_000_000
 """Of the stage itself, and of its extensions."""
@@ -54,7 +54,7 @@ EXTENSION_LIMIT = 1.5
 PAIR_SWAP_RATE = Fraction(1, 25)
 _CODED = Table(Zone.CONFIDENTIAL, "bench", "coded")
 
-_SHUFFLED = Statement("benchmarks/shuffled", "FROM {{ table }} ORDER BY {{ stratum | ids }}, random()")
+_SHUFFLED = SQL("benchmarks/shuffled", "FROM {{ table }} ORDER BY {{ stratum | ids }}, random()")
 
 
 def measure() -> list[Result]:

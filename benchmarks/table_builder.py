@@ -39,7 +39,7 @@ from mechanisms.table_builder.p_table import PTable
 from mechanisms.table_builder.reading import read_ons
 from orchestration.components.table_builder import build_release
 from orchestration.components.table_builder_declaration import TableBuilderDeclaration
-from resources.statements import Statement, Table, Zone
+from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session, Warehouse
 
 RECORDS = 10_000_000
@@ -53,7 +53,7 @@ NOISES: dict[str, dict[str, Any]] = {
 }
 RUNS = 3
 
-_CUBE = Statement(
+_CUBE = SQL(
     "benchmarks/cube",
     "SELECT {{ columns | ids }}, count(*) AS count FROM {{ table }} GROUP BY CUBE ({{ columns | ids }})",
 )

@@ -14,8 +14,10 @@ from secrets import token_hex
 import duckdb
 
 from resources.keyfiles import flush_folder
-from resources.statements import Zone, identifier, literal, statement
-from resources.storage import NothingWritten, OpenSession, Removed, WarehouseError, refuse_exposed
+from resources.statements import SQL, Zone, identifier, literal, statement
+from resources.storage import ATTACH, DETACH, NothingWritten, OpenSession, Removed, WarehouseError, refuse_exposed
+
+_CHECKPOINT = SQL("warehouse/checkpoint", "CHECKPOINT {{ zone }}")
 
 _REMEDY = "Nothing was changed. If the file is damaged, restore it (docs/how-to/back-up.md)"
 
@@ -63,10 +65,8 @@ class DatabaseFile:
         for file in (path, path.with_name(f"{path.name}.wal")):
             with suppress(FileNotFoundError):
                 refuse_exposed("database file", file, "chmod 600")
-        text = statement(
-            "warehouse/attach_read_only" if read_only else "warehouse/attach",
-            {"path": literal(path), "alias": identifier(self.zone.value)},
-        )
+        alias = identifier(self.zone.value)
+        text = statement(ATTACH, {"path": literal(path), "alias": alias, "read_only": read_only})
         deadline = time.monotonic() + self.patience
         while True:
             try:
@@ -75,7 +75,7 @@ class DatabaseFile:
                 if path.stat().st_ino == before:
                     return
                 # `compact` replaced the file after it was opened here.
-                connection.execute(statement("warehouse/detach", {"alias": identifier(self.zone.value)}))
+                connection.execute(statement(DETACH, {"alias": alias}))
             except duckdb.Error as error:
                 held = "lock on file" in str(error) or "Unique file handle conflict" in str(error)
                 if not held or time.monotonic() > deadline:
@@ -117,7 +117,7 @@ class DatabaseFile:
         fresh = path.with_name(f".compacted-{path.name}")
         while True:
             with session(writes=self.zone) as writing:
-                writing.run("warehouse/checkpoint", zone=identifier(self.zone.value))
+                writing.run(_CHECKPOINT, zone=identifier(self.zone.value))
             with session(reads=[self.zone], folder=path.parent) as reading:
                 if path.with_name(f"{path.name}.wal").exists():
                     # Another process wrote in between, and was killed. Its log does not belong to the new file.

@@ -18,8 +18,15 @@ from pathlib import Path
 
 import duckdb
 
-from resources.statements import Fragment, Zone, identifier, literal, statement
-from resources.storage import NothingWritten, OpenSession, Removed, WarehouseError, refuse_exposed
+from resources.statements import SQL, Fragment, Zone, identifier, literal, statement
+from resources.storage import DETACH, NothingWritten, OpenSession, Removed, WarehouseError, refuse_exposed
+
+_LAKE_CLEAN = SQL("warehouse/lake_clean", "FROM ducklake_cleanup_old_files({{ zone }}, cleanup_all => true)")
+_LAKE_EXPIRE = SQL("warehouse/lake_expire", "CALL ducklake_expire_snapshots({{ zone }}, versions => {{ versions }})")
+# Files that no catalog has an entry of, and that are older than `age` seconds.
+_LAKE_ORPHANS = SQL(
+    "warehouse/lake_orphans", "FROM ducklake_delete_orphaned_files({{ zone }}, older_than => now() - to_seconds($age))"
+)
 
 _ABANDONED = timedelta(days=1)
 """The age from which a file without an entry in the catalog is no longer one that a process is about to enter."""
@@ -99,7 +106,7 @@ class LakeZone:
                 "DATABASE … FROM PUBLIC. Nothing was read or written"
             )
         if read_only:
-            connection.execute(statement("warehouse/detach", {"alias": identifier(self.zone.value)}))
+            connection.execute(statement(DETACH, {"alias": identifier(self.zone.value)}))
             self._attach(connection, read_only=True, snapshot=snapshot)
 
     def compact(self, session: OpenSession, age: timedelta) -> Removed:
@@ -113,10 +120,10 @@ class LakeZone:
             ages = {"age": age.total_seconds()}
             if replaced := [number for (number,) in opened.rows("warehouse/lake_replaced", ages, **names)]:
                 versions = Fragment(f"[{', '.join(map(str, replaced))}]")
-                opened.run("warehouse/lake_expire", versions=versions, **names)
-            cleaned = opened.rows("warehouse/lake_clean", **names)
+                opened.run(_LAKE_EXPIRE, versions=versions, **names)
+            cleaned = opened.rows(_LAKE_CLEAN, **names)
             left = {"age": max(age, _ABANDONED).total_seconds()}
-            orphans = opened.rows("warehouse/lake_orphans", left, **names)
+            orphans = opened.rows(_LAKE_ORPHANS, left, **names)
             after = opened.row("warehouse/lake_size", **names)[0]
             # PostgreSQL keeps deleted rows, and so the keys of deleted files, until a table is rewritten.
             opened.run("warehouse/lake_vacuum", **names)

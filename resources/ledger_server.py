@@ -19,9 +19,19 @@ from psycopg import errors
 
 from resources.chain import Entry
 from resources.ledger_storage import Loaded, StorageError
-from resources.statements import SQL_FOLDER, statement
+from resources.statements import SQL, SQL_FOLDER, statement
 
 _FOLDER = "ledger/server"
+
+_APPLIED = SQL("applied", "SELECT coalesce(max(number), 0) FROM stirred.migrations")
+_RECORD_MIGRATION = SQL(
+    "record_migration", "INSERT INTO stirred.migrations (number, name) VALUES (%(number)s, %(name)s)"
+)
+# Until the connection ends, and not only the transaction: the anchor is written once more after the commit, and nobody
+# may append between the chain and the anchor.
+_LOCK = SQL("lock", "SELECT pg_advisory_lock(stirred.ledger_lock())")
+_LOCK_SHARED = SQL("lock_shared", "SELECT pg_advisory_lock_shared(stirred.ledger_lock())")
+
 _MIGRATE = "let the owner of the schema run stirred ledger migrate"
 
 
@@ -65,7 +75,7 @@ class ServerStorage:
     def reading(self) -> Iterator[ServerLedger]:
         with closing(_connected()) as connection:
             self._begin(connection)
-            _rows(connection, "lock_shared")
+            _rows(connection, _LOCK_SHARED)
             yield ServerLedger(connection)
 
     @contextmanager
@@ -83,7 +93,7 @@ class ServerStorage:
                     "the role of PGUSER may not append to the ledger; nothing was charged; "
                     "charge as a role that is a member of stirred_charge"
                 )
-            _rows(connection, "lock")
+            _rows(connection, _LOCK)
             yield ServerLedger(connection)
 
     def _begin(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
@@ -116,7 +126,7 @@ def migrate() -> tuple[str, ...]:
                 _run(connection, "prepare_migration")
                 if number > _applied(connection):
                     _run(connection, f"migrations/{name}")
-                    _run(connection, "record_migration", {"number": number, "name": name})
+                    _run(connection, _RECORD_MIGRATION, {"number": number, "name": name})
                     done.append(name)
     return tuple(done)
 
@@ -133,7 +143,7 @@ def _applied(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
         StorageError: if there is no schema, the role may not read it, or it is later than this version knows.
     """
     try:
-        row = _run(connection, "applied").fetchone()
+        row = _run(connection, _APPLIED).fetchone()
     except (errors.UndefinedTable, errors.InvalidSchemaName):
         raise StorageError(f"the database of PGDATABASE has no ledger: {_MIGRATE}") from None
     except errors.InsufficientPrivilege:
@@ -164,16 +174,16 @@ def _connected() -> psycopg.Connection[tuple[Any, ...]]:
 
 
 def _run(
-    connection: psycopg.Connection[tuple[Any, ...]], name: str, values: Mapping[str, Any] | None = None
+    connection: psycopg.Connection[tuple[Any, ...]], source: str | SQL, values: Mapping[str, Any] | None = None
 ) -> psycopg.Cursor[tuple[Any, ...]]:
-    return connection.execute(statement(f"{_FOLDER}/{name}").encode(), values)
+    return connection.execute(statement(source if isinstance(source, SQL) else f"{_FOLDER}/{source}").encode(), values)
 
 
 def _rows(
-    connection: psycopg.Connection[tuple[Any, ...]], name: str, values: Mapping[str, Any] | None = None
+    connection: psycopg.Connection[tuple[Any, ...]], source: str | SQL, values: Mapping[str, Any] | None = None
 ) -> list[tuple[Any, ...]]:
-    with _stated(name):
-        cursor = _run(connection, name, values)
+    with _stated(str(source)):
+        cursor = _run(connection, source, values)
         return cursor.fetchall() if cursor.description else []
 
 

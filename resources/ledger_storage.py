@@ -11,8 +11,11 @@ from dataclasses import asdict, fields
 from typing import Protocol
 
 from resources.chain import Entry
-from resources.statements import Table, Zone, identifier
+from resources.statements import SQL, Table, Zone, identifier
 from resources.warehouse import Session, Warehouse, WarehouseError
+
+_ADD_DETAILS = SQL("ledger/add_details", "ALTER TABLE {{ table }} ADD COLUMN details VARCHAR")
+_MARK_MOVED = SQL("ledger/mark_moved", "ALTER TABLE {{ table }} RENAME TO {{ moved }}")
 
 ENTRIES = Table(Zone.LEDGER, "main", "entries")
 MOVED = Table(Zone.LEDGER, "main", "entries_moved_to_server")
@@ -82,7 +85,7 @@ class FileLedger:
         with self._session.transaction():
             self._session.run("ledger/create", table=ENTRIES)
             if self._session.columns(ENTRIES) == _EARLIER_COLUMNS:
-                self._session.run("ledger/add_details", table=ENTRIES)
+                self._session.run(_ADD_DETAILS, table=ENTRIES)
             self._session.run("ledger/append", asdict(entry), table=ENTRIES)
             before_commit()
 
@@ -91,7 +94,7 @@ class FileLedger:
         if not self._session.columns(MOVED):
             with self._session.transaction():
                 self._session.run("ledger/create", table=ENTRIES)
-                self._session.run("ledger/mark_moved", table=ENTRIES, moved=identifier(MOVED.name))
+                self._session.run(_MARK_MOVED, table=ENTRIES, moved=identifier(MOVED.name))
 
 
 class FileStorage:

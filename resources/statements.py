@@ -40,7 +40,7 @@ class Zone(StrEnum):
 
 
 @dataclass(frozen=True)
-class Statement:
+class SQL:
     """A statement of one line, beside the code that runs it. All others are files.
 
     Attributes:
@@ -131,7 +131,7 @@ def _inline_template(text: str) -> Template:
     return _environment().from_string(text)
 
 
-def statement(source: str | Statement, names: Mapping[str, Any] | None = None) -> str:
+def statement(source: str | SQL, names: Mapping[str, Any] | None = None) -> str:
     """The text of a statement with its identifiers filled in.
 
     Args:
@@ -142,7 +142,7 @@ def statement(source: str | Statement, names: Mapping[str, Any] | None = None) -
         jinja2.UndefinedError: if a placeholder has no value.
         TypeError: if a placeholder is filled with unquoted text.
     """
-    if isinstance(source, Statement):
+    if isinstance(source, SQL):
         template = _inline_template(source.text)
     else:
         template = _environment().get_template(f"{source}.sql")

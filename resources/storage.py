@@ -17,10 +17,14 @@ from typing import Any, Protocol
 import duckdb
 
 from mechanisms.refusal import RefusedError
-from resources.statements import Fragment, Zone, literal, statement
+from resources.statements import SQL, Fragment, Zone, literal, statement
 
 ISOLATED: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 """DuckDB loads no extension by itself. All come from `signed_extension`."""
+
+LOAD = SQL("warehouse/load", "LOAD {{ extension }}")
+ATTACH = SQL("warehouse/attach", "ATTACH {{ path }} AS {{ alias }}{% if read_only %} (READ_ONLY){% endif %}")
+DETACH = SQL("warehouse/detach", "DETACH {{ alias }}")
 
 OpenSession = Callable[..., AbstractContextManager[Any]]
 """`Warehouse.session`."""
@@ -111,7 +115,7 @@ def signed_extension(name: str) -> Fragment:
         ) from None
     path = literal(folder / f"{name}.duckdb_extension")
     with closing(duckdb.connect(config=ISOLATED)) as connection:
-        connection.execute(statement("warehouse/load", {"extension": path}))
+        connection.execute(statement(LOAD, {"extension": path}))
     return path
 
 

@@ -35,8 +35,46 @@ from resources.database_file import DatabaseFile
 from resources.keyfiles import flush_file
 from resources.lake import LakeZone
 from resources.spill import spill_folder
-from resources.statements import Fragment, Statement, Table, Zone, identifier, literal, statement
-from resources.storage import ISOLATED, Removed, Storage, WarehouseError, refuse_exposed, signed_extension
+from resources.statements import SQL, Fragment, Table, Zone, identifier, literal, statement
+from resources.storage import (
+    ATTACH,
+    DETACH,
+    ISOLATED,
+    LOAD,
+    Removed,
+    Storage,
+    WarehouseError,
+    refuse_exposed,
+    signed_extension,
+)
+
+_COLUMNS = SQL("warehouse/columns", "DESCRIBE {{ table }}")
+_CONFINE = SQL(
+    "warehouse/confine",
+    "SET allowed_directories = {{ folders }}; SET enable_external_access = false; SET lock_configuration = true",
+)
+_COPY_DATABASE = SQL("warehouse/copy_database", "COPY FROM DATABASE {{ zone }} TO {{ copy }}")
+_CREATE_SCHEMA = SQL("warehouse/create_schema", "CREATE SCHEMA IF NOT EXISTS {{ zone }}.{{ schema }}")
+_DROP = SQL("warehouse/drop", "DROP {% if view %}VIEW{% else %}TABLE{% endif %} {{ table }}")
+_DROP_SCHEMA = SQL("warehouse/drop_schema", "DROP SCHEMA IF EXISTS {{ zone }}.{{ schema }} CASCADE")
+_HAS_VIEWS = SQL(
+    "warehouse/has_views", "SELECT 1 FROM duckdb_views() WHERE database_name IN $zones AND NOT internal LIMIT 1"
+)
+# Columns that are neither integers nor texts become texts.
+_IN_ORDER = SQL("warehouse/in_order", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }}")
+# Up to the size of the buffer, threads compute a result ahead of the one that reads it.
+_PREPARE = SQL("warehouse/prepare", "SET enable_progress_bar = false; SET streaming_buffer_size = '128MB'")
+# Length-prefixed texts ('-' for NULL) are unique to their values, and `concat` leaves NULL out.
+_ROW_TEXTS = SQL("warehouse/row_texts", "SELECT {% include 'warehouse/row_text.sql' %} AS row_text FROM {{ table }}")
+_SCHEMAS = SQL(
+    "warehouse/schemas",
+    "SELECT schema_name FROM duckdb_schemas() WHERE database_name = $zone AND NOT internal ORDER BY schema_name",
+)
+_SORTED = SQL("warehouse/sorted", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }} ORDER BY ALL")
+# The extension `httpfs` is loaded only for its cipher.
+_STAY_OFF_NETWORK = SQL(
+    "warehouse/stay_off_network", "SET disabled_filesystems = 'HTTPFileSystem,S3FileSystem,HuggingFaceFileSystem'"
+)
 
 _SETTINGS = {**ISOLATED, "temp_file_encryption": True, "allow_unsigned_extensions": True}
 """The settings of every session. Extensions come from `signed_extension` alone, which checks their signature."""
@@ -76,7 +114,7 @@ T = TypeVar("T")
 Values = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """The values bound in a statement; several, if a table is made in pieces, one after the other in bounded memory."""
 
-Source = str | Statement
+Source = str | SQL
 """The name of a statement's file in `sql/`, or a statement of one line."""
 
 Recipe = tuple[Source, Values, Mapping[str, Any]]
@@ -155,7 +193,7 @@ class Session:
         there is a transaction if it is made in pieces.
         """
         self._require_seen(name, table)
-        self.run("warehouse/create_schema", zone=identifier(table.zone.value), schema=identifier(table.schema))
+        self.run(_CREATE_SCHEMA, zone=identifier(table.zone.value), schema=identifier(table.schema))
         self._make("CREATE OR REPLACE TABLE", table.text, name, values, names)
 
     def create_view(self, view: Table, name: Source, /, **names: Any) -> None:
@@ -185,7 +223,7 @@ class Session:
         """Drop a table, or a view of that name, if there is one; a table cannot replace a view, nor a view a table."""
         found = self.tables(table.zone, table.schema)
         if table.name in found:
-            self.run("warehouse/drop", view=found[table.name], table=table)
+            self.run(_DROP, view=found[table.name], table=table)
 
     def tables(self, zone: Zone, schema: str) -> dict[str, bool]:
         """The names of the tables and views of a schema, and whether each is a view."""
@@ -244,27 +282,27 @@ class Session:
         """Names and DuckDB types of a table's columns, in order; empty if there is no such table."""
         if table.zone not in self._zones:
             return {}
-        with self._guarded("warehouse/columns"):
+        with self._guarded(_COLUMNS):
             try:
-                described = self._connection.execute(statement("warehouse/columns", {"table": table})).fetchall()
+                described = self._connection.execute(statement(_COLUMNS, {"table": table})).fetchall()
             except duckdb.CatalogException:
                 return {}
         return {name: kind for name, kind, *_ in described}
 
     def schemas(self, zone: Zone) -> list[str]:
         """The names of a zone's schemas."""
-        return [name for (name,) in self.rows("warehouse/schemas", {"zone": zone.value})]
+        return [name for (name,) in self.rows(_SCHEMAS, {"zone": zone.value})]
 
     def drop_schema(self, zone: Zone, schema: str) -> None:
         """Delete a schema with everything in it, if there is one. `Warehouse.compact` removes what is left of it."""
-        self.run("warehouse/drop_schema", zone=identifier(zone.value), schema=identifier(schema))
+        self.run(_DROP_SCHEMA, zone=identifier(zone.value), schema=identifier(schema))
 
     def copy_zone(self, zone: Zone, path: Path) -> None:
         """Copy the current content of a zone into a new database file, without remains of what was deleted."""
         alias = identifier(f"copy of {zone.value}")
-        self.run("warehouse/attach", path=literal(path), alias=alias)
-        self.run("warehouse/copy_database", zone=identifier(zone.value), copy=alias)
-        self.run("warehouse/detach", alias=alias)
+        self.run(ATTACH, path=literal(path), alias=alias, read_only=False)
+        self.run(_COPY_DATABASE, zone=identifier(zone.value), copy=alias)
+        self.run(DETACH, alias=alias)
         flush_file(path)
 
     def once(self, name: Hashable, compute: Callable[[], T]) -> T:
@@ -318,7 +356,7 @@ class Session:
             key: at least 32 bytes, or None for a table that anyone may see. Anything that depends on confidential
                 content needs a key.
         """
-        content = self.once(("sorted", table), partial(self._digested, "warehouse/sorted", table))
+        content = self.once(("sorted", table), partial(self._digested, _SORTED, table))
         message = json.dumps(content, separators=(",", ":")).encode()
         return hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
 
@@ -335,7 +373,7 @@ class Session:
         """
         content = []
         for table in tables:
-            content.append(self.once(("in order", table), partial(self._digested, "warehouse/in_order", table)))
+            content.append(self.once(("in order", table), partial(self._digested, _IN_ORDER, table)))
         return hmac.new(key, json.dumps(content, separators=(",", ":")).encode(), sha256).hexdigest()
 
     def _digested(self, name: Source, table: Table) -> tuple[str, list[tuple[str, str]], int, list[list[str]]]:
@@ -379,7 +417,7 @@ class Session:
         found = [(0, 0, 0)]
         with ThreadPoolExecutor(1) as hashing:
             running: Future[tuple[int, int, int]] | None = None
-            for batch in self.batches("warehouse/row_texts", ROWS_HASHED, table=table, columns=columns):
+            for batch in self.batches(_ROW_TEXTS, ROWS_HASHED, table=table, columns=columns):
                 following = hashing.submit(added, batch)
                 if running:
                     found.append(running.result())
@@ -492,7 +530,7 @@ class Warehouse(ConfigurableResource):
             if folder or Zone.PUBLIC in zones:
                 reached = [data for storage in (*storages, *written) for data in storage.folders]
                 quoted = ", ".join(literal(each).text for each in [*reached, *([folder.absolute()] if folder else [])])
-                connection.execute(statement("warehouse/confine", {"folders": Fragment(f"[{quoted}]::VARCHAR[]")}))
+                connection.execute(statement(_CONFINE, {"folders": Fragment(f"[{quoted}]::VARCHAR[]")}))
             yield Session(connection, zones, None if writes else {}, shared=any(storage.shared for storage in written))
 
     @contextmanager
@@ -563,12 +601,12 @@ class Warehouse(ConfigurableResource):
             try:
                 connection = opened.enter_context(closing(duckdb.connect(config=self._config(spilled))))
                 for extension in needed:
-                    connection.execute(statement("warehouse/load", {"extension": signed_extension(extension)}))
-                connection.execute(statement("warehouse/prepare"))
+                    connection.execute(statement(LOAD, {"extension": signed_extension(extension)}))
+                connection.execute(statement(_PREPARE))
                 if any(storage.on_network for storage in storages):
                     connection.execute(statement("warehouse/reach_storage", self._object_storage()))
                 else:
-                    connection.execute(statement("warehouse/stay_off_network"))
+                    connection.execute(statement(_STAY_OFF_NETWORK))
             except duckdb.Error as error:
                 raise WarehouseError(f"DuckDB cannot open a session: {str(error).splitlines()[0]}") from None
             yield connection
@@ -651,7 +689,7 @@ def _refuse_computed(connection: duckdb.DuckDBPyConnection, storages: Sequence[S
     values = {"zones": list(names)}
     found = []
     # DuckDB takes longer for the texts of its own views, and for the columns of all tables, than for all the rest.
-    if connection.execute(statement("warehouse/has_views"), values).fetchall():
+    if connection.execute(statement(_HAS_VIEWS), values).fetchall():
         views = connection.execute(statement("warehouse/views"), values).fetchall()
         found = [
             (zone, name)
