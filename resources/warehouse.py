@@ -163,13 +163,13 @@ class Session:
             WarehouseError: if the statement fails. If the session sees confidential data, the message contains only
                 the statement's name and the kind of failure, because DuckDB's message may quote a value.
         """
-        self._execute(name, self._text(name, names), values)
+        self._execute(name, self._fill_in(name, names), values)
         return self
 
     def rows(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> list[tuple[Any, ...]]:
         """All rows of a statement's result. Use it for results known to be small."""
-        with self._guarded(name):
-            return self._execute(name, self._text(name, names), values).fetchall()
+        with self._translate_errors(name):
+            return self._execute(name, self._fill_in(name, names), values).fetchall()
 
     def row(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> tuple[Any, ...]:
         """The single row of a statement's result."""
@@ -178,15 +178,15 @@ class Session:
 
     def arrow(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> pa.Table:
         """A statement's result as an Arrow table."""
-        with self._guarded(name):
-            return self._execute(name, self._text(name, names), values).to_arrow_table()
+        with self._translate_errors(name):
+            return self._execute(name, self._fill_in(name, names), values).to_arrow_table()
 
     def batches(
         self, name: Source, rows: int, values: Mapping[str, Any] | None = None, /, **names: Any
     ) -> Iterator[pa.RecordBatch]:
         """A statement's result as record batches of about `rows` rows; the whole result is never in memory."""
-        with self._guarded(name):
-            yield from self._execute(name, self._text(name, names), values).to_arrow_reader(rows)
+        with self._translate_errors(name):
+            yield from self._execute(name, self._fill_in(name, names), values).to_arrow_reader(rows)
 
     def create(self, table: Table, name: Source, values: Values | None = None, /, **names: Any) -> None:
         """Create or replace `table` with a statement's result. If that fails, the table stays as it was, provided that
@@ -198,7 +198,7 @@ class Session:
 
     def create_view(self, view: Table, name: Source, /, **names: Any) -> None:
         """Create or replace `view` with a statement, which may name only tables of the view's zone."""
-        self._execute(name, f"CREATE OR REPLACE VIEW {view.text} AS\n{self._text(name, names)}", None)
+        self._execute(name, f"CREATE OR REPLACE VIEW {view.text} AS\n{self._fill_in(name, names)}", None)
 
     def is_view_of(self, view: Table, name: Source, /, **names: Any) -> bool:
         """Whether `view` is the view that `create_view` makes of this statement; the tables it names must exist.
@@ -207,12 +207,12 @@ class Session:
         """
         temporary = "view as made"
         self._execute(
-            name, f"CREATE OR REPLACE TEMPORARY VIEW {identifier(temporary)} AS\n{self._text(name, names)}", None
+            name, f"CREATE OR REPLACE TEMPORARY VIEW {identifier(temporary)} AS\n{self._fill_in(name, names)}", None
         )
-        stored = self._definition(view.zone.value, view.schema, view.name)
-        return stored is not None and stored == self._definition("temp", "main", temporary)
+        stored = self._read_definition(view.zone.value, view.schema, view.name)
+        return stored is not None and stored == self._read_definition("temp", "main", temporary)
 
-    def _definition(self, database: str, schema: str, view: str) -> list[str] | None:
+    def _read_definition(self, database: str, schema: str, view: str) -> list[str] | None:
         """The statement of a view in words, as DuckDB writes them; None if there is none, or it renames columns."""
         for (text,) in self.rows("warehouse/view", {"database": database, "schema": schema, "view": view}):
             if head := _HEAD.match(text):
@@ -237,7 +237,7 @@ class Session:
 
     def _make(self, how: str, address: str, name: Source, values: Values | None, names: Mapping[str, Any]) -> None:
         """Make a table of the results of a statement, for all values in order."""
-        text = self._text(name, names)
+        text = self._fill_in(name, names)
         first, *further = values if isinstance(values, Sequence) else [values]
         self._execute(name, f"{how} {address} AS\n{text}", first)
         for each in further:
@@ -249,7 +249,7 @@ class Session:
         return identifier(name)
 
     @contextmanager
-    def beside(self, zones: Collection[Zone] | None = None) -> Iterator["Session"]:
+    def open_sibling(self, zones: Collection[Zone] | None = None) -> Iterator["Session"]:
         """Another connection to the same content, such as for another thread. It sees no temporary tables of this one.
 
         Args:
@@ -275,14 +275,14 @@ class Session:
             with suppress(duckdb.Error):
                 self._connection.rollback()
             raise
-        with self._guarded("commit"):
+        with self._translate_errors("commit"):
             self._connection.commit()
 
     def columns(self, table: Table) -> dict[str, str]:
         """Names and DuckDB types of a table's columns, in order; empty if there is no such table."""
         if table.zone not in self._zones:
             return {}
-        with self._guarded(_COLUMNS):
+        with self._translate_errors(_COLUMNS):
             try:
                 described = self._connection.execute(statement(_COLUMNS, {"table": table})).fetchall()
             except duckdb.CatalogException:
@@ -305,7 +305,7 @@ class Session:
         self.run(DETACH, alias=alias)
         flush_file(path)
 
-    def once(self, name: Hashable, compute: Callable[[], T]) -> T:
+    def compute_once(self, name: Hashable, compute: Callable[[], T]) -> T:
         """What is computed. If the session only reads, it is computed once for the session and those beside it.
 
         Args:
@@ -340,7 +340,7 @@ class Session:
         content = []
         for table in tables:
             columns = self.columns(table)
-            row = self.once(("sums", table, salt), partial(self._sums, table, list(columns), salt))
+            row = self.compute_once(("sums", table, salt), partial(self._sum_digests, table, list(columns), salt))
             content.append([table.name, list(columns.items()), [str(number) for number in row]])
         message = json.dumps(content, separators=(",", ":")).encode()
         return hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
@@ -356,7 +356,7 @@ class Session:
             key: at least 32 bytes, or None for a table that anyone may see. Anything that depends on confidential
                 content needs a key.
         """
-        content = self.once(("sorted", table), partial(self._digested, _SORTED, table))
+        content = self.compute_once(("sorted", table), partial(self._digest_columns, _SORTED, table))
         message = json.dumps(content, separators=(",", ":")).encode()
         return hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
 
@@ -373,10 +373,10 @@ class Session:
         """
         content = []
         for table in tables:
-            content.append(self.once(("in order", table), partial(self._digested, _IN_ORDER, table)))
+            content.append(self.compute_once(("in order", table), partial(self._digest_columns, _IN_ORDER, table)))
         return hmac.new(key, json.dumps(content, separators=(",", ":")).encode(), sha256).hexdigest()
 
-    def _digested(self, name: Source, table: Table) -> tuple[str, list[tuple[str, str]], int, list[list[str]]]:
+    def _digest_columns(self, name: Source, table: Table) -> tuple[str, list[tuple[str, str]], int, list[list[str]]]:
         """Name, columns and number of rows of a table, and the digests of its columns, as a statement reads them."""
         columns = self.columns(table)
         rows, plain = 0, {column: kind in _PLAIN for column, kind in columns.items()}
@@ -384,7 +384,7 @@ class Session:
         digests = [[sha256() for _ in range(3)] for _ in columns]
 
         def add(column: pa.Array, of_column: list[Any], first: int) -> None:
-            for part, digest in zip(_parts(column, first), of_column, strict=True):
+            for part, digest in zip(_encode_column(column, first), of_column, strict=True):
                 digest.update(part)
 
         # Columns are hashed side by side, while DuckDB reads the next batch.
@@ -400,7 +400,7 @@ class Session:
         found = [[digest.hexdigest() for digest in of_column] for of_column in digests]
         return table.name, list(columns.items()), rows, found
 
-    def _sums(self, table: Table, columns: list[str], salt: str) -> tuple[int, ...]:
+    def _sum_digests(self, table: Table, columns: list[str], salt: str) -> tuple[int, ...]:
         """The result of `warehouse/multiset_hash`, of large tables computed in less time."""
         if self.count(table) < LARGE or len(salt) % 64:
             return self.row("warehouse/multiset_hash", {"salt": salt}, table=table, columns=columns)
@@ -427,10 +427,10 @@ class Session:
         return tuple(map(sum, zip(*found, strict=True)))
 
     def _execute(self, name: Source, text: str, values: Mapping[str, Any] | None) -> duckdb.DuckDBPyConnection:
-        with self._guarded(name):
+        with self._translate_errors(name):
             return self._connection.execute(text, dict(values) if values else None)
 
-    def _text(self, name: Source, names: Mapping[str, Any]) -> str:
+    def _fill_in(self, name: Source, names: Mapping[str, Any]) -> str:
         """The text of a statement, which may name only tables of the session's zones.
 
         Raises:
@@ -449,7 +449,7 @@ class Session:
                 self._require_seen(name, each)
 
     @contextmanager
-    def _guarded(self, name: Source) -> Iterator[None]:
+    def _translate_errors(self, name: Source) -> Iterator[None]:
         try:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
@@ -521,7 +521,7 @@ class Warehouse(ConfigurableResource):
         storages = [self._storage(zone) for zone in reads if zone is not writes]
         written = [self._storage(writes)] if writes else []
         zones = {storage.zone for storage in (*storages, *written)}
-        with self._connected([*storages, *written]) as connection:
+        with self._connect([*storages, *written]) as connection:
             for storage in storages:
                 storage.attach(connection, read_only=True)
             for storage in written:
@@ -534,7 +534,7 @@ class Warehouse(ConfigurableResource):
             yield Session(connection, zones, None if writes else {}, shared=any(storage.shared for storage in written))
 
     @contextmanager
-    def held(self, reads: Collection[Zone], folder: Path | None = None) -> Iterator["Warehouse"]:
+    def snapshot(self, reads: Collection[Zone], folder: Path | None = None) -> Iterator["Warehouse"]:
         """This warehouse with zones whose content stays the same until the block ends, whoever reads it how often.
 
         Args:
@@ -545,7 +545,7 @@ class Warehouse(ConfigurableResource):
             WarehouseError: as `session`.
         """
         with self.session(reads=reads, folder=folder) as session:
-            held = _HeldWarehouse(**dict(self))
+            held = _WarehouseSnapshot(**dict(self))
             held.hold(session, folder)
             yield held
 
@@ -586,7 +586,7 @@ class Warehouse(ConfigurableResource):
         return DatabaseFile(zone, self.path(zone), self.patience)
 
     @contextmanager
-    def _connected(self, storages: Sequence[Storage]) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _connect(self, storages: Sequence[Storage]) -> Iterator[duckdb.DuckDBPyConnection]:
         """A new instance of DuckDB, with the extensions that the storages need and nothing attached."""
         _keep_private()
         home = Path(self.folder)
@@ -599,37 +599,37 @@ class Warehouse(ConfigurableResource):
                 raise WarehouseError(f"{error.filename or home} cannot be written ({error.strerror})") from None
             needed = dict.fromkeys([_CIPHER, *(name for storage in storages for name in storage.extensions)])
             try:
-                connection = opened.enter_context(closing(duckdb.connect(config=self._config(spilled))))
+                connection = opened.enter_context(closing(duckdb.connect(config=self._choose_settings(spilled))))
                 for extension in needed:
                     connection.execute(statement(LOAD, {"extension": signed_extension(extension)}))
                 connection.execute(statement(_PREPARE))
                 if any(storage.on_network for storage in storages):
-                    connection.execute(statement("warehouse/reach_storage", self._object_storage()))
+                    connection.execute(statement("warehouse/reach_storage", self._describe_object_storage()))
                 else:
                     connection.execute(statement(_STAY_OFF_NETWORK))
             except duckdb.Error as error:
                 raise WarehouseError(f"DuckDB cannot open a session: {str(error).splitlines()[0]}") from None
             yield connection
 
-    def _config(self, spilled: Path) -> dict[str, Any]:
+    def _choose_settings(self, spilled: Path) -> dict[str, Any]:
         config = {**_SETTINGS, "memory_limit": self.memory_limit, "temp_directory": str(spilled)}
         return {**config, "threads": self.threads} if self.threads else config
 
-    def _object_storage(self) -> dict[str, Any]:
+    def _describe_object_storage(self) -> dict[str, Any]:
         """How to reach the S3 server. DuckDB itself reads the keys and the region from the environment."""
         scheme, _, host = self.object_storage.rpartition("://")
         return {"host": literal(host.rstrip("/")), "encrypted": scheme != "http", "given": bool(host)}
 
 
-class _HeldWarehouse(Warehouse):
+class _WarehouseSnapshot(Warehouse):
     """A warehouse whose sessions are connections beside one that is open all the time."""
 
-    _held: Session = PrivateAttr()
+    _session: Session = PrivateAttr()
     _folder: Path | None = PrivateAttr()
 
     def hold(self, session: Session, folder: Path | None) -> None:
         """Take the open session, and the folder that it reaches."""
-        self._held, self._folder = session, folder
+        self._session, self._folder = session, folder
 
     @contextmanager
     def session(
@@ -640,13 +640,13 @@ class _HeldWarehouse(Warehouse):
         Raises:
             ValueError: if it would write a zone, or reach another zone or another folder.
         """
-        if writes or folder not in (None, self._folder) or not self._held.zones.issuperset(reads):
+        if writes or folder not in (None, self._folder) or not self._session.zones.issuperset(reads):
             raise ValueError("a held warehouse is read, and only the zones and the folder that it was opened with")
-        with self._held.beside(reads) as session:
+        with self._session.open_sibling(reads) as session:
             yield session
 
 
-def _parts(column: pa.Array, first: int) -> Iterator[bytes | memoryview]:
+def _encode_column(column: pa.Array, first: int) -> Iterator[bytes | memoryview]:
     """The numbers of the rows in which a column is NULL, the lengths of its texts, and its texts or integers.
 
     Joined over batches, these parts are unique to the values and do not depend on where a batch ends.

@@ -258,7 +258,7 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
     with ExitStack() as opened:
         # What the gates read stays as it is until the files are written, so the files have the content that passed.
         try:
-            held = opened.enter_context(context.held(release.folder.parent))
+            held = opened.enter_context(context.snapshot(release.folder.parent))
         except WarehouseError as error:
             # The gates say by name what is wrong.
             require_gates(context)

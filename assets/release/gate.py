@@ -62,7 +62,7 @@ class ReleaseContext(Generic[R]):
         return self.ledger.read()
 
     @contextmanager
-    def held(self, folder: Path | None = None) -> Iterator[Self]:
+    def snapshot(self, folder: Path | None = None) -> Iterator[Self]:
         """This context with tables whose content stays the same until the block ends.
 
         Args:
@@ -71,7 +71,7 @@ class ReleaseContext(Generic[R]):
         Raises:
             WarehouseError: if a zone cannot be read.
         """
-        with self.warehouse.held([Zone.CONFIDENTIAL, Zone.PUBLIC], folder) as warehouse:
+        with self.warehouse.snapshot([Zone.CONFIDENTIAL, Zone.PUBLIC], folder) as warehouse:
             yield replace(self, warehouse=warehouse)
 
 

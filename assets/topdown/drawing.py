@@ -114,7 +114,7 @@ def noise_found(session: Session, release: TopDownRelease) -> tuple[list[str], s
 
     def differences(counted: _Counted, stopped: Stopped) -> tuple[dict[str, Binned], dict[str, str]]:
         part, digests, found = counted.part, Digests(counted.part), dict[str, Binned]()
-        with session.beside() as own:
+        with session.open_sibling() as own:
             for run in stored_runs(own, release, part, stopped):
                 digests.add(run.stream, run.first, run.answers)
                 noise = run.answers.astype(np.int64).ravel()

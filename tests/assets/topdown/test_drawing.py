@@ -356,7 +356,7 @@ def test_gates_of_a_step_read_all_measurements_once(drawn: TopDownDeployment, mo
     assert [problems(drawn, name, verdicts_of("alone")) for name in READING] == [[], [], []]
     assert found == ["noise_as_declared", "read", "replay", "read"]
     found.clear()
-    with drawn.context.held() as held:
+    with drawn.context.snapshot() as held:
         assert [problems_in(held, name, verdicts_of("together")) for name in READING] == [[], [], []]
     assert found == ["noise_as_declared", "replay"]
 
@@ -364,13 +364,13 @@ def test_gates_of_a_step_read_all_measurements_once(drawn: TopDownDeployment, mo
 def test_a_version_that_another_gate_has_read_is_that_of_the_stored_measurements(drawn: TopDownDeployment) -> None:
     """Told apart from: a version of what the ledger settled, or of an earlier step."""
     run = verdicts_of("altered in between")
-    with drawn.context.held() as held:
+    with drawn.context.snapshot() as held:
         assert problems_in(held, "noise_as_declared", run) == problems_in(held, "settled", run) == []
     executed(drawn, "UPDATE noisy_measurements SET answers = list_prepend(answers[1] + 1, answers[2:]) WHERE rowid = 7")
-    with drawn.context.held() as held:
+    with drawn.context.snapshot() as held:
         assert problems_in(held, "noise_as_declared", run) == [], "it has a verdict on what was settled"
         assert problems_in(held, "settled", run) != []
-    with drawn.context.held() as held:
+    with drawn.context.snapshot() as held:
         run = verdicts_of("altered before")
         assert problems_in(held, "noise_as_declared", run) == [], "one answer shows in no test"
         assert problems_in(held, "settled", run) != []
