@@ -13,7 +13,7 @@ from typing import Any
 
 from mechanisms.accounting.specification import Specification
 from resources.anchor import GENESIS
-from resources.canonical import canonical
+from resources.canonical import canonicalize
 
 RESERVE = "reserve"
 SETTLE = "settle"
@@ -38,7 +38,7 @@ class Details:
 
     def as_text(self) -> str:
         """The details as canonical JSON."""
-        return canonical(
+        return canonicalize(
             {
                 "population": self.population,
                 "contents": list(self.contents),
@@ -104,7 +104,7 @@ class Entry:
         del fields["hash"]
         if self.details is None:
             del fields["details"]
-        return sha256(canonical(fields)).hexdigest()
+        return sha256(canonicalize(fields)).hexdigest()
 
 
 def reservation(
@@ -117,7 +117,7 @@ def reservation(
     details: Details | None = None,
 ) -> Entry:
     """The entry that charges a draw, ready to be appended to `chain`."""
-    text = canonical(specification.as_record()).decode()
+    text = canonicalize(specification.as_record()).decode()
     told = (details or Details(dataset)).as_text()
     return _linked(chain, Entry(0, RESERVE, dataset, release, draw_id, text, commitment, None, "", "", details=told))
 
@@ -130,7 +130,7 @@ def settlement(chain: Sequence[Entry], reserved: Entry, output_version: str) -> 
 
 def withdrawal(chain: Sequence[Entry], reserved: Entry, withdrawn: str, by: str) -> Entry:
     """The entry that withdraws a reserved draw, ready to be appended to `chain`."""
-    details = canonical({"withdrawn": withdrawn, "by": by}).decode()
+    details = canonicalize({"withdrawn": withdrawn, "by": by}).decode()
     entry = replace(reserved, kind=WITHDRAW, specification=None, output_version=None, details=details)
     return _linked(chain, entry)
 

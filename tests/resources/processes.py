@@ -39,7 +39,7 @@ from jinja2 import ChoiceLoader, DictLoader, FileSystemLoader
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from resources import custody, database_file, keyfiles, ledger, ledger_server, statements, storage, warehouse
-from resources.custody import Custody, CustodyMode, commitment
+from resources.custody import Custody, CustodyMode, compute_commitment
 from resources.ledger import CapExceeded, Ledger
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -86,7 +86,7 @@ def charge_and_draw(folder: Path, mode: CustodyMode) -> None:
         book.reserve(
             "ma1940", "half", draw_id, Specification(FLAVOR, PureLoss.logarithm(2)), seal, PureLoss(Fraction(1))
         )
-        drawn = commitment(b"noise" + keys.open_key(draw_id, mode, seal))
+        drawn = compute_commitment(b"noise" + keys.open_key(draw_id, mode, seal))
         with store.session(writes=Zone.PUBLIC) as session:
             keep(session, DRAWN, drawn)
             version = session.content_version([DRAWN])
@@ -192,7 +192,7 @@ def keys(folder: Path, number: int) -> str:
     """Make the master key and an ephemeral one."""
     keeper = Custody(folder=str(folder / "custody"), databases=str(folder / "warehouse"))
     draw_id = keeper.draw_id({})
-    return commitment((keeper.version_key().hex() + keeper.commit(draw_id, CustodyMode.EPHEMERAL)).encode())
+    return compute_commitment((keeper.version_key().hex() + keeper.commit(draw_id, CustodyMode.EPHEMERAL)).encode())
 
 
 def tables(folder: Path, number: int) -> str:

@@ -24,7 +24,7 @@ from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import UNBOUNDED, Flavor, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.chain import GENESIS, Entry
-from resources.custody import Custody, CustodyError, CustodyMode, commitment
+from resources.custody import Custody, CustodyError, CustodyMode, compute_commitment
 from resources.ledger import CapExceeded, Ledger, LedgerError, of_population
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -150,7 +150,7 @@ def test_a_reserved_draw_keeps_its_terms(ledger):
         "dataset": ("ma1950", "half", kept.draw_id, specification, seal),
         "release": ("ma1940", "third", kept.draw_id, specification, seal),
         "specification": ("ma1940", "half", kept.draw_id, replace(specification, loss=rational(1)), seal),
-        "commitment": ("ma1940", "half", kept.draw_id, specification, commitment(b"another key")),
+        "commitment": ("ma1940", "half", kept.draw_id, specification, compute_commitment(b"another key")),
     }.items():
         with pytest.raises(LedgerError, match=f"in entry 1 with another {term}"):
             ledger.reserve(*arguments, None)
@@ -730,7 +730,7 @@ def test_neither_ledger_nor_anchor_holds_a_key(written):
         content = repr(rows(written)).encode() + anchor_of(written).read_bytes()
     else:
         content = written.warehouse.path(Zone.LEDGER).read_bytes() + anchor_of(written).read_bytes()
-    assert commitment(keys[-1]).encode() in content
+    assert compute_commitment(keys[-1]).encode() in content
     for key in keys:
         assert key not in content
         assert key.hex().encode() not in content

@@ -27,7 +27,7 @@ from mechanisms.accounting.loss import PureLoss
 from orchestration.cli import main
 from orchestration.environment import ledger_on_server
 from resources import ledger_server
-from resources.anchor import Anchor, opened
+from resources.anchor import Anchor, unseal
 from resources.chain import GENESIS, Entry
 from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, LedgerError
@@ -280,12 +280,12 @@ def test_an_entry_waits_for_who_reads_even_if_it_is_appended_past_the_ledger(
 @pytest.mark.parametrize("there", [False, True])
 def test_an_anchor_seals_where_the_ledger_is(there: bool) -> None:
     """And that of a file is the same as of versions without a server, which could not read another."""
-    sealed = Anchor(3, "ab" * 32, on_server=there).sealed(b"key")
-    assert opened(sealed, b"key") == Anchor(3, "ab" * 32, on_server=there)
+    sealed = Anchor(3, "ab" * 32, on_server=there).seal(b"key")
+    assert unseal(sealed, b"key") == Anchor(3, "ab" * 32, on_server=there)
     record = json.loads(sealed)
     assert set(record) == {"sequence", "hash", "announced", "mac", *(["on_server"] if there else [])}
-    assert opened(json.dumps(record | {"on_server": not there}).encode(), b"key") is None
-    assert opened(json.dumps({**record, "on_server": 0 if there else 1}).encode(), b"key") is None
+    assert unseal(json.dumps(record | {"on_server": not there}).encode(), b"key") is None
+    assert unseal(json.dumps({**record, "on_server": 0 if there else 1}).encode(), b"key") is None
 
 
 @pytest.mark.deep

@@ -24,7 +24,7 @@ from assets.topdown.method import TopDownMethod
 from assets.topdown.release import TopDownRelease
 from assets.topdown.streams import streams_of
 from assets.topdown.threads import in_threads
-from resources.custody import commitment
+from resources.custody import compute_commitment
 from resources.statements import Zone
 from resources.warehouse import WarehouseError
 from tests.deployments import Deployment
@@ -325,7 +325,7 @@ def test_a_key_that_was_replaced_after_the_check_has_no_verdict(drawn: TopDownDe
     run = verdicts_of("key")
     assert problems(drawn, "replay", run) == []
     monkeypatch.setattr(type(drawn.context.custody), "_escrowed", lambda self, draw_id: bytes(32))
-    assert commitment(bytes(32)) != drawn.ledger[0].commitment
+    assert compute_commitment(bytes(32)) != drawn.ledger[0].commitment
     (problem,) = problems(drawn, "replay", run)
     assert "not the one that its charge committed to" in problem
 
