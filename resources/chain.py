@@ -107,7 +107,7 @@ class Entry:
         return sha256(canonicalize(fields)).hexdigest()
 
 
-def reservation(
+def make_reservation(
     chain: Sequence[Entry],
     dataset: str,
     release: str,
@@ -119,20 +119,20 @@ def reservation(
     """The entry that charges a draw, ready to be appended to `chain`."""
     text = canonicalize(specification.as_record()).decode()
     told = (details or Details(dataset)).as_text()
-    return _linked(chain, Entry(0, RESERVE, dataset, release, draw_id, text, commitment, None, "", "", details=told))
+    return _link(chain, Entry(0, RESERVE, dataset, release, draw_id, text, commitment, None, "", "", details=told))
 
 
-def settlement(chain: Sequence[Entry], reserved: Entry, output_version: str) -> Entry:
+def make_settlement(chain: Sequence[Entry], reserved: Entry, output_version: str) -> Entry:
     """The entry that settles a reservation, ready to be appended to `chain`."""
     settled = replace(reserved, kind=SETTLE, specification=None, output_version=output_version, details=None)
-    return _linked(chain, settled)
+    return _link(chain, settled)
 
 
-def withdrawal(chain: Sequence[Entry], reserved: Entry, withdrawn: str, by: str) -> Entry:
+def make_withdrawal(chain: Sequence[Entry], reserved: Entry, withdrawn: str, by: str) -> Entry:
     """The entry that withdraws a reserved draw, ready to be appended to `chain`."""
     details = canonicalize({"withdrawn": withdrawn, "by": by}).decode()
     entry = replace(reserved, kind=WITHDRAW, specification=None, output_version=None, details=details)
-    return _linked(chain, entry)
+    return _link(chain, entry)
 
 
 def find(chain: Sequence[Entry], kind: str, draw_id: str) -> Entry | None:
@@ -152,7 +152,7 @@ def settled_draws(chain: Sequence[Entry], dataset: str, release: str) -> tuple[E
     return tuple(reserved[entry.draw_id] for entry in settled)
 
 
-def breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
+def find_breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
     """The problems of a chain, each a sentence that names the sequence number; empty if the chain is intact.
 
     Detects every edit, gap, repetition and change of order. It cannot detect that the end of the chain was cut off or
@@ -182,7 +182,7 @@ def breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def _linked(chain: Sequence[Entry], entry: Entry) -> Entry:
+def _link(chain: Sequence[Entry], entry: Entry) -> Entry:
     linked = replace(
         entry,
         sequence=len(chain) + 1,

@@ -15,7 +15,7 @@ import duckdb
 
 from resources.keyfiles import flush_folder
 from resources.statements import SQL, Zone, identifier, literal, statement
-from resources.storage import ATTACH, DETACH, NothingWritten, OpenSession, Removed, WarehouseError, refuse_exposed
+from resources.storage import ATTACH, DETACH, NothingWrittenError, OpenSession, Removal, WarehouseError, refuse_exposed
 
 _CHECKPOINT = SQL("warehouse/checkpoint", "CHECKPOINT {{ zone }}")
 
@@ -61,7 +61,9 @@ class DatabaseFile:
             self.create()
         path = self.path
         if read_only and not path.exists():
-            raise NothingWritten(f"nothing has been written to the {self.zone.value} zone yet ({path.name} is missing)")
+            raise NothingWrittenError(
+                f"nothing has been written to the {self.zone.value} zone yet ({path.name} is missing)"
+            )
         for file in (path, path.with_name(f"{path.name}.wal")):
             with suppress(FileNotFoundError):
                 refuse_exposed("database file", file, "chmod 600")
@@ -105,7 +107,7 @@ class DatabaseFile:
         except (duckdb.Error, OSError) as error:
             raise WarehouseError(f"{path} cannot be created: {error}") from None
 
-    def compact(self, session: OpenSession, age: timedelta) -> Removed:
+    def compact(self, session: OpenSession, age: timedelta) -> Removal:
         """Rewrite the file, so that nothing is left in it, or in its log, of what was deleted, however long ago.
 
         The new file takes the place of the old one in one step. Whoever reads the old one may go on; writers wait. If
@@ -127,4 +129,4 @@ class DatabaseFile:
                 freed = path.stat().st_size - fresh.stat().st_size
                 fresh.replace(path)
                 flush_folder(path.parent)
-                return Removed(1, max(0, freed))
+                return Removal(1, max(0, freed))

@@ -19,7 +19,7 @@ from pathlib import Path
 import duckdb
 
 from resources.statements import SQL, Fragment, Zone, identifier, literal, statement
-from resources.storage import DETACH, NothingWritten, OpenSession, Removed, WarehouseError, refuse_exposed
+from resources.storage import DETACH, NothingWrittenError, OpenSession, Removal, WarehouseError, refuse_exposed
 
 _LAKE_CLEAN = SQL("warehouse/lake_clean", "FROM ducklake_cleanup_old_files({{ zone }}, cleanup_all => true)")
 _LAKE_EXPIRE = SQL("warehouse/lake_expire", "CALL ducklake_expire_snapshots({{ zone }}, versions => {{ versions }})")
@@ -81,7 +81,7 @@ class LakeZone:
         try:
             with session(reads=[self.zone]):
                 return True
-        except NothingWritten:
+        except NothingWrittenError:
             return False
 
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
@@ -109,7 +109,7 @@ class LakeZone:
             connection.execute(statement(DETACH, {"alias": identifier(self.zone.value)}))
             self._attach(connection, read_only=True, snapshot=snapshot)
 
-    def compact(self, session: OpenSession, age: timedelta) -> Removed:
+    def compact(self, session: OpenSession, age: timedelta) -> Removal:
         """Delete the files, and the entries and keys in the catalog, of what was replaced or dropped before `age`.
 
         Files of writers that were killed are deleted too, if they are at least a day old.
@@ -127,7 +127,7 @@ class LakeZone:
             after = opened.row("warehouse/lake_size", **names)[0]
             # PostgreSQL keeps deleted rows, and so the keys of deleted files, until a table is rewritten.
             opened.run("warehouse/lake_vacuum", **names)
-        return Removed(len(cleaned) + len(orphans), before - after)
+        return Removal(len(cleaned) + len(orphans), before - after)
 
     @property
     def _catalog(self) -> str:
@@ -164,7 +164,7 @@ class LakeZone:
             except duckdb.Error as error:
                 said = str(error)
                 if _NO_CATALOG in said:
-                    raise NothingWritten(
+                    raise NothingWrittenError(
                         f"nothing has been written to the {self.zone.value} zone yet (its catalog is empty)"
                     ) from None
                 if _CREATED_AT_ONCE not in said or time.monotonic() > deadline:

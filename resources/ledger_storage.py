@@ -57,11 +57,11 @@ class LedgerStorage(Protocol):
         """Whether there can be entries, so that `reading` makes sense."""
         ...
 
-    def reading(self) -> AbstractContextManager[OpenLedger]:
+    def open_to_read(self) -> AbstractContextManager[OpenLedger]:
         """Open the ledger for reading."""
         ...
 
-    def appending(self) -> AbstractContextManager[OpenLedger]:
+    def open_to_append(self) -> AbstractContextManager[OpenLedger]:
         """Open the ledger for reading and appending, and keep every other process out."""
         ...
 
@@ -107,11 +107,11 @@ class FileStorage:
         return self._warehouse.path(Zone.LEDGER).exists()
 
     @contextmanager
-    def reading(self) -> Iterator[FileLedger]:
+    def open_to_read(self) -> Iterator[FileLedger]:
         with self._warehouse.session(reads=[Zone.LEDGER]) as session:
             yield FileLedger(session)
 
     @contextmanager
-    def appending(self) -> Iterator[FileLedger]:
+    def open_to_append(self) -> Iterator[FileLedger]:
         with self._warehouse.session(writes=Zone.LEDGER) as session:
             yield FileLedger(session)

@@ -34,12 +34,12 @@ class WarehouseError(RefusedError):
     """A statement or a file of the warehouse failed. The message never contains confidential data."""
 
 
-class NothingWritten(WarehouseError):  # noqa: N818 - it is what the error says
+class NothingWrittenError(WarehouseError):
     """A zone was to be read to which nothing has been written."""
 
 
 @dataclass(frozen=True)
-class Removed:
+class Removal:
     """What a compaction removed for good.
 
     Attributes:
@@ -88,7 +88,7 @@ class Storage(Protocol):
             WarehouseError: if it cannot be opened or created, or is open to others than its owner.
         """
 
-    def compact(self, session: OpenSession, age: timedelta) -> Removed:
+    def compact(self, session: OpenSession, age: timedelta) -> Removal:
         """Remove what was replaced or deleted longer than `age` ago."""
 
 

@@ -41,7 +41,7 @@ from resources.storage import (
     DETACH,
     ISOLATED,
     LOAD,
-    Removed,
+    Removal,
     Storage,
     WarehouseError,
     refuse_exposed,
@@ -569,7 +569,7 @@ class Warehouse(ConfigurableResource):
     def _spill(self) -> Path:
         return Path(self.spill_folder or Path(self.folder) / "spill")
 
-    def compact(self, zone: Zone, age: timedelta = timedelta()) -> Removed:
+    def compact(self, zone: Zone, age: timedelta = timedelta()) -> Removal:
         """Remove for good what was deleted from a zone, or replaced in it, longer than `age` ago.
 
         A file is rewritten, whatever the age. Of a lake, files and their keys are deleted; a session that has been open

@@ -26,7 +26,7 @@ from assets.release.seal import SealError, require_sealed, seal_stage
 from resources.canonical import canonicalize
 from resources.custody import Custody
 from resources.statements import Table, Zone
-from resources.storage import NothingWritten
+from resources.storage import NothingWrittenError
 from resources.warehouse import Session, Warehouse
 
 CONTENTS = "cef_contents"
@@ -150,7 +150,7 @@ def version_if_unchanged(
             if any(session.columns(Table(Zone.CONFIDENTIAL, dataset.name, name)) for name in left):
                 return None
             return published[_CEF]
-    except (NothingWritten, SealError):
+    except (NothingWrittenError, SealError):
         return None
 
 

@@ -81,7 +81,7 @@ def charge_and_draw(folder: Path, mode: CustodyMode) -> None:
     book = deployment(folder)
     keys, store = book.custody, book.warehouse
     draw_id = keys.draw_id({"release": "half"})
-    if book.read().settlement(draw_id) is None:
+    if book.read().find_settlement(draw_id) is None:
         seal = keys.commit(draw_id, mode)
         book.reserve(
             "ma1940", "half", draw_id, Specification(FLAVOR, PureLoss.logarithm(2)), seal, PureLoss(Fraction(1))

@@ -99,8 +99,8 @@ def test_a_ledger_that_nobody_wrote_is_empty_and_stays_unmade(file_ledger, tmp_p
     ledger = file_ledger
     assert ledger.entries() == ()
     assert ledger.verify() == ()
-    assert ledger.read().reservation("0" * 64) is None
-    assert ledger.read().settlement("0" * 64) is None
+    assert ledger.read().find_reservation("0" * 64) is None
+    assert ledger.read().find_settlement("0" * 64) is None
     assert ledger.read().total("ma1940") == ()
     assert ledger.read().charged("ma1940", PureLoss()) == PureLoss()
     assert not list(tmp_path.iterdir())
@@ -137,8 +137,8 @@ def test_a_draw_is_reserved_and_settled_once_however_often_it_is_asked(ledger):
     assert ledger.settle(reserved.draw_id, "v1") == settled
     assert reserve(ledger, "half", cap=Fraction(1)) == reserved
     assert ledger.entries() == (reserved, settled)
-    assert ledger.read().reservation(reserved.draw_id) == reserved
-    assert ledger.read().settlement(reserved.draw_id) == settled
+    assert ledger.read().find_reservation(reserved.draw_id) == reserved
+    assert ledger.read().find_settlement(reserved.draw_id) == settled
     assert ledger.read().charged("ma1940", PureLoss()) == LN2
     assert ledger.verify() == ()
 
@@ -476,7 +476,7 @@ def assert_refused(ledger):
         lambda: reserve(ledger, "new"),
         lambda: reserve(ledger, "first"),
         lambda: ledger.settle("0" * 64, "v"),
-        lambda: ledger.read().reservation("0" * 64),
+        lambda: ledger.read().find_reservation("0" * 64),
         lambda: ledger.read().charged("ma1940", PureLoss()),
     ):
         # Who charges asks the custody for a draw id first.

@@ -266,7 +266,7 @@ def test_an_entry_waits_for_who_reads_even_if_it_is_appended_past_the_ledger(
     last = ledger.entries()[-1]
     following = hashed(replace(last, sequence=4, previous_hash=last.hash, draw_id="f" * 64))
     with (
-        ledger.unchanging(),
+        ledger.keep_unchanged(),
         logged_in({"PGOPTIONS": "-c lock_timeout=50ms"}),
         pytest.raises(psycopg.errors.LockNotAvailable),
     ):
@@ -571,7 +571,7 @@ def test_a_migration_that_fails_leaves_nothing(postgres: Server, monkeypatch: py
 def test_a_role_of_neither_kind_is_told_which_it_needs(postgres: Server, database: Database, ledger: Ledger) -> None:
     postgres.administration.run("DROP ROLE IF EXISTS nobody; CREATE ROLE nobody LOGIN")
     with logged_in(database.environment("nobody")), pytest.raises(StorageError, match="member of stirred_charge or"):
-        ledger.read().reservation("0" * 64)
+        ledger.read().find_reservation("0" * 64)
 
 
 def test_the_numbers_of_migrations_have_no_gap() -> None:
@@ -711,7 +711,7 @@ def test_nobody_reads_or_appends_between_the_commit_and_the_anchor(
 
     def slowly(custody: Custody, anchor: Anchor) -> None:
         if not tried:
-            for use in (other.verify, lambda: other._appending().__enter__()):
+            for use in (other.verify, lambda: other._open_to_append().__enter__()):
                 try:
                     tried.append(use())
                 except StorageError as error:

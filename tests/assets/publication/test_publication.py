@@ -76,7 +76,7 @@ def test_beside_an_unreadable_ledger_the_files_are_verified_and_the_ledgers_page
         file.write(b" ")
     assert problems() != []
     with pytest.raises(LedgerError, match=r"no entry from 1 on can be read.*lost-key.md"):
-        context.ledger.examined().intact()
+        context.ledger.examine().intact()
 
 
 @pytest.mark.deep
