@@ -11,7 +11,7 @@ from assets.cef.survey import SurveyParameters, synthetic_survey
 from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.release.dataset import DatasetDeclaration
 from benchmarks.harness import Result, Run, run_step, temporary_home
-from resources.statements import SQL, Zone, literal
+from resources.statements import SQL, Zone, quote_literal
 from resources.warehouse import Warehouse
 
 ROWS = 10_000_000
@@ -59,7 +59,7 @@ def write_source(home: str) -> None:
     """Write the CSV file."""
     with Warehouse(folder=home).session(writes=Zone.PUBLIC) as session:
         rows = session.stage("rows", "benchmarks/households", {"households": ROWS})
-        session.run(_WRITE_CSV, rows=rows, path=literal(Path(home) / "units.csv"))
+        session.run(_WRITE_CSV, rows=rows, path=quote_literal(Path(home) / "units.csv"))
 
 
 def validate(home: str) -> None:

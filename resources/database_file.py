@@ -14,7 +14,7 @@ from secrets import token_hex
 import duckdb
 
 from resources.keyfiles import flush_folder
-from resources.statements import SQL, Zone, identifier, literal, statement
+from resources.statements import SQL, Zone, quote, quote_literal, render
 from resources.storage import ATTACH, DETACH, NothingWrittenError, OpenSession, Removal, WarehouseError, refuse_exposed
 
 _CHECKPOINT = SQL("warehouse/checkpoint", "CHECKPOINT {{ zone }}")
@@ -67,8 +67,8 @@ class DatabaseFile:
         for file in (path, path.with_name(f"{path.name}.wal")):
             with suppress(FileNotFoundError):
                 refuse_exposed("database file", file, "chmod 600")
-        alias = identifier(self.zone.value)
-        text = statement(ATTACH, {"path": literal(path), "alias": alias, "read_only": read_only})
+        alias = quote(self.zone.value)
+        text = render(ATTACH, {"path": quote_literal(path), "alias": alias, "read_only": read_only})
         deadline = time.monotonic() + self.patience
         while True:
             try:
@@ -77,7 +77,7 @@ class DatabaseFile:
                 if path.stat().st_ino == before:
                     return
                 # `compact` replaced the file after it was opened here.
-                connection.execute(statement(DETACH, {"alias": alias}))
+                connection.execute(render(DETACH, {"alias": alias}))
             except duckdb.Error as error:
                 held = "lock on file" in str(error) or "Unique file handle conflict" in str(error)
                 if not held or time.monotonic() > deadline:
@@ -119,7 +119,7 @@ class DatabaseFile:
         fresh = path.with_name(f".compacted-{path.name}")
         while True:
             with session(writes=self.zone) as writing:
-                writing.run(_CHECKPOINT, zone=identifier(self.zone.value))
+                writing.run(_CHECKPOINT, zone=quote(self.zone.value))
             with session(reads=[self.zone], folder=path.parent) as reading:
                 if path.with_name(f"{path.name}.wal").exists():
                     # Another process wrote in between, and was killed. Its log does not belong to the new file.

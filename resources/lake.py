@@ -18,7 +18,7 @@ from pathlib import Path
 
 import duckdb
 
-from resources.statements import SQL, Fragment, Zone, identifier, literal, statement
+from resources.statements import SQL, Fragment, Zone, quote, quote_literal, render
 from resources.storage import DETACH, NothingWrittenError, OpenSession, Removal, WarehouseError, refuse_exposed
 
 _LAKE_CLEAN = SQL("warehouse/lake_clean", "FROM ducklake_cleanup_old_files({{ zone }}, cleanup_all => true)")
@@ -96,7 +96,7 @@ class LakeZone:
             self._keep_folder(create=not read_only)
         self._attach(connection, read_only=read_only)
         try:
-            state = connection.execute(statement("warehouse/lake_state", {"catalog": literal(self._catalog)}))
+            state = connection.execute(render("warehouse/lake_state", {"catalog": quote_literal(self._catalog)}))
             snapshot, connectable = state.fetchall()[0]
         except duckdb.Error as error:
             raise WarehouseError(f"cannot read {self.name} (service {self.service}): {type(error).__name__}") from None
@@ -106,7 +106,7 @@ class LakeZone:
                 "DATABASE … FROM PUBLIC. Nothing was read or written"
             )
         if read_only:
-            connection.execute(statement(DETACH, {"alias": identifier(self.zone.value)}))
+            connection.execute(render(DETACH, {"alias": quote(self.zone.value)}))
             self._attach(connection, read_only=True, snapshot=snapshot)
 
     def compact(self, session: OpenSession, age: timedelta) -> Removal:
@@ -114,7 +114,7 @@ class LakeZone:
 
         Files of writers that were killed are deleted too, if they are at least a day old.
         """
-        names = {"zone": literal(self.zone.value), "catalog": literal(self._catalog)}
+        names = {"zone": quote_literal(self.zone.value), "catalog": quote_literal(self._catalog)}
         with session(writes=self.zone) as opened:
             before = opened.row("warehouse/lake_size", **names)[0]
             ages = {"age": age.total_seconds()}
@@ -145,12 +145,12 @@ class LakeZone:
             raise WarehouseError(f"{folder} cannot be written ({error.strerror})") from None
 
     def _attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool, snapshot: int = -1) -> None:
-        text = statement(
+        text = render(
             "warehouse/lake_attach",
             {
-                "source": literal(f"ducklake:postgres:service={self.service}"),
-                "alias": identifier(self.zone.value),
-                "data": literal(self.data),
+                "source": quote_literal(f"ducklake:postgres:service={self.service}"),
+                "alias": quote(self.zone.value),
+                "data": quote_literal(self.data),
                 "encrypted": self.zone is Zone.CONFIDENTIAL,
                 "read_only": read_only,
                 "snapshot": snapshot,
@@ -168,11 +168,13 @@ class LakeZone:
                         f"nothing has been written to the {self.zone.value} zone yet (its catalog is empty)"
                     ) from None
                 if _CREATED_AT_ONCE not in said or time.monotonic() > deadline:
-                    raise WarehouseError(f"cannot open {self.name} (service {self.service}): {_reason(said)}") from None
+                    raise WarehouseError(
+                        f"cannot open {self.name} (service {self.service}): {_explain(said)}"
+                    ) from None
             time.sleep(0.05)
 
 
-def _reason(said: str) -> str:
+def _explain(said: str) -> str:
     """Why DuckLake cannot attach a catalog, without the connection string that it quotes."""
     if "does not match existing data path" in said:
         return "its files lie elsewhere. Set the data path that it was created with"

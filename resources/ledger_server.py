@@ -19,7 +19,7 @@ from psycopg import errors
 
 from resources.chain import Entry
 from resources.ledger_storage import Loaded, StorageError
-from resources.statements import SQL, SQL_FOLDER, statement
+from resources.statements import SQL, SQL_FOLDER, render
 
 _FOLDER = "ledger/server"
 
@@ -176,7 +176,7 @@ def _connect() -> psycopg.Connection[tuple[Any, ...]]:
 def _run(
     connection: psycopg.Connection[tuple[Any, ...]], source: str | SQL, values: Mapping[str, Any] | None = None
 ) -> psycopg.Cursor[tuple[Any, ...]]:
-    return connection.execute(statement(source if isinstance(source, SQL) else f"{_FOLDER}/{source}").encode(), values)
+    return connection.execute(render(source if isinstance(source, SQL) else f"{_FOLDER}/{source}").encode(), values)
 
 
 def _fetch_rows(

@@ -11,7 +11,7 @@ from dataclasses import asdict, fields
 from typing import Protocol
 
 from resources.chain import Entry
-from resources.statements import SQL, Table, Zone, identifier
+from resources.statements import SQL, Table, Zone, quote
 from resources.warehouse import Session, Warehouse, WarehouseError
 
 _ADD_DETAILS = SQL("ledger/add_details", "ALTER TABLE {{ table }} ADD COLUMN details VARCHAR")
@@ -94,7 +94,7 @@ class FileLedger:
         if not self._session.columns(MOVED):
             with self._session.transaction():
                 self._session.run("ledger/create", table=ENTRIES)
-                self._session.run(_MARK_MOVED, table=ENTRIES, moved=identifier(MOVED.name))
+                self._session.run(_MARK_MOVED, table=ENTRIES, moved=quote(MOVED.name))
 
 
 class FileStorage:

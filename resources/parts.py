@@ -17,7 +17,7 @@ from resources.warehouse import Session
 _PARTS = SQL("warehouse/parts", "SELECT * FROM read_parquet($files)")
 
 
-def part_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+def open_part(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     """A writer of a part, to be closed: a context manager. Each table that it writes is in memory as a whole.
 
     Parts are read once, so that their size matters less than the time that it takes to write and to read them.

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import duckdb
 
 from mechanisms.refusal import RefusedError
-from resources.statements import SQL, Fragment, Zone, literal, statement
+from resources.statements import SQL, Fragment, Zone, quote_literal, render
 
 ISOLATED: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 """DuckDB loads no extension by itself. All come from `signed_extension`."""
@@ -113,9 +113,9 @@ def signed_extension(name: str) -> Fragment:
             f"DuckDB's extension {name} is not installed. Install Stirred with its extra cluster: pip install "
             "'stirred[cluster]'"
         ) from None
-    path = literal(folder / f"{name}.duckdb_extension")
+    path = quote_literal(folder / f"{name}.duckdb_extension")
     with closing(duckdb.connect(config=ISOLATED)) as connection:
-        connection.execute(statement(LOAD, {"extension": path}))
+        connection.execute(render(LOAD, {"extension": path}))
     return path
 
 

@@ -34,8 +34,8 @@ from pydantic import Field, PrivateAttr
 from resources.database_file import DatabaseFile
 from resources.keyfiles import flush_file
 from resources.lake import LakeZone
-from resources.spill import spill_folder
-from resources.statements import SQL, Fragment, Table, Zone, identifier, literal, statement
+from resources.spill import create_spill_folder
+from resources.statements import SQL, Fragment, Table, Zone, quote, quote_literal, render
 from resources.storage import (
     ATTACH,
     DETACH,
@@ -193,7 +193,7 @@ class Session:
         there is a transaction if it is made in pieces.
         """
         self._require_seen(name, table)
-        self.run(_CREATE_SCHEMA, zone=identifier(table.zone.value), schema=identifier(table.schema))
+        self.run(_CREATE_SCHEMA, zone=quote(table.zone.value), schema=quote(table.schema))
         self._make("CREATE OR REPLACE TABLE", table.text, name, values, names)
 
     def create_view(self, view: Table, name: Source, /, **names: Any) -> None:
@@ -207,7 +207,9 @@ class Session:
         """
         temporary = "view as made"
         self._execute(
-            name, f"CREATE OR REPLACE TEMPORARY VIEW {identifier(temporary)} AS\n{self._fill_in(name, names)}", None
+            name,
+            f"CREATE OR REPLACE TEMPORARY VIEW {quote(temporary)} AS\n{self._fill_in(name, names)}",
+            None,
         )
         stored = self._read_definition(view.zone.value, view.schema, view.name)
         return stored is not None and stored == self._read_definition("temp", "main", temporary)
@@ -231,7 +233,7 @@ class Session:
 
     def stage(self, temporary: str, name: Source, values: Values | None = None, /, **names: Any) -> Fragment:
         """Keep a statement's result as a temporary table of this session; return its quoted name."""
-        address = identifier(temporary)
+        address = quote(temporary)
         self._make("CREATE OR REPLACE TEMPORARY TABLE", address.text, name, values, names)
         return address
 
@@ -246,7 +248,7 @@ class Session:
     def register(self, name: str, table: pa.Table) -> Fragment:
         """Make an Arrow table available to this session's statements as `name`; return the quoted name."""
         self._connection.register(name, table)
-        return identifier(name)
+        return quote(name)
 
     @contextmanager
     def open_sibling(self, zones: Collection[Zone] | None = None) -> Iterator["Session"]:
@@ -284,7 +286,7 @@ class Session:
             return {}
         with self._translate_errors(_COLUMNS):
             try:
-                described = self._connection.execute(statement(_COLUMNS, {"table": table})).fetchall()
+                described = self._connection.execute(render(_COLUMNS, {"table": table})).fetchall()
             except duckdb.CatalogException:
                 return {}
         return {name: kind for name, kind, *_ in described}
@@ -295,13 +297,13 @@ class Session:
 
     def drop_schema(self, zone: Zone, schema: str) -> None:
         """Delete a schema with everything in it, if there is one. `Warehouse.compact` removes what is left of it."""
-        self.run(_DROP_SCHEMA, zone=identifier(zone.value), schema=identifier(schema))
+        self.run(_DROP_SCHEMA, zone=quote(zone.value), schema=quote(schema))
 
     def copy_zone(self, zone: Zone, path: Path) -> None:
         """Copy the current content of a zone into a new database file, without remains of what was deleted."""
-        alias = identifier(f"copy of {zone.value}")
-        self.run(ATTACH, path=literal(path), alias=alias, read_only=False)
-        self.run(_COPY_DATABASE, zone=identifier(zone.value), copy=alias)
+        alias = quote(f"copy of {zone.value}")
+        self.run(ATTACH, path=quote_literal(path), alias=alias, read_only=False)
+        self.run(_COPY_DATABASE, zone=quote(zone.value), copy=alias)
         self.run(DETACH, alias=alias)
         flush_file(path)
 
@@ -437,7 +439,7 @@ class Session:
             WarehouseError: if it names another one.
         """
         self._require_seen(name, names)
-        return statement(name, names)
+        return render(name, names)
 
     def _require_seen(self, name: Source, value: object) -> None:
         if isinstance(value, Table) and value.zone not in self._zones:
@@ -529,8 +531,10 @@ class Warehouse(ConfigurableResource):
             _refuse_computed(connection, [*storages, *written])
             if folder or Zone.PUBLIC in zones:
                 reached = [data for storage in (*storages, *written) for data in storage.folders]
-                quoted = ", ".join(literal(each).text for each in [*reached, *([folder.absolute()] if folder else [])])
-                connection.execute(statement(_CONFINE, {"folders": Fragment(f"[{quoted}]::VARCHAR[]")}))
+                quoted = ", ".join(
+                    quote_literal(each).text for each in [*reached, *([folder.absolute()] if folder else [])]
+                )
+                connection.execute(render(_CONFINE, {"folders": Fragment(f"[{quoted}]::VARCHAR[]")}))
             yield Session(connection, zones, None if writes else {}, shared=any(storage.shared for storage in written))
 
     @contextmanager
@@ -560,7 +564,7 @@ class Warehouse(ConfigurableResource):
         _keep_private()
         with ExitStack() as opened:
             try:
-                folder = opened.enter_context(spill_folder(self._spill))
+                folder = opened.enter_context(create_spill_folder(self._spill))
             except OSError as error:
                 raise WarehouseError(f"{error.filename or self._spill} cannot be written ({error.strerror})") from None
             yield folder.absolute()
@@ -594,19 +598,19 @@ class Warehouse(ConfigurableResource):
             try:
                 home.mkdir(parents=True, exist_ok=True, mode=0o700)
                 refuse_exposed("warehouse folder", home, "chmod 700")
-                spilled = opened.enter_context(spill_folder(self._spill))
+                spilled = opened.enter_context(create_spill_folder(self._spill))
             except OSError as error:
                 raise WarehouseError(f"{error.filename or home} cannot be written ({error.strerror})") from None
             needed = dict.fromkeys([_CIPHER, *(name for storage in storages for name in storage.extensions)])
             try:
                 connection = opened.enter_context(closing(duckdb.connect(config=self._choose_settings(spilled))))
                 for extension in needed:
-                    connection.execute(statement(LOAD, {"extension": signed_extension(extension)}))
-                connection.execute(statement(_PREPARE))
+                    connection.execute(render(LOAD, {"extension": signed_extension(extension)}))
+                connection.execute(render(_PREPARE))
                 if any(storage.on_network for storage in storages):
-                    connection.execute(statement("warehouse/reach_storage", self._describe_object_storage()))
+                    connection.execute(render("warehouse/reach_storage", self._describe_object_storage()))
                 else:
-                    connection.execute(statement(_STAY_OFF_NETWORK))
+                    connection.execute(render(_STAY_OFF_NETWORK))
             except duckdb.Error as error:
                 raise WarehouseError(f"DuckDB cannot open a session: {str(error).splitlines()[0]}") from None
             yield connection
@@ -618,7 +622,7 @@ class Warehouse(ConfigurableResource):
     def _describe_object_storage(self) -> dict[str, Any]:
         """How to reach the S3 server. DuckDB itself reads the keys and the region from the environment."""
         scheme, _, host = self.object_storage.rpartition("://")
-        return {"host": literal(host.rstrip("/")), "encrypted": scheme != "http", "given": bool(host)}
+        return {"host": quote_literal(host.rstrip("/")), "encrypted": scheme != "http", "given": bool(host)}
 
 
 class _WarehouseSnapshot(Warehouse):
@@ -689,15 +693,15 @@ def _refuse_computed(connection: duckdb.DuckDBPyConnection, storages: Sequence[S
     values = {"zones": list(names)}
     found = []
     # DuckDB takes longer for the texts of its own views, and for the columns of all tables, than for all the rest.
-    if connection.execute(statement(_HAS_VIEWS), values).fetchall():
-        views = connection.execute(statement("warehouse/views"), values).fetchall()
+    if connection.execute(render(_HAS_VIEWS), values).fetchall():
+        views = connection.execute(render("warehouse/views"), values).fetchall()
         found = [
             (zone, name)
             for zone, name, text in views
             if zone != Zone.PUBLIC or not (_JOINED.fullmatch(text) or _UNITED.fullmatch(text))
         ]
-    if not found and connection.execute(statement("warehouse/may_be_generated"), values).fetchall():
-        found = connection.execute(statement("warehouse/generated"), values).fetchall()
+    if not found and connection.execute(render("warehouse/may_be_generated"), values).fetchall():
+        found = connection.execute(render("warehouse/generated"), values).fetchall()
     for zone, name in found:
         raise WarehouseError(
             f"{names[zone]} was altered: Stirred did not write {name}, which is computed whenever it is read. "

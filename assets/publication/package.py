@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from assets.publication.signature import file_sha256
 from assets.release.published import CONFIDENCE, FIELD_TYPES, LIST, PublishedColumn, PublishedTable
 from assets.release.publisher import Publisher
-from resources.statements import SQL, literal
+from resources.statements import SQL, quote_literal
 from resources.warehouse import Session
 
 _GROUPS = SQL("publication/groups", "SELECT DISTINCT {{ columns | ids }} FROM {{ table }} ORDER BY ALL")
@@ -96,9 +96,9 @@ def _write_csv(session: Session, folder: Path, published: PublishedTable, rows: 
         table=published.table,
         columns=[column.name for column in published.columns],
         order=_order(published),
-        path=literal(path),
-        missing=literal(missing),
-        delimiter=literal(published.delimiter),
+        path=quote_literal(path),
+        missing=quote_literal(missing),
+        delimiter=quote_literal(published.delimiter),
     )
     return _data_file(published, path, rows, missing)
 
@@ -110,7 +110,7 @@ def _write_parquet(session: Session, folder: Path, published: PublishedTable, ro
         table=published.table,
         columns=[column.name for column in published.columns],
         order=_order(published),
-        path=literal(path),
+        path=quote_literal(path),
     )
     return _data_file(published, path, rows, None)
 

@@ -17,7 +17,7 @@ from typing import Any
 from assets.publication.placement import publications
 from orchestration.explorer.reading import of_files, published
 from orchestration.explorer.words import distinct, nested
-from resources.statements import SQL, Fragment, literal
+from resources.statements import SQL, Fragment, quote_literal
 
 _FIRST = SQL("explorer/first", "FROM {{ source }} LIMIT $most")
 
@@ -355,4 +355,4 @@ def _bound(equal: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _source(file: Path) -> Fragment:
-    return Fragment(f"read_parquet({literal(file)})")
+    return Fragment(f"read_parquet({quote_literal(file)})")
