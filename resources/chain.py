@@ -37,7 +37,6 @@ class Details:
     authorization: Mapping[str, str] = field(default_factory=dict)
 
     def as_text(self) -> str:
-        """The details as canonical JSON."""
         return canonicalize(
             {
                 "population": self.population,
@@ -84,12 +83,12 @@ class Entry:
 
     def known(self) -> Details:
         """The details of a reservation. Earlier versions recorded none; their population is the dataset."""
-        found = json.loads(self.details) if self.details else {}
+        fields = json.loads(self.details) if self.details else {}
         return Details(
-            found.get("population", self.dataset),
-            tuple(found.get("contents", ())),
-            found.get("draw", {}),
-            found.get("authorization", {}),
+            fields.get("population", self.dataset),
+            tuple(fields.get("contents", ())),
+            fields.get("draw", {}),
+            fields.get("authorization", {}),
         )
 
     def declared(self) -> Specification:
@@ -99,7 +98,6 @@ class Entry:
         return Specification.from_record(json.loads(self.specification))
 
     def digest(self) -> str:
-        """The value of `hash` in an unaltered entry."""
         fields = asdict(self)
         del fields["hash"]
         if self.details is None:
@@ -118,8 +116,8 @@ def make_reservation(
 ) -> Entry:
     """The entry that charges a draw, ready to be appended to `chain`."""
     text = canonicalize(specification.as_record()).decode()
-    told = (details or Details(dataset)).as_text()
-    return _link(chain, Entry(0, RESERVE, dataset, release, draw_id, text, commitment, None, "", "", details=told))
+    entry = Entry(0, RESERVE, dataset, release, draw_id, text, commitment, None, "", "")
+    return _link(chain, replace(entry, details=(details or Details(dataset)).as_text()))
 
 
 def make_settlement(chain: Sequence[Entry], reserved: Entry, output_version: str) -> Entry:

@@ -211,7 +211,6 @@ class Custody(ConfigurableResource):
         flush_folder(path.parent)
 
     def keeps(self, draw_id: str) -> bool:
-        """Whether a draw's ephemeral key still exists."""
         return self._locate_ephemeral_key(draw_id).exists()
 
     def private_folder(self, name: str = "") -> Path:
@@ -296,7 +295,7 @@ class Custody(ConfigurableResource):
         raise self._explain(f"{ANCHOR} exists, but {MASTER}, with which it was sealed, is missing")
 
     def _make(self) -> None:
-        """Make the anchor of the empty ledger and, unless it is given, the key. `_recovered` names the key's file."""
+        """Make the anchor of the empty ledger and, unless it is given, the key. `_recover` names the key's file."""
         folder, given = self.private_folder(), self._read_given_key()
         key = given or secrets.token_bytes(KEY_BYTES)
         temporary = None if given else write_temporary(folder / MASTER, format_key(key))

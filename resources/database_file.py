@@ -43,11 +43,9 @@ class DatabaseFile:
 
     @property
     def name(self) -> str:
-        """The name of the file."""
         return self.path.name
 
     def holds(self, session: OpenSession) -> bool:
-        """Whether anything has been written to the zone."""
         return self.path.exists()
 
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:

@@ -74,7 +74,6 @@ def read_file(path: Path) -> bytes | None:
 
 
 def format_key(key: bytes) -> bytes:
-    """The content of a key's file."""
     return f"{key.hex()}\n".encode()
 
 
@@ -166,7 +165,6 @@ def _write(path: Path, content: bytes, how: int) -> None:
 
 
 def flush_file(path: Path) -> None:
-    """Flush a file's content to disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 

@@ -54,7 +54,6 @@ class LakeZone:
 
     @property
     def service(self) -> str:
-        """The name by which libpq finds the catalog."""
         return f"stirred_{self.zone.value}"
 
     @property
@@ -64,12 +63,10 @@ class LakeZone:
 
     @property
     def folders(self) -> Collection[str]:
-        """Where the Parquet files lie."""
         return [self.data]
 
     @property
     def on_network(self) -> bool:
-        """Whether they lie on an S3 server."""
         return self.data.startswith("s3://")
 
     def holds(self, session: OpenSession) -> bool:

@@ -54,12 +54,10 @@ class LedgerStorage(Protocol):
     """Where entries are stored. Both methods wait while another process appends."""
 
     def exists(self) -> bool:
-        """Whether there can be entries, so that `reading` makes sense."""
+        """Whether there can be entries, so that `open_to_read` makes sense."""
         ...
 
-    def open_to_read(self) -> AbstractContextManager[OpenLedger]:
-        """Open the ledger for reading."""
-        ...
+    def open_to_read(self) -> AbstractContextManager[OpenLedger]: ...
 
     def open_to_append(self) -> AbstractContextManager[OpenLedger]:
         """Open the ledger for reading and appending, and keep every other process out."""
@@ -75,10 +73,10 @@ class FileLedger:
     def load(self) -> Loaded:
         if self._session.columns(MOVED):
             return (), (f"entries from 1 on do not count in {Zone.LEDGER.database}: they were moved to a server",)
-        found = self._session.columns(ENTRIES)
-        if found and found not in (_COLUMNS, _EARLIER_COLUMNS):
+        columns = self._session.columns(ENTRIES)
+        if columns and columns not in (_COLUMNS, _EARLIER_COLUMNS):
             return (), ("the table of entries was altered from entry 1 on: its columns are not the ledger's",)
-        rows = self._session.rows("ledger/entries", table=ENTRIES, columns=list(found)) if found else []
+        rows = self._session.rows("ledger/entries", table=ENTRIES, columns=list(columns)) if columns else []
         return tuple(Entry(*row) for row in rows), ()
 
     def append(self, entry: Entry, before_commit: Callable[[], None]) -> None:

@@ -128,7 +128,7 @@ class Session:
         self,
         connection: duckdb.DuckDBPyConnection,
         zones: Collection[Zone],
-        found: dict[Hashable, Any] | None = None,
+        results: dict[Hashable, Any] | None = None,
         *,
         shared: bool = False,
         attached: Collection[Zone] | None = None,
@@ -138,12 +138,11 @@ class Session:
         # Those of the connection, which may be more.
         self._attached = frozenset(zones if attached is None else attached)
         # What was computed of tables that the session only reads; None if it writes.
-        self._found = found
+        self._results = results
         self._shared = shared
 
     @property
     def zones(self) -> frozenset[Zone]:
-        """The zones that the session reads or writes."""
         return self._zones
 
     @property
@@ -153,7 +152,6 @@ class Session:
 
     @property
     def reads_confidential(self) -> bool:
-        """Whether the session can read confidential tables."""
         return Zone.CONFIDENTIAL in self._zones
 
     def run(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> "Session":
@@ -172,12 +170,10 @@ class Session:
             return self._execute(name, self._fill_in(name, names), values).fetchall()
 
     def row(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> tuple[Any, ...]:
-        """The single row of a statement's result."""
         (row,) = self.rows(name, values, **names)
         return row
 
     def arrow(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> pa.Table:
-        """A statement's result as an Arrow table."""
         with self._translate_errors(name):
             return self._execute(name, self._fill_in(name, names), values).to_arrow_table()
 
@@ -223,9 +219,9 @@ class Session:
 
     def drop(self, table: Table) -> None:
         """Drop a table, or a view of that name, if there is one; a table cannot replace a view, nor a view a table."""
-        found = self.tables(table.zone, table.schema)
-        if table.name in found:
-            self.run(_DROP, view=found[table.name], table=table)
+        tables = self.tables(table.zone, table.schema)
+        if table.name in tables:
+            self.run(_DROP, view=tables[table.name], table=table)
 
     def tables(self, zone: Zone, schema: str) -> dict[str, bool]:
         """The names of the tables and views of a schema, and whether each is a view."""
@@ -242,8 +238,8 @@ class Session:
         text = self._fill_in(name, names)
         first, *further = values if isinstance(values, Sequence) else [values]
         self._execute(name, f"{how} {address} AS\n{text}", first)
-        for each in further:
-            self._execute(name, f"INSERT INTO {address}\n{text}", each)
+        for bound in further:
+            self._execute(name, f"INSERT INTO {address}\n{text}", bound)
 
     def register(self, name: str, table: pa.Table) -> Fragment:
         """Make an Arrow table available to this session's statements as `name`; return the quoted name."""
@@ -252,16 +248,15 @@ class Session:
 
     @contextmanager
     def open_sibling(self, zones: Collection[Zone] | None = None) -> Iterator["Session"]:
-        """Another connection to the same content, such as for another thread. It sees no temporary tables of this one.
+        """Another connection to the same content, such as for another thread, without this one's temporary tables.
 
-        Args:
-            zones: those of this session's zones that it reads; None for all.
+        It reads those of this session's zones that are named; None for all.
         """
         with closing(self._connection.cursor()) as connection:
             yield Session(
                 connection,
                 self._zones if zones is None else zones,
-                self._found,
+                self._results,
                 shared=self._shared,
                 attached=self._attached,
             )
@@ -292,7 +287,6 @@ class Session:
         return {name: kind for name, kind, *_ in described}
 
     def schemas(self, zone: Zone) -> list[str]:
-        """The names of a zone's schemas."""
         return [name for (name,) in self.rows(_SCHEMAS, {"zone": zone.value})]
 
     def drop_schema(self, zone: Zone, schema: str) -> None:
@@ -308,22 +302,19 @@ class Session:
         flush_file(path)
 
     def compute_once(self, name: Hashable, compute: Callable[[], T]) -> T:
-        """What is computed. If the session only reads, it is computed once for the session and those beside it.
+        """The result of a function. If the session only reads, the function runs once for the session and its siblings.
 
-        Args:
-            name: its name. What has the same name must follow from the stored tables alone.
-            compute: computes it.
+        `name` is that of the result, which must follow from the stored tables alone.
         """
         self._require_seen("once", name)
-        if self._found is None:
+        if self._results is None:
             return compute()
-        if name not in self._found:
-            self._found[name] = compute()
-        found: T = self._found[name]
-        return found
+        if name not in self._results:
+            self._results[name] = compute()
+        result: T = self._results[name]
+        return result
 
     def count(self, table: Table) -> int:
-        """The number of rows of a table."""
         return int(self.row("warehouse/count", table=table)[0])
 
     def content_version(self, tables: Sequence[Table], key: bytes | None = None) -> str:
@@ -395,12 +386,12 @@ class Session:
             for batch in self.batches(name, together, table=table, columns=plain):
                 for future in running:
                     future.result()
-                running = [hashing.submit(add, *each, rows) for each in zip(batch.columns, digests, strict=True)]
+                running = [hashing.submit(add, *column, rows) for column in zip(batch.columns, digests, strict=True)]
                 rows += batch.num_rows
             for future in running:
                 future.result()
-        found = [[digest.hexdigest() for digest in of_column] for of_column in digests]
-        return table.name, list(columns.items()), rows, found
+        texts = [[digest.hexdigest() for digest in of_column] for of_column in digests]
+        return table.name, list(columns.items()), rows, texts
 
     def _sum_digests(self, table: Table, columns: list[str], salt: str) -> tuple[int, ...]:
         """The result of `warehouse/multiset_hash`, of large tables computed in less time."""
@@ -409,24 +400,24 @@ class Session:
         # Numba takes a while to import, and few processes have large tables.
         from mechanisms.row_digests import sum_of_digests
 
-        def added(batch: pa.RecordBatch) -> tuple[int, int, int]:
+        def add_up(batch: pa.RecordBatch) -> tuple[int, int, int]:
             texts = batch.column(0).cast(pa.large_string())
             _, offsets, data = texts.buffers()
             ends = np.frombuffer(offsets, dtype=np.int64, count=len(texts) + 1, offset=8 * texts.offset)
             return (len(texts), *sum_of_digests(salt.encode(), np.frombuffer(data, dtype=np.uint8), ends))
 
         # DuckDB makes the next batch meanwhile.
-        found = [(0, 0, 0)]
+        sums = [(0, 0, 0)]
         with ThreadPoolExecutor(1) as hashing:
             running: Future[tuple[int, int, int]] | None = None
             for batch in self.batches(_ROW_TEXTS, ROWS_HASHED, table=table, columns=columns):
-                following = hashing.submit(added, batch)
+                following = hashing.submit(add_up, batch)
                 if running:
-                    found.append(running.result())
+                    sums.append(running.result())
                 running = following
             if running:
-                found.append(running.result())
-        return tuple(map(sum, zip(*found, strict=True)))
+                sums.append(running.result())
+        return tuple(map(sum, zip(*sums, strict=True)))
 
     def _execute(self, name: Source, text: str, values: Mapping[str, Any] | None) -> duckdb.DuckDBPyConnection:
         with self._translate_errors(name):
@@ -447,8 +438,8 @@ class Session:
         if isinstance(value, Mapping):
             value = list(value.values())
         if isinstance(value, list | tuple):
-            for each in value:
-                self._require_seen(name, each)
+            for part in value:
+                self._require_seen(name, part)
 
     @contextmanager
     def _translate_errors(self, name: Source) -> Iterator[None]:
@@ -489,7 +480,6 @@ class Warehouse(ConfigurableResource):
     object_storage: str = ""
 
     def path(self, zone: Zone) -> Path:
-        """The database file of a zone that is kept in one."""
         return Path(self.folder) / zone.database
 
     def holds(self, zone: Zone) -> bool:
@@ -539,19 +529,15 @@ class Warehouse(ConfigurableResource):
 
     @contextmanager
     def snapshot(self, reads: Collection[Zone], folder: Path | None = None) -> Iterator["Warehouse"]:
-        """This warehouse with zones whose content stays the same until the block ends, whoever reads it how often.
-
-        Args:
-            reads: the zones.
-            folder: the one folder whose files statements can read and write.
+        """This warehouse with zones whose content stays the same until the block ends. Parameters are as in `session`.
 
         Raises:
             WarehouseError: as `session`.
         """
         with self.session(reads=reads, folder=folder) as session:
-            held = _WarehouseSnapshot(**dict(self))
-            held.hold(session, folder)
-            yield held
+            snapshot = _WarehouseSnapshot(**dict(self))
+            snapshot.take(session, folder)
+            yield snapshot
 
     @contextmanager
     def private_folder(self) -> Iterator[Path]:
@@ -631,8 +617,7 @@ class _WarehouseSnapshot(Warehouse):
     _session: Session = PrivateAttr()
     _folder: Path | None = PrivateAttr()
 
-    def hold(self, session: Session, folder: Path | None) -> None:
-        """Take the open session, and the folder that it reaches."""
+    def take(self, session: Session, folder: Path | None) -> None:
         self._session, self._folder = session, folder
 
     @contextmanager

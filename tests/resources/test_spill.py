@@ -244,7 +244,7 @@ def test_what_is_not_a_spill_folder_is_left_alone(tmp_path):
 @pytest.mark.parametrize("swept", ["before it was locked", "while it was locked"])
 def test_a_lock_that_a_sweep_was_quicker_to_take_is_given_up(tmp_path, monkeypatch, swept):
     """Between making its lock file and locking it, a process can meet another one's sweep."""
-    held, takers = spill._is_locked, []
+    held, takers = spill._try_lock, []
 
     def meets_a_sweep(descriptor):
         takers.append(descriptor)
@@ -256,7 +256,7 @@ def test_a_lock_that_a_sweep_was_quicker_to_take_is_given_up(tmp_path, monkeypat
         lock.unlink()
         return held(descriptor)
 
-    monkeypatch.setattr(spill, "_is_locked", meets_a_sweep)
+    monkeypatch.setattr(spill, "_try_lock", meets_a_sweep)
     with create_spill_folder(tmp_path) as folder:
         assert len(takers) == 2
         assert Path(f"{folder}.lock").exists()
