@@ -46,15 +46,15 @@ QUANTITIES = ("seconds", "warehouse", "published")
 _BETWEEN = 0.5
 
 
-def cases(kind: str) -> list[Case]:
+def list_cases(kind: str) -> list[Case]:
     """What is measured of a kind: a small and a large census, and a large one with far fewer noisy numbers.
 
     Without the last one, numbers grow as records do, and no fit can tell what either adds.
     """
     if kind == "topdown":
         return [*(Case(kind, households) for households in TOPDOWN), Case(kind, COARSE, coarse=True)]
-    found = [Case(kind, SMALL), Case(kind, LARGE)]
-    return [*found, Case(kind, LARGE, coarse=True)] if kind in MEASURED_NUMBERS else found
+    coarse = [Case(kind, LARGE, coarse=True)] if kind in MEASURED_NUMBERS else []
+    return [Case(kind, SMALL), Case(kind, LARGE), *coarse]
 
 
 def run(case: Case) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _measure_disk(folder: Path) -> int:
     return size
 
 
-def fitted(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> dict[str, float]:
+def fit(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> dict[str, float]:
     """A constant and slopes, none of them negative, with the least squares of relative errors.
 
     Args:
@@ -129,7 +129,7 @@ def fitted(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> d
     return {name: float(f"{best[1].get(name, 0):.6g}") for name in ("constant", "record", "number")}
 
 
-def peaks(runs: Sequence[dict[str, Any]]) -> list[list[int]]:
+def find_peaks(runs: Sequence[dict[str, Any]]) -> list[list[int]]:
     """The records of jobs with the peak of memory up to there; of jobs that are about as large, the higher one."""
     points: list[list[int]] = []
     for run in sorted(runs, key=lambda run: run["records"]):
@@ -141,12 +141,12 @@ def peaks(runs: Sequence[dict[str, Any]]) -> list[list[int]]:
     return points
 
 
-def slopes_of(kind: str, runs: Sequence[dict[str, Any]], cores: int, reference: float) -> dict[str, Any]:
+def describe_slopes(kind: str, runs: Sequence[dict[str, Any]], cores: int, reference: float) -> dict[str, Any]:
     """What the file has of a kind."""
     numbers = kind in MEASURED_NUMBERS
-    fits = {quantity: fitted(runs, quantity, numbers=numbers) for quantity in QUANTITIES}
+    fits = {quantity: fit(runs, quantity, numbers=numbers) for quantity in QUANTITIES}
     known = {"cores": cores, "reference_seconds": round(reference, 4), "in_pieces": kind not in HOLD_RECORDS}
-    return {**known, **fits, "memory": peaks(runs), "runs": list(runs)}
+    return {**known, **fits, "memory": find_peaks(runs), "runs": list(runs)}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -165,12 +165,12 @@ def main(arguments: Sequence[str]) -> None:
                 _compare(Case(kind, households), machine)
             continue
         runs = []
-        for case in (*cases(kind), *(Case(kind, households) for households in given.further)):
+        for case in (*list_cases(kind), *(Case(kind, households) for households in given.further)):
             runs.append(run(case))
             print(f"{kind}: {runs[-1]}", flush=True)
         written = json.loads(SLOPES.read_text("utf-8")) if SLOPES.exists() else {}
         method = case.releases[-1].method
-        written[method.mechanism] = slopes_of(kind, runs, machine.cores, machine.reference_seconds)
+        written[method.mechanism] = describe_slopes(kind, runs, machine.cores, machine.reference_seconds)
         SLOPES.write_text(json.dumps(dict(sorted(written.items())), indent=1) + "\n", "utf-8")
 
 
@@ -178,13 +178,13 @@ def _compare(case: Case, machine: Machine) -> None:
     """Print a measured job beside its expectation."""
     component = case.releases[-1]
     method = component.method(component.release(case.census, Path(tempfile.gettempdir())))
-    expected, found = expectation(method, None, machine), run(case)
-    told = [f"{case.kind}, {case.households:,} households"]
-    busy = f"{in_time(found['processor_seconds'])} of all cores"
-    told.append(f"{in_time(found['seconds'])}, {busy} (expected {in_time(expected.seconds)})")
+    expected, measured = expectation(method, None, machine), run(case)
+    parts = [f"{case.kind}, {case.households:,} households"]
+    busy = f"{in_time(measured['processor_seconds'])} of all cores"
+    parts.append(f"{in_time(measured['seconds'])}, {busy} (expected {in_time(expected.seconds)})")
     for name in ("memory", "warehouse", "published"):
-        told.append(f"{name} {in_bytes(found[name])} (expected {in_bytes(getattr(expected, name))})")
-    print("; ".join(told), flush=True)
+        parts.append(f"{name} {in_bytes(measured[name])} (expected {in_bytes(getattr(expected, name))})")
+    print("; ".join(parts), flush=True)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ from benchmarks.harness import (
     temporary_home,
     write_cef,
 )
-from benchmarks.topdown_problems import ConvexProblem, Siblings, objective, of_production_shape
+from benchmarks.topdown_problems import ConvexProblem, Siblings, compute_objective, draw_siblings
 from mechanisms.topdown.design import words
 from mechanisms.topdown.estimation import estimate as estimate_siblings
 from mechanisms.topdown.least_squares import solve
@@ -187,8 +187,8 @@ def measure_steps() -> list[Result]:
         ours += seconds
         seconds, x = _time(peer.solve)
         other += seconds
-        least = objective(queries, x)
-        if abs(objective(queries, solution) - least) > 1e-6 * least:
+        least = compute_objective(queries, x)
+        if abs(compute_objective(queries, solution) - least) > 1e-6 * least:
             raise AssertionError("the two solutions differ by more than rounding")
     cells = round(float(np.mean([np.count_nonzero(siblings.parent) for siblings in problems])))
     shape = f"{len(problems)} × {BLOCKS} blocks, {cells} cells"
@@ -206,7 +206,7 @@ def _draw_block_groups(*, fixed: bool) -> list[Siblings]:
     groups: list[Siblings] = []
     seed = 0
     while len(groups) < PROBLEMS:
-        siblings = of_production_shape("Block", BLOCKS, 60, 3, 1_800, seed=seed, fixed=fixed)
+        siblings = draw_siblings("Block", BLOCKS, 60, 3, 1_800, seed=seed, fixed=fixed)
         seed += 1
         if np.count_nonzero(siblings.parent) >= FEWEST_CELLS:
             groups.append(siblings)
