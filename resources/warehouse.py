@@ -520,10 +520,9 @@ class Warehouse(ConfigurableResource):
                 storage.attach(connection, read_only=False)
             _refuse_computed(connection, [*storages, *written])
             if folder or Zone.PUBLIC in zones:
-                reached = [data for storage in (*storages, *written) for data in storage.folders]
-                quoted = ", ".join(
-                    quote_literal(each).text for each in [*reached, *([folder.absolute()] if folder else [])]
-                )
+                folders: list[object] = [place for storage in (*storages, *written) for place in storage.folders]
+                folders += [folder.absolute()] if folder else []
+                quoted = ", ".join(quote_literal(place).text for place in folders)
                 connection.execute(render(_CONFINE, {"folders": Fragment(f"[{quoted}]::VARCHAR[]")}))
             yield Session(connection, zones, None if writes else {}, shared=any(storage.shared for storage in written))
 

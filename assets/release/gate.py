@@ -54,7 +54,7 @@ class ReleaseContext(Generic[R]):
     def reading(self) -> Reading:
         """The ledger as it is when the first gate of this context asks for it: what they say of it is of one moment.
 
-        A context that is made of this one (`held`) reads it anew. No key is opened because of it (`charged_key`).
+        A context that is made of this one (`snapshot`) reads it anew. No key is opened because of it (`charged_key`).
 
         Raises:
             WarehouseError: if it cannot be read.
