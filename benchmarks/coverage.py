@@ -59,7 +59,7 @@ class Draws:
         return self.values[np.searchsorted(self.chances.cumsum(), (np.arange(parts) + 0.5) / parts)]
 
 
-def of_counts(estimator: Callable[[Integers], Estimates], draws: Draws, truths: Integers) -> Floats:
+def compute_count_coverage(estimator: Callable[[Integers], Estimates], draws: Draws, truths: Integers) -> Floats:
     """The probability that the interval covers each of the true counts; exact except for tails below 10⁻¹²."""
     first = truths.min() + draws.values[0]
     found = estimator(np.arange(first, truths.max() + draws.values[-1] + 1))
@@ -72,7 +72,7 @@ def of_counts(estimator: Callable[[Integers], Estimates], draws: Draws, truths: 
     return np.array([at(truth) for truth in truths.tolist()])
 
 
-def of_averages(
+def compute_average_coverage(
     estimator: Callable[[Integers, Integers], Estimates],
     draws: tuple[Draws, Draws],
     truth: tuple[int, int],
@@ -135,23 +135,23 @@ SUMS = (1, 2, 3, 4, 7, 8, 16)
 """The numbers of basis cells that are summed in the counts of the finished tables."""
 
 
-def noise_for(margin: int, noise: Noise = Noise.GAUSSIAN, stability: int = 22) -> OneCell:
+def make_noise(margin: int, noise: Noise = Noise.GAUSSIAN, stability: int = 22) -> OneCell:
     """The noise of one basis cell for a given margin of error."""
     return noise_of_count(noise, stability, budget_for_margin(noise, stability, Fraction(margin)))
 
 
-def true_counts(draws: Draws) -> Integers:
+def choose_true_counts(draws: Draws) -> Integers:
     """The true counts to evaluate: all of them, or about a thousand evenly spaced ones."""
     return np.unique(np.linspace(0, DEVIATIONS * draws.variance**0.5, 1001).astype(np.int64))
 
 
-def _counts(noise: Noise) -> None:
+def _print_counts(noise: Noise) -> None:
     print(f"\nCounts, discrete {noise.value}, true counts from 0 to {DEVIATIONS}σ")
     for margin in MARGINS:
         for cells in SUMS:
-            draws = Draws(noise_for(margin, noise), cells)
-            truths = true_counts(draws)
-            found = of_counts(_count_estimator(draws, cells, noise, Interval.SHORTEST), draws, truths)
+            draws = Draws(make_noise(margin, noise), cells)
+            truths = choose_true_counts(draws)
+            found = compute_count_coverage(_make_estimator(draws, cells, noise, Interval.SHORTEST), draws, truths)
             places = truths / draws.variance**0.5
             print(
                 f"margin {margin:3}, {cells:2} cells: least {found.min():.4f} at {places[found.argmin()]:.2f}σ, "
@@ -159,13 +159,13 @@ def _counts(noise: Noise) -> None:
             )
 
 
-def _count_estimator(draws: Draws, cells: int, noise: Noise, interval: Interval) -> Callable[[Integers], Estimates]:
+def _make_estimator(draws: Draws, cells: int, noise: Noise, interval: Interval) -> Callable[[Integers], Estimates]:
     return lambda noisy: estimate_counts(noisy, draws.variance, cells, noise, interval)
 
 
-def _averages(noise: Noise) -> dict[tuple[Quotient, float], list[float]]:
-    deviations = _deviations()
-    one = noise_for(200, noise)
+def _print_averages(noise: Noise) -> dict[tuple[Quotient, float], list[float]]:
+    deviations = _list_deviations()
+    one = make_noise(200, noise)
     print(f"\nAverages, discrete {noise.value}, margin 200, denominators of 1 and {deviations[1]:g}σ to {DEVIATIONS}σ")
     curves = {}
     for quotient in QUOTIENTS:
@@ -173,7 +173,7 @@ def _averages(noise: Noise) -> dict[tuple[Quotient, float], list[float]]:
         estimator = quotient.estimator(draws, noise)
         for average in quotient.averages:
             truths = quotient.truths(average, deviations, draws)
-            found = [of_averages(estimator, draws, truth) for truth in truths]
+            found = [compute_average_coverage(estimator, draws, truth) for truth in truths]
             curves[quotient, average] = found
             print(
                 f"{quotient.name}, {average}: least {min(found):.4f} at {deviations[np.argmin(found)]:g}σ, "
@@ -182,11 +182,11 @@ def _averages(noise: Noise) -> dict[tuple[Quotient, float], list[float]]:
     return curves
 
 
-def _deviations() -> list[float]:
+def _list_deviations() -> list[float]:
     return np.arange(0, DEVIATIONS + 0.125, 0.25).tolist()
 
 
-def shortest_credible(
+def find_shortest_credible(
     numerator: Integers, denominator: Integers, variances: tuple[float, float], least: float, most: float
 ) -> Estimates:
     """The shortest 90% credible interval under a flat prior on plausible pairs, for comparison.
@@ -209,27 +209,27 @@ def shortest_credible(
     return Estimates((lower + upper) / 2, lower, upper)
 
 
-def _credible(parts: int = 60) -> dict[float, list[float]]:
-    quotient, deviations = QUOTIENTS[0], _deviations()
-    draws = quotient.draws(noise_for(200))
+def _print_credible(parts: int = 60) -> dict[float, list[float]]:
+    quotient, deviations = QUOTIENTS[0], _list_deviations()
+    draws = quotient.draws(make_noise(200))
     variances = draws[0].variance, draws[1].variance
 
     def estimator(numerator: Integers, denominator: Integers) -> Estimates:
-        return shortest_credible(numerator, denominator, variances, quotient.least, MOST_PERSONS)
+        return find_shortest_credible(numerator, denominator, variances, quotient.least, MOST_PERSONS)
 
     curves = {}
     print("\nShortest credible interval of persons per household, for comparison")
     for average in (1.0, 1.5, 2.5):
         truths = quotient.truths(average, deviations, draws)
-        curves[average] = [of_averages(estimator, draws, truth, parts) for truth in truths]
+        curves[average] = [compute_average_coverage(estimator, draws, truth, parts) for truth in truths]
         until = [found for each, found in zip(deviations, curves[average], strict=True) if each <= 1.5]
         print(f"{average}: up to 1.5σ least {min(until):.3f}, most {max(until):.3f}")
     return curves
 
 
-def _chart_of_counts() -> bytes:
-    draws = Draws(noise_for(200), 1)
-    truths = true_counts(draws)
+def _draw_counts() -> bytes:
+    draws = Draws(make_noise(200), 1)
+    truths = choose_true_counts(draws)
     remark = "Discrete Gaussian noise with a margin of error of 200, exact.\nShaded: 86% to 95%."
     figure, axes = blank("Coverage of the 90% intervals of counts", remark, height=4.4)
     axes.axhspan(86, 95, color=GRID, zorder=0)
@@ -237,12 +237,12 @@ def _chart_of_counts() -> bytes:
         (Interval.EQUAL_TAILED, VERMILION, "equal-tailed"),
         (Interval.SHORTEST, BLUE, "shortest"),
     ):
-        found = of_counts(_count_estimator(draws, 1, Noise.GAUSSIAN, interval), draws, truths)
+        found = compute_count_coverage(_make_estimator(draws, 1, Noise.GAUSSIAN, interval), draws, truths)
         axes.plot(truths / draws.variance**0.5, 100 * found, color=color, linewidth=1.6, label=words)
-    return _finished(figure, axes, "True count, in standard deviations of its noise", (0, 100))
+    return _finish(figure, axes, "True count, in standard deviations of its noise", (0, 100))
 
 
-def _chart_of_averages(curves: dict[tuple[Quotient, float], list[float]], credible: dict[float, list[float]]) -> bytes:
+def _draw_averages(curves: dict[tuple[Quotient, float], list[float]], credible: dict[float, list[float]]) -> bytes:
     remark = (
         "Discrete Gaussian noise with a margin of error of 200 in every cell.\n"
         "A line for each kind of average and each true one. Shaded: 86% to 96%."
@@ -251,14 +251,16 @@ def _chart_of_averages(curves: dict[tuple[Quotient, float], list[float]], credib
     axes.axhspan(86, 96, color=GRID, zorder=0)
     for number, found in enumerate(credible.values()):
         label = "1, 1.5 and 2.5 persons per household: shortest credible interval" if not number else None
-        axes.plot(_deviations(), 100 * np.array(found), color=VERMILION, linewidth=1.2, linestyle="--", label=label)
+        axes.plot(
+            _list_deviations(), 100 * np.array(found), color=VERMILION, linewidth=1.2, linestyle="--", label=label
+        )
     for number, found in enumerate(curves.values()):
         label = "all averages: the interval that is published" if not number else None
-        axes.plot(_deviations(), 100 * np.array(found), color=BLUE, linewidth=1.0, alpha=0.7, label=label)
-    return _finished(figure, axes, "True denominator, in standard deviations of its noise", (80, 101))
+        axes.plot(_list_deviations(), 100 * np.array(found), color=BLUE, linewidth=1.0, alpha=0.7, label=label)
+    return _finish(figure, axes, "True denominator, in standard deviations of its noise", (80, 101))
 
 
-def _finished(figure: Figure, axes: Axes, words: str, limits: tuple[float, float]) -> bytes:
+def _finish(figure: Figure, axes: Axes, words: str, limits: tuple[float, float]) -> bytes:
     axes.axhline(90, color=QUIET, linewidth=0.8, linestyle=":")
     axes.set_xlim(0, DEVIATIONS)
     axes.set_ylim(*limits)
@@ -272,10 +274,10 @@ def _finished(figure: Figure, axes: Axes, words: str, limits: tuple[float, float
 def main() -> None:
     """Print the figures and draw the charts in `docs/pictures`."""
     for noise in Noise:
-        _counts(noise)
-    (PICTURES / "phsafe-coverage-counts.png").write_bytes(_chart_of_counts())
-    curves = {noise: _averages(noise) for noise in Noise}
-    (PICTURES / "phsafe-coverage-averages.png").write_bytes(_chart_of_averages(curves[Noise.GAUSSIAN], _credible()))
+        _print_counts(noise)
+    (PICTURES / "phsafe-coverage-counts.png").write_bytes(_draw_counts())
+    curves = {noise: _print_averages(noise) for noise in Noise}
+    (PICTURES / "phsafe-coverage-averages.png").write_bytes(_draw_averages(curves[Noise.GAUSSIAN], _print_credible()))
 
 
 if __name__ == "__main__":

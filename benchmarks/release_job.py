@@ -4,11 +4,7 @@ Each run is started by `dg launch`, includes the imports, and has its own Dagste
 compiled the kernels, and one run that does not count goes first.
 """
 
-import tempfile
-import time
-
-from benchmarks.processes import launch
-from benchmarks.result import Result
+from benchmarks.harness import Result, find_median_run, launch, temporary_home
 
 RUNS = 5
 JOB = "ma1940__tenure_by_county"
@@ -20,15 +16,11 @@ in three runs that alternated with the empty job (8.8, 6.6 and 8.2 of its durati
 
 def measure() -> list[Result]:
     """The seconds that a first publication takes beyond the empty job: the median ratio of five alternating runs."""
-    _seconds(RELEASE)
-    pairs = [(_seconds(RELEASE), _seconds(EMPTY)) for _ in range(RUNS)]
-    release, empty = sorted(pairs, key=lambda pair: pair[0] / pair[1])[RUNS // 2]
+    _time_job(RELEASE)
+    release, empty = find_median_run((_time_job(RELEASE), _time_job(EMPTY)) for _ in range(RUNS))
     return [Result(f"job {JOB}, beyond an empty job of as many assets (s)", release - empty, empty, LIMIT)]
 
 
-def _seconds(module: str) -> float:
-    with tempfile.TemporaryDirectory(prefix="stirred-bench-") as home:
-        places = {"DAGSTER_HOME": home, "STIRRED_HOME": home, "STIRRED_PUBLISHED": f"{home}/published"}
-        started = time.perf_counter()
-        launch(module, JOB, places)
-        return time.perf_counter() - started
+def _time_job(module: str) -> float:
+    with temporary_home() as home:
+        return launch(home, module, JOB)

@@ -10,13 +10,11 @@ import argparse
 import json
 import os
 import resource
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
 from itertools import chain, combinations
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -24,9 +22,8 @@ import numpy as np
 from assets.planning.expectation import SLOPES, expectation, in_bytes, in_time
 from assets.planning.machine import Machine, this_machine
 from assets.planning.size import expected_size
-from benchmarks.processes import launch, sampled
-from benchmarks.slopes_jobs import CASE, RELEASES, Case
-from benchmarks.topdown_estimation import memory
+from benchmarks.harness import sample, sample_memory, temporary_home
+from benchmarks.jobs import RELEASES, Case
 
 SMALL, LARGE = 10_000, 60_000
 """Households of the two sizes."""
@@ -49,15 +46,15 @@ QUANTITIES = ("seconds", "warehouse", "published")
 _BETWEEN = 0.5
 
 
-def cases(kind: str) -> list[Case]:
+def list_cases(kind: str) -> list[Case]:
     """What is measured of a kind: a small and a large census, and a large one with far fewer noisy numbers.
 
     Without the last one, numbers grow as records do, and no fit can tell what either adds.
     """
     if kind == "topdown":
         return [*(Case(kind, households) for households in TOPDOWN), Case(kind, COARSE, coarse=True)]
-    found = [Case(kind, SMALL), Case(kind, LARGE)]
-    return [*found, Case(kind, LARGE, coarse=True)] if kind in MEASURED_NUMBERS else found
+    coarse = [Case(kind, LARGE, coarse=True)] if kind in MEASURED_NUMBERS else []
+    return [Case(kind, SMALL), Case(kind, LARGE), *coarse]
 
 
 def run(case: Case) -> dict[str, Any]:
@@ -67,15 +64,15 @@ def run(case: Case) -> dict[str, Any]:
         Of the last job: the records and noisy numbers that a plan expects; the seconds, and those of all cores; and
         bytes of memory, of the databases with what is spilled, and of the publication, each at its peak.
     """
-    home = Path(tempfile.mkdtemp(prefix="stirred-bench-"))
-    try:
+    with temporary_home() as home:
+        databases = Path(home) / "databases"
         for component in case.releases:
-            before = _size(home / "home")
-            with memory() as peaks, sampled(lambda: _size(home / "home"), _BETWEEN) as sizes:
-                started, processor_before = perf_counter(), _processor_seconds()
-                _launch(case, component.job, home)
-                seconds, processor = perf_counter() - started, _processor_seconds() - processor_before
-        method = component.method(component.release(case.census, home / "published"))
+            before = _measure_disk(databases)
+            processor_before = _read_processor_seconds()
+            with sample_memory() as memory, sample(lambda: _measure_disk(databases), _BETWEEN) as sizes:
+                seconds = case.launch(home, component, {"STIRRED_HOME": str(databases)})
+            processor = _read_processor_seconds() - processor_before
+        method = component.method(component.release(case.census, Path(home) / "published"))
         size = expected_size(case.census)
         assert size is not None
         return {
@@ -85,42 +82,31 @@ def run(case: Case) -> dict[str, Any]:
             "numbers": method.numbers(size),
             "seconds": round(seconds, 1),
             "processor_seconds": round(processor, 1),
-            "memory": round(max(peaks) * 2**30),
+            "memory": round(max(memory) * 2**30),
             "warehouse": max(1, round(max(sizes)) - before),
-            "published": _size(method.release.folder),
+            "published": _measure_disk(method.release.folder),
         }
-    finally:
-        shutil.rmtree(home)
 
 
-def _launch(case: Case, job: str, home: Path) -> None:
-    places = {name: home / folder for name, folder in _FOLDERS.items()}
-    places["DAGSTER_HOME"].mkdir(exist_ok=True)
-    launch("benchmarks.slopes_jobs", job, {name: str(folder) for name, folder in places.items()} | {CASE: case.text})
-
-
-def _processor_seconds() -> float:
+def _read_processor_seconds() -> float:
     """The seconds that all programs which this process started have used of all cores."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-_FOLDERS = {"DAGSTER_HOME": "dagster", "STIRRED_HOME": "home", "STIRRED_PUBLISHED": "published"}
-
-
-def _size(folder: Path) -> int:
+def _measure_disk(folder: Path) -> int:
     """The bytes that the files of a folder have on disk; 0 if there is none."""
-    found = 0
+    size = 0
     for path in folder.rglob("*"):
         try:
-            found += path.stat().st_blocks * 512
+            size += path.stat().st_blocks * 512
         except OSError:
             # A file that was removed meanwhile.
             continue
-    return found
+    return size
 
 
-def fitted(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> dict[str, float]:
+def fit(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> dict[str, float]:
     """A constant and slopes, none of them negative, with the least squares of relative errors.
 
     Args:
@@ -143,7 +129,7 @@ def fitted(runs: Sequence[dict[str, Any]], quantity: str, *, numbers: bool) -> d
     return {name: float(f"{best[1].get(name, 0):.6g}") for name in ("constant", "record", "number")}
 
 
-def peaks(runs: Sequence[dict[str, Any]]) -> list[list[int]]:
+def find_peaks(runs: Sequence[dict[str, Any]]) -> list[list[int]]:
     """The records of jobs with the peak of memory up to there; of jobs that are about as large, the higher one."""
     points: list[list[int]] = []
     for run in sorted(runs, key=lambda run: run["records"]):
@@ -155,12 +141,12 @@ def peaks(runs: Sequence[dict[str, Any]]) -> list[list[int]]:
     return points
 
 
-def slopes_of(kind: str, runs: Sequence[dict[str, Any]], cores: int, reference: float) -> dict[str, Any]:
+def describe_slopes(kind: str, runs: Sequence[dict[str, Any]], cores: int, reference: float) -> dict[str, Any]:
     """What the file has of a kind."""
     numbers = kind in MEASURED_NUMBERS
-    fits = {quantity: fitted(runs, quantity, numbers=numbers) for quantity in QUANTITIES}
+    fits = {quantity: fit(runs, quantity, numbers=numbers) for quantity in QUANTITIES}
     known = {"cores": cores, "reference_seconds": round(reference, 4), "in_pieces": kind not in HOLD_RECORDS}
-    return {**known, **fits, "memory": peaks(runs), "runs": list(runs)}
+    return {**known, **fits, "memory": find_peaks(runs), "runs": list(runs)}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -179,12 +165,12 @@ def main(arguments: Sequence[str]) -> None:
                 _compare(Case(kind, households), machine)
             continue
         runs = []
-        for case in (*cases(kind), *(Case(kind, households) for households in given.further)):
+        for case in (*list_cases(kind), *(Case(kind, households) for households in given.further)):
             runs.append(run(case))
             print(f"{kind}: {runs[-1]}", flush=True)
         written = json.loads(SLOPES.read_text("utf-8")) if SLOPES.exists() else {}
         method = case.releases[-1].method
-        written[method.mechanism] = slopes_of(kind, runs, machine.cores, machine.reference_seconds)
+        written[method.mechanism] = describe_slopes(kind, runs, machine.cores, machine.reference_seconds)
         SLOPES.write_text(json.dumps(dict(sorted(written.items())), indent=1) + "\n", "utf-8")
 
 
@@ -192,13 +178,13 @@ def _compare(case: Case, machine: Machine) -> None:
     """Print a measured job beside its expectation."""
     component = case.releases[-1]
     method = component.method(component.release(case.census, Path(tempfile.gettempdir())))
-    expected, found = expectation(method, None, machine), run(case)
-    told = [f"{case.kind}, {case.households:,} households"]
-    busy = f"{in_time(found['processor_seconds'])} of all cores"
-    told.append(f"{in_time(found['seconds'])}, {busy} (expected {in_time(expected.seconds)})")
+    expected, measured = expectation(method, None, machine), run(case)
+    parts = [f"{case.kind}, {case.households:,} households"]
+    busy = f"{in_time(measured['processor_seconds'])} of all cores"
+    parts.append(f"{in_time(measured['seconds'])}, {busy} (expected {in_time(expected.seconds)})")
     for name in ("memory", "warehouse", "published"):
-        told.append(f"{name} {in_bytes(found[name])} (expected {in_bytes(getattr(expected, name))})")
-    print("; ".join(told), flush=True)
+        parts.append(f"{name} {in_bytes(measured[name])} (expected {in_bytes(getattr(expected, name))})")
+    print("; ".join(parts), flush=True)
 
 
 if __name__ == "__main__":

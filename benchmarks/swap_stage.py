@@ -1,123 +1,217 @@
-"""The swap stage on 20 million households, against DuckDB's random order of the same table.
+"""The swap stage on 20 million households, its extensions, and the 2010 procedure.
 
-The stage is the one that the asset `swapped` runs: from the table of the CEF to the stored and settled swapped data,
-including randomness and ledger.
+The stage is that of the asset `swapped`: from the table of the CEF to the stored and settled swapped data, including
+randomness and ledger. Its peer is DuckDB's random order of the same table.
+
+Every run of an extension alternates with one of the plain swap on the same households. A withheld swap writes its
+records out as values, and counts its margins only while it swaps, so it is compared with the plain swap from its
+invariants to the swapped values.
+
+The 2010 procedure alternates with the plain swap too. Both go from stored confidential records to a stored result: the
+targeted procedure from coded households, with their risks, to the block of each after the exchange.
 """
 
-import shutil
-import tempfile
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from assets.charge.asset import reserve
-from assets.charge.drawing import make_draw
-from assets.release.contents import counted_from, publish_contents, versions_of_cef
+import pyarrow as pa
+
+from assets.pair_swapping.records import as_households
+from assets.release.contents import counted_from
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import seal_stage
 from assets.swapping.cells import SWAPPED
 from assets.swapping.invariants import counted_with, invariant_tables, write_invariants
 from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
-from benchmarks.processes import measured
-from benchmarks.resources import opened
-from benchmarks.result import Result
+from assets.swapping.withheld import STRATA, WITHHELD, stage_withheld, swap_loss, withheld_version, write_strata
+from benchmarks import harness
+from benchmarks.harness import Result, find_median_run, open_deployment, run_step, temporary_home
+from mechanisms.pair_swapping.pairing import NOBODY, swap_pairs
+from mechanisms.sampling.stream import RandomStream
 from orchestration.components.swapping import SwappingDeclaration, build_release
-from resources.statements import Table, Zone
+from resources.statements import SQL, Table, Zone
 
-HOUSEHOLDS = 20_000_000
+HOUSEHOLDS, FEWER_HOUSEHOLDS = 20_000_000, 2_000_000
+"""Of the stage itself, and of its extensions."""
+
 RUNS = 3
+
+EXTENSIONS: dict[str, dict[str, Any]] = {
+    "rates by stratum": {"swap_rate": {"by": [{"when": {"size": [1, 2]}, "rate": "1/2"}, {"rate": "1/4"}]}},
+    "one ε for all strata": {"swap_rate": {"epsilon": 8}},
+    "rates by record, from rarity": {
+        "swap_rate": None,
+        "risk": {"cases": [{"at_most": 30, "rate": "3/4"}, {"at_most": 100, "rate": "1/2"}, {"rate": "1/4"}]},
+    },
+    "exempt records": {"exempt": {"size": 7}},
+    "two stirs": {"second_stir": {"match": ["state"], "swap_rate": "1/20"}},
+    "noise before": {"noise_before": {"tenure": "9/10", "race": "9/10", "age": "3/4"}},
+}
+EXTENSION_LIMIT = 1.5
+
+PAIR_SWAP_RATE = Fraction(1, 25)
+_CODED = Table(Zone.CONFIDENTIAL, "bench", "coded")
+
+_SHUFFLED = SQL("benchmarks/shuffled", "FROM {{ table }} ORDER BY {{ stratum | ids }}, random()")
 
 
 def measure() -> list[Result]:
     """Seconds and peak memory of the stage: the run with the median ratio of three runs alternating with the peer's."""
-    home = Path(tempfile.mkdtemp(prefix="stirred-bench-"))
-    try:
-        measured(prepare, str(home))
-        pairs = []
-        for run in range(RUNS):
-            seconds, peak, _ = measured(swap, str(home), run)
-            decoded, _, _ = measured(decode, str(home), run)
-            other, _, _ = measured(shuffle, str(home))
-            pairs.append((seconds, decoded, peak, other))
-        seconds, decoded, peak, other = sorted(pairs, key=lambda pair: pair[0] / pair[3])[RUNS // 2]
-        size = f"{HOUSEHOLDS:,} households"
-        return [
-            Result(f"swap stage, {size} (s)", seconds, other, 1.0),
-            Result(f"swap stage, with its codes written out as values, {size} (s)", seconds + decoded, other, 2.0),
-            Result(f"swap stage, {size}: peak memory (GiB)", peak, 4.0, 1.0),
+    runs = []
+    with temporary_home() as home:
+        run_step(prepare, home)
+        for number in range(RUNS):
+            name = f"run{number}"
+            swapping, decoding = run_step(swap, home, name), run_step(write_values, home, name)
+            runs.append((swapping.seconds, run_step(shuffle, home).seconds, decoding.seconds, swapping.peak))
+    seconds, other, decoding_seconds, peak = find_median_run(runs)
+    size = f"{HOUSEHOLDS:,} households"
+    return [
+        Result(f"swap stage, {size} (s)", seconds, other),
+        Result(f"swap stage, with its codes written out as values, {size} (s)", seconds + decoding_seconds, other, 2.0),
+        Result(f"swap stage, {size}: peak memory (GiB)", peak, 4.0),
+    ]
+
+
+def measure_extensions() -> list[Result]:
+    """Seconds of the stage with each extension: the run with the median ratio of three."""
+    results = []
+    with temporary_home() as home:
+        run_step(generate, home, FEWER_HOUSEHOLDS)
+        for number, (words, changes) in enumerate(EXTENSIONS.items()):
+            runs = []
+            for run in range(RUNS):
+                extended, plain = f"extended{number}_{run}", f"plain{number}_{run}"
+                run_step(charge, home, extended, changes)
+                run_step(charge, home, plain)
+                runs.append((run_step(swap, home, extended, changes).seconds, run_step(swap, home, plain).seconds))
+            results.append(_compare_with_plain(f"swap stage with {words}", runs))
+        runs = [
+            (run_step(withhold, home, f"withheld{run}").seconds, run_step(run_stages, home, f"values{run}").seconds)
+            for run in range(RUNS)
         ]
-    finally:
-        shutil.rmtree(home)
+    return [*results, _compare_with_plain("withheld swap, from invariants to records", runs)]
+
+
+def _compare_with_plain(words: str, runs: list[tuple[float, float]]) -> Result:
+    name = f"{words}, {FEWER_HOUSEHOLDS:,} households, against the plain swap (s)"
+    return Result(name, *find_median_run(runs), EXTENSION_LIMIT)
+
+
+def measure_pairs() -> list[Result]:
+    """Seconds of both procedures, and the peak memory: the run with the median ratio of three that alternate."""
+    runs = []
+    with temporary_home() as home:
+        run_step(prepare, home)
+        run_step(prepare_pairs, home)
+        for number in range(RUNS):
+            plain, targeted = run_step(swap, home, f"run{number}"), run_step(swap_in_pairs, home, number)
+            runs.append((targeted.seconds, plain.seconds, targeted.peak))
+    seconds, other, peak = find_median_run(runs)
+    name = f"targeted pair swap, {HOUSEHOLDS:,} households"
+    return [
+        Result(f"{name}, against the plain swap (s)", seconds, other, 3.0),
+        Result(f"{name}: peak memory (GiB)", peak, 4.0),
+    ]
 
 
 def prepare(home: str) -> None:
     """Generate the CEF and charge three draws, each of a release of its own."""
     generate(home, HOUSEHOLDS)
     for run in range(RUNS):
-        charge(home, declared(home, f"run{run}"))
+        charge(home, f"run{run}")
 
 
 def generate(home: str, households: int) -> None:
     """Generate the CEF."""
-    warehouse, custody, _ = opened(home)
-    dataset, key = declared(home, "run0").dataset, custody.version_key()
-    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
-        session.create(dataset.cef_tables()[0], "benchmarks/households", {"households": households})
-    with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
-        versions = versions_of_cef(session, dataset, key)
-    publish_contents(warehouse, custody, dataset, versions, {})
+    dataset, values = declare_release(home, "run0").dataset, {"households": households}
+    table = dataset.cef_tables()[0]
+    harness.write_cef(home, dataset, lambda session: session.create(table, "benchmarks/households", values))
 
 
-def charge(home: str, release: SwappingRelease) -> None:
+def charge(home: str, name: str, changes: dict[str, Any] | None = None) -> None:
     """Write a release's invariants, and charge its draw."""
-    warehouse, custody, ledger = opened(home)
+    warehouse, custody, _ = open_deployment(home)
+    release = declare_release(home, name, **(changes or {}))
     method = Swapping(release)
-    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
-        with session.transaction():
-            write_invariants(session, release, method.version_key(custody))
-            counted = counted_from(session, custody, release.dataset, counted_with(release))
-            seal_stage(session, custody, release.schema, "invariants", invariant_tables(release), counted)
-        draw = method.describe(session, custody)
-    reserve(release, draw, custody, ledger)
+    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session, session.transaction():
+        write_invariants(session, release, method.version_key(custody))
+        counted = counted_from(session, custody, release.dataset, counted_with(release))
+        seal_stage(session, custody, release.schema, "invariants", invariant_tables(release), counted)
+    harness.charge(home, method)
 
 
-def swap(home: str, run: int) -> None:
-    """Run the swap stage."""
-    swap_release(home, declared(home, f"run{run}"))
-
-
-def swap_release(home: str, release: SwappingRelease) -> None:
+def swap(home: str, name: str, changes: dict[str, Any] | None = None) -> None:
     """Run the swap stage of a release."""
-    warehouse, custody, ledger = opened(home)
-    make_draw(Swapping(release), warehouse, custody, ledger)
+    harness.make(home, Swapping(declare_release(home, name, **(changes or {}))))
 
 
-def decode(home: str, run: int) -> None:
+def write_values(home: str, name: str) -> None:
     """Write the swapped data as a table of values, for comparison: the stage itself stores codes."""
-    write_values(home, declared(home, f"run{run}"))
-
-
-def write_values(home: str, release: SwappingRelease) -> None:
-    """Write the swapped data of a release as a table of values."""
-    warehouse, _, _ = opened(home)
+    warehouse, _, _ = open_deployment(home)
+    release = declare_release(home, name)
     with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
         session.create(release.public("values"), "warehouse/all", source=release.public(SWAPPED))
 
 
+def run_stages(home: str, name: str) -> None:
+    """Go from the invariants of the plain swap to the swapped values."""
+    charge(home, name)
+    swap(home, name)
+    write_values(home, name)
+
+
+def withhold(home: str, name: str) -> None:
+    """Write the sizes of strata and the withheld records, as the two assets do."""
+    warehouse, custody, _ = open_deployment(home)
+    release = declare_release(home, name, withheld=True, products=[])
+    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session, session.transaction():
+        write_strata(session, release)
+        counted = counted_from(session, custody, release.dataset, release.design.as_record())
+        seal_stage(session, custody, release.schema, "invariants", [release.public(STRATA)], counted)
+    with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
+        swap_loss(session, release, custody)
+        with session.transaction():
+            source = stage_withheld(session, release, custody)
+            session.create(release.confidential(WITHHELD), "warehouse/all", source=source)
+        withheld_version(session, release, custody)
+
+
 def shuffle(home: str) -> None:
     """Run the peer: write the same table in random order within strata."""
-    warehouse, _, _ = opened(home)
-    release = declared(home, "run0")
+    warehouse, _, _ = open_deployment(home)
+    release = declare_release(home, "run0")
+    table = Table(Zone.CONFIDENTIAL, release.dataset.name, "shuffled")
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
-        session.create(
-            Table(Zone.CONFIDENTIAL, release.dataset.name, "shuffled"),
-            "benchmarks/shuffled",
-            table=release.dataset.cef_tables()[0],
-            stratum=list(release.design.match),
-        )
+        source, stratum = release.dataset.cef_tables()[0], list(release.design.match)
+        session.create(table, _SHUFFLED, table=source, stratum=stratum)
 
 
-def declared(home: str, name: str, **changes: Any) -> SwappingRelease:
+def prepare_pairs(home: str) -> None:
+    """Generate households in about 5 million blocks of 51 states, with 40,000 combinations of key values in use."""
+    warehouse, _, _ = open_deployment(home)
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session, session.transaction():
+        session.create(_CODED, "benchmarks/coded_households", {"households": HOUSEHOLDS})
+
+
+def swap_in_pairs(home: str, run: int) -> None:
+    """Read, swap by the 2010 procedure and store."""
+    warehouse, _, _ = open_deployment(home)
+    with warehouse.session(reads=[Zone.CONFIDENTIAL], writes=Zone.PUBLIC) as session:
+        stored = session.arrow("pair_swapping/in_order", households=_CODED)
+        households = as_households(stored)
+        swapped = swap_pairs(households, PAIR_SWAP_RATE, RandomStream(run.to_bytes(32, "big"), "benchmark"))
+        if not (swapped.partner != NOBODY).any():
+            raise ValueError("nobody was swapped")
+        result = pa.table({"unit_key": stored["unit_key"], "block": pa.array(swapped.of(households.block))})
+        with session.transaction():
+            table = Table(Zone.PUBLIC, "bench", f"pairs{run}")
+            session.create(table, "warehouse/all", source=session.register("result", result))
+
+
+def declare_release(home: str, name: str, **changes: Any) -> SwappingRelease:
     """A release on the generated households.
 
     Args:

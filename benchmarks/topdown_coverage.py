@@ -6,7 +6,6 @@ Noise has fixed keys, so that every run gives the same figures. Nothing is store
 by the code of the replicates, which gives the estimates of a release if it is given the exact counts (a test shows it).
 """
 
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -23,8 +22,8 @@ from assets.topdown.release import HISTOGRAMS
 from assets.topdown.tree import read_tree
 from assets.topdown.uncertainty import SIZES, size_words
 from assets.topdown.workers import Replicated, replicated, side_by_side
-from benchmarks.resources import opened
-from benchmarks.topdown_estimation import charge
+from benchmarks.harness import open_deployment, temporary_home
+from benchmarks.topdown import charge
 from mechanisms.sampling.noise import Noise
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.redistricting import REDISTRICTING
@@ -55,7 +54,7 @@ _Z = 1.645
 
 
 @dataclass(frozen=True)
-class Compared:
+class Comparison:
     """Published counts of a level beside the true ones. Arrays have the shape (places, cells).
 
     Attributes:
@@ -99,7 +98,7 @@ class Tally:
     still: float = 0.0
     still_covered: float = 0.0
 
-    def add(self, compared: Compared, of: NDArray[np.bool_]) -> None:
+    def add(self, compared: Comparison, of: NDArray[np.bool_]) -> None:
         """Add the cells `of`, shape (places, cells)."""
         covered, centered, direct = compared.covered
         found = compared.found
@@ -126,24 +125,24 @@ def main() -> None:
     started = perf_counter()
     found = {}
     for name, population in CENSUSES.items():
-        census, persons = _census(population)
+        census, persons = _make_census(population)
         print(f"{name}: {persons:,} persons in {len(census.parents[-1]):,} blocks", flush=True)
-        found[name] = _measured(name, census)
+        found[name] = _measure(name, census)
     for group in GROUPS:
-        print(f"\n### {group}\n\n{_by_size(found, group, census.design.levels)}")
-    print(f"\n### Three rules\n\n{_of_rules(found, census.design.levels)}")
-    print(f"\n### Without deviation\n\n{_of_still(found, census.design.levels)}")
+        print(f"\n### {group}\n\n{_format_by_size(found, group, census.design.levels)}")
+    print(f"\n### Three rules\n\n{_format_rules(found, census.design.levels)}")
+    print(f"\n### Without deviation\n\n{_format_still(found, census.design.levels)}")
     print(f"\n{perf_counter() - started:.0f} s")
 
 
-def _census(population: SyntheticPopulation) -> tuple[Replicated, int]:
+def _make_census(population: SyntheticPopulation) -> tuple[Replicated, int]:
     """A census as the task of a replicate, whose counts are the exact ones, and its number of persons."""
     dataset = synthetic_census(population, name="bench", cap={"rho": 100})
     declaration = TopDownDeclaration(name="redistricting", dataset="bench", title="Redistricting data")
-    with tempfile.TemporaryDirectory(prefix="stirred-bench-") as home:
+    with temporary_home() as home:
         release = build_release(declaration, dataset, Path(home) / "published")
         persons, _ = charge(home, release)
-        warehouse, _, _ = opened(home)
+        warehouse, _, _ = open_deployment(home)
         counts = {}
         with warehouse.session(reads=[Zone.PUBLIC, Zone.CONFIDENTIAL]) as session:
             for histogram in SCHEMAS:
@@ -154,19 +153,19 @@ def _census(population: SyntheticPopulation) -> tuple[Replicated, int]:
     return Replicated(0, b"", release.design, parents, counts, limits), persons
 
 
-def _key(*parts: object) -> bytes:
+def _derive_key(*parts: object) -> bytes:
     return sha256(" ".join(map(str, parts)).encode()).digest()
 
 
-def _measured(name: str, census: Replicated) -> Tallies:
+def _measure(name: str, census: Replicated) -> Tallies:
     """Publish a census several times, and compare every publication with the truth."""
-    draws = [replace(census, replicate=draw, key=_key("draw", name, draw)) for draw in range(DRAWS)]
+    draws = [replace(census, replicate=draw, key=_derive_key("draw", name, draw)) for draw in range(DRAWS)]
     published = {draw: counts for draw, counts, _ in side_by_side(replicated, iter(draws), PROCESSES)}
     tasks = (
         replace(
             census,
             replicate=draw * REPLICATES + number,
-            key=_key("replicate", name, draw, number),
+            key=_derive_key("replicate", name, draw, number),
             counts=published[draw],
         )
         for draw in range(DRAWS)
@@ -178,12 +177,12 @@ def _measured(name: str, census: Replicated) -> Tallies:
         draw = number // REPLICATES
         made[draw].append(counts)
         if len(made[draw]) == REPLICATES:
-            for compared in _compared(draws[draw], published[draw], made.pop(draw)):
+            for compared in _compare(draws[draw], published[draw], made.pop(draw)):
                 _tally(tallies, compared)
     return tallies
 
 
-def _tally(tallies: dict[tuple[str, str, int], Tally], compared: Compared) -> None:
+def _tally(tallies: dict[tuple[str, str, int], Tally], compared: Comparison) -> None:
     size = np.searchsorted(SIZES, compared.truth, side="right") - 1
     for group, tables in GROUPS.items():
         within = np.isin(compared.tables, tables)[None, :]
@@ -195,9 +194,9 @@ def _tally(tallies: dict[tuple[str, str, int], Tally], compared: Compared) -> No
             tallies[total, compared.level, 0].add(compared, of)
 
 
-def _compared(
+def _compare(
     draw: Replicated, published: Mapping[str, Counts], repeated: Sequence[Mapping[str, Counts]]
-) -> Iterator[Compared]:
+) -> Iterator[Comparison]:
     """One publication beside the truth, which the draw was made of, at every level."""
     noise = replicate_noise(draw.design, draw.key)
     for histogram, schema in SCHEMAS.items():
@@ -214,10 +213,10 @@ def _compared(
             found = intervals(moments, REPLICATES)
             margin = QUANTILE * found.standard_error
             exact = true[depth].between(0, places, schema.size)
-            answers, deviation = _direct(draw, schema, level, counted, exact, noise)
+            answers, deviation = _measure_directly(draw, schema, level, counted, exact, noise)
             inside = (found.lower <= truth) & (truth <= found.upper)
-            measured = _within(truth, answers, _Z * deviation)
-            yield Compared(
+            measured = _contains(truth, answers, _Z * deviation)
+            yield Comparison(
                 level,
                 np.array([table.name for table, _ in cells]),
                 np.array([cell.name for _, cell in cells]),
@@ -226,20 +225,20 @@ def _compared(
                 found,
                 (
                     inside,
-                    _within(truth, moments.estimate, margin),
+                    _contains(truth, moments.estimate, margin),
                     np.where(_Z * deviation < margin, measured, inside),
                 ),
                 moments.squares == 0,
             )
 
 
-def _within(truth: NDArray[np.int64], center: NDArray[np.int64], margin: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _contains(truth: NDArray[np.int64], center: NDArray[np.int64], margin: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Whether an interval around a center, rounded outwards, contains the truth."""
     finite = np.where(np.isfinite(margin), margin, 0.0)
     return (np.floor(center - finite) <= truth) & (truth <= np.ceil(center + finite))
 
 
-def _direct(
+def _measure_directly(
     draw: Replicated,
     schema: Schema,
     level: str,
@@ -268,7 +267,7 @@ def _direct(
     return answers, best
 
 
-def _by_size(found: Mapping[str, Tallies], group: str, levels: Sequence[str]) -> str:
+def _format_by_size(found: Mapping[str, Tallies], group: str, levels: Sequence[str]) -> str:
     """A row for each level and size of the true count, with columns for each census."""
     head = ["level", "true count"]
     for name in found:
@@ -278,11 +277,11 @@ def _by_size(found: Mapping[str, Tallies], group: str, levels: Sequence[str]) ->
         for size in range(len(SIZES)):
             tallies = [of.get((group, level, size), Tally()) for of in found.values()]
             if any(tally.cells for tally in tallies):
-                rows.append([words(level), _size(size), *(text for each in tallies for text in _row(each))])
-    return _markdown(head, rows)
+                rows.append([words(level), _name_size(size), *(text for each in tallies for text in _format_row(each))])
+    return _format_table(head, rows)
 
 
-def _row(tally: Tally) -> list[str]:
+def _format_row(tally: Tally) -> list[str]:
     if not tally.cells:
         return ["", "", "", ""]
     return [
@@ -293,38 +292,38 @@ def _row(tally: Tally) -> list[str]:
     ]
 
 
-def _of_rules(found: Mapping[str, Tallies], levels: Sequence[str]) -> str:
+def _format_rules(found: Mapping[str, Tallies], levels: Sequence[str]) -> str:
     """Coverage by rule, over all censuses: of totals, and of the larger cells of P1 to P4."""
     keys = [(total, level, 0) for total in TOTALS for level in levels]
     keys += [("P1 to P4", level, size) for level in levels for size in range(SIZES.index(100), len(SIZES))]
     rows = []
     for group, level, size in keys:
-        tally = _over_all(found, group, level, size)
+        tally = _add_up(found, group, level, size)
         if tally.cells:
             rules = (tally.covered, tally.centered, tally.direct)
-            of = group if group in TOTALS else f"{group}: {_size(size)}"
+            of = group if group in TOTALS else f"{group}: {_name_size(size)}"
             shares = (f"{covered / tally.cells:.1%}" for covered in rules)
             rows.append([of, words(level), f"{tally.cells:,.0f}", *shares, f"{tally.width / tally.cells:,.1f}"])
-    return _markdown(["count", "level", "intervals", *RULES, "width"], rows)
+    return _format_table(["count", "level", "intervals", *RULES, "width"], rows)
 
 
-def _of_still(found: Mapping[str, Tallies], levels: Sequence[str]) -> str:
+def _format_still(found: Mapping[str, Tallies], levels: Sequence[str]) -> str:
     """Over all censuses, the cells of P1 to P4 in which no replicate deviates, and which no invariant decides."""
     rows = []
     for level in levels:
         for size in (0, 1):
-            tally = _over_all(found, "P1 to P4", level, size)
+            tally = _add_up(found, "P1 to P4", level, size)
             if tally.still:
                 share = f"{tally.still / tally.cells:.1%}"
-                rows.append([words(level), _size(size), share, f"{tally.still_covered / tally.still:.1%}"])
-    return _markdown(["level", "true count", "without deviation", "of these right"], rows)
+                rows.append([words(level), _name_size(size), share, f"{tally.still_covered / tally.still:.1%}"])
+    return _format_table(["level", "true count", "without deviation", "of these right"], rows)
 
 
-def _size(number: int) -> str:
+def _name_size(number: int) -> str:
     return size_words(SIZES[number], SIZES[number + 1] - 1 if number + 1 < len(SIZES) else None)
 
 
-def _over_all(found: Mapping[str, Tallies], group: str, level: str, size: int) -> Tally:
+def _add_up(found: Mapping[str, Tallies], group: str, level: str, size: int) -> Tally:
     tally = Tally()
     for of in found.values():
         for field in fields(Tally):
@@ -333,7 +332,7 @@ def _over_all(found: Mapping[str, Tallies], group: str, level: str, size: int) -
     return tally
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     aligned = ["---" if number < 2 else "---:" for number in range(len(head))]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, aligned, *rows))
 

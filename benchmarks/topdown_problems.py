@@ -53,7 +53,7 @@ class Siblings:
         return queries, constraints
 
 
-def measured(
+def measure(
     schema: Schema, truth: NDArray[np.int64], noises: dict[str, Fraction], random: np.random.Generator, scale: float = 1
 ) -> tuple[Measurement, ...]:
     """Answers with rounded normal noise; a scale of 0 switches the noise off."""
@@ -65,7 +65,7 @@ def measured(
     return tuple(found)
 
 
-def of_production_shape(
+def draw_siblings(
     level: str, children: int, cells: int, kinds: int, population: int, *, seed: int, fixed: bool, scale: float = 1
 ) -> Siblings:
     """Siblings at a level of production, with that level's queries and noise.
@@ -97,20 +97,20 @@ def of_production_shape(
     totals = truth.sum(axis=1) if fixed else np.full(children, FREE)
     noises = variances(PERSON_ALLOCATION, level)
     return Siblings(
-        PERSONS, measured(PERSONS, truth, noises, random, scale), Limits(lower, 99_999 * places, totals), truth
+        PERSONS, measure(PERSONS, truth, noises, random, scale), Limits(lower, 99_999 * places, totals), truth
     )
 
 
-def objective(queries: Sequence[Query], x: NDArray[np.float64]) -> float:
+def compute_objective(queries: Sequence[Query], x: NDArray[np.float64]) -> float:
     """Σ_children Σ_queries ‖Q_q x_c − m_cq‖² / σ²_q, computed with matrices."""
     total = 0.0
     for query in queries:
-        matrix = _matrix(query)
+        matrix = _make_matrix(query)
         total += query.precision * float(np.sum((x @ matrix.T - query.measured) ** 2))
     return total
 
 
-def _matrix(query: Query) -> sparse.csr_matrix:
+def _make_matrix(query: Query) -> sparse.csr_matrix:
     cells = len(query.cells)
     return sparse.csr_matrix((np.ones(cells), (query.cells, np.arange(cells))), shape=(query.measured.shape[1], cells))
 
@@ -122,7 +122,7 @@ class ConvexProblem:
         self.children, self.cells = len(constraints.totals), int(constraints.starts[-1])
         size = self.children * self.cells
         each = sparse.identity(self.children, format="csr")
-        answers = sparse.vstack([_matrix(query) for query in queries])
+        answers = sparse.vstack([_make_matrix(query) for query in queries])
         precisions = np.concatenate([np.full(query.measured.shape[1], query.precision) for query in queries])
         observed = np.concatenate([query.measured for query in queries], axis=1).ravel()
         equal = [sparse.hstack([sparse.kron(each, answers), -sparse.identity(observed.size)])]

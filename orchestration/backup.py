@@ -54,7 +54,7 @@ def back_up(ledger: Ledger, published: Path, folder: Path, *, with_keys: bool = 
     for name in (WAREHOUSE, CUSTODY, PUBLISHED):
         (folder / name).mkdir(parents=True, mode=0o700)
     folder.chmod(0o700)
-    kept = ledger.unchanging() if ledger.on_server else nullcontext()
+    kept = ledger.keep_unchanged() if ledger.on_server else nullcontext()
     with kept, warehouse.session(reads=zones, folder=folder) as session:
         for zone in zones:
             session.copy_zone(zone, folder / WAREHOUSE / warehouse.path(zone).name)

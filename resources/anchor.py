@@ -12,7 +12,7 @@ from dataclasses import asdict, astuple, dataclass
 from hashlib import sha256
 from typing import Any
 
-from resources.canonical import canonical
+from resources.canonical import canonicalize
 
 GENESIS = "0" * 64
 """The hash before the first entry."""
@@ -39,27 +39,27 @@ class Anchor:
         """Whether the ledger holds an entry, or may hold the one that was announced."""
         return self.sequence > 0 or self.announced is not None
 
-    def sealed(self, key: bytes) -> bytes:
+    def seal(self, key: bytes) -> bytes:
         """The content of the anchor's file, authenticated under a key."""
-        facts = asdict(self) if self.on_server else self._of_file()
-        return canonical(facts | {"mac": self.mac(key)})
+        facts = asdict(self) if self.on_server else self._to_fields()
+        return canonicalize(facts | {"mac": self.compute_mac(key)})
 
-    def mac(self, key: bytes) -> str:
+    def compute_mac(self, key: bytes) -> str:
         """The HMAC-SHA256 of the anchor under a key, 64 hexadecimal digits."""
-        facts = astuple(self) if self.on_server else tuple(self._of_file().values())
-        return hmac.new(key, canonical(list(facts)), sha256).hexdigest()
+        facts = astuple(self) if self.on_server else tuple(self._to_fields().values())
+        return hmac.new(key, canonicalize(list(facts)), sha256).hexdigest()
 
-    def _of_file(self) -> dict[str, Any]:
+    def _to_fields(self) -> dict[str, Any]:
         """The facts of an anchor of a file, the same in all versions."""
         return {name: value for name, value in asdict(self).items() if name != "on_server"}
 
 
-def opened(content: bytes, key: bytes) -> Anchor | None:
+def unseal(content: bytes, key: bytes) -> Anchor | None:
     """The anchor in a file's content; None unless it was sealed with this key and not altered since."""
     try:
         record = json.loads(content)
         anchor = Anchor(record["sequence"], record["hash"], record["announced"], record.get("on_server", False))
-        genuine = hmac.compare_digest(record["mac"], anchor.mac(key))
+        genuine = hmac.compare_digest(record["mac"], anchor.compute_mac(key))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return anchor if genuine else None

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 
-def canonical(value: Any) -> bytes:
+def canonicalize(value: Any) -> bytes:
     """The canonical JSON form of a value, for hashing.
 
     Raises:

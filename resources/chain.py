@@ -13,7 +13,7 @@ from typing import Any
 
 from mechanisms.accounting.specification import Specification
 from resources.anchor import GENESIS
-from resources.canonical import canonical
+from resources.canonical import canonicalize
 
 RESERVE = "reserve"
 SETTLE = "settle"
@@ -37,8 +37,7 @@ class Details:
     authorization: Mapping[str, str] = field(default_factory=dict)
 
     def as_text(self) -> str:
-        """The details as canonical JSON."""
-        return canonical(
+        return canonicalize(
             {
                 "population": self.population,
                 "contents": list(self.contents),
@@ -84,12 +83,12 @@ class Entry:
 
     def known(self) -> Details:
         """The details of a reservation. Earlier versions recorded none; their population is the dataset."""
-        found = json.loads(self.details) if self.details else {}
+        fields = json.loads(self.details) if self.details else {}
         return Details(
-            found.get("population", self.dataset),
-            tuple(found.get("contents", ())),
-            found.get("draw", {}),
-            found.get("authorization", {}),
+            fields.get("population", self.dataset),
+            tuple(fields.get("contents", ())),
+            fields.get("draw", {}),
+            fields.get("authorization", {}),
         )
 
     def declared(self) -> Specification:
@@ -99,15 +98,14 @@ class Entry:
         return Specification.from_record(json.loads(self.specification))
 
     def digest(self) -> str:
-        """The value of `hash` in an unaltered entry."""
         fields = asdict(self)
         del fields["hash"]
         if self.details is None:
             del fields["details"]
-        return sha256(canonical(fields)).hexdigest()
+        return sha256(canonicalize(fields)).hexdigest()
 
 
-def reservation(
+def make_reservation(
     chain: Sequence[Entry],
     dataset: str,
     release: str,
@@ -117,22 +115,22 @@ def reservation(
     details: Details | None = None,
 ) -> Entry:
     """The entry that charges a draw, ready to be appended to `chain`."""
-    text = canonical(specification.as_record()).decode()
-    told = (details or Details(dataset)).as_text()
-    return _linked(chain, Entry(0, RESERVE, dataset, release, draw_id, text, commitment, None, "", "", details=told))
+    text = canonicalize(specification.as_record()).decode()
+    entry = Entry(0, RESERVE, dataset, release, draw_id, text, commitment, None, "", "")
+    return _link(chain, replace(entry, details=(details or Details(dataset)).as_text()))
 
 
-def settlement(chain: Sequence[Entry], reserved: Entry, output_version: str) -> Entry:
+def make_settlement(chain: Sequence[Entry], reserved: Entry, output_version: str) -> Entry:
     """The entry that settles a reservation, ready to be appended to `chain`."""
     settled = replace(reserved, kind=SETTLE, specification=None, output_version=output_version, details=None)
-    return _linked(chain, settled)
+    return _link(chain, settled)
 
 
-def withdrawal(chain: Sequence[Entry], reserved: Entry, withdrawn: str, by: str) -> Entry:
+def make_withdrawal(chain: Sequence[Entry], reserved: Entry, withdrawn: str, by: str) -> Entry:
     """The entry that withdraws a reserved draw, ready to be appended to `chain`."""
-    details = canonical({"withdrawn": withdrawn, "by": by}).decode()
+    details = canonicalize({"withdrawn": withdrawn, "by": by}).decode()
     entry = replace(reserved, kind=WITHDRAW, specification=None, output_version=None, details=details)
-    return _linked(chain, entry)
+    return _link(chain, entry)
 
 
 def find(chain: Sequence[Entry], kind: str, draw_id: str) -> Entry | None:
@@ -152,7 +150,7 @@ def settled_draws(chain: Sequence[Entry], dataset: str, release: str) -> tuple[E
     return tuple(reserved[entry.draw_id] for entry in settled)
 
 
-def breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
+def find_breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
     """The problems of a chain, each a sentence that names the sequence number; empty if the chain is intact.
 
     Detects every edit, gap, repetition and change of order. It cannot detect that the end of the chain was cut off or
@@ -182,7 +180,7 @@ def breaks(chain: Sequence[Entry]) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def _linked(chain: Sequence[Entry], entry: Entry) -> Entry:
+def _link(chain: Sequence[Entry], entry: Entry) -> Entry:
     linked = replace(
         entry,
         sequence=len(chain) + 1,

@@ -37,21 +37,21 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from dagster import ConfigurableResource
 from pydantic import Field
 
-from resources.anchor import Anchor, opened
-from resources.canonical import canonical
+from resources.anchor import Anchor, unseal
+from resources.canonical import canonicalize
 from resources.keyfiles import (
     KEY_BYTES,
     CustodyError,
     flush_folder,
-    key_text,
+    format_key,
     link_new,
+    list_temporaries,
     make_key,
     parse,
     read_file,
     read_key,
     replace,
-    temporaries,
-    write_beside,
+    write_temporary,
 )
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -100,7 +100,7 @@ class Custody(ConfigurableResource):
             CustodyError: if the master key is malformed, or its file is exposed or unreadable; or if key, anchor,
                 ledger and databases do not belong together, or one of them is missing.
         """
-        return _derived(self._master_key(), purpose)
+        return _derive_from(self._master_key(), purpose)
 
     def establish(self) -> None:
         """Make the master key and the anchor of a new deployment. Otherwise check that they are there and belong to it.
@@ -116,7 +116,7 @@ class Custody(ConfigurableResource):
         Raises:
             CustodyError: as for `derive`.
         """
-        found = self._found()
+        found = self._find_key()
         return found[1] if found else None
 
     def set_anchor(self, anchor: Anchor) -> None:
@@ -125,7 +125,7 @@ class Custody(ConfigurableResource):
         Raises:
             CustodyError: as for `derive`, or if the file cannot be written.
         """
-        replace(Path(self.folder) / ANCHOR, anchor.sealed(self.derive(_SEALING)))
+        replace(Path(self.folder) / ANCHOR, anchor.seal(self.derive(_SEALING)))
 
     def version_key(self) -> bytes:
         """The key for data versions that depend on confidential content."""
@@ -144,7 +144,7 @@ class Custody(ConfigurableResource):
         Raises:
             TypeError: if a fact is anything else.
         """
-        return hmac.new(self.derive("seal"), canonical(dict(facts)), sha256).hexdigest()
+        return hmac.new(self.derive("seal"), canonicalize(dict(facts)), sha256).hexdigest()
 
     def draw_id(self, parts: Mapping[str, Any]) -> str:
         """The identifier of a draw: the HMAC-SHA256 of everything the draw depends on, 64 hexadecimal digits.
@@ -155,7 +155,7 @@ class Custody(ConfigurableResource):
         Raises:
             TypeError: if a part is anything else; a float, for example, has no unique text form.
         """
-        return hmac.new(self.derive("draw id"), canonical(dict(parts)), sha256).hexdigest()
+        return hmac.new(self.derive("draw id"), canonicalize(dict(parts)), sha256).hexdigest()
 
     def commit(self, draw_id: str, mode: CustodyMode) -> str:
         """The commitment to the key of a draw that is about to be charged. Only `open_key` returns the key itself.
@@ -167,10 +167,10 @@ class Custody(ConfigurableResource):
             CustodyError: if a key file is malformed or exposed.
         """
         if CustodyMode(mode) is CustodyMode.ESCROWED:
-            return commitment(self._escrowed(draw_id))
+            return compute_commitment(self._derive_draw_key(draw_id))
         self.establish()
-        path = self._ephemeral(draw_id)
-        return commitment(read_key(path) or make_key(path))
+        path = self._locate_ephemeral_key(draw_id)
+        return compute_commitment(read_key(path) or make_key(path))
 
     def open_key(self, draw_id: str, mode: CustodyMode, committed: str) -> bytes:
         """The key of a draw that has been charged, 32 bytes. This method never makes a key.
@@ -185,13 +185,13 @@ class Custody(ConfigurableResource):
                 file is malformed or exposed.
         """
         escrowed = CustodyMode(mode) is CustodyMode.ESCROWED
-        key = self._escrowed(draw_id) if escrowed else read_key(self._ephemeral(draw_id))
+        key = self._derive_draw_key(draw_id) if escrowed else read_key(self._locate_ephemeral_key(draw_id))
         if key is None:
             raise CustodyError(
                 f"draw {draw_id} cannot be replayed: its custody is ephemeral and its key was destroyed; "
                 "drawing again needs a release under a new name, with a new charge"
             )
-        if not hmac.compare_digest(commitment(key).encode(), committed.encode()):
+        if not hmac.compare_digest(compute_commitment(key).encode(), committed.encode()):
             raise CustodyError(
                 f"draw {draw_id}: the key in custody is not the one that its charge committed to; nothing was drawn; "
                 "restore the key, or draw under a new name of the release, with a new charge"
@@ -204,15 +204,14 @@ class Custody(ConfigurableResource):
         The file is unlinked. Copies kept by a file system or a backup remain: put the folder of an ephemeral custody
         on storage that keeps none.
         """
-        path = self._ephemeral(draw_id)
+        path = self._locate_ephemeral_key(draw_id)
         # A process that was killed while it made the key may have left a second name for it.
-        for name in (path, *temporaries(path)):
+        for name in (path, *list_temporaries(path)):
             name.unlink(missing_ok=True)
         flush_folder(path.parent)
 
     def keeps(self, draw_id: str) -> bool:
-        """Whether a draw's ephemeral key still exists."""
-        return self._ephemeral(draw_id).exists()
+        return self._locate_ephemeral_key(draw_id).exists()
 
     def private_folder(self, name: str = "") -> Path:
         """The custody's folder, or a folder inside it, created with mode 0700 if it does not exist.
@@ -227,31 +226,31 @@ class Custody(ConfigurableResource):
         return step
 
     def _master_key(self) -> bytes:
-        if self._found() is None:
+        if self._find_key() is None:
             # Another process may have made the files, and then the tables, since.
-            if self._lake_has_tables() and self._found() is None:
-                missing = f"{ANCHOR} is" if self._given() else f"{MASTER} and {ANCHOR} are"
-                raise self._refusal(f"the confidential zone in the lake has tables, but {missing} missing")
+            if self._lake_has_tables() and self._find_key() is None:
+                missing = f"{ANCHOR} is" if self._read_given_key() else f"{MASTER} and {ANCHOR} are"
+                raise self._explain(f"the confidential zone in the lake has tables, but {missing} missing")
             self._make()
-        found = self._found()
+        found = self._find_key()
         if found is None:
             raise CustodyError(f"the files in {self.folder} disappeared while they were being made")
         key, _ = found
         self._tie_databases(key)
         return key
 
-    def _found(self) -> tuple[bytes, Anchor] | None:
+    def _find_key(self) -> tuple[bytes, Anchor] | None:
         """The master key and the anchor, which belong together and to the databases; None in a new deployment.
 
         What is made last is looked at first, so that a process that is just making the files is not taken for one that
         has lost some of them.
         """
         data = [name for name in (Zone.CONFIDENTIAL.database, Zone.LEDGER.database) if self._has_data(name)]
-        tie = self._tie()
+        tie = self._read_tie()
         folder = Path(self.folder)
         if folder.exists():
             _require_private(folder)
-        given = self._given()
+        given = self._read_given_key()
         key = given or read_key(folder / MASTER)
         sealed = read_file(folder / ANCHOR)
         if sealed is None:
@@ -260,59 +259,59 @@ class Custody(ConfigurableResource):
                 return None
             missing = ANCHOR if key else f"{MASTER} and {ANCHOR}"
             sign = f"{signs[0]} exists in {self.databases}" if signs else f"{MASTER} exists"
-            raise self._refusal(f"{sign}, but {missing} {'is' if key else 'are'} missing")
-        key = key or self._recovered(sealed)
-        anchor = opened(sealed, _derived(key, _SEALING))
+            raise self._explain(f"{sign}, but {missing} {'is' if key else 'are'} missing")
+        key = key or self._recover(sealed)
+        anchor = unseal(sealed, _derive_from(key, _SEALING))
         if anchor is None:
             holder = f"in the variable {self.variable}" if given else f"in {MASTER}"
-            raise self._refusal(f"{ANCHOR} was altered, or sealed with another custody's key than the one {holder}")
-        if tie is not None and not hmac.compare_digest(tie, _fingerprint(key)):
-            raise self._refusal(f"the databases in {self.databases} belong to another custody's key")
+            raise self._explain(f"{ANCHOR} was altered, or sealed with another custody's key than the one {holder}")
+        if tie is not None and not hmac.compare_digest(tie, _compute_fingerprint(key)):
+            raise self._explain(f"the databases in {self.databases} belong to another custody's key")
         if tie is None and data and not anchor.charged:
-            raise self._refusal(
+            raise self._explain(
                 f"{FINGERPRINT} is missing in {self.databases}, and {ANCHOR} says that nothing was charged, so nothing "
                 f"shows that {data[0]} belongs to this custody"
             )
         in_file = anchor.charged and not anchor.on_server
         if in_file and self.databases and not self._has_data(Zone.LEDGER.database):
-            raise self._refusal(
+            raise self._explain(
                 f"{Zone.LEDGER.database} is missing in {self.databases}, but {ANCHOR} says that it has entries, "
                 f"{anchor.sequence} or more"
             )
         return key, anchor
 
-    def _recovered(self, sealed: bytes) -> bytes:
+    def _recover(self, sealed: bytes) -> bytes:
         """The master key whose file has not got its final name yet, because its process was killed."""
         path = Path(self.folder) / MASTER
-        for temporary in temporaries(path):
+        for temporary in list_temporaries(path):
             with suppress(CustodyError):
                 key = read_key(temporary)
-                if key and opened(sealed, _derived(key, _SEALING)):
+                if key and unseal(sealed, _derive_from(key, _SEALING)):
                     link_new(temporary, path)
                     return key
         # Its process, or another one, may just have given it that name.
         if key := read_key(path):
             return key
-        raise self._refusal(f"{ANCHOR} exists, but {MASTER}, with which it was sealed, is missing")
+        raise self._explain(f"{ANCHOR} exists, but {MASTER}, with which it was sealed, is missing")
 
     def _make(self) -> None:
-        """Make the anchor of the empty ledger and, unless it is given, the key. `_recovered` names the key's file."""
-        folder, given = self.private_folder(), self._given()
+        """Make the anchor of the empty ledger and, unless it is given, the key. `_recover` names the key's file."""
+        folder, given = self.private_folder(), self._read_given_key()
         key = given or secrets.token_bytes(KEY_BYTES)
-        temporary = None if given else write_beside(folder / MASTER, key_text(key))
-        anchor = write_beside(folder / ANCHOR, Anchor().sealed(_derived(key, _SEALING)))
+        temporary = None if given else write_temporary(folder / MASTER, format_key(key))
+        anchor = write_temporary(folder / ANCHOR, Anchor().seal(_derive_from(key, _SEALING)))
         if not link_new(anchor, folder / ANCHOR) and temporary:
             # Another process was first, and its key is the one.
             temporary.unlink(missing_ok=True)
 
     def _tie_databases(self, key: bytes) -> None:
         """Leave the fingerprint of the key beside the databases, which may not exist yet."""
-        if self.databases and self._tie() is None:
+        if self.databases and self._read_tie() is None:
             folder = Path(self.databases)
             _make_folder(folder)
-            link_new(write_beside(folder / FINGERPRINT, _fingerprint(key)), folder / FINGERPRINT)
+            link_new(write_temporary(folder / FINGERPRINT, _compute_fingerprint(key)), folder / FINGERPRINT)
 
-    def _tie(self) -> bytes | None:
+    def _read_tie(self) -> bytes | None:
         return read_file(Path(self.databases) / FINGERPRINT) if self.databases else None
 
     def _has_data(self, name: str) -> bool:
@@ -327,7 +326,7 @@ class Custody(ConfigurableResource):
         with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
             return any(schema != _MAIN for schema in session.schemas(Zone.CONFIDENTIAL))
 
-    def _given(self) -> bytes | None:
+    def _read_given_key(self) -> bytes | None:
         text = environ.get(self.variable)
         if text is None:
             return None
@@ -336,34 +335,34 @@ class Custody(ConfigurableResource):
             raise CustodyError(f"environment variable {self.variable} must hold {2 * KEY_BYTES} hexadecimal digits")
         return key
 
-    def _refusal(self, problem: str) -> CustodyError:
+    def _explain(self, problem: str) -> CustodyError:
         return CustodyError(
             f"custody {self.folder}: {problem}. Nothing was charged, drawn or made. Restore the custody and the "
             "databases from one back-up; docs/how-to/lost-key.md says what is left to do without one"
         )
 
-    def _escrowed(self, draw_id: str) -> bytes:
-        return self.derive(f"draw {_name(draw_id)}")
+    def _derive_draw_key(self, draw_id: str) -> bytes:
+        return self.derive(f"draw {_name_file(draw_id)}")
 
-    def _ephemeral(self, draw_id: str) -> Path:
-        return self.private_folder("ephemeral") / f"{_name(draw_id)}.key"
+    def _locate_ephemeral_key(self, draw_id: str) -> Path:
+        return self.private_folder("ephemeral") / f"{_name_file(draw_id)}.key"
 
 
-def commitment(key: bytes) -> str:
+def compute_commitment(key: bytes) -> str:
     """The SHA-256 of a draw's key, in hexadecimal digits: it binds a ledger entry to the key without revealing it."""
     return sha256(key).hexdigest()
 
 
-def _derived(key: bytes, purpose: str) -> bytes:
+def _derive_from(key: bytes, purpose: str) -> bytes:
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=purpose.encode()).derive(key)
 
 
-def _fingerprint(key: bytes) -> bytes:
+def _compute_fingerprint(key: bytes) -> bytes:
     """What tells master keys apart and says nothing else about them, as the content of a file."""
-    return key_text(_derived(key, "fingerprint"))
+    return format_key(_derive_from(key, "fingerprint"))
 
 
-def _name(draw_id: str) -> str:
+def _name_file(draw_id: str) -> str:
     if not re.fullmatch("[0-9a-f]{64}", draw_id):
         raise CustodyError("a draw id is 64 hexadecimal digits, as `draw_id` gives them")
     return draw_id

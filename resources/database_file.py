@@ -14,8 +14,10 @@ from secrets import token_hex
 import duckdb
 
 from resources.keyfiles import flush_folder
-from resources.statements import Zone, identifier, literal, statement
-from resources.storage import NothingWritten, OpenSession, Removed, WarehouseError, refuse_exposed
+from resources.statements import SQL, Zone, quote, quote_literal, render
+from resources.storage import ATTACH, DETACH, NothingWrittenError, OpenSession, Removal, WarehouseError, refuse_exposed
+
+_CHECKPOINT = SQL("warehouse/checkpoint", "CHECKPOINT {{ zone }}")
 
 _REMEDY = "Nothing was changed. If the file is damaged, restore it (docs/how-to/back-up.md)"
 
@@ -41,11 +43,9 @@ class DatabaseFile:
 
     @property
     def name(self) -> str:
-        """The name of the file."""
         return self.path.name
 
     def holds(self, session: OpenSession) -> bool:
-        """Whether anything has been written to the zone."""
         return self.path.exists()
 
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
@@ -59,14 +59,14 @@ class DatabaseFile:
             self.create()
         path = self.path
         if read_only and not path.exists():
-            raise NothingWritten(f"nothing has been written to the {self.zone.value} zone yet ({path.name} is missing)")
+            raise NothingWrittenError(
+                f"nothing has been written to the {self.zone.value} zone yet ({path.name} is missing)"
+            )
         for file in (path, path.with_name(f"{path.name}.wal")):
             with suppress(FileNotFoundError):
                 refuse_exposed("database file", file, "chmod 600")
-        text = statement(
-            "warehouse/attach_read_only" if read_only else "warehouse/attach",
-            {"path": literal(path), "alias": identifier(self.zone.value)},
-        )
+        alias = quote(self.zone.value)
+        text = render(ATTACH, {"path": quote_literal(path), "alias": alias, "read_only": read_only})
         deadline = time.monotonic() + self.patience
         while True:
             try:
@@ -75,7 +75,7 @@ class DatabaseFile:
                 if path.stat().st_ino == before:
                     return
                 # `compact` replaced the file after it was opened here.
-                connection.execute(statement("warehouse/detach", {"alias": identifier(self.zone.value)}))
+                connection.execute(render(DETACH, {"alias": alias}))
             except duckdb.Error as error:
                 held = "lock on file" in str(error) or "Unique file handle conflict" in str(error)
                 if not held or time.monotonic() > deadline:
@@ -105,7 +105,7 @@ class DatabaseFile:
         except (duckdb.Error, OSError) as error:
             raise WarehouseError(f"{path} cannot be created: {error}") from None
 
-    def compact(self, session: OpenSession, age: timedelta) -> Removed:
+    def compact(self, session: OpenSession, age: timedelta) -> Removal:
         """Rewrite the file, so that nothing is left in it, or in its log, of what was deleted, however long ago.
 
         The new file takes the place of the old one in one step. Whoever reads the old one may go on; writers wait. If
@@ -117,7 +117,7 @@ class DatabaseFile:
         fresh = path.with_name(f".compacted-{path.name}")
         while True:
             with session(writes=self.zone) as writing:
-                writing.run("warehouse/checkpoint", zone=identifier(self.zone.value))
+                writing.run(_CHECKPOINT, zone=quote(self.zone.value))
             with session(reads=[self.zone], folder=path.parent) as reading:
                 if path.with_name(f"{path.name}.wal").exists():
                     # Another process wrote in between, and was killed. Its log does not belong to the new file.
@@ -127,4 +127,4 @@ class DatabaseFile:
                 freed = path.stat().st_size - fresh.stat().st_size
                 fresh.replace(path)
                 flush_folder(path.parent)
-                return Removed(1, max(0, freed))
+                return Removal(1, max(0, freed))

@@ -73,8 +73,7 @@ def read_file(path: Path) -> bytes | None:
         raise CustodyError(f"{path} cannot be read ({error.strerror})") from None
 
 
-def key_text(key: bytes) -> bytes:
-    """The content of a key's file."""
+def format_key(key: bytes) -> bytes:
     return f"{key.hex()}\n".encode()
 
 
@@ -84,14 +83,14 @@ def make_key(path: Path) -> bytes:
     Raises:
         CustodyError: if the file cannot be written.
     """
-    link_new(write_beside(path, key_text(secrets.token_bytes(KEY_BYTES))), path)
+    link_new(write_temporary(path, format_key(secrets.token_bytes(KEY_BYTES))), path)
     key = read_key(path)
     if key is None:
         raise CustodyError(f"key file {path} disappeared while it was being created")
     return key
 
 
-def write_beside(path: Path, content: bytes) -> Path:
+def write_temporary(path: Path, content: bytes) -> Path:
     """Write a file of mode 0600 durably under a temporary name beside `path`; return that name.
 
     Raises:
@@ -126,7 +125,7 @@ def link_new(temporary: Path, path: Path) -> bool:
         with suppress(FileExistsError, FileNotFoundError):
             os.link(temporary, path)
             first = True
-        for left in temporaries(path):
+        for left in list_temporaries(path):
             left.unlink(missing_ok=True)
         flush_folder(path.parent)
     except OSError as error:
@@ -134,8 +133,8 @@ def link_new(temporary: Path, path: Path) -> bool:
     return first
 
 
-def temporaries(path: Path) -> list[Path]:
-    """The temporary files of `write_beside` for a path, in the order of their names."""
+def list_temporaries(path: Path) -> list[Path]:
+    """The temporary files of `write_temporary` for a path, in the order of their names."""
     return sorted(path.parent.glob(f".{path.name}.*"))
 
 
@@ -166,7 +165,6 @@ def _write(path: Path, content: bytes, how: int) -> None:
 
 
 def flush_file(path: Path) -> None:
-    """Flush a file's content to disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 

@@ -18,8 +18,15 @@ from pathlib import Path
 
 import duckdb
 
-from resources.statements import Fragment, Zone, identifier, literal, statement
-from resources.storage import NothingWritten, OpenSession, Removed, WarehouseError, refuse_exposed
+from resources.statements import SQL, Fragment, Zone, quote, quote_literal, render
+from resources.storage import DETACH, NothingWrittenError, OpenSession, Removal, WarehouseError, refuse_exposed
+
+_LAKE_CLEAN = SQL("warehouse/lake_clean", "FROM ducklake_cleanup_old_files({{ zone }}, cleanup_all => true)")
+_LAKE_EXPIRE = SQL("warehouse/lake_expire", "CALL ducklake_expire_snapshots({{ zone }}, versions => {{ versions }})")
+# Files that no catalog has an entry of, and that are older than `age` seconds.
+_LAKE_ORPHANS = SQL(
+    "warehouse/lake_orphans", "FROM ducklake_delete_orphaned_files({{ zone }}, older_than => now() - to_seconds($age))"
+)
 
 _ABANDONED = timedelta(days=1)
 """The age from which a file without an entry in the catalog is no longer one that a process is about to enter."""
@@ -47,7 +54,6 @@ class LakeZone:
 
     @property
     def service(self) -> str:
-        """The name by which libpq finds the catalog."""
         return f"stirred_{self.zone.value}"
 
     @property
@@ -57,12 +63,10 @@ class LakeZone:
 
     @property
     def folders(self) -> Collection[str]:
-        """Where the Parquet files lie."""
         return [self.data]
 
     @property
     def on_network(self) -> bool:
-        """Whether they lie on an S3 server."""
         return self.data.startswith("s3://")
 
     def holds(self, session: OpenSession) -> bool:
@@ -74,7 +78,7 @@ class LakeZone:
         try:
             with session(reads=[self.zone]):
                 return True
-        except NothingWritten:
+        except NothingWrittenError:
             return False
 
     def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
@@ -89,7 +93,7 @@ class LakeZone:
             self._keep_folder(create=not read_only)
         self._attach(connection, read_only=read_only)
         try:
-            state = connection.execute(statement("warehouse/lake_state", {"catalog": literal(self._catalog)}))
+            state = connection.execute(render("warehouse/lake_state", {"catalog": quote_literal(self._catalog)}))
             snapshot, connectable = state.fetchall()[0]
         except duckdb.Error as error:
             raise WarehouseError(f"cannot read {self.name} (service {self.service}): {type(error).__name__}") from None
@@ -99,28 +103,28 @@ class LakeZone:
                 "DATABASE … FROM PUBLIC. Nothing was read or written"
             )
         if read_only:
-            connection.execute(statement("warehouse/detach", {"alias": identifier(self.zone.value)}))
+            connection.execute(render(DETACH, {"alias": quote(self.zone.value)}))
             self._attach(connection, read_only=True, snapshot=snapshot)
 
-    def compact(self, session: OpenSession, age: timedelta) -> Removed:
+    def compact(self, session: OpenSession, age: timedelta) -> Removal:
         """Delete the files, and the entries and keys in the catalog, of what was replaced or dropped before `age`.
 
         Files of writers that were killed are deleted too, if they are at least a day old.
         """
-        names = {"zone": literal(self.zone.value), "catalog": literal(self._catalog)}
+        names = {"zone": quote_literal(self.zone.value), "catalog": quote_literal(self._catalog)}
         with session(writes=self.zone) as opened:
             before = opened.row("warehouse/lake_size", **names)[0]
             ages = {"age": age.total_seconds()}
             if replaced := [number for (number,) in opened.rows("warehouse/lake_replaced", ages, **names)]:
                 versions = Fragment(f"[{', '.join(map(str, replaced))}]")
-                opened.run("warehouse/lake_expire", versions=versions, **names)
-            cleaned = opened.rows("warehouse/lake_clean", **names)
+                opened.run(_LAKE_EXPIRE, versions=versions, **names)
+            cleaned = opened.rows(_LAKE_CLEAN, **names)
             left = {"age": max(age, _ABANDONED).total_seconds()}
-            orphans = opened.rows("warehouse/lake_orphans", left, **names)
+            orphans = opened.rows(_LAKE_ORPHANS, left, **names)
             after = opened.row("warehouse/lake_size", **names)[0]
             # PostgreSQL keeps deleted rows, and so the keys of deleted files, until a table is rewritten.
             opened.run("warehouse/lake_vacuum", **names)
-        return Removed(len(cleaned) + len(orphans), before - after)
+        return Removal(len(cleaned) + len(orphans), before - after)
 
     @property
     def _catalog(self) -> str:
@@ -138,12 +142,12 @@ class LakeZone:
             raise WarehouseError(f"{folder} cannot be written ({error.strerror})") from None
 
     def _attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool, snapshot: int = -1) -> None:
-        text = statement(
+        text = render(
             "warehouse/lake_attach",
             {
-                "source": literal(f"ducklake:postgres:service={self.service}"),
-                "alias": identifier(self.zone.value),
-                "data": literal(self.data),
+                "source": quote_literal(f"ducklake:postgres:service={self.service}"),
+                "alias": quote(self.zone.value),
+                "data": quote_literal(self.data),
                 "encrypted": self.zone is Zone.CONFIDENTIAL,
                 "read_only": read_only,
                 "snapshot": snapshot,
@@ -157,15 +161,17 @@ class LakeZone:
             except duckdb.Error as error:
                 said = str(error)
                 if _NO_CATALOG in said:
-                    raise NothingWritten(
+                    raise NothingWrittenError(
                         f"nothing has been written to the {self.zone.value} zone yet (its catalog is empty)"
                     ) from None
                 if _CREATED_AT_ONCE not in said or time.monotonic() > deadline:
-                    raise WarehouseError(f"cannot open {self.name} (service {self.service}): {_reason(said)}") from None
+                    raise WarehouseError(
+                        f"cannot open {self.name} (service {self.service}): {_explain(said)}"
+                    ) from None
             time.sleep(0.05)
 
 
-def _reason(said: str) -> str:
+def _explain(said: str) -> str:
     """Why DuckLake cannot attach a catalog, without the connection string that it quotes."""
     if "does not match existing data path" in said:
         return "its files lie elsewhere. Set the data path that it was created with"

@@ -80,20 +80,16 @@ class Reading:
     problems: tuple[str, ...]
 
     def intact(self) -> tuple[Entry, ...]:
-        """All entries, in order."""
         _refuse(self.problems)
         return self.entries
 
-    def reservation(self, draw_id: str) -> Entry | None:
-        """The reservation of a draw; None if there is none."""
+    def find_reservation(self, draw_id: str) -> Entry | None:
         return chain.find(self.intact(), RESERVE, draw_id)
 
-    def settlement(self, draw_id: str) -> Entry | None:
-        """The settlement of a draw; None if there is none."""
+    def find_settlement(self, draw_id: str) -> Entry | None:
         return chain.find(self.intact(), SETTLE, draw_id)
 
-    def withdrawal(self, draw_id: str) -> Entry | None:
-        """The withdrawal of a draw; None if there is none."""
+    def find_withdrawal(self, draw_id: str) -> Entry | None:
         return chain.find(self.intact(), WITHDRAW, draw_id)
 
     def settled_draws(self, dataset: str, release: str) -> tuple[Entry, ...]:
@@ -112,19 +108,17 @@ class Reading:
         Raises:
             DoesNotCompose: if a charge cannot be stated in that output premetric.
         """
-        return total_like(like, finite([*_charges(self.intact()[:through], population), *also]))
+        return total_like(like, finite([*_list_charges(self.intact()[:through], population), *also]))
 
     def infinite_charges(self, population: str, through: int | None = None) -> int:
         """The number of a population's charges with an infinite loss, which no cap bounds.
 
-        Args:
-            population: the population.
-            through: the last sequence number that counts; None for all entries.
+        `through` is the last sequence number that counts; None for all entries.
         """
-        charges = _charges(self.intact()[:through], population)
+        charges = _list_charges(self.intact()[:through], population)
         return len(charges) - len(finite(charges))
 
-    def reserved_or_chargeable(
+    def find_or_require_chargeable(
         self,
         dataset: str,
         release: str,
@@ -141,28 +135,18 @@ class Reading:
             PopulationError: as `Ledger.reserve`.
         """
         entries = self.intact()
-        found = chain.find(entries, RESERVE, draw_id)
-        if found is None:
+        reserved = chain.find(entries, RESERVE, draw_id)
+        if reserved is None:
             _require_chargeable(entries, dataset, release, specification, cap, details, unbounded_releases)
-        return found
+        return reserved
 
     def require_fit(self, population: str, release: str, charge: Loss, cap: Loss) -> None:
-        """Refuse a further finite charge that does not fit under the cap.
-
-        Args:
-            population: the name of the population.
-            release: who would be charged, for the message.
-            charge: the loss.
-            cap: the cap of the population.
-
-        Raises:
-            CapExceeded: if it does not fit.
-        """
-        require_fit(population, release, finite(_charges(self.intact(), population)), charge, cap)
+        """As the function `require_fit`, with the population's finite charges in this ledger."""
+        require_fit(population, release, finite(_list_charges(self.intact(), population)), charge, cap)
 
     def total(self, population: str) -> tuple[Total, ...]:
         """The composition of a population's reserved specifications."""
-        return compose(entry.declared() for entry in _reservations(self.intact(), population))
+        return compose(entry.declared() for entry in _list_reservations(self.intact(), population))
 
 
 class Ledger(ConfigurableResource):
@@ -197,7 +181,7 @@ class Ledger(ConfigurableResource):
             release: the release that the charge is for.
             draw_id: from `Custody.draw_id`.
             specification: what the draw will satisfy; its loss is the charge.
-            commitment: `custody.commitment` of the draw's key.
+            commitment: `custody.compute_commitment` of the draw's key.
             cap: the upper bound on the composition of all reservations of the population, in the cap's output
                 premetric, compared exactly; None for no cap. It does not apply to a draw that has already been charged.
             details: what else is recorded, above all the population; by default it has the name of the dataset.
@@ -213,21 +197,21 @@ class Ledger(ConfigurableResource):
             PopulationError: if the dataset was charged to another population, or its content to one.
             LedgerError: if the ledger is not intact, or the draw is reserved on other terms or was withdrawn.
         """
-        told = details or Details(dataset)
-        with self._appending() as (opened, entries):
-            new = chain.reservation(entries, dataset, release, draw_id, specification, commitment, told)
-            found = chain.find(entries, RESERVE, draw_id)
-            if found is None:
-                _require_chargeable(entries, dataset, release, specification, cap, told, unbounded_releases)
+        details = details or Details(dataset)
+        with self._open_to_append() as (opened, entries):
+            new = chain.make_reservation(entries, dataset, release, draw_id, specification, commitment, details)
+            reserved = chain.find(entries, RESERVE, draw_id)
+            if reserved is None:
+                _require_chargeable(entries, dataset, release, specification, cap, details, unbounded_releases)
                 self._append(opened, new)
                 return new
             _refuse_withdrawn(entries, draw_id)
             for term in ("dataset", "release", "commitment"):
-                if getattr(found, term) != getattr(new, term):
-                    raise LedgerError(_otherwise(found, term))
-            if not found.declared().protects_like(specification):
-                raise LedgerError(_otherwise(found, "specification"))
-            return found
+                if getattr(reserved, term) != getattr(new, term):
+                    raise LedgerError(_describe_difference(reserved, term))
+            if not reserved.declared().protects_like(specification):
+                raise LedgerError(_describe_difference(reserved, "specification"))
+            return reserved
 
     def settle(self, draw_id: str, output_version: str) -> Entry:
         """Record that a reserved draw was made, with the version of its output. Settling twice changes nothing.
@@ -236,19 +220,19 @@ class Ledger(ConfigurableResource):
             LedgerError: if the ledger is not intact, the draw is not reserved or was withdrawn, or it is already
                 settled with another output version, which the same key and the same inputs cannot produce.
         """
-        with self._appending() as (opened, entries):
+        with self._open_to_append() as (opened, entries):
             reserved = chain.find(entries, RESERVE, draw_id)
             if reserved is None:
                 raise LedgerError(f"draw {draw_id} cannot be settled: it is not reserved")
             _refuse_withdrawn(entries, draw_id)
-            found = chain.find(entries, SETTLE, draw_id)
-            if found is None:
-                new = chain.settlement(entries, reserved, output_version)
+            settled = chain.find(entries, SETTLE, draw_id)
+            if settled is None:
+                new = chain.make_settlement(entries, reserved, output_version)
                 self._append(opened, new)
                 return new
-            if found.output_version != output_version:
-                raise LedgerError(f"draw {draw_id} is settled in entry {found.sequence} with another output version")
-            return found
+            if settled.output_version != output_version:
+                raise LedgerError(f"draw {draw_id} is settled in entry {settled.sequence} with another output version")
+            return settled
 
     def withdraw(self, dataset: str, release: str | None, by: str) -> tuple[Entry, ...]:
         """Record that every draw of a release, or of all releases of a dataset, is withdrawn. The charges remain.
@@ -265,32 +249,32 @@ class Ledger(ConfigurableResource):
             LedgerError: if the ledger is not intact.
         """
         withdrawn = f"release {dataset}/{release}" if release else f"dataset {dataset}"
-        with self._appending() as (opened, entries):
+        with self._open_to_append() as (opened, entries):
             reserved = [
                 entry
                 for entry in entries
                 if entry.kind == RESERVE and entry.dataset == dataset and release in (None, entry.release)
             ]
-            found = []
+            withdrawals = []
             for entry in reserved:
-                before = chain.find(entries, WITHDRAW, entry.draw_id)
-                if before is None:
-                    before = chain.withdrawal(entries, entry, withdrawn, by)
-                    self._append(opened, before)
-                    entries = (*entries, before)
-                found.append(before)
-            return tuple(found)
+                withdrawal = chain.find(entries, WITHDRAW, entry.draw_id)
+                if withdrawal is None:
+                    withdrawal = chain.make_withdrawal(entries, entry, withdrawn, by)
+                    self._append(opened, withdrawal)
+                    entries = (*entries, withdrawal)
+                withdrawals.append(withdrawal)
+            return tuple(withdrawals)
 
     def read(self) -> Reading:
-        """Read the whole ledger once, so that all that is asked of it is of one moment.
+        """Read the whole ledger at one moment.
 
         Raises:
             WarehouseError: if it cannot be read.
         """
         return Reading(*self._read())
 
-    def examined(self) -> Reading:
-        """As `read`, but that the ledger cannot be read is a problem of it, and nothing is raised."""
+    def examine(self) -> Reading:
+        """As `read`, but a ledger that cannot be read is one with a problem."""
         try:
             return self.read()
         except WarehouseError as error:
@@ -306,7 +290,7 @@ class Ledger(ConfigurableResource):
 
     def verify(self) -> tuple[str, ...]:
         """The problems of the ledger, each a sentence that names the sequence number; empty if it is intact."""
-        return self.examined().problems
+        return self.examine().problems
 
     def move_to_server(self) -> int:
         """Move a deployment's ledger from its file to the server, entry by entry. Then only the server's goes on.
@@ -328,14 +312,14 @@ class Ledger(ConfigurableResource):
             )
         self._establish()
         file = FileStorage(self.warehouse)
-        with file.appending() as old:
+        with file.open_to_append() as old:
             anchor = self.custody.anchor()
             if anchor and anchor.on_server:
                 old.mark_moved()
                 return len(self.read().intact())
             entries, problems = self._load(old, on_server=False)
             _refuse(problems)
-            with self._storage().appending() as new:
+            with self._storage().open_to_append() as new:
                 there, _ = new.load()
                 if there != entries[: len(there)]:
                     raise LedgerError(
@@ -345,20 +329,20 @@ class Ledger(ConfigurableResource):
                         "name a database of its own"
                     )
                 for entry in entries[len(there) :]:
-                    new.append(entry, _nothing)
+                    new.append(entry, _do_nothing)
                 moved, _ = new.load()
-                if moved != entries or chain.breaks(moved):
+                if moved != entries or chain.find_breaks(moved):
                     raise LedgerError(
                         f"the server does not have the entries as {Zone.LEDGER.database} has them; nothing was moved"
                     )
-                self.custody.set_anchor(replace(_head(moved), on_server=True))
+                self.custody.set_anchor(replace(_make_anchor(moved), on_server=True))
             old.mark_moved()
             return len(moved)
 
     @contextmanager
-    def unchanging(self) -> Iterator[None]:
+    def keep_unchanged(self) -> Iterator[None]:
         """Keep every process from appending to a ledger on a server, and the anchor as it is, until the block ends."""
-        with self._storage().reading():
+        with self._storage().open_to_read():
             yield
 
     def _storage(self) -> LedgerStorage:
@@ -379,7 +363,7 @@ class Ledger(ConfigurableResource):
             CustodyError: as `Custody.establish`.
         """
         if self.on_server and self.custody.anchor() is None:
-            with self._storage().reading() as opened:
+            with self._storage().open_to_read() as opened:
                 entries, problems = opened.load()
             # Another process may have made the anchor, and then the entries, since.
             if (entries or problems) and self.custody.anchor() is None:
@@ -389,26 +373,26 @@ class Ledger(ConfigurableResource):
     def _read(self) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
         # The database is created before the anchor announces an entry. Reading the anchor first rules out an anchor
         # without a database just because another process wrote both in the meantime.
-        anchor, problems = self._anchor(self.on_server)
+        anchor, problems = self._read_anchor(self.on_server)
         storage = self._storage()
         if storage.exists():
-            with storage.reading() as opened:
+            with storage.open_to_read() as opened:
                 return self._load(opened, self.on_server)
         if anchor and anchor.charged:
             return (), (*problems, f"entries from 1 on are missing: there is no {Zone.LEDGER.database}")
         return (), problems
 
     @contextmanager
-    def _appending(self) -> Iterator[tuple[OpenLedger, tuple[Entry, ...]]]:
+    def _open_to_append(self) -> Iterator[tuple[OpenLedger, tuple[Entry, ...]]]:
         """Open an intact ledger for appending, and keep every other process out until the end of the block."""
-        _, problems = self._anchor(self.on_server)
+        _, problems = self._read_anchor(self.on_server)
         _refuse(problems)
         # The keys of a new deployment come before its databases.
         self._establish()
-        with self._storage().appending() as opened:
+        with self._storage().open_to_append() as opened:
             entries, problems = self._load(opened, self.on_server)
             _refuse(problems)
-            if self.custody.anchor() != (head := replace(_head(entries), on_server=self.on_server)):
+            if self.custody.anchor() != (head := replace(_make_anchor(entries), on_server=self.on_server)):
                 # A run was killed after it announced an entry, before or after it committed it.
                 self.custody.set_anchor(head)
             yield opened, entries
@@ -417,13 +401,13 @@ class Ledger(ConfigurableResource):
         entries, altered = opened.load()
         if altered:
             return (), altered
-        anchor, problems = self._anchor(on_server)
+        anchor, problems = self._read_anchor(on_server)
         if anchor:
-            problems += _departures(entries, anchor)
+            problems += _find_departures(entries, anchor)
         elif not problems and (entries or not on_server):
             lost = _LOST if on_server else "the ledger has no anchor"
             problems += (f"no entry from 1 on can be trusted: {lost}",)
-        return entries, (*chain.breaks(entries), *problems)
+        return entries, (*chain.find_breaks(entries), *problems)
 
     def _append(self, opened: OpenLedger, entry: Entry) -> None:
         before = Anchor(entry.sequence - 1, entry.previous_hash, on_server=self.on_server)
@@ -439,7 +423,7 @@ class Ledger(ConfigurableResource):
         if self.custody.anchor() == announced:
             self.custody.set_anchor(Anchor(entry.sequence, entry.hash, on_server=self.on_server))
 
-    def _anchor(self, on_server: bool) -> tuple[Anchor | None, tuple[str, ...]]:
+    def _read_anchor(self, on_server: bool) -> tuple[Anchor | None, tuple[str, ...]]:
         """The anchor, if there is one that can be trusted, and otherwise the problem; neither in a new deployment."""
         try:
             anchor = self.custody.anchor()
@@ -450,15 +434,15 @@ class Ledger(ConfigurableResource):
         return None, (_MOVED if anchor.on_server else _NOT_MOVED,)
 
 
-def _head(entries: Sequence[Entry]) -> Anchor:
+def _make_anchor(entries: Sequence[Entry]) -> Anchor:
     return Anchor(entries[-1].sequence, entries[-1].hash) if entries else Anchor()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """What is done before an entry is committed that the anchor knows already."""
 
 
-def stored_entries(session: Session) -> tuple[Entry, ...]:
+def read_stored_entries(session: Session) -> tuple[Entry, ...]:
     """All entries that a ledger's file holds, in order, unverified and without a look at the anchor.
 
     Raises:
@@ -470,7 +454,7 @@ def stored_entries(session: Session) -> tuple[Entry, ...]:
     return entries
 
 
-def _departures(entries: Sequence[Entry], anchor: Anchor) -> tuple[str, ...]:
+def _find_departures(entries: Sequence[Entry], anchor: Anchor) -> tuple[str, ...]:
     """The problem if a chain does not end where its anchor says; empty if it does."""
     known = entries[: anchor.sequence]
     if len(known) < anchor.sequence:
@@ -493,16 +477,16 @@ def _refuse(problems: Sequence[str]) -> None:
 
 def of_population(entries: Sequence[Entry], population: str) -> tuple[Entry, ...]:
     """The reservations of a population, and all other entries about their draws."""
-    draws = {entry.draw_id for entry in _reservations(entries, population)}
+    draws = {entry.draw_id for entry in _list_reservations(entries, population)}
     return tuple(entry for entry in entries if entry.draw_id in draws)
 
 
-def _reservations(entries: Sequence[Entry], population: str) -> Iterator[Entry]:
+def _list_reservations(entries: Sequence[Entry], population: str) -> Iterator[Entry]:
     return (entry for entry in entries if entry.kind == RESERVE and entry.known().population == population)
 
 
-def _charges(entries: Sequence[Entry], population: str) -> list[Loss]:
-    return [entry.declared().charge for entry in _reservations(entries, population)]
+def _list_charges(entries: Sequence[Entry], population: str) -> list[Loss]:
+    return [entry.declared().charge for entry in _list_reservations(entries, population)]
 
 
 def _require_chargeable(
@@ -523,7 +507,7 @@ def _require_chargeable(
                 "unbounded_releases: allowed"
             )
     elif cap is not None:
-        charges = finite(_charges(entries, details.population))
+        charges = finite(_list_charges(entries, details.population))
         require_fit(details.population, f"{dataset}/{release}", charges, specification.charge, cap)
 
 
@@ -594,5 +578,5 @@ def _refuse_withdrawn(entries: Sequence[Entry], draw_id: str) -> None:
         )
 
 
-def _otherwise(found: Entry, term: str) -> str:
-    return f"draw {found.draw_id} is reserved in entry {found.sequence} with another {term} than is requested now"
+def _describe_difference(reserved: Entry, term: str) -> str:
+    return f"draw {reserved.draw_id} is reserved in entry {reserved.sequence} with another {term} than is requested now"

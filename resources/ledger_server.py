@@ -19,9 +19,19 @@ from psycopg import errors
 
 from resources.chain import Entry
 from resources.ledger_storage import Loaded, StorageError
-from resources.statements import SQL_FOLDER, statement
+from resources.statements import SQL, SQL_FOLDER, render
 
 _FOLDER = "ledger/server"
+
+_APPLIED = SQL("applied", "SELECT coalesce(max(number), 0) FROM stirred.migrations")
+_RECORD_MIGRATION = SQL(
+    "record_migration", "INSERT INTO stirred.migrations (number, name) VALUES (%(number)s, %(name)s)"
+)
+# Until the connection ends, and not only the transaction: the anchor is written once more after the commit, and nobody
+# may append between the chain and the anchor.
+_LOCK = SQL("lock", "SELECT pg_advisory_lock(stirred.ledger_lock())")
+_LOCK_SHARED = SQL("lock_shared", "SELECT pg_advisory_lock_shared(stirred.ledger_lock())")
+
 _MIGRATE = "let the owner of the schema run stirred ledger migrate"
 
 
@@ -32,7 +42,7 @@ class ServerLedger:
         self._connection = connection
 
     def load(self) -> Loaded:
-        with _stated("entries"):
+        with _translate_errors("entries"):
             cursor = _run(self._connection, "entries")
             if [column.name for column in cursor.description or ()] != [field.name for field in fields(Entry)]:
                 return (), ("the table of entries was altered from entry 1 on: its columns are not the ledger's",)
@@ -41,10 +51,10 @@ class ServerLedger:
     def append(self, entry: Entry, before_commit: Callable[[], None]) -> None:
         try:
             with self._connection.transaction():
-                _rows(self._connection, "append", asdict(entry))
+                _fetch_rows(self._connection, "append", asdict(entry))
                 before_commit()
         except psycopg.Error:
-            # Only the commit itself is left, as `_rows` has its own errors.
+            # Only the commit itself is left, as `_fetch_rows` has its own errors.
             raise StorageError(
                 f"the connection to the ledger's server was lost while entry {entry.sequence} was committed; whether "
                 "the entry is there, and counts, the ledger says: launch again, which charges nothing twice"
@@ -62,17 +72,17 @@ class ServerStorage:
         return True
 
     @contextmanager
-    def reading(self) -> Iterator[ServerLedger]:
-        with closing(_connected()) as connection:
+    def open_to_read(self) -> Iterator[ServerLedger]:
+        with closing(_connect()) as connection:
             self._begin(connection)
-            _rows(connection, "lock_shared")
+            _fetch_rows(connection, _LOCK_SHARED)
             yield ServerLedger(connection)
 
     @contextmanager
-    def appending(self) -> Iterator[ServerLedger]:
-        with closing(_connected()) as connection:
+    def open_to_append(self) -> Iterator[ServerLedger]:
+        with closing(_connect()) as connection:
             self._begin(connection)
-            ((appends, changes),) = _rows(connection, "rights")
+            ((appends, changes),) = _fetch_rows(connection, "rights")
             if changes:
                 raise StorageError(
                     "the role of PGUSER may change entries of the ledger, or what guards them; nothing was charged; "
@@ -83,12 +93,12 @@ class ServerStorage:
                     "the role of PGUSER may not append to the ledger; nothing was charged; "
                     "charge as a role that is a member of stirred_charge"
                 )
-            _rows(connection, "lock")
+            _fetch_rows(connection, _LOCK)
             yield ServerLedger(connection)
 
     def _begin(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-        _rows(connection, "begin_session", {"patience": f"{max(1, round(1000 * self._patience))}ms"})
-        applied, known = _applied(connection), len(_migrations())
+        _fetch_rows(connection, "begin_session", {"patience": f"{max(1, round(1000 * self._patience))}ms"})
+        applied, known = _read_version(connection), len(_list_migrations())
         if applied < known:
             raise StorageError(
                 f"the ledger's schema on the server is number {applied}, and this version of Stirred needs number "
@@ -110,30 +120,30 @@ def migrate() -> tuple[str, ...]:
             before stays.
     """
     done = []
-    with closing(_connected()) as connection:
-        for number, name in enumerate(_migrations(), start=1):
-            with _stated(f"migration {name}"), connection.transaction():
+    with closing(_connect()) as connection:
+        for number, name in enumerate(_list_migrations(), start=1):
+            with _translate_errors(f"migration {name}"), connection.transaction():
                 _run(connection, "prepare_migration")
-                if number > _applied(connection):
+                if number > _read_version(connection):
                     _run(connection, f"migrations/{name}")
-                    _run(connection, "record_migration", {"number": number, "name": name})
+                    _run(connection, _RECORD_MIGRATION, {"number": number, "name": name})
                     done.append(name)
     return tuple(done)
 
 
-def _migrations() -> list[str]:
+def _list_migrations() -> list[str]:
     """The names of all migrations in order. Each begins with its number, from 1 without gaps."""
     return sorted(path.stem for path in (SQL_FOLDER / _FOLDER / "migrations").glob("*.sql"))
 
 
-def _applied(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
+def _read_version(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
     """The number of the last migration that was applied.
 
     Raises:
         StorageError: if there is no schema, the role may not read it, or it is later than this version knows.
     """
     try:
-        row = _run(connection, "applied").fetchone()
+        row = _run(connection, _APPLIED).fetchone()
     except (errors.UndefinedTable, errors.InvalidSchemaName):
         raise StorageError(f"the database of PGDATABASE has no ledger: {_MIGRATE}") from None
     except errors.InsufficientPrivilege:
@@ -141,9 +151,9 @@ def _applied(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
             "the role of PGUSER may not read the ledger: make it a member of stirred_charge or stirred_audit"
         ) from None
     except psycopg.Error as error:
-        raise _refusal("applied", error) from None
+        raise _explain("applied", error) from None
     assert row is not None
-    known = len(_migrations())
+    known = len(_list_migrations())
     if row[0] > known:
         raise StorageError(
             f"the ledger's schema on the server is number {row[0]}, which a later version of Stirred made; this "
@@ -152,7 +162,7 @@ def _applied(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
     return int(row[0])
 
 
-def _connected() -> psycopg.Connection[tuple[Any, ...]]:
+def _connect() -> psycopg.Connection[tuple[Any, ...]]:
     try:
         return psycopg.connect(autocommit=True, client_encoding="utf8", application_name="stirred")
     except (psycopg.Error, UnicodeError):
@@ -164,28 +174,28 @@ def _connected() -> psycopg.Connection[tuple[Any, ...]]:
 
 
 def _run(
-    connection: psycopg.Connection[tuple[Any, ...]], name: str, values: Mapping[str, Any] | None = None
+    connection: psycopg.Connection[tuple[Any, ...]], source: str | SQL, values: Mapping[str, Any] | None = None
 ) -> psycopg.Cursor[tuple[Any, ...]]:
-    return connection.execute(statement(f"{_FOLDER}/{name}").encode(), values)
+    return connection.execute(render(source if isinstance(source, SQL) else f"{_FOLDER}/{source}").encode(), values)
 
 
-def _rows(
-    connection: psycopg.Connection[tuple[Any, ...]], name: str, values: Mapping[str, Any] | None = None
+def _fetch_rows(
+    connection: psycopg.Connection[tuple[Any, ...]], source: str | SQL, values: Mapping[str, Any] | None = None
 ) -> list[tuple[Any, ...]]:
-    with _stated(name):
-        cursor = _run(connection, name, values)
+    with _translate_errors(str(source)):
+        cursor = _run(connection, source, values)
         return cursor.fetchall() if cursor.description else []
 
 
 @contextmanager
-def _stated(name: str) -> Iterator[None]:
+def _translate_errors(name: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise _refusal(name, error) from None
+        raise _explain(name, error) from None
 
 
-def _refusal(name: str, error: psycopg.Error) -> StorageError:
+def _explain(name: str, error: psycopg.Error) -> StorageError:
     """What the server said of a statement: its first line, in which there is no value of libpq's environment."""
     if isinstance(error, errors.LockNotAvailable):
         return StorageError("another process has held the ledger for too long; nothing was charged; launch again")

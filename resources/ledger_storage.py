@@ -11,8 +11,11 @@ from dataclasses import asdict, fields
 from typing import Protocol
 
 from resources.chain import Entry
-from resources.statements import Table, Zone, identifier
+from resources.statements import SQL, Table, Zone, quote
 from resources.warehouse import Session, Warehouse, WarehouseError
+
+_ADD_DETAILS = SQL("ledger/add_details", "ALTER TABLE {{ table }} ADD COLUMN details VARCHAR")
+_MARK_MOVED = SQL("ledger/mark_moved", "ALTER TABLE {{ table }} RENAME TO {{ moved }}")
 
 ENTRIES = Table(Zone.LEDGER, "main", "entries")
 MOVED = Table(Zone.LEDGER, "main", "entries_moved_to_server")
@@ -51,14 +54,12 @@ class LedgerStorage(Protocol):
     """Where entries are stored. Both methods wait while another process appends."""
 
     def exists(self) -> bool:
-        """Whether there can be entries, so that `reading` makes sense."""
+        """Whether there can be entries, so that `open_to_read` makes sense."""
         ...
 
-    def reading(self) -> AbstractContextManager[OpenLedger]:
-        """Open the ledger for reading."""
-        ...
+    def open_to_read(self) -> AbstractContextManager[OpenLedger]: ...
 
-    def appending(self) -> AbstractContextManager[OpenLedger]:
+    def open_to_append(self) -> AbstractContextManager[OpenLedger]:
         """Open the ledger for reading and appending, and keep every other process out."""
         ...
 
@@ -72,17 +73,17 @@ class FileLedger:
     def load(self) -> Loaded:
         if self._session.columns(MOVED):
             return (), (f"entries from 1 on do not count in {Zone.LEDGER.database}: they were moved to a server",)
-        found = self._session.columns(ENTRIES)
-        if found and found not in (_COLUMNS, _EARLIER_COLUMNS):
+        columns = self._session.columns(ENTRIES)
+        if columns and columns not in (_COLUMNS, _EARLIER_COLUMNS):
             return (), ("the table of entries was altered from entry 1 on: its columns are not the ledger's",)
-        rows = self._session.rows("ledger/entries", table=ENTRIES, columns=list(found)) if found else []
+        rows = self._session.rows("ledger/entries", table=ENTRIES, columns=list(columns)) if columns else []
         return tuple(Entry(*row) for row in rows), ()
 
     def append(self, entry: Entry, before_commit: Callable[[], None]) -> None:
         with self._session.transaction():
             self._session.run("ledger/create", table=ENTRIES)
             if self._session.columns(ENTRIES) == _EARLIER_COLUMNS:
-                self._session.run("ledger/add_details", table=ENTRIES)
+                self._session.run(_ADD_DETAILS, table=ENTRIES)
             self._session.run("ledger/append", asdict(entry), table=ENTRIES)
             before_commit()
 
@@ -91,7 +92,7 @@ class FileLedger:
         if not self._session.columns(MOVED):
             with self._session.transaction():
                 self._session.run("ledger/create", table=ENTRIES)
-                self._session.run("ledger/mark_moved", table=ENTRIES, moved=identifier(MOVED.name))
+                self._session.run(_MARK_MOVED, table=ENTRIES, moved=quote(MOVED.name))
 
 
 class FileStorage:
@@ -104,11 +105,11 @@ class FileStorage:
         return self._warehouse.path(Zone.LEDGER).exists()
 
     @contextmanager
-    def reading(self) -> Iterator[FileLedger]:
+    def open_to_read(self) -> Iterator[FileLedger]:
         with self._warehouse.session(reads=[Zone.LEDGER]) as session:
             yield FileLedger(session)
 
     @contextmanager
-    def appending(self) -> Iterator[FileLedger]:
+    def open_to_append(self) -> Iterator[FileLedger]:
         with self._warehouse.session(writes=Zone.LEDGER) as session:
             yield FileLedger(session)

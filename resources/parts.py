@@ -11,11 +11,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from resources.statements import Table, Zone
+from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session
 
+_PARTS = SQL("warehouse/parts", "SELECT * FROM read_parquet($files)")
 
-def part_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+
+def open_part(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     """A writer of a part, to be closed: a context manager. Each table that it writes is in memory as a whole.
 
     Parts are read once, so that their size matters less than the time that it takes to write and to read them.
@@ -41,4 +43,4 @@ def store_parts(session: Session, table: Table, parts: Sequence[Path]) -> None:
     """
     if table.zone is not Zone.PUBLIC:
         raise ValueError(f"{table} is not public; parts are not encrypted")
-    session.create(table, "warehouse/parts", {"files": [str(part) for part in parts]})
+    session.create(table, _PARTS, {"files": [str(part) for part in parts]})

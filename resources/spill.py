@@ -22,7 +22,7 @@ _PREFIX, _LOCK = "stirred-", ".lock"
 
 
 @contextmanager
-def spill_folder(base: Path) -> Iterator[Path]:
+def create_spill_folder(base: Path) -> Iterator[Path]:
     """Create a folder inside `base`, with mode 0700, and remove it when the block ends, however it ends.
 
     Next to the folder is a file with the same name plus `.lock`. The process holds a lock on it until the folder is
@@ -48,7 +48,7 @@ def spill_folder(base: Path) -> Iterator[Path]:
     _sweep(base)
     lock, descriptor = _lock_in(base)
     try:
-        folder = _of(lock)
+        folder = _find_folder(lock)
         folder.mkdir(mode=0o700)
         yield folder
     finally:
@@ -64,7 +64,7 @@ def _sweep(base: Path) -> None:
             # Another process has just removed it, or it belongs to another user.
             continue
         try:
-            if _held(descriptor):
+            if _try_lock(descriptor):
                 _remove(lock)
         finally:
             os.close(descriptor)
@@ -75,14 +75,14 @@ def _lock_in(base: Path) -> tuple[Path, int]:
     while True:
         lock = base / f"{_PREFIX}{os.getpid()}-{token_hex(8)}{_LOCK}"
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        if _held(descriptor) and os.fstat(descriptor).st_nlink:
+        if _try_lock(descriptor) and os.fstat(descriptor).st_nlink:
             return lock, descriptor
         # Another process removed it before it was locked.
         os.close(descriptor)
 
 
-def _held(descriptor: int) -> bool:
-    """Acquire a lock; False if it is taken."""
+def _try_lock(descriptor: int) -> bool:
+    """Acquire a lock; return whether it was free."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -92,11 +92,11 @@ def _held(descriptor: int) -> bool:
 
 def _remove(lock: Path) -> None:
     """Remove a folder, then its lock file. What cannot be removed now is left to the next sweep."""
-    folder = _of(lock)
+    folder = _find_folder(lock)
     shutil.rmtree(folder, ignore_errors=True)
     if not folder.exists():
         lock.unlink(missing_ok=True)
 
 
-def _of(lock: Path) -> Path:
+def _find_folder(lock: Path) -> Path:
     return lock.with_name(lock.name.removesuffix(_LOCK))

@@ -1,7 +1,7 @@
 """SQL statements by name and the addresses of tables: the one place where text becomes SQL.
 
-This module reads a statement from `sql/` and quotes the identifiers in it. Values never pass through here: DuckDB binds
-them as `$name`. `warehouse` runs the statements.
+This module reads a statement from `sql/`, or takes one of a single line, and quotes the identifiers in it. Values never
+pass through here: DuckDB binds them as `$name`. `warehouse` runs the statements.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 SQL_FOLDER = Path(__file__).resolve().parent.parent / "sql"
 
@@ -40,6 +40,22 @@ class Zone(StrEnum):
 
 
 @dataclass(frozen=True)
+class SQL:
+    """A statement of one line, beside the code that runs it. All others are files.
+
+    Attributes:
+        name: how errors name it, as that of a file in `sql/`.
+        text: the statement, with placeholders like those in files.
+    """
+
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
 class Table:
     """The address of a table: its zone, its schema (a dataset, or one release of it) and its name."""
 
@@ -50,13 +66,13 @@ class Table:
     @property
     def text(self) -> str:
         """The quoted address, as it is written in a statement."""
-        return ".".join(identifier(part).text for part in (self.zone.value, self.schema, self.name))
+        return ".".join(quote(part).text for part in (self.zone.value, self.schema, self.name))
 
     def __str__(self) -> str:
         return f"{self.zone.value}.{self.schema}.{self.name}"
 
 
-def identifier(name: object) -> Fragment:
+def quote(name: object) -> Fragment:
     """Quote one identifier for DuckDB.
 
     Raises:
@@ -70,24 +86,24 @@ def identifier(name: object) -> Fragment:
     return Fragment('"' + text.replace('"', '""') + '"')
 
 
-def identifiers(names: Iterable[object], prefix: str = "") -> Fragment:
+def quote_all(names: Iterable[object], prefix: str = "") -> Fragment:
     """Quote identifiers and join them with commas; `prefix` is a table alias of the statement."""
-    dot = f"{identifier(prefix)}." if prefix else ""
-    return Fragment(", ".join(f"{dot}{identifier(name)}" for name in names))
+    dot = f"{quote(prefix)}." if prefix else ""
+    return Fragment(", ".join(f"{dot}{quote(name)}" for name in names))
 
 
-def equalities(names: Iterable[object], left: str, right: str) -> Fragment:
+def equate_columns(names: Iterable[object], left: str, right: str) -> Fragment:
     """The condition that two tables agree on columns, where NULL equals NULL; true for no columns."""
-    pairs = ((f"{identifier(left)}.{identifier(name)}", f"{identifier(right)}.{identifier(name)}") for name in names)
+    pairs = ((f"{quote(left)}.{quote(name)}", f"{quote(right)}.{quote(name)}") for name in names)
     return Fragment(" AND ".join(f"{ours} IS NOT DISTINCT FROM {theirs}" for ours, theirs in pairs) or "true")
 
 
-def literal(value: object) -> Fragment:
+def quote_literal(value: object) -> Fragment:
     """Quote a value as an SQL text literal, for the few statements (ATTACH, COPY, LOAD) that take no bound values."""
     return Fragment("'" + str(value).replace("'", "''") + "'")
 
 
-def _only_fragments(value: object) -> str:
+def _require_fragment(value: object) -> str:
     if isinstance(value, Fragment | Table):
         return value.text
     if isinstance(value, bool) or not isinstance(value, int):
@@ -100,25 +116,34 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(SQL_FOLDER),
         undefined=StrictUndefined,
-        finalize=_only_fragments,
+        finalize=_require_fragment,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["id"] = identifier
-    environment.filters["ids"] = identifiers
-    environment.filters["same"] = equalities
+    environment.filters["id"] = quote
+    environment.filters["ids"] = quote_all
+    environment.filters["same"] = equate_columns
     return environment
 
 
-def statement(name: str, names: Mapping[str, Any] | None = None) -> str:
-    """The text of `sql/<name>.sql` with its identifiers filled in.
+@cache
+def _inline_template(text: str) -> Template:
+    return _environment().from_string(text)
+
+
+def render(source: str | SQL, names: Mapping[str, Any] | None = None) -> str:
+    """The text of a statement with its identifiers filled in.
 
     Args:
-        name: such as `swapping/margin`.
+        source: the name of a file `sql/<name>.sql`, such as `swapping/margin`, or a statement of one line.
         names: the values of the statement's placeholders: identifiers, lists of them, or `Fragment`s.
 
     Raises:
         jinja2.UndefinedError: if a placeholder has no value.
         TypeError: if a placeholder is filled with unquoted text.
     """
-    return _environment().get_template(f"{name}.sql").render(**(names or {}))
+    if isinstance(source, SQL):
+        template = _inline_template(source.text)
+    else:
+        template = _environment().get_template(f"{source}.sql")
+    return template.render(**(names or {}))

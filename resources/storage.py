@@ -17,10 +17,14 @@ from typing import Any, Protocol
 import duckdb
 
 from mechanisms.refusal import RefusedError
-from resources.statements import Fragment, Zone, literal, statement
+from resources.statements import SQL, Fragment, Zone, quote_literal, render
 
 ISOLATED: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 """DuckDB loads no extension by itself. All come from `signed_extension`."""
+
+LOAD = SQL("warehouse/load", "LOAD {{ extension }}")
+ATTACH = SQL("warehouse/attach", "ATTACH {{ path }} AS {{ alias }}{% if read_only %} (READ_ONLY){% endif %}")
+DETACH = SQL("warehouse/detach", "DETACH {{ alias }}")
 
 OpenSession = Callable[..., AbstractContextManager[Any]]
 """`Warehouse.session`."""
@@ -30,12 +34,12 @@ class WarehouseError(RefusedError):
     """A statement or a file of the warehouse failed. The message never contains confidential data."""
 
 
-class NothingWritten(WarehouseError):  # noqa: N818 - it is what the error says
+class NothingWrittenError(WarehouseError):
     """A zone was to be read to which nothing has been written."""
 
 
 @dataclass(frozen=True)
-class Removed:
+class Removal:
     """What a compaction removed for good.
 
     Attributes:
@@ -84,7 +88,7 @@ class Storage(Protocol):
             WarehouseError: if it cannot be opened or created, or is open to others than its owner.
         """
 
-    def compact(self, session: OpenSession, age: timedelta) -> Removed:
+    def compact(self, session: OpenSession, age: timedelta) -> Removal:
         """Remove what was replaced or deleted longer than `age` ago."""
 
 
@@ -109,9 +113,9 @@ def signed_extension(name: str) -> Fragment:
             f"DuckDB's extension {name} is not installed. Install Stirred with its extra cluster: pip install "
             "'stirred[cluster]'"
         ) from None
-    path = literal(folder / f"{name}.duckdb_extension")
+    path = quote_literal(folder / f"{name}.duckdb_extension")
     with closing(duckdb.connect(config=ISOLATED)) as connection:
-        connection.execute(statement("warehouse/load", {"extension": path}))
+        connection.execute(render(LOAD, {"extension": path}))
     return path
 
 

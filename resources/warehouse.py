@@ -34,9 +34,47 @@ from pydantic import Field, PrivateAttr
 from resources.database_file import DatabaseFile
 from resources.keyfiles import flush_file
 from resources.lake import LakeZone
-from resources.spill import spill_folder
-from resources.statements import Fragment, Table, Zone, identifier, literal, statement
-from resources.storage import ISOLATED, Removed, Storage, WarehouseError, refuse_exposed, signed_extension
+from resources.spill import create_spill_folder
+from resources.statements import SQL, Fragment, Table, Zone, quote, quote_literal, render
+from resources.storage import (
+    ATTACH,
+    DETACH,
+    ISOLATED,
+    LOAD,
+    Removal,
+    Storage,
+    WarehouseError,
+    refuse_exposed,
+    signed_extension,
+)
+
+_COLUMNS = SQL("warehouse/columns", "DESCRIBE {{ table }}")
+_CONFINE = SQL(
+    "warehouse/confine",
+    "SET allowed_directories = {{ folders }}; SET enable_external_access = false; SET lock_configuration = true",
+)
+_COPY_DATABASE = SQL("warehouse/copy_database", "COPY FROM DATABASE {{ zone }} TO {{ copy }}")
+_CREATE_SCHEMA = SQL("warehouse/create_schema", "CREATE SCHEMA IF NOT EXISTS {{ zone }}.{{ schema }}")
+_DROP = SQL("warehouse/drop", "DROP {% if view %}VIEW{% else %}TABLE{% endif %} {{ table }}")
+_DROP_SCHEMA = SQL("warehouse/drop_schema", "DROP SCHEMA IF EXISTS {{ zone }}.{{ schema }} CASCADE")
+_HAS_VIEWS = SQL(
+    "warehouse/has_views", "SELECT 1 FROM duckdb_views() WHERE database_name IN $zones AND NOT internal LIMIT 1"
+)
+# Columns that are neither integers nor texts become texts.
+_IN_ORDER = SQL("warehouse/in_order", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }}")
+# Up to the size of the buffer, threads compute a result ahead of the one that reads it.
+_PREPARE = SQL("warehouse/prepare", "SET enable_progress_bar = false; SET streaming_buffer_size = '128MB'")
+# Length-prefixed texts ('-' for NULL) are unique to their values, and `concat` leaves NULL out.
+_ROW_TEXTS = SQL("warehouse/row_texts", "SELECT {% include 'warehouse/row_text.sql' %} AS row_text FROM {{ table }}")
+_SCHEMAS = SQL(
+    "warehouse/schemas",
+    "SELECT schema_name FROM duckdb_schemas() WHERE database_name = $zone AND NOT internal ORDER BY schema_name",
+)
+_SORTED = SQL("warehouse/sorted", "SELECT {% include 'warehouse/as_plain.sql' %} FROM {{ table }} ORDER BY ALL")
+# The extension `httpfs` is loaded only for its cipher.
+_STAY_OFF_NETWORK = SQL(
+    "warehouse/stay_off_network", "SET disabled_filesystems = 'HTTPFileSystem,S3FileSystem,HuggingFaceFileSystem'"
+)
 
 _SETTINGS = {**ISOLATED, "temp_file_encryption": True, "allow_unsigned_extensions": True}
 """The settings of every session. Extensions come from `signed_extension` alone, which checks their signature."""
@@ -76,8 +114,11 @@ T = TypeVar("T")
 Values = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """The values bound in a statement; several, if a table is made in pieces, one after the other in bounded memory."""
 
-Recipe = tuple[str, Values, Mapping[str, Any]]
-"""How a table is made: the name of a statement, the values bound in it, and its identifiers."""
+Source = str | SQL
+"""The name of a statement's file in `sql/`, or a statement of one line."""
+
+Recipe = tuple[Source, Values, Mapping[str, Any]]
+"""How a table is made: its statement, the values bound in it, and its identifiers."""
 
 
 class Session:
@@ -87,7 +128,7 @@ class Session:
         self,
         connection: duckdb.DuckDBPyConnection,
         zones: Collection[Zone],
-        found: dict[Hashable, Any] | None = None,
+        results: dict[Hashable, Any] | None = None,
         *,
         shared: bool = False,
         attached: Collection[Zone] | None = None,
@@ -97,12 +138,11 @@ class Session:
         # Those of the connection, which may be more.
         self._attached = frozenset(zones if attached is None else attached)
         # What was computed of tables that the session only reads; None if it writes.
-        self._found = found
+        self._results = results
         self._shared = shared
 
     @property
     def zones(self) -> frozenset[Zone]:
-        """The zones that the session reads or writes."""
         return self._zones
 
     @property
@@ -112,66 +152,65 @@ class Session:
 
     @property
     def reads_confidential(self) -> bool:
-        """Whether the session can read confidential tables."""
         return Zone.CONFIDENTIAL in self._zones
 
-    def run(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> "Session":
+    def run(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> "Session":
         """Run `sql/<name>.sql` with its identifiers filled in and its values bound.
 
         Raises:
             WarehouseError: if the statement fails. If the session sees confidential data, the message contains only
                 the statement's name and the kind of failure, because DuckDB's message may quote a value.
         """
-        self._execute(name, self._text(name, names), values)
+        self._execute(name, self._fill_in(name, names), values)
         return self
 
-    def rows(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> list[tuple[Any, ...]]:
+    def rows(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> list[tuple[Any, ...]]:
         """All rows of a statement's result. Use it for results known to be small."""
-        with self._guarded(name):
-            return self._execute(name, self._text(name, names), values).fetchall()
+        with self._translate_errors(name):
+            return self._execute(name, self._fill_in(name, names), values).fetchall()
 
-    def row(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> tuple[Any, ...]:
-        """The single row of a statement's result."""
+    def row(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> tuple[Any, ...]:
         (row,) = self.rows(name, values, **names)
         return row
 
-    def arrow(self, name: str, values: Mapping[str, Any] | None = None, /, **names: Any) -> pa.Table:
-        """A statement's result as an Arrow table."""
-        with self._guarded(name):
-            return self._execute(name, self._text(name, names), values).to_arrow_table()
+    def arrow(self, name: Source, values: Mapping[str, Any] | None = None, /, **names: Any) -> pa.Table:
+        with self._translate_errors(name):
+            return self._execute(name, self._fill_in(name, names), values).to_arrow_table()
 
     def batches(
-        self, name: str, rows: int, values: Mapping[str, Any] | None = None, /, **names: Any
+        self, name: Source, rows: int, values: Mapping[str, Any] | None = None, /, **names: Any
     ) -> Iterator[pa.RecordBatch]:
         """A statement's result as record batches of about `rows` rows; the whole result is never in memory."""
-        with self._guarded(name):
-            yield from self._execute(name, self._text(name, names), values).to_arrow_reader(rows)
+        with self._translate_errors(name):
+            yield from self._execute(name, self._fill_in(name, names), values).to_arrow_reader(rows)
 
-    def create(self, table: Table, name: str, values: Values | None = None, /, **names: Any) -> None:
+    def create(self, table: Table, name: Source, values: Values | None = None, /, **names: Any) -> None:
         """Create or replace `table` with a statement's result. If that fails, the table stays as it was, provided that
         there is a transaction if it is made in pieces.
         """
         self._require_seen(name, table)
-        self.run("warehouse/create_schema", zone=identifier(table.zone.value), schema=identifier(table.schema))
+        self.run(_CREATE_SCHEMA, zone=quote(table.zone.value), schema=quote(table.schema))
         self._make("CREATE OR REPLACE TABLE", table.text, name, values, names)
 
-    def create_view(self, view: Table, name: str, /, **names: Any) -> None:
+    def create_view(self, view: Table, name: Source, /, **names: Any) -> None:
         """Create or replace `view` with a statement, which may name only tables of the view's zone."""
-        self._execute(name, f"CREATE OR REPLACE VIEW {view.text} AS\n{self._text(name, names)}", None)
+        self._execute(name, f"CREATE OR REPLACE VIEW {view.text} AS\n{self._fill_in(name, names)}", None)
 
-    def is_view_of(self, view: Table, name: str, /, **names: Any) -> bool:
+    def is_view_of(self, view: Table, name: Source, /, **names: Any) -> bool:
         """Whether `view` is the view that `create_view` makes of this statement; the tables it names must exist.
 
         How a union is grouped is ignored, because a view in a file comes back with its tables in pairs.
         """
         temporary = "view as made"
         self._execute(
-            name, f"CREATE OR REPLACE TEMPORARY VIEW {identifier(temporary)} AS\n{self._text(name, names)}", None
+            name,
+            f"CREATE OR REPLACE TEMPORARY VIEW {quote(temporary)} AS\n{self._fill_in(name, names)}",
+            None,
         )
-        stored = self._definition(view.zone.value, view.schema, view.name)
-        return stored is not None and stored == self._definition("temp", "main", temporary)
+        stored = self._read_definition(view.zone.value, view.schema, view.name)
+        return stored is not None and stored == self._read_definition("temp", "main", temporary)
 
-    def _definition(self, database: str, schema: str, view: str) -> list[str] | None:
+    def _read_definition(self, database: str, schema: str, view: str) -> list[str] | None:
         """The statement of a view in words, as DuckDB writes them; None if there is none, or it renames columns."""
         for (text,) in self.rows("warehouse/view", {"database": database, "schema": schema, "view": view}):
             if head := _HEAD.match(text):
@@ -180,45 +219,44 @@ class Session:
 
     def drop(self, table: Table) -> None:
         """Drop a table, or a view of that name, if there is one; a table cannot replace a view, nor a view a table."""
-        found = self.tables(table.zone, table.schema)
-        if table.name in found:
-            self.run("warehouse/drop", view=found[table.name], table=table)
+        tables = self.tables(table.zone, table.schema)
+        if table.name in tables:
+            self.run(_DROP, view=tables[table.name], table=table)
 
     def tables(self, zone: Zone, schema: str) -> dict[str, bool]:
         """The names of the tables and views of a schema, and whether each is a view."""
         return dict(self.rows("warehouse/tables", {"zone": zone.value, "schema": schema}))
 
-    def stage(self, temporary: str, name: str, values: Values | None = None, /, **names: Any) -> Fragment:
+    def stage(self, temporary: str, name: Source, values: Values | None = None, /, **names: Any) -> Fragment:
         """Keep a statement's result as a temporary table of this session; return its quoted name."""
-        address = identifier(temporary)
+        address = quote(temporary)
         self._make("CREATE OR REPLACE TEMPORARY TABLE", address.text, name, values, names)
         return address
 
-    def _make(self, how: str, address: str, name: str, values: Values | None, names: Mapping[str, Any]) -> None:
+    def _make(self, how: str, address: str, name: Source, values: Values | None, names: Mapping[str, Any]) -> None:
         """Make a table of the results of a statement, for all values in order."""
-        text = self._text(name, names)
+        text = self._fill_in(name, names)
         first, *further = values if isinstance(values, Sequence) else [values]
         self._execute(name, f"{how} {address} AS\n{text}", first)
-        for each in further:
-            self._execute(name, f"INSERT INTO {address}\n{text}", each)
+        for bound in further:
+            self._execute(name, f"INSERT INTO {address}\n{text}", bound)
 
     def register(self, name: str, table: pa.Table) -> Fragment:
         """Make an Arrow table available to this session's statements as `name`; return the quoted name."""
         self._connection.register(name, table)
-        return identifier(name)
+        return quote(name)
 
     @contextmanager
-    def beside(self, zones: Collection[Zone] | None = None) -> Iterator["Session"]:
-        """Another connection to the same content, such as for another thread. It sees no temporary tables of this one.
+    def open_sibling(self, zones: Collection[Zone] | None = None) -> Iterator["Session"]:
+        """Another connection to the same content, such as for another thread, without this one's temporary tables.
 
-        Args:
-            zones: those of this session's zones that it reads; None for all.
+        It reads those of this session's zones that are named; None for all.
         """
         with closing(self._connection.cursor()) as connection:
             yield Session(
                 connection,
                 self._zones if zones is None else zones,
-                self._found,
+                self._results,
                 shared=self._shared,
                 attached=self._attached,
             )
@@ -234,53 +272,49 @@ class Session:
             with suppress(duckdb.Error):
                 self._connection.rollback()
             raise
-        with self._guarded("commit"):
+        with self._translate_errors("commit"):
             self._connection.commit()
 
     def columns(self, table: Table) -> dict[str, str]:
         """Names and DuckDB types of a table's columns, in order; empty if there is no such table."""
         if table.zone not in self._zones:
             return {}
-        with self._guarded("warehouse/columns"):
+        with self._translate_errors(_COLUMNS):
             try:
-                described = self._connection.execute(statement("warehouse/columns", {"table": table})).fetchall()
+                described = self._connection.execute(render(_COLUMNS, {"table": table})).fetchall()
             except duckdb.CatalogException:
                 return {}
         return {name: kind for name, kind, *_ in described}
 
     def schemas(self, zone: Zone) -> list[str]:
-        """The names of a zone's schemas."""
-        return [name for (name,) in self.rows("warehouse/schemas", {"zone": zone.value})]
+        return [name for (name,) in self.rows(_SCHEMAS, {"zone": zone.value})]
 
     def drop_schema(self, zone: Zone, schema: str) -> None:
         """Delete a schema with everything in it, if there is one. `Warehouse.compact` removes what is left of it."""
-        self.run("warehouse/drop_schema", zone=identifier(zone.value), schema=identifier(schema))
+        self.run(_DROP_SCHEMA, zone=quote(zone.value), schema=quote(schema))
 
     def copy_zone(self, zone: Zone, path: Path) -> None:
         """Copy the current content of a zone into a new database file, without remains of what was deleted."""
-        alias = identifier(f"copy of {zone.value}")
-        self.run("warehouse/attach", path=literal(path), alias=alias)
-        self.run("warehouse/copy_database", zone=identifier(zone.value), copy=alias)
-        self.run("warehouse/detach", alias=alias)
+        alias = quote(f"copy of {zone.value}")
+        self.run(ATTACH, path=quote_literal(path), alias=alias, read_only=False)
+        self.run(_COPY_DATABASE, zone=quote(zone.value), copy=alias)
+        self.run(DETACH, alias=alias)
         flush_file(path)
 
-    def once(self, name: Hashable, compute: Callable[[], T]) -> T:
-        """What is computed. If the session only reads, it is computed once for the session and those beside it.
+    def compute_once(self, name: Hashable, compute: Callable[[], T]) -> T:
+        """The result of a function. If the session only reads, the function runs once for the session and its siblings.
 
-        Args:
-            name: its name. What has the same name must follow from the stored tables alone.
-            compute: computes it.
+        `name` is that of the result, which must follow from the stored tables alone.
         """
         self._require_seen("once", name)
-        if self._found is None:
+        if self._results is None:
             return compute()
-        if name not in self._found:
-            self._found[name] = compute()
-        found: T = self._found[name]
-        return found
+        if name not in self._results:
+            self._results[name] = compute()
+        result: T = self._results[name]
+        return result
 
     def count(self, table: Table) -> int:
-        """The number of rows of a table."""
         return int(self.row("warehouse/count", table=table)[0])
 
     def content_version(self, tables: Sequence[Table], key: bytes | None = None) -> str:
@@ -299,7 +333,7 @@ class Session:
         content = []
         for table in tables:
             columns = self.columns(table)
-            row = self.once(("sums", table, salt), partial(self._sums, table, list(columns), salt))
+            row = self.compute_once(("sums", table, salt), partial(self._sum_digests, table, list(columns), salt))
             content.append([table.name, list(columns.items()), [str(number) for number in row]])
         message = json.dumps(content, separators=(",", ":")).encode()
         return hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
@@ -315,7 +349,7 @@ class Session:
             key: at least 32 bytes, or None for a table that anyone may see. Anything that depends on confidential
                 content needs a key.
         """
-        content = self.once(("sorted", table), partial(self._digested, "warehouse/sorted", table))
+        content = self.compute_once(("sorted", table), partial(self._digest_columns, _SORTED, table))
         message = json.dumps(content, separators=(",", ":")).encode()
         return hmac.new(key, message, sha256).hexdigest() if key else sha256(message).hexdigest()
 
@@ -332,10 +366,10 @@ class Session:
         """
         content = []
         for table in tables:
-            content.append(self.once(("in order", table), partial(self._digested, "warehouse/in_order", table)))
+            content.append(self.compute_once(("in order", table), partial(self._digest_columns, _IN_ORDER, table)))
         return hmac.new(key, json.dumps(content, separators=(",", ":")).encode(), sha256).hexdigest()
 
-    def _digested(self, name: str, table: Table) -> tuple[str, list[tuple[str, str]], int, list[list[str]]]:
+    def _digest_columns(self, name: Source, table: Table) -> tuple[str, list[tuple[str, str]], int, list[list[str]]]:
         """Name, columns and number of rows of a table, and the digests of its columns, as a statement reads them."""
         columns = self.columns(table)
         rows, plain = 0, {column: kind in _PLAIN for column, kind in columns.items()}
@@ -343,7 +377,7 @@ class Session:
         digests = [[sha256() for _ in range(3)] for _ in columns]
 
         def add(column: pa.Array, of_column: list[Any], first: int) -> None:
-            for part, digest in zip(_parts(column, first), of_column, strict=True):
+            for part, digest in zip(_encode_column(column, first), of_column, strict=True):
                 digest.update(part)
 
         # Columns are hashed side by side, while DuckDB reads the next batch.
@@ -352,63 +386,63 @@ class Session:
             for batch in self.batches(name, together, table=table, columns=plain):
                 for future in running:
                     future.result()
-                running = [hashing.submit(add, *each, rows) for each in zip(batch.columns, digests, strict=True)]
+                running = [hashing.submit(add, *column, rows) for column in zip(batch.columns, digests, strict=True)]
                 rows += batch.num_rows
             for future in running:
                 future.result()
-        found = [[digest.hexdigest() for digest in of_column] for of_column in digests]
-        return table.name, list(columns.items()), rows, found
+        texts = [[digest.hexdigest() for digest in of_column] for of_column in digests]
+        return table.name, list(columns.items()), rows, texts
 
-    def _sums(self, table: Table, columns: list[str], salt: str) -> tuple[int, ...]:
+    def _sum_digests(self, table: Table, columns: list[str], salt: str) -> tuple[int, ...]:
         """The result of `warehouse/multiset_hash`, of large tables computed in less time."""
         if self.count(table) < LARGE or len(salt) % 64:
             return self.row("warehouse/multiset_hash", {"salt": salt}, table=table, columns=columns)
         # Numba takes a while to import, and few processes have large tables.
         from mechanisms.row_digests import sum_of_digests
 
-        def added(batch: pa.RecordBatch) -> tuple[int, int, int]:
+        def add_up(batch: pa.RecordBatch) -> tuple[int, int, int]:
             texts = batch.column(0).cast(pa.large_string())
             _, offsets, data = texts.buffers()
             ends = np.frombuffer(offsets, dtype=np.int64, count=len(texts) + 1, offset=8 * texts.offset)
             return (len(texts), *sum_of_digests(salt.encode(), np.frombuffer(data, dtype=np.uint8), ends))
 
         # DuckDB makes the next batch meanwhile.
-        found = [(0, 0, 0)]
+        sums = [(0, 0, 0)]
         with ThreadPoolExecutor(1) as hashing:
             running: Future[tuple[int, int, int]] | None = None
-            for batch in self.batches("warehouse/row_texts", ROWS_HASHED, table=table, columns=columns):
-                following = hashing.submit(added, batch)
+            for batch in self.batches(_ROW_TEXTS, ROWS_HASHED, table=table, columns=columns):
+                following = hashing.submit(add_up, batch)
                 if running:
-                    found.append(running.result())
+                    sums.append(running.result())
                 running = following
             if running:
-                found.append(running.result())
-        return tuple(map(sum, zip(*found, strict=True)))
+                sums.append(running.result())
+        return tuple(map(sum, zip(*sums, strict=True)))
 
-    def _execute(self, name: str, text: str, values: Mapping[str, Any] | None) -> duckdb.DuckDBPyConnection:
-        with self._guarded(name):
+    def _execute(self, name: Source, text: str, values: Mapping[str, Any] | None) -> duckdb.DuckDBPyConnection:
+        with self._translate_errors(name):
             return self._connection.execute(text, dict(values) if values else None)
 
-    def _text(self, name: str, names: Mapping[str, Any]) -> str:
+    def _fill_in(self, name: Source, names: Mapping[str, Any]) -> str:
         """The text of a statement, which may name only tables of the session's zones.
 
         Raises:
             WarehouseError: if it names another one.
         """
         self._require_seen(name, names)
-        return statement(name, names)
+        return render(name, names)
 
-    def _require_seen(self, name: str, value: object) -> None:
+    def _require_seen(self, name: Source, value: object) -> None:
         if isinstance(value, Table) and value.zone not in self._zones:
             raise WarehouseError(f"statement {name}: this session does not see the zone of {value}")
         if isinstance(value, Mapping):
             value = list(value.values())
         if isinstance(value, list | tuple):
-            for each in value:
-                self._require_seen(name, each)
+            for part in value:
+                self._require_seen(name, part)
 
     @contextmanager
-    def _guarded(self, name: str) -> Iterator[None]:
+    def _translate_errors(self, name: Source) -> Iterator[None]:
         try:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
@@ -446,7 +480,6 @@ class Warehouse(ConfigurableResource):
     object_storage: str = ""
 
     def path(self, zone: Zone) -> Path:
-        """The database file of a zone that is kept in one."""
         return Path(self.folder) / zone.database
 
     def holds(self, zone: Zone) -> bool:
@@ -480,33 +513,30 @@ class Warehouse(ConfigurableResource):
         storages = [self._storage(zone) for zone in reads if zone is not writes]
         written = [self._storage(writes)] if writes else []
         zones = {storage.zone for storage in (*storages, *written)}
-        with self._connected([*storages, *written]) as connection:
+        with self._connect([*storages, *written]) as connection:
             for storage in storages:
                 storage.attach(connection, read_only=True)
             for storage in written:
                 storage.attach(connection, read_only=False)
             _refuse_computed(connection, [*storages, *written])
             if folder or Zone.PUBLIC in zones:
-                reached = [data for storage in (*storages, *written) for data in storage.folders]
-                quoted = ", ".join(literal(each).text for each in [*reached, *([folder.absolute()] if folder else [])])
-                connection.execute(statement("warehouse/confine", {"folders": Fragment(f"[{quoted}]::VARCHAR[]")}))
+                folders: list[object] = [place for storage in (*storages, *written) for place in storage.folders]
+                folders += [folder.absolute()] if folder else []
+                quoted = ", ".join(quote_literal(place).text for place in folders)
+                connection.execute(render(_CONFINE, {"folders": Fragment(f"[{quoted}]::VARCHAR[]")}))
             yield Session(connection, zones, None if writes else {}, shared=any(storage.shared for storage in written))
 
     @contextmanager
-    def held(self, reads: Collection[Zone], folder: Path | None = None) -> Iterator["Warehouse"]:
-        """This warehouse with zones whose content stays the same until the block ends, whoever reads it how often.
-
-        Args:
-            reads: the zones.
-            folder: the one folder whose files statements can read and write.
+    def snapshot(self, reads: Collection[Zone], folder: Path | None = None) -> Iterator["Warehouse"]:
+        """This warehouse with zones whose content stays the same until the block ends. Parameters are as in `session`.
 
         Raises:
             WarehouseError: as `session`.
         """
         with self.session(reads=reads, folder=folder) as session:
-            held = _HeldWarehouse(**dict(self))
-            held.hold(session, folder)
-            yield held
+            snapshot = _WarehouseSnapshot(**dict(self))
+            snapshot.take(session, folder)
+            yield snapshot
 
     @contextmanager
     def private_folder(self) -> Iterator[Path]:
@@ -519,7 +549,7 @@ class Warehouse(ConfigurableResource):
         _keep_private()
         with ExitStack() as opened:
             try:
-                folder = opened.enter_context(spill_folder(self._spill))
+                folder = opened.enter_context(create_spill_folder(self._spill))
             except OSError as error:
                 raise WarehouseError(f"{error.filename or self._spill} cannot be written ({error.strerror})") from None
             yield folder.absolute()
@@ -528,7 +558,7 @@ class Warehouse(ConfigurableResource):
     def _spill(self) -> Path:
         return Path(self.spill_folder or Path(self.folder) / "spill")
 
-    def compact(self, zone: Zone, age: timedelta = timedelta()) -> Removed:
+    def compact(self, zone: Zone, age: timedelta = timedelta()) -> Removal:
         """Remove for good what was deleted from a zone, or replaced in it, longer than `age` ago.
 
         A file is rewritten, whatever the age. Of a lake, files and their keys are deleted; a session that has been open
@@ -545,7 +575,7 @@ class Warehouse(ConfigurableResource):
         return DatabaseFile(zone, self.path(zone), self.patience)
 
     @contextmanager
-    def _connected(self, storages: Sequence[Storage]) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _connect(self, storages: Sequence[Storage]) -> Iterator[duckdb.DuckDBPyConnection]:
         """A new instance of DuckDB, with the extensions that the storages need and nothing attached."""
         _keep_private()
         home = Path(self.folder)
@@ -553,42 +583,41 @@ class Warehouse(ConfigurableResource):
             try:
                 home.mkdir(parents=True, exist_ok=True, mode=0o700)
                 refuse_exposed("warehouse folder", home, "chmod 700")
-                spilled = opened.enter_context(spill_folder(self._spill))
+                spilled = opened.enter_context(create_spill_folder(self._spill))
             except OSError as error:
                 raise WarehouseError(f"{error.filename or home} cannot be written ({error.strerror})") from None
             needed = dict.fromkeys([_CIPHER, *(name for storage in storages for name in storage.extensions)])
             try:
-                connection = opened.enter_context(closing(duckdb.connect(config=self._config(spilled))))
+                connection = opened.enter_context(closing(duckdb.connect(config=self._choose_settings(spilled))))
                 for extension in needed:
-                    connection.execute(statement("warehouse/load", {"extension": signed_extension(extension)}))
-                connection.execute(statement("warehouse/prepare"))
+                    connection.execute(render(LOAD, {"extension": signed_extension(extension)}))
+                connection.execute(render(_PREPARE))
                 if any(storage.on_network for storage in storages):
-                    connection.execute(statement("warehouse/reach_storage", self._object_storage()))
+                    connection.execute(render("warehouse/reach_storage", self._describe_object_storage()))
                 else:
-                    connection.execute(statement("warehouse/stay_off_network"))
+                    connection.execute(render(_STAY_OFF_NETWORK))
             except duckdb.Error as error:
                 raise WarehouseError(f"DuckDB cannot open a session: {str(error).splitlines()[0]}") from None
             yield connection
 
-    def _config(self, spilled: Path) -> dict[str, Any]:
+    def _choose_settings(self, spilled: Path) -> dict[str, Any]:
         config = {**_SETTINGS, "memory_limit": self.memory_limit, "temp_directory": str(spilled)}
         return {**config, "threads": self.threads} if self.threads else config
 
-    def _object_storage(self) -> dict[str, Any]:
+    def _describe_object_storage(self) -> dict[str, Any]:
         """How to reach the S3 server. DuckDB itself reads the keys and the region from the environment."""
         scheme, _, host = self.object_storage.rpartition("://")
-        return {"host": literal(host.rstrip("/")), "encrypted": scheme != "http", "given": bool(host)}
+        return {"host": quote_literal(host.rstrip("/")), "encrypted": scheme != "http", "given": bool(host)}
 
 
-class _HeldWarehouse(Warehouse):
+class _WarehouseSnapshot(Warehouse):
     """A warehouse whose sessions are connections beside one that is open all the time."""
 
-    _held: Session = PrivateAttr()
+    _session: Session = PrivateAttr()
     _folder: Path | None = PrivateAttr()
 
-    def hold(self, session: Session, folder: Path | None) -> None:
-        """Take the open session, and the folder that it reaches."""
-        self._held, self._folder = session, folder
+    def take(self, session: Session, folder: Path | None) -> None:
+        self._session, self._folder = session, folder
 
     @contextmanager
     def session(
@@ -599,13 +628,13 @@ class _HeldWarehouse(Warehouse):
         Raises:
             ValueError: if it would write a zone, or reach another zone or another folder.
         """
-        if writes or folder not in (None, self._folder) or not self._held.zones.issuperset(reads):
+        if writes or folder not in (None, self._folder) or not self._session.zones.issuperset(reads):
             raise ValueError("a held warehouse is read, and only the zones and the folder that it was opened with")
-        with self._held.beside(reads) as session:
+        with self._session.open_sibling(reads) as session:
             yield session
 
 
-def _parts(column: pa.Array, first: int) -> Iterator[bytes | memoryview]:
+def _encode_column(column: pa.Array, first: int) -> Iterator[bytes | memoryview]:
     """The numbers of the rows in which a column is NULL, the lengths of its texts, and its texts or integers.
 
     Joined over batches, these parts are unique to the values and do not depend on where a batch ends.
@@ -648,15 +677,15 @@ def _refuse_computed(connection: duckdb.DuckDBPyConnection, storages: Sequence[S
     values = {"zones": list(names)}
     found = []
     # DuckDB takes longer for the texts of its own views, and for the columns of all tables, than for all the rest.
-    if connection.execute(statement("warehouse/has_views"), values).fetchall():
-        views = connection.execute(statement("warehouse/views"), values).fetchall()
+    if connection.execute(render(_HAS_VIEWS), values).fetchall():
+        views = connection.execute(render("warehouse/views"), values).fetchall()
         found = [
             (zone, name)
             for zone, name, text in views
             if zone != Zone.PUBLIC or not (_JOINED.fullmatch(text) or _UNITED.fullmatch(text))
         ]
-    if not found and connection.execute(statement("warehouse/may_be_generated"), values).fetchall():
-        found = connection.execute(statement("warehouse/generated"), values).fetchall()
+    if not found and connection.execute(render("warehouse/may_be_generated"), values).fetchall():
+        found = connection.execute(render("warehouse/generated"), values).fetchall()
     for zone, name in found:
         raise WarehouseError(
             f"{names[zone]} was altered: Stirred did not write {name}, which is computed whenever it is read. "

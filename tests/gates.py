@@ -28,7 +28,7 @@ def failing(deployment: Deployment[Any]) -> set[str]:
     Raises:
         WarehouseError: if a zone cannot be read, so that nothing is evaluated.
     """
-    with deployment.context.held() as context:
+    with deployment.context.snapshot() as context:
         return {gate.name for gate in all_gates(context.method) if _finds(gate.problems, context)}
 
 

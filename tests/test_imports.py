@@ -1,4 +1,4 @@
-"""The rules of the architecture: imports point one way, mechanisms touch only numbers, and SQL is only in `sql/`.
+"""The rules of the architecture: imports point one way, mechanisms touch only numbers, and SQL is in files or one line.
 
 Shipped code also uses no private part of a dependency, which the next version may move. Modules are parsed and not
 imported, so imports inside functions count too. Each rule is also tested on a module that breaks it.
@@ -159,10 +159,36 @@ def docstrings(tree: ast.Module) -> set[int]:
     }
 
 
-def sql_lies_in_its_own_files(path: Path, tree: ast.Module) -> Iterator[str]:
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def inline_statements(tree: ast.Module) -> Iterator[ast.Call]:
+    """The calls of `SQL`, under whatever name it is imported."""
+    names = {"SQL"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "resources.statements":
+            names |= {alias.asname or alias.name for alias in node.names if alias.name == "SQL"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in names:
+                yield node
+
+
+def sql_in_python_is_a_literal_of_one_line(path: Path, tree: ast.Module) -> Iterator[str]:
+    """`SQL` is called with a name and a text, each written as one literal: nothing is put into it, and it is short."""
+    for call in inline_statements(tree):
+        literal = len(call.args) == 2 and not call.keywords and all(map(_is_text, call.args))
+        lines = [(node.lineno, node.end_lineno) for node in call.args]
+        if not literal or any(first != last for first, last in lines) or "\n" in call.args[1].value:  # type: ignore[attr-defined]
+            yield f"line {call.lineno} makes SQL of other things than a literal of one line"
+
+
+def other_sql_lies_in_its_own_files(path: Path, tree: ast.Module) -> Iterator[str]:
     if path in RUNS_SQL:
         return
-    described = docstrings(tree)
+    described = docstrings(tree) | {id(argument) for call in inline_statements(tree) for argument in call.args}
     for node in ast.walk(tree):
         text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described
         if text and SQL.search(f"{node.value} "):  # type: ignore[attr-defined]
@@ -203,7 +229,8 @@ RULES: dict[Rule, Sequence[str]] = {
     mechanisms_stay_apart: LAYERS,
     mechanisms_touch_only_numbers: LAYERS,
     modules_open_with_a_docstring: LAYERS,
-    sql_lies_in_its_own_files: LAYERS,
+    sql_in_python_is_a_literal_of_one_line: SHIPPED,
+    other_sql_lies_in_its_own_files: LAYERS,
     private_parts_stay_private: SHIPPED,
     the_explorer_asks_for_no_key: LAYERS,
 }
@@ -280,12 +307,25 @@ def test_there_are_modules_in_every_layer() -> None:
         (mechanisms_touch_only_numbers, "mechanisms/a.py", "import numpy as np\nnp.random.default_rng()"),
         (modules_open_with_a_docstring, "assets/a.py", "x = 1"),
         (modules_open_with_a_docstring, "orchestration/__init__.py", ""),
-        (sql_lies_in_its_own_files, "assets/a.py", "q = 'SELECT * FROM t'"),
-        (sql_lies_in_its_own_files, "assets/a.py", "q = f'SELECT {x} FROM t'"),
-        (sql_lies_in_its_own_files, "assets/a.py", "q = 'SELECT ' + x"),
-        (sql_lies_in_its_own_files, "assets/a.py", "q = 'CREATE TABLE {}'.format(x)"),
-        (sql_lies_in_its_own_files, "resources/ledger.py", "q = 'INSERT  INTO t VALUES (1)'"),
-        (sql_lies_in_its_own_files, "orchestration/a.py", "connection.execute(text)"),
+        (other_sql_lies_in_its_own_files, "assets/a.py", "q = 'SELECT * FROM t'"),
+        (other_sql_lies_in_its_own_files, "assets/a.py", "q = f'SELECT {x} FROM t'"),
+        (other_sql_lies_in_its_own_files, "assets/a.py", "q = 'SELECT ' + x"),
+        (other_sql_lies_in_its_own_files, "assets/a.py", "q = 'CREATE TABLE {}'.format(x)"),
+        (other_sql_lies_in_its_own_files, "resources/ledger.py", "q = 'INSERT  INTO t VALUES (1)'"),
+        (other_sql_lies_in_its_own_files, "orchestration/a.py", "connection.execute(text)"),
+        (other_sql_lies_in_its_own_files, "assets/a.py", "a, b = SQL('a/b', 'SELECT 1'), 'SELECT ' + x"),
+        (sql_in_python_is_a_literal_of_one_line, "assets/a.py", "q = SQL('a/b', f'SELECT {x}')"),
+        (sql_in_python_is_a_literal_of_one_line, "assets/a.py", "q = SQL('a/b', 'SELECT ' + x)"),
+        (sql_in_python_is_a_literal_of_one_line, "assets/a.py", "q = SQL('a/b', text)"),
+        (sql_in_python_is_a_literal_of_one_line, "assets/a.py", "q = SQL('a/b', text='SELECT 1')"),
+        (sql_in_python_is_a_literal_of_one_line, "assets/a.py", "q = SQL('a/b', 'SELECT 1 '\n'FROM t')"),
+        (sql_in_python_is_a_literal_of_one_line, "assets/a.py", "q = SQL('a/b', 'SELECT 1\\nFROM t')"),
+        (sql_in_python_is_a_literal_of_one_line, "resources/warehouse.py", "q = statements.SQL('a/b', 'DROP ' + x)"),
+        (
+            sql_in_python_is_a_literal_of_one_line,
+            "benchmarks/a.py",
+            "from resources.statements import SQL as S\nq = S('a/b', 'DROP ' + x)",
+        ),
         (the_explorer_asks_for_no_key, "orchestration/explorer/a.py", "from resources.custody import MASTER"),
         (the_explorer_asks_for_no_key, "orchestration/explorer/a.py", "def late():\n    import resources.keyfiles"),
         (the_explorer_asks_for_no_key, "orchestration/explorer/a.py", "from resources.ledger import Ledger, remaining"),
@@ -319,6 +359,7 @@ def test_only_one_module_of_the_tests_imports_a_private_part() -> None:
         ("orchestration/a.py", '"""A shell."""\nfrom assets import x\nfrom mechanisms.accounting import loss'),
         ("resources/a.py", '"""CREATE and SELECT are spoken of here only."""\nimport duckdb\nfrom mechanisms import x'),
         ("resources/a.py", '"""A process."""\nimport os\nclass A:\n    def end(self): os._exit(self._status)'),
+        ("assets/a.py", '"""SQL."""\nfrom resources.statements import SQL\nA = SQL("a/b", "SELECT 1")'),
         ("mechanisms/a.py", '"""Numbers."""\nimport math\nimport numpy as np\nfrom mechanisms.sampling import x'),
     ],
 )

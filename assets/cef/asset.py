@@ -25,7 +25,7 @@ from assets.release.contents import (
 )
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import SealError
-from resources.canonical import canonical
+from resources.canonical import canonicalize
 from resources.custody import Custody
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -110,7 +110,7 @@ def build_cef(declaration: DatasetDeclaration, root: Path) -> list[dg.AssetsDefi
 def code_version(declaration: DatasetDeclaration) -> str:
     """The code version of a dataset's CEF, which changes with its recodes, so that the UI shows the CEF as stale."""
     recodes = declaration.recodes()
-    return f"{CODE_VERSION}-{sha256(canonical(recodes)).hexdigest()[:8]}" if recodes else CODE_VERSION
+    return f"{CODE_VERSION}-{sha256(canonicalize(recodes)).hexdigest()[:8]}" if recodes else CODE_VERSION
 
 
 def _build_structure(declaration: DatasetDeclaration, key: dg.AssetKey) -> dg.AssetChecksDefinition:

@@ -34,7 +34,7 @@ from assets.cef.synthetic import SyntheticCensusDeclaration, synthetic_relation
 from assets.release.columns import Column, ColumnType, RecordTable, Role
 from assets.release.dataset import DatasetDeclaration, Reader
 from mechanisms import delimited
-from resources.statements import Fragment, statement
+from resources.statements import Fragment, render
 
 MA1940_MARGINS = Path(__file__).with_name("ma1940_tenure_by_county.csv")
 """Occupied dwellings of 1940 Massachusetts by county and tenure, as published (Bailie, Gong and Meng)."""
@@ -244,7 +244,7 @@ def _open_block_file(path: Path, file: BlockFile, columns: Mapping[str, Column])
     """Open one of SafeTab's files, with the column that identifies the block made of those of its place."""
     read = _open_file(Reader.PIPE_SEPARATED, path, file.columns, header_problem=file.header_problem)
     patterns = {f"part_{number}": str(column.pattern) for number, column in enumerate(PLACE.values())}
-    relation = statement("cef/with_made_column", {"relation": read.relation, "made": BLOCK, "parts": list(PLACE)})
+    relation = render("cef/with_made_column", {"relation": read.relation, "made": BLOCK, "parts": list(PLACE)})
     return replace(
         read,
         columns=columns,
@@ -338,7 +338,7 @@ def _delimited_relation(
     positions = {name: f"c{names.index(source)}" for name, source in sources.items()}
     # If threads begin in the middle of a file, they can take a line break in a field for the end of a row.
     parallel = Fragment("false" if form.breaks else "true")
-    text = statement("cef/read_csv", {"columns": positions, "width": len(names), "parallel": parallel})
+    text = render("cef/read_csv", {"columns": positions, "width": len(names), "parallel": parallel})
     return Fragment(text), form.rows - 1
 
 
@@ -377,7 +377,7 @@ def _parquet_relation(
         for chunk in map(group.column, range(group.num_columns)):
             if chunk.path_in_schema in sources.values() and chunk.num_values != group.num_rows:
                 raise pa.ArrowInvalid("the columns differ in length")
-    return Fragment(statement("cef/read_parquet", {"columns": sources})), metadata.num_rows
+    return Fragment(render("cef/read_parquet", {"columns": sources})), metadata.num_rows
 
 
 def stored_otherwise(word: str, declared: ColumnType) -> str:
@@ -439,7 +439,7 @@ def _open_ma1940(records: RecordTable) -> Source:
     names = ("serial", "state", "county", "persons_per_household", "tenure")
     sources = _require_columns(label, records.columns, names)
     bounds = dict(zip(MA1940_SIZES, accumulate(MA1940_SIZES.values()), strict=True))
-    relation = statement(
+    relation = render(
         "cef/ma1940",
         {
             "columns": sources,
@@ -457,5 +457,5 @@ def _open_generated(
     columns = declaration.tables[table].columns
     generated = generated_columns(declaration, table)
     sources = {name: generated[in_source(name, column)] for name, column in columns.items()}
-    text = statement("cef/as_text", {"columns": sources, "relation": relation})
+    text = render("cef/as_text", {"columns": sources, "relation": relation})
     return Source(f"the synthetic {table}", "built-in source", columns, Fragment(text), values, generated=True)

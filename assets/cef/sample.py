@@ -20,7 +20,7 @@ from assets.cef.readers import SEPARATORS, in_source
 from assets.cef.synthetic import SyntheticPopulation, synthetic_names, synthetic_values
 from assets.release.columns import Column, Role
 from assets.release.dataset import Reader
-from resources.statements import Fragment, literal
+from resources.statements import Fragment, quote_literal
 from resources.warehouse import Session, Warehouse
 
 
@@ -66,7 +66,11 @@ def write_sample(
             rows = _stage(session, name, table, population, columns)
             paths.append(folder / f"{name}.{file_format}")
             session.run(
-                "cef/write_file", rows=rows, columns=columns, path=literal(paths[-1]), format=literal(file_format)
+                "cef/write_file",
+                rows=rows,
+                columns=columns,
+                path=quote_literal(paths[-1]),
+                format=quote_literal(file_format),
             )
             session.run("warehouse/drop_table", table=rows)
     return paths
@@ -83,7 +87,7 @@ def write_block_files(folder: Path, population: SyntheticPopulation) -> list[Pat
         The paths of GRF-C.txt, person-records.txt and household-records.txt.
     """
     paths = []
-    piped = Fragment(f"csv, DELIMITER {literal(SEPARATORS[Reader.PIPE_SEPARATED])}")
+    piped = Fragment(f"csv, DELIMITER {quote_literal(SEPARATORS[Reader.PIPE_SEPARATED])}")
     with _session_for(folder) as session:
         records = {
             "units": _stage(session, "units", "units", population, UNIT_COLUMNS),
@@ -93,7 +97,7 @@ def write_block_files(folder: Path, population: SyntheticPopulation) -> list[Pat
             columns = {name: name for name in file.columns}
             rows = session.stage("rows", f"cef/block_file_{table}", **records, columns=list(columns))
             paths.append(folder / file.name)
-            session.run("cef/write_file", rows=rows, columns=columns, path=literal(paths[-1]), format=piped)
+            session.run("cef/write_file", rows=rows, columns=columns, path=quote_literal(paths[-1]), format=piped)
     return paths
 
 

@@ -34,7 +34,7 @@ from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.numbers import DesignRate
 from assets.release.size import Size
 from mechanisms.states import STATES
-from resources.statements import Fragment, literal, statement
+from resources.statements import Fragment, quote_literal, render
 
 MOST_WAVES = 12
 LARGEST_INCOME = 50_000
@@ -390,7 +390,7 @@ def survey_relation(declaration: SyntheticSurveyDeclaration, table: str) -> tupl
         "waves": parameters.waves,
         "largest_income": LARGEST_INCOME,
     }
-    return Fragment(statement(f"cef/survey_{table}", names)), {"seed": parameters.seed}
+    return Fragment(render(f"cef/survey_{table}", names)), {"seed": parameters.seed}
 
 
 def _cells_in_sql(parameters: SurveyParameters) -> list[dict[str, Any]]:
@@ -412,9 +412,9 @@ def _cells_in_sql(parameters: SurveyParameters) -> list[dict[str, Any]]:
                 "stride": stride(of_state[cell.state]),
                 "households": cell.households,
                 "stayers": cell.stayers,
-                "design_weight": literal(cell.design_weight),
-                "person_weight": literal(cell.person_weight),
-                "panel_weight": literal(cell.panel_weight),
+                "design_weight": quote_literal(cell.design_weight),
+                "person_weight": quote_literal(cell.person_weight),
+                "panel_weight": quote_literal(cell.panel_weight),
             }
         )
         first += cell.households

@@ -30,7 +30,7 @@ from assets.release.columns import Column, RecordTable
 from assets.release.dataset import Reader
 from assets.release.size import Size
 from mechanisms.states import STATES
-from resources.statements import Fragment, statement
+from resources.statements import Fragment, render
 from resources.warehouse import Session
 
 _VACANT_EVERY = 9
@@ -225,7 +225,7 @@ def synthetic_values(population: SyntheticPopulation, table: str) -> dict[str, A
 def synthetic_relation(declaration: SyntheticCensusDeclaration, table: str) -> tuple[Fragment, dict[str, Any]]:
     """A subquery that gives the layout's columns of a table of the census, and the values bound in it."""
     names = synthetic_names(declaration.generated) | {"columns": list(generated_columns(declaration, table).values())}
-    return Fragment(statement(f"cef/synthetic_{table}", names)), synthetic_values(declaration.generated, table)
+    return Fragment(render(f"cef/synthetic_{table}", names)), synthetic_values(declaration.generated, table)
 
 
 def write(session: Session, declaration: SyntheticCensusDeclaration) -> None:

@@ -114,7 +114,7 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
     reading = ledger.read()
     entry, refusal = None, ""
     try:
-        entry = reading.reserved_or_chargeable(
+        entry = reading.find_or_require_chargeable(
             release.dataset.name,
             release.name,
             draw.draw_id,
@@ -125,7 +125,7 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
         )
     except (CapExceeded, PopulationError) as error:
         refusal = str(error)
-    if entry and (withdrawn := reading.withdrawal(draw.draw_id)):
+    if entry and (withdrawn := reading.find_withdrawal(draw.draw_id)):
         refusal = (
             f"the draw was withdrawn in ledger entry {withdrawn.sequence} and is never made again; a release under a "
             "new name is a new draw"

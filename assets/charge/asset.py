@@ -171,7 +171,7 @@ def reserve(
         PopulationError: if the dataset or its content was charged to another population. In both cases, a key made for
             the draw is deleted again.
     """
-    standing = ledger.read().reservation(draw.draw_id)
+    standing = ledger.read().find_reservation(draw.draw_id)
     committed = standing.commitment if standing else custody.commit(draw.draw_id, release.custody)
     try:
         return ledger.reserve(

@@ -139,7 +139,7 @@ def _found(
     """The draw, its reservation, its settlement, and the version of its stored output if it is the settled one."""
     draw = method.describe(session, custody)
     reading = ledger.read()
-    entry, settled = require_charge(method, draw, reading), reading.settlement(draw.draw_id)
+    entry, settled = require_charge(method, draw, reading), reading.find_settlement(draw.draw_id)
     stored = settled and method.stored_version(session, draw)
     return draw, entry, settled, stored if settled and stored == settled.output_version else None
 
@@ -175,13 +175,13 @@ def require_charge(method: Method[Any, Any, Any], draw: Draw[Inputs], reading: R
     Raises:
         UnchargedDrawError: if the ledger holds none for exactly these inputs and parameters, or the draw was withdrawn.
     """
-    entry = reading.reservation(draw.draw_id)
+    entry = reading.find_reservation(draw.draw_id)
     if entry is None:
         raise UnchargedDrawError(
             f"{method.release.schema}: the ledger holds no charge for these inputs and parameters "
             f"(draw {draw.draw_id}); materialize the asset charge first"
         )
-    if withdrawn := reading.withdrawal(draw.draw_id):
+    if withdrawn := reading.find_withdrawal(draw.draw_id):
         raise UnchargedDrawError(
             f"{method.release.schema}: draw {draw.draw_id} was withdrawn in ledger entry {withdrawn.sequence} and is "
             "never made again; a release under a new name is a new draw, with a new charge"

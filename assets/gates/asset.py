@@ -52,7 +52,7 @@ def _checks(method: Method[Any, Any, Any], stage: str, gates: Sequence[Gate[Any]
             if len(asked) > 1:
                 # If a zone is missing or cannot be read, the gates that read it say so.
                 with suppress(WarehouseError):
-                    release_context = opened.enter_context(release_context.held())
+                    release_context = opened.enter_context(release_context.snapshot())
             for gate in asked:
                 try:
                     problems = gate.evaluate(release_context)

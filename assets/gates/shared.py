@@ -177,10 +177,10 @@ def _charge(context: ReleaseContext[Any]) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = context.method.describe(session, context.custody)
-        entry = context.reading.reservation(draw.draw_id)
+        entry = context.reading.find_reservation(draw.draw_id)
         if entry is None:
             return [f"no ledger entry for draw {draw.draw_id}"]
-        if withdrawn := context.reading.withdrawal(draw.draw_id):
+        if withdrawn := context.reading.find_withdrawal(draw.draw_id):
             return [f"the draw was withdrawn in ledger entry {withdrawn.sequence}"]
         if not entry.declared().protects_like(draw.specification):
             return [f"ledger entry {entry.sequence} was made for another DP specification"]
@@ -197,7 +197,7 @@ def _settled(context: ReleaseContext[Any]) -> list[str]:
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = context.method.describe(session, context.custody)
         version = context.method.stored_version(session, draw)
-    settled = context.reading.settlement(draw.draw_id)
+    settled = context.reading.find_settlement(draw.draw_id)
     if settled is None:
         return [f"draw {draw.draw_id} is not settled"]
     if version != settled.output_version:
@@ -209,7 +209,7 @@ def _replay(context: ReleaseContext[Any]) -> list[str]:
     method = context.method
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         draw = method.describe(session, context.custody)
-        entry, settled = context.reading.reservation(draw.draw_id), context.reading.settlement(draw.draw_id)
+        entry, settled = context.reading.find_reservation(draw.draw_id), context.reading.find_settlement(draw.draw_id)
         if entry is None:
             return [f"draw {draw.draw_id} is not charged, so it cannot be repeated"]
         # A kept verdict does not say that the key still exists.

@@ -93,7 +93,7 @@ def build_ledger(
     )
     @stated_plainly(StageKind.LEDGER)
     def ledger_asset(context: dg.AssetExecutionContext, warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
-        entries = ledger.examined().intact()
+        entries = ledger.examine().intact()
         rows = _entries_table(entries)
         with warehouse.session(writes=Zone.PUBLIC) as session, session.transaction():
             session.create(ENTRIES, "warehouse/all", source=session.register("entries", rows))
@@ -137,7 +137,7 @@ cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
     )
     @stated_plainly(StageKind.COMPOSITION)
     def composition(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
-        comparison = _comparison(population.name, ledger.examined())
+        comparison = _comparison(population.name, ledger.examine())
         problems = _beyond(population.cap, comparison)
         beside = beside_finite(len(comparison.infinite))
         with warehouse.session(writes=Zone.PUBLIC) as session:
@@ -184,7 +184,7 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
     )
     def within_cap(ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(
-            cap_problems(population.name, population.cap, population.allows_unbounded_releases, ledger.examined())
+            cap_problems(population.name, population.cap, population.allows_unbounded_releases, ledger.examine())
         )
 
     @dg.asset_check(
@@ -203,7 +203,7 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
         **BLOCKING,
     )
     def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
-        comparison = _comparison(population.name, ledger.examined())
+        comparison = _comparison(population.name, ledger.examine())
         return check_result(_not_shown(warehouse, shown_tables(population.name, comparison)))
 
     return [within_cap, ledger_intact, shown_as_charged]

@@ -26,8 +26,10 @@ from mechanisms.sampling.capped_laplace import CappedLaplace
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.sampling.noise import Distribution, Perturbation
-from resources.statements import Table, Zone
+from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session
+
+_IN_ORDER = SQL("measurement/in_order", "FROM {{ table }} ORDER BY draw_order")
 
 DISTRIBUTIONS = {
     DiscreteGaussian: "Discrete Gaussian",
@@ -188,7 +190,7 @@ class GridCounts(BatchedCounts[R, Batch]):
         counts = pa.concat_arrays([pa.array(batch.values) for batch in batches])
         made = self._with_noise(self.grid.append_column(_COUNT, counts))
         table = session.register("drawn", made)
-        session.create(self.measurements_table, "measurement/in_order", table=table)
+        session.create(self.measurements_table, _IN_ORDER, table=table)
 
     def slices(self, cells: pa.Table) -> Iterator[tuple[Query, pa.Table]]:
         """Cut a table in the order of the draw into its queries."""
@@ -253,7 +255,7 @@ class GridCounts(BatchedCounts[R, Batch]):
 
 def in_order(session: Session, table: Table) -> pa.Table:
     """Counts or measurements in the order of the draw."""
-    return session.arrow("measurement/in_order", table=table)
+    return session.arrow(_IN_ORDER, table=table)
 
 
 def _complete(context: ReleaseContext[R]) -> list[str]:

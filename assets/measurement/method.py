@@ -189,7 +189,7 @@ def _noise(context: Context[R]) -> list[str]:
     method = _method(context)
     with context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:
         draw = _described(context, session) if context.verdicts.in_a_run else None
-        settled = context.reading.settlement(draw.draw_id) if draw else None
+        settled = context.reading.find_settlement(draw.draw_id) if draw else None
         if draw and settled and context.verdicts.holds("noise", draw.draw_id, settled.output_version):
             return []
         try:

@@ -13,8 +13,10 @@ from assets.pair_swapping.release import SWAPPED, SWAPPED_PERSONS, PairSwappingR
 from mechanisms.pair_swapping.design import MECHANISM
 from mechanisms.pair_swapping.pairing import NOBODY, Households, Swapped, swap_pairs
 from mechanisms.sampling.stream import RandomStream
-from resources.statements import Fragment, Table
+from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Session
+
+_UNITS = SQL("pair_swapping/units", "SELECT unit, {{ variables | ids }} FROM {{ moved }} ORDER BY unit")
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def drawn_records(session: Session, release: PairSwappingRelease, key: bytes) ->
         held=[name for name in release.variables if name not in release.design.place],
     )
     tables = {
-        SWAPPED: session.stage(SWAPPED, "pair_swapping/units", moved=moved, variables=list(release.variables)),
+        SWAPPED: session.stage(SWAPPED, _UNITS, moved=moved, variables=list(release.variables)),
         SWAPPED_PERSONS: session.stage(
             SWAPPED_PERSONS,
             "pair_swapping/persons",

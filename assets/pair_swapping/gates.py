@@ -11,8 +11,10 @@ from assets.pair_swapping.records import households_recipe, original, with_perso
 from assets.pair_swapping.release import HOUSEHOLDS, SWAPPED, SWAPPED_PERSONS, PairSwappingRelease
 from assets.release.gate import Gate, ReleaseContext
 from mechanisms.pair_swapping.pairing import NOBODY
-from resources.statements import Fragment, Zone
+from resources.statements import SQL, Fragment, Zone
 from resources.warehouse import Session
+
+_NOT_SWAPPABLE = SQL("pair_swapping/not_swappable", "SELECT * FROM {{ records }} WHERE NOT swappable")
 
 Context = ReleaseContext[PairSwappingRelease]
 
@@ -124,7 +126,7 @@ def _differing(context: Context, columns: list[str], what: str, only_others: boo
         tables = original(session, release), _swapped(session, release)
         if only_others:
             first, second = (
-                session.stage(name, "pair_swapping/not_swappable", records=table)
+                session.stage(name, _NOT_SWAPPABLE, records=table)
                 for name, table in zip(("others_before", "others_after"), tables, strict=True)
             )
             tables = first, second

@@ -186,7 +186,7 @@ def publication_problems(
     problem = _key_problem(published, key) if (published / PUBLIC_KEY).exists() else f"{PUBLIC_KEY} is missing"
     problems = [problem] if problem else []
     # The gate `ledger_intact` says what is wrong with a ledger; nothing can be compared with it until then.
-    reading = ledger.examined()
+    reading = ledger.examine()
     entries = None if reading.problems else reading.entries
     editions, found = edition_problems(published, dataset, release, key, entries)
     if folder in editions and recorded_checksums and file_sha256(folder / CHECKSUMS) != recorded_checksums:
@@ -258,7 +258,7 @@ def publish(context: ReleaseContext[Any]) -> tuple[Certificate, str]:
     with ExitStack() as opened:
         # What the gates read stays as it is until the files are written, so the files have the content that passed.
         try:
-            held = opened.enter_context(context.held(release.folder.parent))
+            held = opened.enter_context(context.snapshot(release.folder.parent))
         except WarehouseError as error:
             # The gates say by name what is wrong.
             require_gates(context)
@@ -405,10 +405,10 @@ def certify(
     release, dataset = context.release, context.release.dataset
     draw = context.method.describe(session, context.custody)
     reading = context.ledger.read()
-    entry, settled = reading.reservation(draw.draw_id), reading.settlement(draw.draw_id)
+    entry, settled = reading.find_reservation(draw.draw_id), reading.find_settlement(draw.draw_id)
     if entry is None or settled is None:
         raise dg.Failure(f"{release.schema}: the charge disappeared from the ledger", allow_retries=False)
-    if withdrawn := reading.withdrawal(draw.draw_id):
+    if withdrawn := reading.find_withdrawal(draw.draw_id):
         raise _refusal(context, [f"the draw was withdrawn meanwhile, in ledger entry {withdrawn.sequence}"])
     if problems := cap_problems(dataset.population, dataset.cap, dataset.allows_unbounded_releases, reading):
         raise _refusal(context, problems)

@@ -21,8 +21,11 @@ import pyarrow.parquet as pq
 from assets.publication.signature import file_sha256
 from assets.release.published import CONFIDENCE, FIELD_TYPES, LIST, PublishedColumn, PublishedTable
 from assets.release.publisher import Publisher
-from resources.statements import literal
+from resources.statements import SQL, quote_literal
 from resources.warehouse import Session
+
+_GROUPS = SQL("publication/groups", "SELECT DISTINCT {{ columns | ids }} FROM {{ table }} ORDER BY ALL")
+_NO_ROWS = SQL("publication/no_rows", "SELECT {{ columns | ids }} FROM {{ table }} LIMIT 0")
 
 _PARQUET = "application/vnd.apache.parquet"
 
@@ -93,9 +96,9 @@ def _write_csv(session: Session, folder: Path, published: PublishedTable, rows: 
         table=published.table,
         columns=[column.name for column in published.columns],
         order=_order(published),
-        path=literal(path),
-        missing=literal(missing),
-        delimiter=literal(published.delimiter),
+        path=quote_literal(path),
+        missing=quote_literal(missing),
+        delimiter=quote_literal(published.delimiter),
     )
     return _data_file(published, path, rows, missing)
 
@@ -107,7 +110,7 @@ def _write_parquet(session: Session, folder: Path, published: PublishedTable, ro
         table=published.table,
         columns=[column.name for column in published.columns],
         order=_order(published),
-        path=literal(path),
+        path=quote_literal(path),
     )
     return _data_file(published, path, rows, None)
 
@@ -123,8 +126,8 @@ def _write_lists(session: Session, folder: Path, published: PublishedTable, rows
     *grouped, last = published.primary_key
     lists = [column.name for column in published.columns if column.type == LIST]
     names = {"table": published.table, "group": grouped}
-    schema = session.arrow("publication/no_rows", table=published.table, columns=columns).schema
-    groups = session.rows("publication/groups", table=published.table, columns=grouped) if grouped else [()]
+    schema = session.arrow(_NO_ROWS, table=published.table, columns=columns).schema
+    groups = session.rows(_GROUPS, table=published.table, columns=grouped) if grouped else [()]
     written = 0
     with _writer(path, schema, lists) as writer, ThreadPoolExecutor(1) as writing:
         for values in groups:

@@ -23,10 +23,10 @@ import pyarrow as pa
 
 from assets.release.dataset import CEF_TABLES, DatasetDeclaration
 from assets.release.seal import SealError, require_sealed, seal_stage
-from resources.canonical import canonical
+from resources.canonical import canonicalize
 from resources.custody import Custody
 from resources.statements import Table, Zone
-from resources.storage import NothingWritten
+from resources.storage import NothingWrittenError
 from resources.warehouse import Session, Warehouse
 
 CONTENTS = "cef_contents"
@@ -88,7 +88,7 @@ def source_version(dataset: DatasetDeclaration, code_version: str, files: Mappin
         "declaration": f"{type(dataset).__qualname__} {dataset.model_copy(update=placeless)!r}",
         "files": dict(files),
     }
-    return hmac.new(key, canonical(parts), sha256).hexdigest()
+    return hmac.new(key, canonicalize(parts), sha256).hexdigest()
 
 
 def publish_contents(
@@ -150,7 +150,7 @@ def version_if_unchanged(
             if any(session.columns(Table(Zone.CONFIDENTIAL, dataset.name, name)) for name in left):
                 return None
             return published[_CEF]
-    except (NothingWritten, SealError):
+    except (NothingWrittenError, SealError):
         return None
 
 
@@ -224,7 +224,7 @@ def with_recodes(key: bytes, recodes: Mapping[str, Any]) -> bytes:
         key: the key of versions.
         recodes: the recodes of the columns that the data follow from (`DatasetDeclaration.recodes`).
     """
-    return hmac.new(key, canonical(dict(recodes)), sha256).digest() if recodes else key
+    return hmac.new(key, canonicalize(dict(recodes)), sha256).digest() if recodes else key
 
 
 def _stored_version(session: Session, custody: Custody, dataset: DatasetDeclaration) -> str:

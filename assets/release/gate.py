@@ -54,7 +54,7 @@ class ReleaseContext(Generic[R]):
     def reading(self) -> Reading:
         """The ledger as it is when the first gate of this context asks for it: what they say of it is of one moment.
 
-        A context that is made of this one (`held`) reads it anew. No key is opened because of it (`charged_key`).
+        A context that is made of this one (`snapshot`) reads it anew. No key is opened because of it (`charged_key`).
 
         Raises:
             WarehouseError: if it cannot be read.
@@ -62,7 +62,7 @@ class ReleaseContext(Generic[R]):
         return self.ledger.read()
 
     @contextmanager
-    def held(self, folder: Path | None = None) -> Iterator[Self]:
+    def snapshot(self, folder: Path | None = None) -> Iterator[Self]:
         """This context with tables whose content stays the same until the block ends.
 
         Args:
@@ -71,7 +71,7 @@ class ReleaseContext(Generic[R]):
         Raises:
             WarehouseError: if a zone cannot be read.
         """
-        with self.warehouse.held([Zone.CONFIDENTIAL, Zone.PUBLIC], folder) as warehouse:
+        with self.warehouse.snapshot([Zone.CONFIDENTIAL, Zone.PUBLIC], folder) as warehouse:
             yield replace(self, warehouse=warehouse)
 
 

@@ -276,12 +276,12 @@ class Method(ABC, Generic[R, I, O]):
         """The content hash of the stored output; None unless it is labelled as that of this draw."""
         if not is_drawn(session, self.release, draw):
             return None
-        return session.once(self._version_name(draw), lambda: self.read_version(session, draw))
+        return session.compute_once(self._version_name(draw), lambda: self.read_version(session, draw))
 
     @final
     def take_version(self, session: Session, draw: Draw[I], version: str) -> None:
         """Take the content hash of the stored output from somebody who has just read all of it in this session."""
-        session.once(self._version_name(draw), lambda: version)
+        session.compute_once(self._version_name(draw), lambda: version)
 
     def _version_name(self, draw: Draw[I]) -> tuple[str, str, str]:
         return "stored version", self.release.schema, draw.draw_id

@@ -14,8 +14,10 @@ from assets.release.dataset import DatasetDeclaration
 from assets.safetab.records import AREA_COLUMNS, ETHNICITY_CODE, Counted, RecordsError, relation
 from mechanisms.safetab.lists import CodeLists
 from mechanisms.safetab.regions import RegionType
-from resources.statements import Fragment, Table
+from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Recipe, Session
+
+_REGION_TYPES = SQL("safetab/region_types", "SELECT DISTINCT region_type FROM {{ counts }}")
 
 COUNT_COLUMNS = {
     "region_type": "Type of the region, such as TRACT",
@@ -150,7 +152,7 @@ def require_households_in_groups(session: Session, counts: Table, measured: Meas
     Raises:
         RecordsError: if a run that measures anything has no household in any group.
     """
-    found = {RegionType(region_type).run for (region_type,) in session.rows("safetab/region_types", counts=counts)}
+    found = {RegionType(region_type).run for (region_type,) in session.rows(_REGION_TYPES, counts=counts)}
     for run in dict.fromkeys(region_type.run for region_type in _levels(measured)):
         if run not in found:
             raise RecordsError(

@@ -16,7 +16,7 @@ from assets.release.release import Release
 from assets.safetab.records import Counted, columns_read, lacks_household_file
 from mechanisms.safetab.design import Pair, SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.lists import CodeLists
-from resources.canonical import canonical
+from resources.canonical import canonicalize
 
 COUNTS, REGIONS, GROUPS, PARAMETERS = "counts", "regions", "population_groups", "parameters"
 """The tables, and the stages that make them: exact counts, the regions of SafeTab-P, the groups of SafeTab-H, and what
@@ -87,7 +87,7 @@ def _version(lists: CodeLists) -> str:
     iterations = sorted(
         [each.code, each.level, each.alone, each.detailed_only, each.coarse_only] for each in lists.iteration.values()
     )
-    return sha256(canonical([iterations, sorted(lists.names), sorted(map(list, lists.pairs))])).hexdigest()
+    return sha256(canonicalize([iterations, sorted(lists.names), sorted(map(list, lists.pairs))])).hexdigest()
 
 
 @dataclass(frozen=True)

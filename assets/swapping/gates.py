@@ -29,8 +29,10 @@ from assets.swapping.tables import counted, table_recipes
 from assets.swapping.unique import UniqueRecordsError, require_few_stored
 from assets.tabulation.asset import tables_gate
 from mechanisms.swapping.rates import EXEMPT, Case
-from resources.statements import Fragment, Table, Zone
+from resources.statements import SQL, Fragment, Table, Zone
 from resources.warehouse import Recipe
+
+_RECORDS = SQL("gates/records", "SELECT sum(count)::BIGINT FROM {{ table }}")
 
 
 def swapping_gates(release: SwappingRelease) -> list[Gate[SwappingRelease]]:
@@ -172,7 +174,7 @@ def _count(context: ReleaseContext[SwappingRelease]) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         # The other margin counts the same records, and is not there if noise is added before the swap.
-        swapped, exact = (session.row("gates/records", table=release.public(name))[0] for name in (SWAPPED, SWAPPING))
+        swapped, exact = (session.row(_RECORDS, table=release.public(name))[0] for name in (SWAPPED, SWAPPING))
     return [] if swapped == exact else [f"{swapped:,} swapped records, but {exact:,} records"]
 
 

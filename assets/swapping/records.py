@@ -17,8 +17,10 @@ from assets.release.draw import StaleInputError
 from assets.swapping.release import SwappingRelease
 from mechanisms.swapping.permutation import Contingency, count_cells
 from resources.custody import Custody
-from resources.statements import Fragment, Table
+from resources.statements import SQL, Fragment, Table
 from resources.warehouse import Session
+
+_STRATA_BY_CODE = SQL("swapping/strata_by_code", "SELECT stratum FROM {{ holding }} ORDER BY holding_code")
 
 HOLDING, SWAPPING, COMPOSITIONS, RECORDS = "invariant_holding", "invariant_swap", "invariant_persons", "records"
 HOLDING_VALUES = "holding_values"
@@ -121,7 +123,7 @@ def read_contingency(
             f"{release.schema}: the CEF has changed since the invariants were computed; materialize them again"
         )
     holding, swap, count = count_cells(keys)
-    strata = session.arrow("swapping/strata_by_code", holding=names["holding"])["stratum"].to_numpy()
+    strata = session.arrow(_STRATA_BY_CODE, holding=names["holding"])["stratum"].to_numpy()
     return Contingency(strata[holding], holding, swap, count)
 
 

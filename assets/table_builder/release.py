@@ -22,7 +22,7 @@ from mechanisms.accounting.composition import Loss, stated
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from mechanisms.table_builder.grid_values import LARGEST_STEPS, Grid
 from mechanisms.table_builder.hypercube import Consistency, Hypercube, Table
-from resources.canonical import canonical
+from resources.canonical import canonicalize
 
 MOST_CELLS = 20_000_000
 """The most cells of all measured tables of a hypercube together, structural zeros included."""
@@ -267,7 +267,7 @@ class HypercubeRelease(Release):
         return {
             "of": self.of,
             "categories": sha256(
-                canonical({name: list(map(repr, each)) for name, each in self.domains.items()})
+                canonicalize({name: list(map(repr, each)) for name, each in self.domains.items()})
             ).hexdigest(),
             "tables": [list(table) for table in self.design.tables],
             "amount": [amount.column, *map(str, astuple(amount.grid))] if amount else None,

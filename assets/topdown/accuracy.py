@@ -23,8 +23,10 @@ from assets.topdown.spine import places_of, stage_ancestry
 from mechanisms.topdown.design import words
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
 from resources.custody import Custody
-from resources.statements import Fragment, Zone
+from resources.statements import SQL, Fragment, Zone
 from resources.warehouse import Session, Warehouse
+
+_RECORDS_COUNTED = SQL("topdown/records_counted", "SELECT coalesce(sum(count), 0)::BIGINT FROM {{ counts }}")
 
 CODE_VERSION = "1"
 
@@ -147,7 +149,7 @@ def measure_accuracy(session: Session, release: TopDownRelease) -> Iterator[Figu
                 {"histogram": schema.name},
                 estimates=release.public(release.estimates(level)),
             )
-            (records,) = session.row("topdown/records_counted", counts=exact)
+            (records,) = session.row(_RECORDS_COUNTED, counts=exact)
             for metric in METRICS:
                 if metric.schema is schema:
                     sums = _differences(session, release, level, metric, exact, estimated, places[level])

@@ -33,7 +33,7 @@ from assets.topdown.streams import Stream, streams_of
 from assets.topdown.threads import Stopped, in_threads, threads_of
 from mechanisms.sampling.goodness import Binned, binned, misfits
 from mechanisms.sampling.stream import RandomStream
-from resources.parts import part_writer
+from resources.parts import open_part
 from resources.statements import Fragment
 from resources.warehouse import Session
 
@@ -114,7 +114,7 @@ def noise_found(session: Session, release: TopDownRelease) -> tuple[list[str], s
 
     def differences(counted: _Counted, stopped: Stopped) -> tuple[dict[str, Binned], dict[str, str]]:
         part, digests, found = counted.part, Digests(counted.part), dict[str, Binned]()
-        with session.beside() as own:
+        with session.open_sibling() as own:
             for run in stored_runs(own, release, part, stopped):
                 digests.add(run.stream, run.first, run.answers)
                 noise = run.answers.astype(np.int64).ravel()
@@ -159,7 +159,7 @@ def _draw(counted: _Counted, key: bytes, folder: Path | None, stopped: Stopped) 
     part, digests = counted.part, Digests(counted.part)
     random = [stream.random(key) for stream in part.streams]
     with ExitStack() as opened:
-        writer = opened.enter_context(part_writer(_file(folder, part), SCHEMA)) if folder else None
+        writer = opened.enter_context(open_part(_file(folder, part), SCHEMA)) if folder else None
         for first, last in part.batches():
             if stopped():
                 break

@@ -56,7 +56,7 @@ from mechanisms.topdown.estimation import Families
 from mechanisms.topdown.feasibility import Limits
 from mechanisms.topdown.schema import Schema
 from resources.custody import Custody
-from resources.parts import part_writer, store_parts
+from resources.parts import open_part, store_parts
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 
@@ -646,7 +646,7 @@ class _Results:
 
     def __init__(self, folder: Path) -> None:
         self.paths = [folder / f"{histogram}.parquet" for histogram in SCHEMAS]
-        self._writers = [part_writer(path, _ESTIMATES) for path in self.paths]
+        self._writers = [open_part(path, _ESTIMATES) for path in self.paths]
         self.parents = self.solved = 0
         self.gap = self.violation = self.seconds = 0.0
 

@@ -148,7 +148,7 @@ def _allocated(context: Context) -> list[str]:
     release = context.release
     with context.warehouse.session(reads=[Zone.PUBLIC]) as session:
         draw = context.method.describe(session, context.custody)
-    entry = context.reading.reservation(draw.draw_id)
+    entry = context.reading.find_reservation(draw.draw_id)
     if entry is None:
         return [f"no ledger entry for draw {draw.draw_id}"]
     due = Fraction()
@@ -179,7 +179,7 @@ def _as_made(context: Context) -> list[str]:
         streams = streams_of(session, context.release)
     if levels:
         return [f"{level}: altered, or made from other data" for level in levels]
-    settled = context.reading.settlement(draw.draw_id)
+    settled = context.reading.find_settlement(draw.draw_id)
     answers = {stream.label: read.get(stream.label, "") for stream in streams}
     if settled is None or version_of_streams(answers) != settled.output_version:
         return ["the estimates were made from other measurements than those that were drawn"]

@@ -303,7 +303,7 @@ def stored_version(session: Session, release: TopDownRelease) -> str:
 
     def digests_of(part: Part, stopped: Stopped) -> dict[str, str]:
         digests = Digests(part)
-        with session.beside() as own:
+        with session.open_sibling() as own:
             for run in stored_runs(own, release, part, stopped):
                 digests.add(run.stream, run.first, run.answers)
         return digests.found()

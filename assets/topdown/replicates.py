@@ -48,8 +48,10 @@ from assets.topdown.workers import Replicated, on_cluster, replicated, side_by_s
 from mechanisms.topdown.design import SCHEMAS, words
 from mechanisms.topdown.replicates import Counts, Limited
 from resources.custody import Custody
-from resources.statements import Table, Zone
+from resources.statements import SQL, Table, Zone
 from resources.warehouse import Session, Warehouse
+
+_APPEND = SQL("topdown/append", "INSERT INTO {{ table }} FROM {{ rows }}")
 
 VERSION = 1
 """The version of the method. Increase it when the same estimates would give other replicates."""
@@ -187,7 +189,7 @@ def make_replicates(
                 if _made_of(session, custody, release) != basis.made_of:
                     raise StaleInputError(f"{release.schema}: estimates were replaced while replicates were made")
                 rows = session.register("rows", _as_rows(number, counts))
-                session.run("topdown/append", table=release.public(REPLICATES), rows=rows)
+                session.run(_APPEND, table=release.public(REPLICATES), rows=rows)
                 _account(session, custody, release, kept)
             if len(kept) == release.replicates or time.monotonic() - reported >= SECONDS_BETWEEN_REPORTS:
                 report(len(kept), release.replicates)

@@ -59,7 +59,7 @@ def _ledger() -> tuple[Entry, ...] | None:
     except UnavailableError as error:
         st.warning(plain(error))
         return None
-    problems = chain.breaks(found)
+    problems = chain.find_breaks(found)
     if problems:
         st.error(plain(f"The chain of {len(found)} entries is broken."))
         for problem in problems:

@@ -17,7 +17,9 @@ from typing import Any
 from assets.publication.placement import publications
 from orchestration.explorer.reading import of_files, published
 from orchestration.explorer.words import distinct, nested
-from resources.statements import Fragment, literal
+from resources.statements import SQL, Fragment, quote_literal
+
+_FIRST = SQL("explorer/first", "FROM {{ source }} LIMIT $most")
 
 DICTIONARY = "datapackage.json"
 ESTIMATE, STANDARD_ERROR, LOWER, UPPER = ERRORS = ("estimate", "standard_error", "lower", "upper")
@@ -203,7 +205,7 @@ class Product:
     def first(self, most: int) -> list[dict[str, Any]]:
         """The first rows, as they are."""
         return of_files(
-            lambda session: list(session.arrow("explorer/first", {"most": most}, source=_source(self.file)).to_pylist())
+            lambda session: list(session.arrow(_FIRST, {"most": most}, source=_source(self.file)).to_pylist())
         )
 
     def _values(self, columns: Sequence[str], equal: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -353,4 +355,4 @@ def _bound(equal: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _source(file: Path) -> Fragment:
-    return Fragment(f"read_parquet({literal(file)})")
+    return Fragment(f"read_parquet({quote_literal(file)})")

@@ -24,7 +24,7 @@ from orchestration.environment import ledger_on_server
 from orchestration.explorer.settings import REPLAYS, settings
 from resources import chain
 from resources.chain import Entry
-from resources.ledger import LedgerError, stored_entries
+from resources.ledger import LedgerError, read_stored_entries
 from resources.statements import Zone
 from resources.warehouse import Session, Warehouse, WarehouseError
 
@@ -92,7 +92,7 @@ def entries() -> tuple[Entry, ...]:
 
     def ask() -> tuple[Entry, ...]:
         with warehouse().session(reads=[Zone.LEDGER]) as session:
-            return stored_entries(session)
+            return read_stored_entries(session)
 
     try:
         return patiently(ask)
@@ -107,7 +107,7 @@ def intact_entries() -> tuple[Entry, ...]:
         UnavailableError: as `entries`, and if the chain is not intact.
     """
     found = entries()
-    if problems := chain.breaks(found):
+    if problems := chain.find_breaks(found):
         raise UnavailableError(f"The ledger is not intact: {problems[0]}. The page Audit lists every problem.")
     return found
 

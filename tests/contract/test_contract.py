@@ -412,7 +412,7 @@ def test_the_test_of_the_noise_reads_the_version_that_the_settled_output_has(
         draw = method.describe(session, published.context.custody)
         version = method.read_version(session, draw)
         assert version == method.noise_found(session)[1]
-    settled = published.context.ledger.read().settlement(draw.draw_id)
+    settled = published.context.ledger.read().find_settlement(draw.draw_id)
     assert settled is not None
     assert (version == settled.output_version) is not altered
 

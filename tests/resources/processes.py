@@ -39,7 +39,7 @@ from jinja2 import ChoiceLoader, DictLoader, FileSystemLoader
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from resources import custody, database_file, keyfiles, ledger, ledger_server, statements, storage, warehouse
-from resources.custody import Custody, CustodyMode, commitment
+from resources.custody import Custody, CustodyMode, compute_commitment
 from resources.ledger import CapExceeded, Ledger
 from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
@@ -81,12 +81,12 @@ def charge_and_draw(folder: Path, mode: CustodyMode) -> None:
     book = deployment(folder)
     keys, store = book.custody, book.warehouse
     draw_id = keys.draw_id({"release": "half"})
-    if book.read().settlement(draw_id) is None:
+    if book.read().find_settlement(draw_id) is None:
         seal = keys.commit(draw_id, mode)
         book.reserve(
             "ma1940", "half", draw_id, Specification(FLAVOR, PureLoss.logarithm(2)), seal, PureLoss(Fraction(1))
         )
-        drawn = commitment(b"noise" + keys.open_key(draw_id, mode, seal))
+        drawn = compute_commitment(b"noise" + keys.open_key(draw_id, mode, seal))
         with store.session(writes=Zone.PUBLIC) as session:
             keep(session, DRAWN, drawn)
             version = session.content_version([DRAWN])
@@ -192,7 +192,7 @@ def keys(folder: Path, number: int) -> str:
     """Make the master key and an ephemeral one."""
     keeper = Custody(folder=str(folder / "custody"), databases=str(folder / "warehouse"))
     draw_id = keeper.draw_id({})
-    return commitment((keeper.version_key().hex() + keeper.commit(draw_id, CustodyMode.EPHEMERAL)).encode())
+    return compute_commitment((keeper.version_key().hex() + keeper.commit(draw_id, CustodyMode.EPHEMERAL)).encode())
 
 
 def tables(folder: Path, number: int) -> str:

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resources.anchor import Anchor
-from resources.canonical import canonical
-from resources.custody import Custody, CustodyError, CustodyMode, commitment
+from resources.canonical import canonicalize
+from resources.custody import Custody, CustodyError, CustodyMode, compute_commitment
 
 MASTER = "0123456789abcdef" * 4
 DRAW = "ab" * 32
@@ -318,12 +318,12 @@ def strict(value):
 
 @given(parts, parts)
 def test_two_things_are_written_alike_only_if_they_are_the_same(one, other):
-    assert (canonical(one) == canonical(other)) == (strict(one) == strict(other))
+    assert (canonicalize(one) == canonicalize(other)) == (strict(one) == strict(other))
 
 
 @given(parts)
 def test_the_order_of_parts_does_not_matter(one):
-    assert canonical(dict(reversed(one.items()))) == canonical(one)
+    assert canonicalize(dict(reversed(one.items()))) == canonicalize(one)
 
 
 PARTS = {
@@ -357,8 +357,8 @@ def test_a_draw_id_follows_from_every_part_and_from_the_custody(custody, tmp_pat
     assert len(names) == 1 + len(changed)
     assert custody.draw_id(dict(reversed(PARTS.items()))) == custody.draw_id(PARTS)
     assert Custody(folder=str(tmp_path / "other")).draw_id(PARTS) not in names
-    plain = sha256(canonical(PARTS)).hexdigest()
-    keyed = hmac.new(custody.version_key(), canonical(PARTS), sha256).hexdigest()
+    plain = sha256(canonicalize(PARTS)).hexdigest()
+    keyed = hmac.new(custody.version_key(), canonicalize(PARTS), sha256).hexdigest()
     assert not {plain, keyed} & names, "nobody tries a draw id without its own key"
 
 
@@ -377,7 +377,7 @@ def test_escrowed_keys_follow_from_the_draw_and_leave_no_file(custody):
     committed = custody.commit(DRAW, CustodyMode.ESCROWED)
     key = custody.open_key(DRAW, CustodyMode.ESCROWED, committed)
     assert len(key) == 32
-    assert commitment(key) == committed
+    assert compute_commitment(key) == committed
     custody.forget(DRAW)
     assert custody.commit(DRAW, CustodyMode.ESCROWED) == committed
     assert custody.open_key(DRAW, CustodyMode.ESCROWED, committed) == key
@@ -400,7 +400,7 @@ def test_an_ephemeral_key_lives_from_charge_to_settlement(custody):
     assert mode_of(file.parent) == 0o700
     again = Custody(folder=custody.folder)
     assert again.commit(DRAW, CustodyMode.EPHEMERAL) == committed
-    assert commitment(again.open_key(DRAW, CustodyMode.EPHEMERAL, committed)) == committed
+    assert compute_commitment(again.open_key(DRAW, CustodyMode.EPHEMERAL, committed)) == committed
     file.with_name(f".{file.name}.0123456789abcdef").hardlink_to(file)  # as a process leaves it that is killed midway
     custody.forget(DRAW)
     custody.forget(DRAW)
@@ -415,7 +415,7 @@ def test_an_ephemeral_key_lives_from_charge_to_settlement(custody):
 def test_a_key_is_opened_only_with_the_commitment_made_to_it(custody, mode):
     """Told apart from: no comparison, one of ephemeral keys alone, and one of the first digits alone."""
     committed = custody.commit(DRAW, mode)
-    assert commitment(custody.open_key(DRAW, mode, committed)) == committed
+    assert compute_commitment(custody.open_key(DRAW, mode, committed)) == committed
     altered = committed[:-1] + "01"[committed[-1] == "0"]
     for other in ("", "é", committed[:-1], altered, custody.commit("cd" * 32, mode)):
         with pytest.raises(CustodyError, match="not the one that its charge committed to; nothing was drawn"):
@@ -444,7 +444,7 @@ def test_a_draw_id_is_no_path(custody, name, mode):
 
 
 def test_a_commitment_is_the_digest_of_the_key():
-    assert commitment(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert compute_commitment(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
 # Nothing shows a key ---------------------------------------------------------------------------------------

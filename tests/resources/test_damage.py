@@ -201,7 +201,7 @@ def test_a_ledger_of_the_first_version_goes_on(tmp_path: Path, monkeypatch: pyte
     assert ledger.verify() == ()
     assert ledger.read().charged("ma1940", PureLoss()) == LN2
     assert [entry.kind for entry in ledger.entries()] == ["reserve", "settle"]
-    settled = ledger.read().settlement(ledger.custody.draw_id({"release": "half"}))
+    settled = ledger.read().find_settlement(ledger.custody.draw_id({"release": "half"}))
     assert settled is not None
     assert charge(ledger, "half") == 1
     assert charge(ledger, "another") == 3

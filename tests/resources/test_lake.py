@@ -16,7 +16,7 @@ import pytest
 from resources.custody import Custody
 from resources.keyfiles import CustodyError
 from resources.statements import Table, Zone
-from resources.storage import Removed
+from resources.storage import Removal
 from resources.warehouse import Warehouse, WarehouseError
 from tests.lake import ZONES, Lake, make_lake
 from tests.postgres import Server
@@ -312,17 +312,17 @@ def test_nothing_is_left_of_what_was_replaced_or_dropped(warehouse: Warehouse, l
     write(warehouse, UNITS, ["kept"])
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
         session.drop_schema(Zone.CONFIDENTIAL, "village__secret")
-    assert warehouse.compact(Zone.CONFIDENTIAL, timedelta(days=1)) == Removed(0, 0), "sessions may still read them"
+    assert warehouse.compact(Zone.CONFIDENTIAL, timedelta(days=1)) == Removal(0, 0), "sessions may still read them"
     files = parquet(lake)
     sizes = sum(path.stat().st_size for path in files)
     removed = warehouse.compact(Zone.CONFIDENTIAL)
     (left,) = parquet(lake)
-    assert removed == Removed(2, sizes - left.stat().st_size)
+    assert removed == Removal(2, sizes - left.stat().st_size)
     assert not found(lake, [CANARY, *keys])
     assert read(warehouse, UNITS) == ["kept"]
     with warehouse.session(reads=[Zone.CONFIDENTIAL]) as session:
         assert "village__secret" not in session.schemas(Zone.CONFIDENTIAL)
-    assert warehouse.compact(Zone.CONFIDENTIAL) == Removed(0, 0)
+    assert warehouse.compact(Zone.CONFIDENTIAL) == Removal(0, 0)
 
 
 def found(lake: Lake, texts: list[str]) -> set[str]:

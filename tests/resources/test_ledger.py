@@ -24,7 +24,7 @@ from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import UNBOUNDED, Flavor, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.chain import GENESIS, Entry
-from resources.custody import Custody, CustodyError, CustodyMode, commitment
+from resources.custody import Custody, CustodyError, CustodyMode, compute_commitment
 from resources.ledger import CapExceeded, Ledger, LedgerError, of_population
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -99,8 +99,8 @@ def test_a_ledger_that_nobody_wrote_is_empty_and_stays_unmade(file_ledger, tmp_p
     ledger = file_ledger
     assert ledger.entries() == ()
     assert ledger.verify() == ()
-    assert ledger.read().reservation("0" * 64) is None
-    assert ledger.read().settlement("0" * 64) is None
+    assert ledger.read().find_reservation("0" * 64) is None
+    assert ledger.read().find_settlement("0" * 64) is None
     assert ledger.read().total("ma1940") == ()
     assert ledger.read().charged("ma1940", PureLoss()) == PureLoss()
     assert not list(tmp_path.iterdir())
@@ -137,8 +137,8 @@ def test_a_draw_is_reserved_and_settled_once_however_often_it_is_asked(ledger):
     assert ledger.settle(reserved.draw_id, "v1") == settled
     assert reserve(ledger, "half", cap=Fraction(1)) == reserved
     assert ledger.entries() == (reserved, settled)
-    assert ledger.read().reservation(reserved.draw_id) == reserved
-    assert ledger.read().settlement(reserved.draw_id) == settled
+    assert ledger.read().find_reservation(reserved.draw_id) == reserved
+    assert ledger.read().find_settlement(reserved.draw_id) == settled
     assert ledger.read().charged("ma1940", PureLoss()) == LN2
     assert ledger.verify() == ()
 
@@ -150,7 +150,7 @@ def test_a_reserved_draw_keeps_its_terms(ledger):
         "dataset": ("ma1950", "half", kept.draw_id, specification, seal),
         "release": ("ma1940", "third", kept.draw_id, specification, seal),
         "specification": ("ma1940", "half", kept.draw_id, replace(specification, loss=rational(1)), seal),
-        "commitment": ("ma1940", "half", kept.draw_id, specification, commitment(b"another key")),
+        "commitment": ("ma1940", "half", kept.draw_id, specification, compute_commitment(b"another key")),
     }.items():
         with pytest.raises(LedgerError, match=f"in entry 1 with another {term}"):
             ledger.reserve(*arguments, None)
@@ -478,7 +478,7 @@ def assert_refused(ledger):
         lambda: reserve(ledger, "new"),
         lambda: reserve(ledger, "first"),
         lambda: ledger.settle("0" * 64, "v"),
-        lambda: ledger.read().reservation("0" * 64),
+        lambda: ledger.read().find_reservation("0" * 64),
         lambda: ledger.read().charged("ma1940", PureLoss()),
     ):
         # Who charges asks the custody for a draw id first.
@@ -732,7 +732,7 @@ def test_neither_ledger_nor_anchor_holds_a_key(written):
         content = repr(rows(written)).encode() + anchor_of(written).read_bytes()
     else:
         content = written.warehouse.path(Zone.LEDGER).read_bytes() + anchor_of(written).read_bytes()
-    assert commitment(keys[-1]).encode() in content
+    assert compute_commitment(keys[-1]).encode() in content
     for key in keys:
         assert key not in content
         assert key.hex().encode() not in content

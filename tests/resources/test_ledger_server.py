@@ -27,7 +27,7 @@ from mechanisms.accounting.loss import PureLoss
 from orchestration.cli import main
 from orchestration.environment import ledger_on_server
 from resources import ledger_server
-from resources.anchor import Anchor, opened
+from resources.anchor import Anchor, unseal
 from resources.chain import GENESIS, Entry
 from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, LedgerError
@@ -266,7 +266,7 @@ def test_an_entry_waits_for_who_reads_even_if_it_is_appended_past_the_ledger(
     last = ledger.entries()[-1]
     following = hashed(replace(last, sequence=4, previous_hash=last.hash, draw_id="f" * 64))
     with (
-        ledger.unchanging(),
+        ledger.keep_unchanged(),
         logged_in({"PGOPTIONS": "-c lock_timeout=50ms"}),
         pytest.raises(psycopg.errors.LockNotAvailable),
     ):
@@ -280,12 +280,12 @@ def test_an_entry_waits_for_who_reads_even_if_it_is_appended_past_the_ledger(
 @pytest.mark.parametrize("there", [False, True])
 def test_an_anchor_seals_where_the_ledger_is(there: bool) -> None:
     """And that of a file is the same as of versions without a server, which could not read another."""
-    sealed = Anchor(3, "ab" * 32, on_server=there).sealed(b"key")
-    assert opened(sealed, b"key") == Anchor(3, "ab" * 32, on_server=there)
+    sealed = Anchor(3, "ab" * 32, on_server=there).seal(b"key")
+    assert unseal(sealed, b"key") == Anchor(3, "ab" * 32, on_server=there)
     record = json.loads(sealed)
     assert set(record) == {"sequence", "hash", "announced", "mac", *(["on_server"] if there else [])}
-    assert opened(json.dumps(record | {"on_server": not there}).encode(), b"key") is None
-    assert opened(json.dumps({**record, "on_server": 0 if there else 1}).encode(), b"key") is None
+    assert unseal(json.dumps(record | {"on_server": not there}).encode(), b"key") is None
+    assert unseal(json.dumps({**record, "on_server": 0 if there else 1}).encode(), b"key") is None
 
 
 @pytest.mark.deep
@@ -571,7 +571,7 @@ def test_a_migration_that_fails_leaves_nothing(postgres: Server, monkeypatch: py
 def test_a_role_of_neither_kind_is_told_which_it_needs(postgres: Server, database: Database, ledger: Ledger) -> None:
     postgres.administration.run("DROP ROLE IF EXISTS nobody; CREATE ROLE nobody LOGIN")
     with logged_in(database.environment("nobody")), pytest.raises(StorageError, match="member of stirred_charge or"):
-        ledger.read().reservation("0" * 64)
+        ledger.read().find_reservation("0" * 64)
 
 
 def test_the_numbers_of_migrations_have_no_gap() -> None:
@@ -711,7 +711,7 @@ def test_nobody_reads_or_appends_between_the_commit_and_the_anchor(
 
     def slowly(custody: Custody, anchor: Anchor) -> None:
         if not tried:
-            for use in (other.verify, lambda: other._appending().__enter__()):
+            for use in (other.verify, lambda: other._open_to_append().__enter__()):
                 try:
                     tried.append(use())
                 except StorageError as error:

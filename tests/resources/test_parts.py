@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from resources.parts import part_writer, store_parts
+from resources.parts import open_part, store_parts
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
 
@@ -29,7 +29,7 @@ def rows(part: int, count: int = 2000) -> pa.Table:
 
 
 def write(path: Path, part: int) -> Path:
-    with part_writer(path, SCHEMA) as writer:
+    with open_part(path, SCHEMA) as writer:
         for start in range(0, 2000, 500):
             writer.write_table(rows(part).slice(start, 500))
     return path

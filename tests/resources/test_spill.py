@@ -11,7 +11,7 @@ import jinja2
 import pytest
 
 from resources import spill, statements, storage, warehouse
-from resources.spill import spill_folder
+from resources.spill import create_spill_folder
 from resources.statements import SQL_FOLDER, Table, Zone
 from resources.warehouse import Warehouse, WarehouseError
 
@@ -214,15 +214,15 @@ def left_behind(folder, pid):
 
 def test_a_folder_is_swept_although_its_process_number_is_in_use_again(tmp_path):
     dead = left_behind(tmp_path, os.getpid())
-    with spill_folder(tmp_path) as folder:
+    with create_spill_folder(tmp_path) as folder:
         assert not dead.exists()
         assert {path.name for path in tmp_path.iterdir()} == {folder.name, f"{folder.name}.lock"}
 
 
 def test_a_folder_in_use_is_not_swept(tmp_path):
-    with spill_folder(tmp_path) as first:
+    with create_spill_folder(tmp_path) as first:
         (first / "spilled").touch()
-        with spill_folder(tmp_path) as second:
+        with create_spill_folder(tmp_path) as second:
             assert first != second
         assert (first / "spilled").exists()
         assert not second.exists()
@@ -236,7 +236,7 @@ def test_what_is_not_a_spill_folder_is_left_alone(tmp_path):
     (tmp_path / "stirred-2-0123456789abcdef.lock").symlink_to(precious)
     (precious / "file").touch()
     before = modes(tmp_path)
-    with spill_folder(tmp_path):
+    with create_spill_folder(tmp_path):
         pass
     assert modes(tmp_path) == before
 
@@ -244,7 +244,7 @@ def test_what_is_not_a_spill_folder_is_left_alone(tmp_path):
 @pytest.mark.parametrize("swept", ["before it was locked", "while it was locked"])
 def test_a_lock_that_a_sweep_was_quicker_to_take_is_given_up(tmp_path, monkeypatch, swept):
     """Between making its lock file and locking it, a process can meet another one's sweep."""
-    held, takers = spill._held, []
+    held, takers = spill._try_lock, []
 
     def meets_a_sweep(descriptor):
         takers.append(descriptor)
@@ -256,8 +256,8 @@ def test_a_lock_that_a_sweep_was_quicker_to_take_is_given_up(tmp_path, monkeypat
         lock.unlink()
         return held(descriptor)
 
-    monkeypatch.setattr(spill, "_held", meets_a_sweep)
-    with spill_folder(tmp_path) as folder:
+    monkeypatch.setattr(spill, "_try_lock", meets_a_sweep)
+    with create_spill_folder(tmp_path) as folder:
         assert len(takers) == 2
         assert Path(f"{folder}.lock").exists()
 

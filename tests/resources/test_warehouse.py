@@ -309,10 +309,10 @@ def test_held_zones_stay_as_they_are_whoever_reads_them(warehouse, tmp_path, mon
     public, hashed = Table(Zone.PUBLIC, "ma1940", "units"), []
     for table in (UNITS, public):
         make(warehouse, "SELECT 1 AS number", table)
-    sums = Session._sums
-    monkeypatch.setattr(Session, "_sums", lambda *arguments: hashed.append(1) or sums(*arguments))
+    sums = Session._sum_digests
+    monkeypatch.setattr(Session, "_sum_digests", lambda *arguments: hashed.append(1) or sums(*arguments))
     write = f"import duckdb; duckdb.connect({str(warehouse.path(Zone.PUBLIC))!r})"
-    with warehouse.held([Zone.CONFIDENTIAL, Zone.PUBLIC]) as held:
+    with warehouse.snapshot([Zone.CONFIDENTIAL, Zone.PUBLIC]) as held:
         found = set()
         for zones in ([Zone.PUBLIC], [Zone.CONFIDENTIAL, Zone.PUBLIC], [Zone.PUBLIC]):
             with held.session(reads=zones) as session:
@@ -628,7 +628,7 @@ def test_a_version_that_another_session_has_computed_is_told_to_nobody_who_does_
         session.sorted_version(UNITS, KEY)
         session.ordered_version([UNITS], KEY)
         session.content_version([UNITS], KEY)
-        with session.beside([]) as other:
+        with session.open_sibling([]) as other:
             with pytest.raises(WarehouseError, match="does not see the zone"):
                 other.sorted_version(UNITS, KEY)
             with pytest.raises(WarehouseError, match="does not see the zone"):

@@ -33,7 +33,7 @@ from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.swapping.design import SwappingDesign
-from resources.chain import Entry, reservation, settlement
+from resources.chain import Entry, make_reservation, make_settlement
 from tests.depth import quick_cases
 
 DELTA = Fraction(1, 10**10)
@@ -78,9 +78,9 @@ def charged(*charges: tuple[str, Specification], settled: bool = True) -> tuple[
     """The entries of a ledger in which releases were charged in sequence."""
     chain: list[Entry] = []
     for number, (release, specification) in enumerate(charges):
-        chain.append(reservation(chain, "two_states", release, f"draw {number}", specification, "0" * 64))
+        chain.append(make_reservation(chain, "two_states", release, f"draw {number}", specification, "0" * 64))
         if settled:
-            chain.append(settlement(chain, chain[-1], "version"))
+            chain.append(make_settlement(chain, chain[-1], "version"))
     return tuple(chain)
 
 

@@ -16,7 +16,7 @@ from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
-from resources.chain import Details, Entry, reservation, settlement, withdrawal
+from resources.chain import Details, Entry, make_reservation, make_settlement, make_withdrawal
 
 LOSS = PureLoss(Fraction(5, 2))
 
@@ -34,7 +34,7 @@ def charge(
     specification = Specification(Flavor(dataset, (), "unit", None, loss.output_premetric), loss)
     draw = {"parameters": {"custody": details.pop("custody", "escrowed")}}
     draw_id = f"{len(chain):02}{'d' * 62}"
-    return reservation(
+    return make_reservation(
         chain, dataset, release, draw_id, specification, "c" * 64, Details(population, (), draw, {"by": "Ada Ruiz"})
     )
 
@@ -53,11 +53,11 @@ def chain() -> list[Entry]:
     found: list[Entry] = []
     first = charge(found, "y2020", "counts", "people")
     found.append(first)
-    found.append(settlement(found, first, "v" * 64))
+    found.append(make_settlement(found, first, "v" * 64))
     second = charge(found, "y2020", "counts", "people")
     found.append(second)
-    found.append(settlement(found, second, "w" * 64))
-    found.append(withdrawal(found, first, "the files", "Ada Ruiz"))
+    found.append(make_settlement(found, second, "w" * 64))
+    found.append(make_withdrawal(found, first, "the files", "Ada Ruiz"))
     found.append(charge(found, "y2021", "more", "people", custody="ephemeral"))
     return found
 

@@ -21,7 +21,7 @@ from assets.measurement.grid import in_order
 from assets.measurement.method import COUNTS
 from assets.phsafe.joined import JOINED, REPORT
 from assets.phsafe.release import PHSafeRelease
-from resources.custody import canonical
+from resources.custody import canonicalize
 from resources.statements import Zone
 from resources.warehouse import Session
 from tests.attacker import (
@@ -105,7 +105,11 @@ def guesses(deployment: PHSafeDeployment, version_keys: Sequence[bytes | None]) 
         counts = in_order(session, release.confidential(COUNTS))
     values = counts["count"].to_numpy()
     yield from plainly_hashed(values.tobytes())
-    for content in (canonical(values.tolist()), str(values.tolist()).encode(), json.dumps(counts.to_pylist()).encode()):
+    for content in (
+        canonicalize(values.tolist()),
+        str(values.tolist()).encode(),
+        json.dumps(counts.to_pylist()).encode(),
+    ):
         yield from plainly_hashed(content)
 
 

@@ -30,8 +30,8 @@ from assets.planning.machine import Machine, this_machine
 from assets.planning.size import expected_size
 from assets.release.method import Method
 from assets.release.size import Size, like_2020
-from benchmarks.slopes import MEASURED_NUMBERS, cases, fitted, peaks
-from benchmarks.slopes_jobs import RELEASES, Case
+from benchmarks.jobs import RELEASES, Case
+from benchmarks.slopes import MEASURED_NUMBERS, find_peaks, fit, list_cases
 from mechanisms.states import PUERTO_RICO, STATES
 from orchestration.components import SafeTabP, TopDown
 from orchestration.components.release import ReleaseComponent, dataset_of
@@ -115,7 +115,7 @@ def test_an_expectation_is_never_negative_and_grows_with_every_size(
 def test_memory_never_falls_whatever_was_measured(
     runs: list[tuple[int, float]], in_pieces: bool, records: int, more: int
 ) -> None:
-    points = peaks([{"records": number, "memory": peak} for number, peak in runs])
+    points = find_peaks([{"records": number, "memory": peak} for number, peak in runs])
     slopes = replace(KNOWN, memory=tuple((number, float(peak)) for number, peak in points), in_pieces=in_pieces)
     assert 0 < slopes.memory_at(records) <= slopes.memory_at(records + more) * (1 + 1e-9)
     for number, peak in runs:
@@ -124,7 +124,7 @@ def test_memory_never_falls_whatever_was_measured(
 
 def test_two_jobs_of_about_one_size_give_no_steep_slope_of_memory() -> None:
     runs = [(1_000, 5), (100_000, 10), (100_007, 30), (300_000, 20)]
-    assert peaks([{"records": records, "memory": memory} for records, memory in runs]) == [
+    assert find_peaks([{"records": records, "memory": memory} for records, memory in runs]) == [
         [1_000, 5], [100_000, 30], [300_000, 30],
     ]  # fmt: skip
 
@@ -151,7 +151,7 @@ def test_jobs_are_measured_whose_numbers_do_not_grow_as_their_records_do() -> No
     """Otherwise no fit could tell what a number adds. Told apart from: the same levels at all sizes."""
     for kind in MEASURED_NUMBERS:
         per_record = []
-        for case in cases(kind):
+        for case in list_cases(kind):
             size = expected_size(case.census)
             assert size
             per_record.append(_method(case.releases[-1], case.census).numbers(size) / size.records)
@@ -287,7 +287,7 @@ def test_slopes_are_those_that_jobs_were_made_with_and_never_negative(
 ) -> None:
     slope = Slope(*true)
     runs = [{"records": r, "numbers": n, "seconds": slope.at(r, n) + 0.1} for r, n in sizes]
-    found = fitted(runs, "seconds", numbers=True)
+    found = fit(runs, "seconds", numbers=True)
     assert min(found.values()) >= 0
     for run in runs:
         assert Slope(**found).at(run["records"], run["numbers"]) == pytest.approx(run["seconds"], rel=0.01)  # type: ignore[arg-type]
@@ -295,7 +295,7 @@ def test_slopes_are_those_that_jobs_were_made_with_and_never_negative(
 
 def test_jobs_that_are_faster_the_larger_they_are_give_no_negative_slope() -> None:
     runs = [{"records": 1000 * n, "numbers": 0, "seconds": 10 - n} for n in (1, 2, 3)]
-    found = fitted(runs, "seconds", numbers=False)
+    found = fit(runs, "seconds", numbers=False)
     assert found["record"] == found["number"] == 0
     assert 7 <= found["constant"] <= 9
 

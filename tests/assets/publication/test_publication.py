@@ -76,7 +76,7 @@ def test_beside_an_unreadable_ledger_the_files_are_verified_and_the_ledgers_page
         file.write(b" ")
     assert problems() != []
     with pytest.raises(LedgerError, match=r"no entry from 1 on can be read.*lost-key.md"):
-        context.ledger.examined().intact()
+        context.ledger.examine().intact()
 
 
 @pytest.mark.deep
@@ -161,7 +161,7 @@ def test_gates_speak_of_one_moment_of_the_ledger_and_the_certificate_of_the_last
     with pytest.raises(dg.Failure, match="the draw was withdrawn meanwhile, in ledger entry 3"):
         publish(published.context)
     assert published.published() == before
-    with published.context.held() as held:
+    with published.context.snapshot() as held:
         assert gates["charge_present"].evaluate(held) == ["the draw was withdrawn in ledger entry 3"]
 
 
@@ -207,7 +207,7 @@ def test_a_withdrawal_while_the_first_edition_is_placed_removes_it(
 def test_a_ledger_that_cannot_be_read_fails_its_gates_in_words(published: Deployment[Any]) -> None:
     published.context.warehouse.path(Zone.LEDGER).write_bytes(b"damaged")
     gates = {gate.name: gate for gate in all_gates(published.context.method)}
-    with published.context.held() as held:
+    with published.context.snapshot() as held:
         for name in ("charge_present", "settled", "replay", "within_cap", "ledger_intact"):
             (said,) = gates[name].evaluate(held)
             assert said.startswith("it cannot be evaluated: cannot open ledger.duckdb"), said

@@ -25,7 +25,7 @@ import pytest
 
 from assets.swapping.records import cells_version, read_contingency, stage_records
 from orchestration.automation import source_sensor
-from resources.custody import Custody, canonical
+from resources.custody import Custody, canonicalize
 from resources.statements import Zone
 from tests.attacker import (
     GUESSED_KEYS,
@@ -78,7 +78,12 @@ def guesses(deployment: Deployment, unit: Mapping[str, Any], version_keys: Seque
         text = path.read_bytes()
         for content in (text, text.strip(), text.replace(b"\r\n", b"\n")):
             found.update(plainly_hashed(content))
-    for line in (",".join(map(str, unit.values())), canonical(dict(unit)).decode(), json.dumps(unit), str(dict(unit))):
+    for line in (
+        ",".join(map(str, unit.values())),
+        canonicalize(dict(unit)).decode(),
+        json.dumps(unit),
+        str(dict(unit)),
+    ):
         found.update(plainly_hashed(line.encode()))
         found.update(plainly_hashed(f"{line}\r\n".encode()))
     with deployment.context.warehouse.session(reads=[Zone.CONFIDENTIAL, Zone.PUBLIC]) as session:

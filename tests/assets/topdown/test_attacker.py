@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from assets.topdown.drawing import _counted
 from assets.topdown.release import HISTOGRAMS, TopDownRelease
 from assets.topdown.streams import Stream, hashed, streams_of, version_of_streams
-from resources.custody import canonical
+from resources.custody import canonicalize
 from resources.statements import Zone
 from resources.warehouse import Session
 from tests.attacker import (
@@ -131,7 +131,12 @@ def guesses(deployment: TopDownDeployment, version_keys: Sequence[bytes | None])
         digests = {stream.label: sha256(hashed(answers)).hexdigest() for stream, answers in exact.items()}
         yield version_of_streams({stream.label: digests[stream.label] for stream in streams_of(session, release)})
     written = [list(row.values()) for row in rows]
-    for content in (canonical(written), str(written).encode(), json.dumps(rows).encode(), canonical(rows)):
+    for content in (
+        canonicalize(written),
+        str(written).encode(),
+        json.dumps(rows).encode(),
+        canonicalize(rows),
+    ):
         yield from plainly_hashed(content)
     for answers in exact.values():
         for kind in ("<i4", "<i8"):

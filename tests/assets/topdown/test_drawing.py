@@ -24,7 +24,7 @@ from assets.topdown.method import TopDownMethod
 from assets.topdown.release import TopDownRelease
 from assets.topdown.streams import streams_of
 from assets.topdown.threads import in_threads
-from resources.custody import commitment
+from resources.custody import compute_commitment
 from resources.statements import Zone
 from resources.warehouse import WarehouseError
 from tests.deployments import Deployment
@@ -325,7 +325,7 @@ def test_a_key_that_was_replaced_after_the_check_has_no_verdict(drawn: TopDownDe
     run = verdicts_of("key")
     assert problems(drawn, "replay", run) == []
     monkeypatch.setattr(type(drawn.context.custody), "_escrowed", lambda self, draw_id: bytes(32))
-    assert commitment(bytes(32)) != drawn.ledger[0].commitment
+    assert compute_commitment(bytes(32)) != drawn.ledger[0].commitment
     (problem,) = problems(drawn, "replay", run)
     assert "not the one that its charge committed to" in problem
 
@@ -356,7 +356,7 @@ def test_gates_of_a_step_read_all_measurements_once(drawn: TopDownDeployment, mo
     assert [problems(drawn, name, verdicts_of("alone")) for name in READING] == [[], [], []]
     assert found == ["noise_as_declared", "read", "replay", "read"]
     found.clear()
-    with drawn.context.held() as held:
+    with drawn.context.snapshot() as held:
         assert [problems_in(held, name, verdicts_of("together")) for name in READING] == [[], [], []]
     assert found == ["noise_as_declared", "replay"]
 
@@ -364,13 +364,13 @@ def test_gates_of_a_step_read_all_measurements_once(drawn: TopDownDeployment, mo
 def test_a_version_that_another_gate_has_read_is_that_of_the_stored_measurements(drawn: TopDownDeployment) -> None:
     """Told apart from: a version of what the ledger settled, or of an earlier step."""
     run = verdicts_of("altered in between")
-    with drawn.context.held() as held:
+    with drawn.context.snapshot() as held:
         assert problems_in(held, "noise_as_declared", run) == problems_in(held, "settled", run) == []
     executed(drawn, "UPDATE noisy_measurements SET answers = list_prepend(answers[1] + 1, answers[2:]) WHERE rowid = 7")
-    with drawn.context.held() as held:
+    with drawn.context.snapshot() as held:
         assert problems_in(held, "noise_as_declared", run) == [], "it has a verdict on what was settled"
         assert problems_in(held, "settled", run) != []
-    with drawn.context.held() as held:
+    with drawn.context.snapshot() as held:
         run = verdicts_of("altered before")
         assert problems_in(held, "noise_as_declared", run) == [], "one answer shows in no test"
         assert problems_in(held, "settled", run) != []

@@ -12,7 +12,15 @@ import pytest
 from hypothesis import given, settings, target
 from hypothesis import strategies as st
 
-from benchmarks.coverage import MARGINS, QUOTIENTS, Integers, Quotient, noise_for, of_averages, shortest_credible
+from benchmarks.coverage import (
+    MARGINS,
+    QUOTIENTS,
+    Integers,
+    Quotient,
+    compute_average_coverage,
+    find_shortest_credible,
+    make_noise,
+)
 from mechanisms.noise import Noise
 from mechanisms.phsafe.averages import FOOTHOLD, MOST_PERSONS, WITHIN, estimate_averages
 from mechanisms.phsafe.estimation import LARGEST_COUNT, Estimates
@@ -27,10 +35,10 @@ Estimator = Callable[[Integers, Integers], Estimates]
 def coverage(
     quotient: Quotient, margin: int, noise: Noise, averages: tuple[float, ...], deviations: tuple[float, ...]
 ) -> list[float]:
-    draws = quotient.draws(noise_for(margin, noise))
+    draws = quotient.draws(make_noise(margin, noise))
     estimator = quotient.estimator(draws, noise)
     return [
-        of_averages(estimator, draws, truth, PARTS)
+        compute_average_coverage(estimator, draws, truth, PARTS)
         for average in averages
         for truth in quotient.truths(average, deviations, draws)
     ]
@@ -92,7 +100,7 @@ def wrong_programs(quotient: Quotient, variances: tuple[float, float]) -> dict[s
         "the denominator taken for exact": with_variances(above, 1e-6),
         "the delta method": around_the_quotient,
         "quotients of the counts' limits": limits_of_counts,
-        "the shortest credible interval": lambda numerator, denominator: shortest_credible(
+        "the shortest credible interval": lambda numerator, denominator: find_shortest_credible(
             numerator, denominator, variances, quotient.least, MOST_PERSONS
         ),
     }
@@ -101,10 +109,10 @@ def wrong_programs(quotient: Quotient, variances: tuple[float, float]) -> dict[s
 @pytest.mark.parametrize("wrong", wrong_programs(QUOTIENTS[0], (2.0, 1.0)))
 def test_wrong_intervals_do_not(wrong: str) -> None:
     quotient = QUOTIENTS[0]
-    draws = quotient.draws(noise_for(200))
+    draws = quotient.draws(make_noise(200))
     estimator = wrong_programs(quotient, (draws[0].variance, draws[1].variance))[wrong]
     found = [
-        of_averages(estimator, draws, truth, 40)
+        compute_average_coverage(estimator, draws, truth, 40)
         for average in (1.5, 3.2)
         for truth in quotient.truths(average, (0.5, 3, 10), draws)
     ]

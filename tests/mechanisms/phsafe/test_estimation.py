@@ -12,7 +12,16 @@ import pytest
 from hypothesis import given, settings, target
 from hypothesis import strategies as st
 
-from benchmarks.coverage import MARGINS, SUMS, Draws, Integers, OneCell, noise_for, of_counts, true_counts
+from benchmarks.coverage import (
+    MARGINS,
+    SUMS,
+    Draws,
+    Integers,
+    OneCell,
+    choose_true_counts,
+    compute_count_coverage,
+    make_noise,
+)
 from mechanisms.noise import Noise
 from mechanisms.phsafe.estimation import (
     CREDIBILITY,
@@ -108,7 +117,7 @@ def test_the_noise_of_a_margin_is_that_of_its_cells_convolved(one: OneCell, cell
 
 def coverage(one: OneCell, cells: int, estimator: Callable[[Integers], Estimates], spacing: int = 1) -> np.ndarray:
     draws = Draws(one, cells)
-    return of_counts(estimator, draws, true_counts(draws)[::spacing])
+    return compute_count_coverage(estimator, draws, choose_true_counts(draws)[::spacing])
 
 
 def published(one: OneCell, cells: int, interval: Interval = Interval.SHORTEST) -> Callable[[Integers], Estimates]:
@@ -129,7 +138,7 @@ QUICK = [(20, 1), (20, 2), (20, 7), (68, 1), (68, 2), (200, 1)]
     deep_but(QUICK, [*QUICK, (200, 16), (500, 3)]),
 )
 def test_intervals_of_counts_cover_86_to_95_percent(noise: Noise, margin: int, cells: int) -> None:
-    one = noise_for(margin, noise)
+    one = make_noise(margin, noise)
     found = coverage(one, cells, published(one, cells), spacing=1 if margin < 100 else 4)
     assert within(found)
     assert found[0] > 0.9
@@ -144,7 +153,7 @@ def test_intervals_of_counts_cover_86_to_95_percent(noise: Noise, margin: int, c
 def test_intervals_of_counts_cover_86_to_95_percent_for_all_sums_in_the_tables(
     noise: Noise, margin: int, cells: int
 ) -> None:
-    one = noise_for(margin, noise)
+    one = make_noise(margin, noise)
     assert within(coverage(one, cells, published(one, cells)))
 
 
@@ -169,9 +178,9 @@ def wrong_programs(one: OneCell, cells: int) -> dict[str, Callable[[Integers], E
     }
 
 
-@pytest.mark.parametrize("wrong", wrong_programs(noise_for(68), 3))
+@pytest.mark.parametrize("wrong", wrong_programs(make_noise(68), 3))
 def test_wrong_intervals_do_not(wrong: str) -> None:
-    one, cells = noise_for(68), 3
+    one, cells = make_noise(68), 3
     found = wrong_programs(one, cells)[wrong]
     negative = found(np.array([-100, 0])).lower.min() < 0
     assert negative or not within(coverage(one, cells, found, spacing=4))

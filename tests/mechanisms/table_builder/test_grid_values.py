@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mechanisms.table_builder.grid_values import LARGEST_STEPS, Grid, GridError
 from mechanisms.table_builder.hypercube import Hypercube
-from resources.statements import statement
+from resources.statements import render
 from tests.depth import examples
 
 LARGEST = Decimal("99999999999999.9999")
@@ -52,7 +52,7 @@ def test_steps_are_the_nearest_within_the_bounds(numbers: list[Decimal], grid: G
     assert grid.steps(numbers).tolist() == [nearest(number, grid) for number in numbers]
 
 
-EXPRESSION = statement("table_builder/steps", {"number": "number"})
+EXPRESSION = render("table_builder/steps", {"number": "number"})
 
 
 def in_duckdb(numbers: list[Decimal | int | None], grid: Grid, kind: str) -> list[int | None]:

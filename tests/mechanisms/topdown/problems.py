@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
-from benchmarks.topdown_problems import Siblings, measured
+from benchmarks.topdown_problems import Siblings, measure
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.schema import Attribute, Recode, Schema
 
@@ -43,4 +43,4 @@ def small_siblings(draw: st.DrawFn, most: int = 4, scale: float = 1) -> Siblings
     asked = ["detailed", *draw(st.lists(st.sampled_from(optional), unique=True))]
     noises = {query: draw(st.fractions(Fraction(1, 2), 40, max_denominator=4)) for query in asked}
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    return Siblings(SMALL, measured(SMALL, truth, noises, random, scale), limits, truth)
+    return Siblings(SMALL, measure(SMALL, truth, noises, random, scale), limits, truth)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.topdown_problems import Siblings, measured, of_production_shape
+from benchmarks.topdown_problems import Siblings, draw_siblings, measure
 from mechanisms.topdown.estimation import Estimate, estimate
 from mechanisms.topdown.feasibility import FREE, Limits, propagate
 from mechanisms.topdown.least_squares import NotSolvedError
@@ -57,7 +57,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape[0])
 def test_problems_of_productions_shape_meet_every_constraint(shape: tuple[str, int, int, int, int]) -> None:
-    siblings = of_production_shape(*shape, seed=1, fixed=shape[0] == "State")
+    siblings = draw_siblings(*shape, seed=1, fixed=shape[0] == "State")
     found = estimate(siblings.schema, siblings.measurements, siblings.limits, siblings.parent, total_first=True)
     require_constraints(siblings, found)
     assert len(found.solutions) == (1 if shape[0] == "State" else 2)
@@ -68,14 +68,14 @@ def test_problems_of_productions_shape_meet_every_constraint(shape: tuple[str, i
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape[0])
 def test_problems_of_productions_shape_without_noise_have_the_truth(shape: tuple[str, int, int, int, int]) -> None:
-    siblings = of_production_shape(*shape, seed=1, fixed=shape[0] == "State", scale=0)
+    siblings = draw_siblings(*shape, seed=1, fixed=shape[0] == "State", scale=0)
     found = estimate(siblings.schema, siblings.measurements, siblings.limits, siblings.parent, total_first=True)
     assert np.array_equal(found.histograms, siblings.truth)
 
 
 def test_totals_are_decided_by_their_own_measurement_alone() -> None:
     """Other queries are off by thousands; a program that fits all of them in one pass would move the totals."""
-    siblings = of_production_shape("Block_Group", 4, 100, 2, 4_000, seed=3, fixed=False, scale=0)
+    siblings = draw_siblings("Block_Group", 4, 100, 2, 4_000, seed=3, fixed=False, scale=0)
     shifted = np.array([[2_000], [-2_000], [1_000], [-1_000]])
     misled = tuple(
         m if m.query == "total" else replace(m, answers=m.answers + shifted // m.answers.shape[1])
@@ -93,7 +93,7 @@ def test_totals_are_decided_by_their_own_measurement_alone() -> None:
 
 def test_in_one_pass_all_queries_decide_on_totals_together() -> None:
     """Blocks of production, where `total` has σ = 89: the one pass is several times as near as `total` by itself."""
-    siblings = of_production_shape("Block", 28, 75, 3, 2_250, seed=5, fixed=False)
+    siblings = draw_siblings("Block", 28, 75, 3, 2_250, seed=5, fixed=False)
     truth = siblings.truth.sum(axis=1)
     errors = [
         np.abs(
@@ -125,14 +125,14 @@ def test_a_tree_is_walked_down_from_its_root() -> None:
         [np.array([state.sum()]), None, None],
     )
     noises = {query: Fraction(9) for query in ("total", "kind", "race", "detailed")}
-    above = estimate(SMALL, measured(SMALL, state, noises, random), levels[0], None, total_first=True).histograms
+    above = estimate(SMALL, measure(SMALL, state, noises, random), levels[0], None, total_first=True).histograms
     assert above.sum() == state.sum()
-    below = estimate(SMALL, measured(SMALL, counties, noises, random), levels[1], above[0], total_first=True).histograms
+    below = estimate(SMALL, measure(SMALL, counties, noises, random), levels[1], above[0], total_first=True).histograms
     for county in range(3):
         own = county_of == county
         limits = Limits(levels[2].lower[own], levels[2].upper[own], levels[2].totals[own])
         parent = below[county]
-        found = estimate(SMALL, measured(SMALL, blocks[own], noises, random), limits, parent, total_first=True)
+        found = estimate(SMALL, measure(SMALL, blocks[own], noises, random), limits, parent, total_first=True)
         require_constraints(Siblings(SMALL, (), limits, found.histograms), found)
         assert np.array_equal(found.histograms.sum(axis=0), parent)
 
@@ -142,7 +142,7 @@ def test_units_are_estimated_with_their_numbers_held() -> None:
     truth = np.stack([random.poisson(20, 30), random.poisson(3, 30)], axis=1)
     units = truth.sum(axis=1)
     limits = Limits(units[:, None], units[:, None], units)
-    measurements = measured(UNITS, truth, variances(UNIT_ALLOCATION, "Block"), random)
+    measurements = measure(UNITS, truth, variances(UNIT_ALLOCATION, "Block"), random)
     found = estimate(UNITS, measurements, limits, truth.sum(axis=0), total_first=True).histograms
     assert np.array_equal(found.sum(axis=1), units)
     assert np.array_equal(found.sum(axis=0), truth.sum(axis=0))
@@ -150,7 +150,7 @@ def test_units_are_estimated_with_their_numbers_held() -> None:
 
 
 def test_an_only_child_and_children_of_nobody_are_their_parents() -> None:
-    siblings = of_production_shape("Tract", 1, 50, 2, 500, seed=1, fixed=False)
+    siblings = draw_siblings("Tract", 1, 50, 2, 500, seed=1, fixed=False)
     found = estimate(siblings.schema, siblings.measurements, siblings.limits, siblings.parent, total_first=True)
     assert np.array_equal(found.histograms, siblings.truth)
     nobody = np.zeros(SMALL.size, dtype=np.int64)
@@ -160,7 +160,7 @@ def test_an_only_child_and_children_of_nobody_are_their_parents() -> None:
 
 def test_a_parent_that_its_children_cannot_make_up_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mechanisms.topdown.least_squares.ITERATIONS", 50)
-    siblings = of_production_shape("Block", 5, 40, 3, 300, seed=1, fixed=False)
+    siblings = draw_siblings("Block", 5, 40, 3, 300, seed=1, fixed=False)
     cramped = replace(siblings.limits, upper=siblings.limits.upper // 99_999)
     with pytest.raises(NotSolvedError):
         estimate(siblings.schema, siblings.measurements, cramped, siblings.parent, total_first=True)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from benchmarks.topdown_problems import ConvexProblem, Siblings, objective, of_production_shape
+from benchmarks.topdown_problems import ConvexProblem, Siblings, compute_objective, draw_siblings
 from mechanisms.topdown import least_squares
 from mechanisms.topdown.least_squares import Constraints, NotSolvedError, Query, solve
 from tests.depth import deep_cases, examples, quick_cases
@@ -35,9 +35,9 @@ def test_small_problems_are_solved_as_a_general_solver_solves_them(siblings: Sib
     queries, constraints = siblings.problem()
     solution = solve(queries, constraints)
     other = ConvexProblem(queries, constraints, tight=True).solve()
-    least = objective(queries, other)
+    least = compute_objective(queries, other)
     assert worst_violation(solution.x, constraints) <= TOLERANCE
-    assert solution.objective == pytest.approx(objective(queries, solution.x), rel=1e-9, abs=1e-9)
+    assert solution.objective == pytest.approx(compute_objective(queries, solution.x), rel=1e-9, abs=1e-9)
     assert abs(solution.objective - least) <= TOLERANCE * max(least, 1)
     assert solution.objective - solution.gap <= least + 1e-7 * max(least, 1)
 
@@ -54,9 +54,9 @@ SHAPES = {
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_problems_of_productions_shape_are_solved_as_a_general_solver_solves_them(shape: str, fixed: bool) -> None:
-    queries, constraints = of_production_shape(*SHAPES[shape], seed=7, fixed=fixed).problem()
+    queries, constraints = draw_siblings(*SHAPES[shape], seed=7, fixed=fixed).problem()
     solution = solve(queries, constraints)
-    least = objective(queries, ConvexProblem(queries, constraints).solve())
+    least = compute_objective(queries, ConvexProblem(queries, constraints).solve())
     assert worst_violation(solution.x, constraints) <= TOLERANCE
     assert abs(solution.objective - least) <= TOLERANCE * least
 
@@ -66,16 +66,16 @@ def test_problems_of_productions_shape_are_solved_as_a_general_solver_solves_the
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize(("children", "population"), [(2, 10**7), (50, 3 * 10**8)])
 def test_states_with_all_cells_are_certified(children: int, population: int, fixed: bool) -> None:
-    queries, constraints = of_production_shape("State", children, 2016, 8, population, seed=3, fixed=fixed).problem()
+    queries, constraints = draw_siblings("State", children, 2016, 8, population, seed=3, fixed=fixed).problem()
     solution = solve(queries, constraints)
     assert solution.gap <= TOLERANCE * solution.objective
 
 
 def test_the_root_is_one_child_without_a_parent() -> None:
-    queries, constraints = of_production_shape("US", 1, 300, 8, 10**6, seed=5, fixed=True).problem()
+    queries, constraints = draw_siblings("US", 1, 300, 8, 10**6, seed=5, fixed=True).problem()
     root = Constraints(None, constraints.starts, constraints.lower, constraints.upper, constraints.totals)
     solution = solve(queries, root)
-    least = objective(queries, ConvexProblem(queries, root).solve())
+    least = compute_objective(queries, ConvexProblem(queries, root).solve())
     assert worst_violation(solution.x, root) <= TOLERANCE
     assert abs(solution.objective - least) <= TOLERANCE * least
 
@@ -91,14 +91,14 @@ def test_totals_alone_are_solved_as_a_general_solver_solves_them(siblings: Sibli
     query = Query(np.zeros(count, dtype=np.int32), 0.25, noisy)
     coarse = Constraints(sums, np.arange(count + 1), constraints.lower, constraints.upper, constraints.totals)
     solution = solve([query], coarse)
-    least = objective([query], ConvexProblem([query], coarse, tight=True).solve())
+    least = compute_objective([query], ConvexProblem([query], coarse, tight=True).solve())
     assert worst_violation(solution.x, coarse) <= TOLERANCE
     assert abs(solution.objective - least) <= TOLERANCE * max(least, 1)
 
 
 @pytest.mark.parametrize("population", [10**5, 4 * 10**7])
 def test_totals_of_a_large_state_are_certified(population: int) -> None:
-    siblings = of_production_shape("County", 60, 2016, 8, population, seed=2, fixed=False)
+    siblings = draw_siblings("County", 60, 2016, 8, population, seed=2, fixed=False)
     _, constraints = siblings.problem()
     sums = np.add.reduceat(constraints.parent, constraints.starts[:-1])
     coarse = Constraints(sums, np.arange(9), constraints.lower, constraints.upper, constraints.totals)
@@ -110,7 +110,7 @@ def test_totals_of_a_large_state_are_certified(population: int) -> None:
 
 
 def one_block_group() -> tuple[list[Query], Constraints]:
-    return of_production_shape("Block", 12, 60, 3, 900, seed=11, fixed=True).problem()
+    return draw_siblings("Block", 12, 60, 3, 900, seed=11, fixed=True).problem()
 
 
 def without(constraints: Constraints, **changes: object) -> Constraints:
@@ -141,11 +141,11 @@ def test_a_program_that_projects_the_measurements_once_is_found_out() -> None:
     """Projection alone is not the least-squares solution: the other queries count too."""
     queries, constraints = one_block_group()
     projected = solve(queries[-1:], constraints)
-    assert objective(queries, projected.x) > (1 + 1e-4) * solve(queries, constraints).objective
+    assert compute_objective(queries, projected.x) > (1 + 1e-4) * solve(queries, constraints).objective
 
 
 def test_what_does_not_converge_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    queries, constraints = of_production_shape("Tract", 4, 60, 3, 900, seed=11, fixed=True).problem()
+    queries, constraints = draw_siblings("Tract", 4, 60, 3, 900, seed=11, fixed=True).problem()
     monkeypatch.setattr(least_squares, "ITERATIONS", 3)
     with pytest.raises(NotSolvedError, match=r"4 children of \d+ cells: after 3 iterations the duality gap is"):
         solve(queries, constraints)
@@ -161,5 +161,5 @@ def test_constraints_that_contradict_each_other_give_no_solution(monkeypatch: py
 @given(st.integers(0, 1000))
 @settings(max_examples=examples(10), deadline=None)
 def test_the_same_problem_has_the_same_solution_to_the_last_bit(seed: int) -> None:
-    problem = of_production_shape("Block", 6, 40, 2, 300, seed=seed, fixed=False).problem()
+    problem = draw_siblings("Block", 6, 40, 2, 300, seed=seed, fixed=False).problem()
     assert np.array_equal(solve(*problem).x, solve(*problem).x)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from benchmarks.topdown_problems import of_production_shape
+from benchmarks.topdown_problems import draw_siblings
 from mechanisms.topdown.least_squares import solve
 from mechanisms.topdown.rounding import NEAR, NotRoundedError, round_children
 from mechanisms.topdown.schema import PERSONS, add_up
@@ -141,7 +141,7 @@ def test_the_distances_are_an_integer_programs(problem: tuple[NDArray[np.float64
 def test_rounding_what_measurements_of_productions_shape_give(
     shape: tuple[str, int, int, int, int], fixed: bool
 ) -> None:
-    siblings = of_production_shape(*shape, seed=4, fixed=fixed)
+    siblings = draw_siblings(*shape, seed=4, fixed=fixed)
     queries, constraints = siblings.problem()
     x = solve(queries, constraints).x
     support = np.flatnonzero(siblings.parent)

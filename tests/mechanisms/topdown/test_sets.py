@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from benchmarks.topdown_problems import measured
+from benchmarks.topdown_problems import measure
 from mechanisms.topdown import estimation, feasibility
 from mechanisms.topdown.estimation import estimate
 from mechanisms.topdown.feasibility import FREE, InfeasibleError, Limits, Sets, members, propagate
@@ -377,7 +377,7 @@ def walked_down(
     found: list[NDArray[np.int64]] = []
     for depth, limits in enumerate(tree.declared.limits()):
         queries = {query: variance for query, variance in QUERIES.items() if depth or query != "total"}
-        measurements = measured(FIVE_KINDS, measured_as[depth], queries, random, scale)
+        measurements = measure(FIVE_KINDS, measured_as[depth], queries, random, scale)
         starts = tree.declared.starts(depth) if depth else np.array([0, 1])
         families = []
         for parent, (first, last) in enumerate(pairwise(starts)):
@@ -482,7 +482,7 @@ def test_estimates_that_keep_to_all_sets_are_left_as_they_are(monkeypatch: pytes
     nation = tree.declared.limits()[0]
     for people, decided in ((tree.truths(), 0), (misleading(tree), 1)):
         asked.clear()
-        own = measured(FIVE_KINDS, people[0], {"detailed": Fraction(1)}, np.random.default_rng(0), 0)
+        own = measure(FIVE_KINDS, people[0], {"detailed": Fraction(1)}, np.random.default_rng(0), 0)
         whole = estimate(FIVE_KINDS, own, nation, None, total_first=False)
         assert len(asked) == decided
         assert len(whole.solutions) == 1 + decided

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from benchmarks.topdown_problems import measured
+from benchmarks.topdown_problems import measure
 from mechanisms.topdown.estimation import Families, estimate_families
 from mechanisms.topdown.feasibility import FREE, Limits, propagate
 from mechanisms.topdown.least_squares import NotSolvedError
@@ -70,7 +70,7 @@ def walked_down(
     found: list[NDArray[np.int64]] = []
     for depth, truth in enumerate(tree.truths()):
         noises = {query: Fraction(9) for query in QUERIES if query != "total" or depth}
-        answers = {each.query: each.answers for each in measured(SMALL, truth, noises, random, scale)}
+        answers = {each.query: each.answers for each in measure(SMALL, truth, noises, random, scale)}
         starts = tree.starts(depth) if depth else np.array([0, 1])
         histograms = np.zeros_like(truth)
         for first in range(0, len(starts) - 1, at_a_time):

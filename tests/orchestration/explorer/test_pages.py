@@ -92,7 +92,7 @@ def test_a_ledger_that_is_elsewhere_is_not_shown_as_empty(published: Path, monke
     custody = Custody(folder=str(Path(settings().home) / "custody"), databases=str(database))
     storage = FileStorage(Warehouse(folder=str(database), threads=1))
     custody.establish()
-    with storage.appending() as opened:
+    with storage.open_to_append() as opened:
         opened.mark_moved()
     with pytest.raises(UnavailableError, match="moved to a server"):
         entries()

@@ -1,0 +1,255 @@
+"""What all measurements share: results, deployments in temporary folders, and steps and jobs in processes of their own.
+
+What is measured is in the modules that `__main__` lists.
+"""
+
+import json
+import multiprocessing
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from assets.charge.asset import reserve
+from assets.charge.drawing import make_draw
+from assets.measurement.method import NoisyCounts
+from assets.release.contents import cef_version, counted_from, publish_contents, versions_of_cef
+from assets.release.dataset import DatasetDeclaration
+from assets.release.draw import publish_version
+from assets.release.method import Method
+from orchestration.definitions import deployment_resources
+from resources.custody import Custody
+from resources.ledger import Ledger
+from resources.statements import Zone
+from resources.warehouse import Session, Warehouse
+
+_SAMPLING_INTERVAL = 0.2
+"""Seconds between two samples of memory."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One measurement against a peer or a limit.
+
+    Attributes:
+        name: what was measured, with its unit.
+        ours: Stirred's figure.
+        other: the peer's figure in the same run, or a multiple of it, or an absolute limit.
+        limit: the upper limit of ours / other.
+    """
+
+    name: str
+    ours: float
+    other: float
+    limit: float = 1.0
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.other
+
+    @property
+    def within_limit(self) -> bool:
+        return self.ratio <= self.limit
+
+    def __str__(self) -> str:
+        line = f"{self.name:72}{self.ours:>12,.2f}{self.other:>12,.2f}{self.ratio:>10.4g}{self.limit:>8.3g}"
+        return line if self.within_limit else f"{line}  exceeded"
+
+
+R = TypeVar("R", bound=tuple[float, ...])
+
+
+def find_median_run(runs: Iterable[R]) -> R:
+    """Of several runs, the one with the median ratio of its first two figures: ours and the peer's."""
+    ordered = sorted(runs, key=lambda run: run[0] / run[1])
+    return ordered[len(ordered) // 2]
+
+
+class Run(NamedTuple):
+    """A step in a process of its own.
+
+    Attributes:
+        seconds: its duration.
+        peak: the peak memory of the process in GiB.
+        returned: what it returned.
+    """
+
+    seconds: float
+    peak: float
+    returned: Any
+
+
+def run_step(step: Callable[..., Any], *arguments: Any) -> Run:
+    """Run a step in a fresh process."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_report, args=(theirs, step, arguments))
+    process.start()
+    theirs.close()
+    try:
+        return Run(*json.loads(ours.recv()))
+    except EOFError:
+        raise RuntimeError(f"{step.__name__} failed in its process") from None
+    finally:
+        process.join()
+
+
+def _report(connection: Connection, step: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    started = time.perf_counter()
+    returned = step(*arguments)
+    seconds = time.perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    connection.send(json.dumps([seconds, peak, returned]))
+
+
+def launch(home: str, module: str, job: str, environment: Mapping[str, str] | None = None) -> float:
+    """Run a job by `dg launch` until it ends; return its seconds, including all imports.
+
+    Args:
+        home: the folder of the deployment. Dagster's instance and the publications have their own folders in it.
+        module: the module of the job's definitions.
+        job: its name.
+        environment: further variables.
+
+    Raises:
+        RuntimeError: if it fails, with the end of what Dagster printed.
+    """
+    instance = Path(home) / "dagster"
+    instance.mkdir(exist_ok=True)
+    places = {"DAGSTER_HOME": str(instance), "STIRRED_HOME": home, "STIRRED_PUBLISHED": f"{home}/published"}
+    command = [str(Path(sys.executable).with_name("dg")), "launch", "--module-name", module, "--job", job]
+    started = time.perf_counter()
+    ended = subprocess.run(
+        command,
+        cwd=Path(__file__).resolve().parents[1],
+        env={**os.environ, **places, **(environment or {})},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if ended.returncode:
+        raise RuntimeError(f"the job {job} failed:\n{ended.stderr[-5_000:]}")
+    return time.perf_counter() - started
+
+
+@contextmanager
+def sample(look: Callable[[], float], between: float) -> Iterator[list[float]]:
+    """What a function returns, sampled until the block ends, and once more then.
+
+    Args:
+        look: the function, which is called in another thread.
+        between: the seconds between two samples.
+    """
+    samples, over = [0.0], threading.Event()
+
+    def keep_sampling() -> None:
+        while not over.wait(between):
+            samples.append(look())
+
+    sampler = threading.Thread(target=keep_sampling, daemon=True)
+    sampler.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        sampler.join()
+        samples.append(look())
+
+
+@contextmanager
+def sample_memory() -> Iterator[list[float]]:
+    """The memory of this process and all its descendants together, in GiB, sampled until the block ends."""
+    with sample(lambda: sum(map(_read_memory, _list_processes(os.getpid()))) / 2**30, _SAMPLING_INTERVAL) as samples:
+        yield samples
+
+
+def _list_processes(process: int) -> Iterator[int]:
+    yield process
+    try:
+        children = [path.read_text().split() for path in Path(f"/proc/{process}/task").glob("*/children")]
+    except OSError:
+        return
+    for child in (child for of_thread in children for child in of_thread):
+        yield from _list_processes(int(child))
+
+
+def _read_memory(process: int) -> int:
+    """The process's memory in bytes, with shared pages divided among processes; 0 if the process has ended."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+
+
+def temporary_home() -> tempfile.TemporaryDirectory[str]:
+    """A folder for a deployment, which is removed when its block ends."""
+    return tempfile.TemporaryDirectory(prefix="stirred-bench-")
+
+
+def open_deployment(home: str) -> tuple[Warehouse, Custody, Ledger]:
+    """The warehouse, custody and ledger of the deployment in a folder."""
+    resources = deployment_resources(Path(home))
+    warehouse, custody, ledger = resources["warehouse"], resources["custody"], resources["ledger"]
+    assert isinstance(warehouse, Warehouse)
+    assert isinstance(custody, Custody)
+    assert isinstance(ledger, Ledger)
+    return warehouse, custody, ledger
+
+
+def write_cef(home: str, dataset: DatasetDeclaration, write: Callable[[Session], object]) -> int:
+    """Write the CEF by a function and publish its versions; return the number of records of its last table."""
+    warehouse, custody, _ = open_deployment(home)
+    key = custody.version_key()
+    with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
+        with session.transaction():
+            write(session)
+        versions, records = versions_of_cef(session, dataset, key), session.count(dataset.cef_tables()[-1])
+    publish_contents(warehouse, custody, dataset, versions, {})
+    return records
+
+
+def charge_counts(home: str, method: NoisyCounts[Any, Any], *, hash_cef: bool = True) -> None:
+    """Make the exact counts of a release, publish their version and charge the draw, as the assets do.
+
+    Args:
+        home: the folder of the deployment.
+        method: the release.
+        hash_cef: whether the seal names the CEF by hashing it again, and not by the version that was published.
+    """
+    warehouse, custody, _ = open_deployment(home)
+    release, parameters = method.release, method.counted_with()
+    with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
+        name, values, names = method.counts_recipe(session)
+        with session.transaction():
+            session.create(method.counts_table, name, values, **names)
+            method.require_countable(session, custody)
+        version = method.counts_version(session, custody)
+        if hash_cef:
+            counted = counted_from(session, custody, release.dataset, parameters)
+        else:
+            counted = {"cef": cef_version(session, custody, release.dataset), "parameters": dict(parameters)}
+    publish_version(warehouse, custody, release, method.counts_stage, method.version_table, version, counted)
+    charge(home, method)
+
+
+def charge(home: str, method: Method[Any, Any, Any]) -> None:
+    """Charge the draw of a release."""
+    warehouse, custody, ledger = open_deployment(home)
+    with warehouse.session(reads=[Zone.PUBLIC]) as session:
+        draw = method.describe(session, custody)
+    reserve(method.release, draw, custody, ledger)
+
+
+def make(home: str, method: Method[Any, Any, Any]) -> None:
+    """Make the draw of a release: write it, and settle it in the ledger."""
+    make_draw(method, *open_deployment(home))

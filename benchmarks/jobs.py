@@ -1,0 +1,190 @@
+"""The jobs that `nation`, `safetab` and `slopes` launch: releases of a synthetic census of some size.
+
+A job of `slopes` is that of `stirred launch`: every stage from the source to the publication, with every check. The
+jobs of the other two make the stages up to the publication, the ledger and the composition.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import dagster as dg
+import yaml
+
+from assets.cef.asset import build_cef
+from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
+from assets.release.method import PUBLICATION
+from benchmarks.harness import launch
+from mechanisms.accounting.semantics import Allocation
+from mechanisms.safetab.design import Pair
+from mechanisms.safetab.lines import line_of
+from mechanisms.safetab.production import BUDGETS_H, BUDGETS_P
+from mechanisms.safetab.regions import RegionType
+from mechanisms.states import PUERTO_RICO
+from mechanisms.states import STATES as NATION
+from orchestration import components
+from orchestration.components.release import ReleaseComponent, automated, release_definitions, releases_of
+from orchestration.components.safetab import SafeTabH, SafeTabP
+from orchestration.components.safetab_declaration import SafeTabHDeclaration, SafeTabPDeclaration
+from orchestration.components.topdown import TopDown
+from orchestration.components.topdown_declaration import (
+    PRODUCTION_ALLOCATIONS,
+    PRODUCTION_SPINE,
+    TopDownDeclaration,
+)
+from orchestration.definitions import budget, without_configuration
+from orchestration.environment import PROJECT, deployment_folders, deployment_resources
+
+CASE = "STIRRED_BENCH_CASE"
+"""The environment variable with the case to declare."""
+
+RELEASES = {
+    "swapping": ["two_states/swapped"],
+    "pair_swapping": ["two_states/pairs_2010"],
+    "phsafe": ["two_states/s_dhc"],
+    "safetab_p": ["detailed/persons"],
+    "safetab_h": ["detailed/persons", "detailed/households"],
+    "table_builder": ["two_states/hypercubes"],
+    "topdown": ["two_states/redistricting"],
+}
+"""By kind, the releases of the demonstration that are declared. The last one is measured, and reads those before."""
+
+EIGHT_STATES, DETAILED = "eight_states", "detailed"
+"""The kinds of `nation`, redistricting data, and of `safetab`, both releases of detailed groups; with the parameters of
+production. The CEF of the latter is made before the job."""
+
+STATES = {
+    EIGHT_STATES: ["01", "04", "05", "06", "08", "09", "10", "12"],
+    DETAILED: sorted(state for state in NATION if state != PUERTO_RICO),
+}
+"""By kind, the states of its census; of all others, two."""
+
+_TWO_STATES = ["10", "44"]
+_DATASET, _UNTIL_TRACTS = "census", ("US", "State", "County", "Tract")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A deployment to measure.
+
+    Attributes:
+        kind: the kind of release.
+        households: the households of its census.
+        coarse: whether redistricting data end with tracts, and detailed groups with states, so that few numbers are
+            measured of many records.
+    """
+
+    kind: str
+    households: int
+    coarse: bool = False
+
+    @property
+    def census(self) -> SyntheticCensusDeclaration:
+        codes = self.kind.startswith("safetab") or self.kind == DETAILED
+        states = STATES.get(self.kind, _TWO_STATES)
+        generated = SyntheticPopulation(households=self.households, states=states, detailed_codes=codes)
+        return synthetic_census(generated, name=_DATASET, cap={"epsilon": 1000, "delta": "1/10000000000"})
+
+    @property
+    def releases(self) -> list[ReleaseComponent]:
+        """The releases; of `slopes`, the last one is measured."""
+        if self.kind == EIGHT_STATES:
+            return [TopDown(TopDownDeclaration(name="redistricting", dataset=_DATASET, title="Redistricting data"))]
+        if self.kind == DETAILED:
+            return _declare_detailed(STATES[DETAILED])
+        return releases_of([self._read_declaration(name) for name in RELEASES[self.kind]])
+
+    def _read_declaration(self, name: str) -> Any:
+        declared = yaml.safe_load((PROJECT / "orchestration" / "defs" / name / "defs.yaml").read_text("utf-8"))
+        fields = declared["attributes"] | {"dataset": _DATASET}
+        if "states" in fields:
+            fields["states"] = _TWO_STATES
+        # A small census has more units that are alone with their characteristics.
+        fields |= {"publishes_unique_records": "accepted"} if "publishes_unique_records" in fields else {}
+        kind = declared["type"].rpartition(".")[2]
+        fields |= _COARSE[kind]() if self.coarse else {}
+        component = getattr(components, kind)
+        return component(component.declared_by.model_validate(fields))
+
+    def launch(self, home: str, release: ReleaseComponent, environment: Mapping[str, str] | None = None) -> float:
+        """Run the job of a release; return its seconds, including all imports."""
+        case = {CASE: json.dumps(asdict(self))}
+        return launch(home, "benchmarks.jobs", release.job, case | dict(environment or {}))
+
+
+def _declare_detailed(states: list[str]) -> list[ReleaseComponent]:
+    described = {"dataset": _DATASET, "title": "Synthetic census"}
+    persons = SafeTabP(SafeTabPDeclaration.model_validate({"name": "ddhc_a", **described, "states": states}))
+    households = SafeTabH(SafeTabHDeclaration.model_validate({"name": "ddhc_b", **described, "detail": "ddhc_a"}))
+    return [persons, replace(households, persons=persons)]
+
+
+def _end_with_tracts() -> dict[str, Any]:
+    """The fields of redistricting data that end with tracts."""
+    invariants = {"population": "State", "housing_units": _UNTIL_TRACTS[-1], "group_quarters": _UNTIL_TRACTS[-1]}
+    allocations = {name: _restrict(allocation) for name, allocation in PRODUCTION_ALLOCATIONS.items()}
+    return {
+        "spine": {level: list(PRODUCTION_SPINE[level].columns) for level in _UNTIL_TRACTS},
+        "invariants": invariants,
+        **allocations,
+    }
+
+
+def _restrict(allocation: Allocation) -> dict[str, Any]:
+    total = sum(allocation.levels[level] for level in _UNTIL_TRACTS)
+    return {
+        "rho": str(allocation.loss.rho * total),
+        "levels": {level: str(allocation.levels[level] / total) for level in _UNTIL_TRACTS},
+        "queries": {
+            level: {query: str(share) for query, share in allocation.queries[level].items()} for level in _UNTIL_TRACTS
+        },
+    }
+
+
+def _end_with_states(budgets: Mapping[str, Mapping[Pair, Fraction]]) -> dict[str, Any]:
+    """The fields of detailed groups that end with states, from the budgets by family of tables."""
+    kept = {
+        line_of(pair, family): str(budget)
+        for family, by_pair in budgets.items()
+        for pair, budget in by_pair.items()
+        if pair[0] in (RegionType.USA, RegionType.STATE)
+    }
+    return {"budgets": kept}
+
+
+_COARSE: Mapping[str, Callable[[], dict[str, Any]]] = {
+    "TopDown": _end_with_tracts,
+    "SafeTabP": lambda: _end_with_states({"": BUDGETS_P}),
+    "SafeTabH": lambda: _end_with_states(BUDGETS_H),
+}
+"""By component, the fields with which few numbers are measured."""
+
+
+def _define(case: Case) -> Iterator[dg.Definitions]:
+    home, published = deployment_folders()
+    dataset, releases = case.census, case.releases
+    cef, *checks = build_cef(dataset, home)
+    yield dg.Definitions(assets=[cef], asset_checks=[] if case.kind == DETAILED else checks)
+    for component in releases:
+        method = component.method(component.release(dataset, published))
+        yield release_definitions(component, method)
+        if case.kind in RELEASES:
+            yield automated(method, component.declaration, home)
+            continue
+        stages = [component.key(stage) for stage in (*method.stages, PUBLICATION)]
+        others = [dg.AssetKey("ledger"), dg.AssetKey([dataset.name, "composition"])]
+        others += [] if case.kind == DETAILED else [dg.AssetKey([dataset.name, "cef"])]
+        job = dg.define_asset_job(component.job, selection=dg.AssetSelection.assets(*stages, *others))
+        yield dg.Definitions(jobs=[job])
+    yield budget([dataset], releases)
+    resources = without_configuration(deployment_resources(home))
+    yield dg.Definitions(resources=resources, executor=dg.in_process_executor)
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """The census of a case, its releases and their jobs."""
+    return dg.Definitions.merge(*_define(Case(**json.loads(os.environ[CASE]))))

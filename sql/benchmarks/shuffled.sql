@@ -1,1 +1,0 @@
-FROM {{ table }} ORDER BY {{ stratum | ids }}, random()

@@ -1,2 +1,0 @@
--- The number of tracts.
-SELECT count(*) FROM (SELECT DISTINCT TABBLKST, TABBLKCOU, TABTRACTCE FROM {{ units }})

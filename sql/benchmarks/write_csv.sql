@@ -1,1 +1,0 @@
-COPY {{ rows }} TO {{ path }} (FORMAT csv, HEADER true)

@@ -1,1 +1,0 @@
-SELECT sum(count)::BIGINT FROM {{ table }}

@@ -1,1 +1,0 @@
-ALTER TABLE {{ table }} ADD COLUMN details VARCHAR

@@ -1,1 +1,0 @@
-ALTER TABLE {{ table }} RENAME TO {{ moved }}

@@ -1,1 +1,0 @@
-INSERT INTO stirred.migrations (number, name) VALUES (%(number)s, %(name)s)

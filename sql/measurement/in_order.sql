@@ -1,2 +1,0 @@
-FROM {{ table }}
-ORDER BY draw_order

@@ -1,2 +1,0 @@
--- The units that are never swapped.
-SELECT * FROM {{ records }} WHERE NOT swappable

@@ -1,2 +1,0 @@
--- The combinations of values that some columns have, in order.
-SELECT DISTINCT {{ columns | ids }} FROM {{ table }} ORDER BY ALL

@@ -1,2 +1,0 @@
--- The columns of a table, without any row.
-SELECT {{ columns | ids }} FROM {{ table }} LIMIT 0

@@ -1,2 +1,0 @@
--- The region types with a count.
-SELECT DISTINCT region_type FROM {{ counts }}

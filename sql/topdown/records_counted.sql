@@ -1,1 +1,0 @@
-SELECT coalesce(sum(count), 0)::BIGINT FROM {{ counts }}

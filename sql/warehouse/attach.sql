@@ -1,1 +1,0 @@
-ATTACH {{ path }} AS {{ alias }}

@@ -1,1 +1,0 @@
-COPY FROM DATABASE {{ zone }} TO {{ copy }}

@@ -1,1 +1,0 @@
-DROP {% if view %}VIEW{% else %}TABLE{% endif %} {{ table }}

@@ -1,1 +1,0 @@
-FROM ducklake_cleanup_old_files({{ zone }}, cleanup_all => true)

@@ -1,1 +1,0 @@
-CALL ducklake_expire_snapshots({{ zone }}, versions => {{ versions }})
