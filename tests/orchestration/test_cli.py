@@ -18,8 +18,7 @@ from assets.publication.signature import sign
 from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
-from orchestration import cli
-from orchestration.cli import main
+from orchestration.cli import main, runs
 from orchestration.environment import PROJECT, deployment_resources
 from resources.chain import Details
 from resources.ledger import Ledger
@@ -118,15 +117,15 @@ def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
         partitioned=False,
         key=lambda stage: dg.AssetKey(["town", "stirred", stage]),
     )
-    deployed = SimpleNamespace(
+    deployment = SimpleNamespace(
         releases=lambda name: [component],
         release=lambda name: component,
         ledger=SimpleNamespace(entries=lambda: ()),
         published=tmp_path,
     )
-    ended = SimpleNamespace(run_id="run", runs=("run",), success=True, log=tmp_path / "log")
-    monkeypatch.setattr(cli, "Deployed", lambda: deployed)
-    monkeypatch.setattr(cli, "_run", lambda *given, **options: ([], ended))
+    outcome = SimpleNamespace(run_id="run", runs=("run",), success=True, log=tmp_path / "log")
+    monkeypatch.setattr(runs, "Deployment", lambda: deployment)
+    monkeypatch.setattr(runs, "_run_job", lambda *given, **options: ([], outcome))
     assert says in CliRunner().invoke(main, ["launch", "town/stirred"]).stdout
     given = ["launch", "town/stirred", "--authorize", "ε = 1", "--draw", "abc", "--by", "A. Officer"]
     refused = CliRunner().invoke(main, given)
