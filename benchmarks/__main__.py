@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import (
     cef_validation,
     cell_keys,
+    command,
     hypercubes,
     nation,
     pair_swapping,
@@ -50,6 +51,7 @@ MODULES = (
     survey_generation,
     cell_keys,
     hypercubes,
+    command,
 )
 
 

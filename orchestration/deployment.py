@@ -60,13 +60,6 @@ class Deployment:
         components = self.tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
         return {component.named: component.releases(components) for component in components}
 
-    def release(self, name: str) -> ReleaseComponent:
-        """A single declared release. Raises `click.UsageError` if there is none of that name."""
-        releases = self.releases(name)
-        if len(releases) > 1:
-            raise click.UsageError(f"{name} is declared as {list_names(releases)}; name one of them")
-        return releases[0]
-
     def budgets(self, reading: Reading) -> list[dict[str, Any]]:
         """For each population: its datasets, cap, what was charged, and what remains."""
         budgets = []
@@ -144,9 +137,12 @@ class Deployment:
         return public_key(self.ledger.custody)
 
 
-def list_names(releases: Sequence[ReleaseComponent]) -> str:
-    """The names of releases, for a message."""
-    return ", ".join(sorted(release.named for release in releases))
+def require_single(name: str, releases: Sequence[ReleaseComponent]) -> ReleaseComponent:
+    """The one release of a name. Raises `click.UsageError` if several are declared under it."""
+    if len(releases) > 1:
+        names = ", ".join(sorted(release.named for release in releases))
+        raise click.UsageError(f"{name} is declared as {names}; name one of them")
+    return releases[0]
 
 
 def list_entries(reading: Reading) -> list[dict[str, Any]]:

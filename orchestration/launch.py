@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -23,13 +24,18 @@ from uuid import uuid4
 
 import dagster as dg
 
-from orchestration.automation import BY_COMMAND
 from orchestration.environment import PROJECT, deployment_folders, is_cluster
+
+STATES, PUBLICATION_OF = "states", "publication"
+"""The names of the jobs of a release with partitions begin with these."""
+
+BY_COMMAND = "stirred/launch"
+"""The tag of a run that the command line launched, and that it follows with the runs after it."""
 
 _WORKSPACE = PROJECT / "deploy" / "workspace.yaml"
 LOCATION, _REPOSITORY = "stirred", "__repository__"
 _WILL_RETRY = "dagster/will_retry"
-_BETWEEN_LOOKS = 0.2
+_BETWEEN_LOOKS = 0.5
 
 
 @dataclass(frozen=True)
@@ -170,7 +176,11 @@ def _follow(
             # The run's own process may have written over it.
             _locate(instance, run_id)
             return instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
-        time.sleep(_BETWEEN_LOOKS)
+        if queued:
+            time.sleep(_BETWEEN_LOOKS)
+        else:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_BETWEEN_LOOKS)
 
 
 def _locate(instance: dg.DagsterInstance, run_id: str) -> None:

@@ -10,7 +10,7 @@ from click.shell_completion import get_completion_class
 def completion(context: click.Context, shell: str) -> None:
     """Print the script with which SHELL completes commands, options and releases.
 
-    For bash: `source <(stirred completion bash)`, in ~/.bashrc to keep it.
+    For bash, put `source <(stirred completion bash)` into ~/.bashrc.
     """
     complete = get_completion_class(shell)
     assert complete is not None

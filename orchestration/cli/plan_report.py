@@ -18,7 +18,7 @@ from assets.release.method import PLAN
 from assets.release.plan import Asked
 from orchestration.cli.printing import print_json, print_table
 from orchestration.components.release import ReleaseComponent, dataset_of, release_definitions
-from orchestration.deployment import Deployment, list_names
+from orchestration.deployment import Deployment, require_single
 from orchestration.planning import Planned, planned, together
 from resources.ledger import LedgerError
 
@@ -27,8 +27,8 @@ def print_plans(release: str, request: Asked, *, as_yaml: bool, as_json: bool) -
     """Print the plan of each release that is declared under a name."""
     deployment = Deployment()
     components = deployment.releases(release)
-    if len(components) > 1 and not (request.is_nothing and not as_yaml):
-        raise click.UsageError(f"{release} is declared as {list_names(components)}; name one of them")
+    if as_yaml or not request.is_nothing:
+        require_single(release, components)
     plans = [_plan(deployment, component, request) for component in components]
     if as_yaml:
         click.echo(plans[0].text, nl=False)

@@ -21,15 +21,19 @@ class DeclaredName(click.ParamType):
         self.of_release = of_release
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        names = {name for name in _names() if ("/" in name) == self.of_release and name.startswith(incomplete)}
-        return [CompletionItem(name) for name in sorted(names)]
+        names = {name for name in declared_names() if ("/" in name) == self.of_release}
+        return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 
 
 RELEASE, DATASET = DeclaredName(of_release=True), DeclaredName(of_release=False)
 
 
-def _names() -> Iterator[str]:
-    """The names in files that are YAML; others are passed over, as `stirred check` lists them."""
+def declared_names() -> Iterator[str]:
+    """The names of datasets and releases in the files of declarations.
+
+    A file that is not YAML is passed over: `stirred check` names it. Releases that are declared together have further
+    names, which are not among them.
+    """
     import yaml
 
     for path in sorted(_DECLARATIONS.rglob("*.y*ml")):

@@ -20,6 +20,7 @@ from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.cli import main, runs
 from orchestration.environment import PROJECT, deployment_resources
+from orchestration.launch import Step
 from resources.chain import Details
 from resources.ledger import Ledger
 from resources.statements import Zone
@@ -117,15 +118,14 @@ def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
         partitioned=False,
         key=lambda stage: dg.AssetKey(["town", "stirred", stage]),
     )
-    deployment = SimpleNamespace(
-        releases=lambda name: [component],
-        release=lambda name: component,
-        ledger=SimpleNamespace(entries=lambda: ()),
-        published=tmp_path,
-    )
+    stages = ("charge", "publication") if charges else ("swapped",)
+    steps = [Step("planned", f"town/stirred/{stage}") for stage in stages]
+    (tmp_path / "published" / "town" / "stirred").mkdir(parents=True)
+    monkeypatch.setenv("STIRRED_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("STIRRED_PUBLISHED", str(tmp_path / "published"))
     outcome = SimpleNamespace(run_id="run", runs=("run",), success=True, log=tmp_path / "log")
-    monkeypatch.setattr(runs, "Deployment", lambda: deployment)
-    monkeypatch.setattr(runs, "_run_job", lambda *given, **options: ([], outcome))
+    monkeypatch.setattr(runs, "declared_releases", lambda name: [component])
+    monkeypatch.setattr(runs, "_run_job", lambda *given, **options: (steps, outcome))
     assert says in CliRunner().invoke(main, ["launch", "town/stirred"]).stdout
     given = ["launch", "town/stirred", "--authorize", "ε = 1", "--draw", "abc", "--by", "A. Officer"]
     refused = CliRunner().invoke(main, given)

@@ -42,8 +42,18 @@ def test_help_imports_no_heavy_library(name: str, tmp_path: Path) -> None:
     assert not imported([*name.split(), "--help"], tmp_path) & HEAVY
 
 
-def test_status_imports_only_what_it_reads_with(tmp_path: Path) -> None:
-    assert not imported(["status"], tmp_path) & {"matplotlib", "pandas", "pandera"}
+def test_a_launch_loads_no_declaration_beside_the_process_that_makes_the_release() -> None:
+    """The modules with which the command follows the process; the process itself loads everything."""
+    code = "import json, sys, orchestration.cli.runs; print(json.dumps(list(sys.modules)))"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
+    modules = set(json.loads(ended.stdout))
+    assert not modules & {"orchestration.components", "orchestration.definitions", "matplotlib", "numba", "pandas"}
+
+
+@pytest.mark.parametrize("command", ["status", "budget"])
+def test_what_only_shows_imports_nothing_that_draws_or_validates(command: str, tmp_path: Path) -> None:
+    """DuckDB itself imports pandas for the parameters of a statement, once there is a database."""
+    assert not imported([command], tmp_path) & {"matplotlib", "pandas", "pandera"}
 
 
 def test_the_list_of_commands_is_as_the_commands_say() -> None:
