@@ -3,21 +3,25 @@
 The content of a chart is in the package of its stage. Pictures are made with matplotlib's objects and without its
 global state, so that several threads can draw, and equal figures give equal bytes. They are meant to be shown 720
 pixels wide, and are drawn at 1.5 times that resolution.
+
+A process that draws nothing does not import matplotlib, which takes half a second: this module imports it in the
+functions that draw, and stages import their modules `charts` there.
 """
 
 from base64 import b64encode
 from io import BytesIO
 from textwrap import fill
+from typing import TYPE_CHECKING
 
 import dagster as dg
 import numpy as np
-from matplotlib import colormaps
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from assets.conventions import plainly
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 DOTS_PER_INCH = 150
 WIDTH = 7.2
@@ -35,7 +39,7 @@ SERIES = (BLUE, "#8a5a00", "#00795a", "#a8447f", "#5e4fa2", "#5f7000", "#1b7a94"
 Every color but the pale ones, which only fill or separate, has a contrast of at least 4.5 : 1 to white."""
 
 
-def blank(title: str, remark: str, height: float) -> tuple[Figure, Axes]:
+def blank(title: str, remark: str, height: float) -> "tuple[Figure, Axes]":
     """An empty chart with a title and a remark below it.
 
     Args:
@@ -43,6 +47,9 @@ def blank(title: str, remark: str, height: float) -> tuple[Figure, Axes]:
         remark: the remark, in small type.
         height: the height of the whole chart in inches, for a title of one line.
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     title = fill(title, TITLE_LETTERS)
     height += TITLE_LINE * title.count("\n")
     figure = Figure(figsize=(WIDTH, height), dpi=DOTS_PER_INCH, facecolor="white")
@@ -81,11 +88,13 @@ def blank(title: str, remark: str, height: float) -> tuple[Figure, Axes]:
 
 def shades(count: int) -> NDArray[np.float64]:
     """Colors for lines in an order, from dark to lighter, as rows of red, green, blue and opacity."""
+    from matplotlib import colormaps
+
     shaded: NDArray[np.float64] = colormaps["plasma"](np.linspace(0.0, 0.48, count))
     return shaded
 
 
-def png(figure: Figure) -> bytes:
+def png(figure: "Figure") -> bytes:
     """A figure as PNG bytes; equal figures give equal bytes."""
     content = BytesIO()
     figure.savefig(content, format="png", metadata={"Software": None})

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import (
+    command,
     ingestion,
     nation,
     phsafe,
@@ -43,6 +44,7 @@ MEASUREMENTS: Mapping[str, Callable[[], list[Result]]] = {
     "survey_generation": ingestion.measure_survey,
     "cell_keys": table_builder.measure_cell_keys,
     "hypercubes": table_builder.measure_hypercubes,
+    "command": command.measure,
 }
 
 

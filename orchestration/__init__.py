@@ -8,10 +8,9 @@ import gc
 import warnings
 from contextlib import suppress
 
-from dagster import BetaWarning
-
-# Dagster warns a thousand times in each run of what it uses itself; what we use is seen when we develop.
-warnings.filterwarnings("ignore", category=BetaWarning, module=r"dagster\.")
+# Dagster warns a thousand times in each run of what it uses itself; what we use is seen when we develop. By the words
+# and not by the class, so that help needs no Dagster.
+warnings.filterwarnings("ignore", message=r".* is currently in beta, and may", module=r"dagster\.")
 
 # Some 300,000 objects are loaded that live as long as the process. With the 700 of Python 3.11, a seventh of the time
 # in which they are loaded goes into looking for garbage among them.

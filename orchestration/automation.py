@@ -19,13 +19,8 @@ from assets.conventions import WRITES
 from assets.release.method import PLAN
 from assets.release.partitions import DRAW, Partitions
 from assets.release.release import Release
+from orchestration.launch import BY_COMMAND, PUBLICATION_OF, STATES
 from resources.custody import Custody
-
-STATES, PUBLICATION_OF = "states", "publication"
-"""The names of the jobs of a release with partitions begin with these."""
-
-BY_COMMAND = "stirred/launch"
-"""The tag of a run that the command line launched, and that it follows with the runs after it."""
 
 _ROOT = "dagster/root_run_id"
 """Dagster's tag of a run that was launched again: the first of the runs before it."""

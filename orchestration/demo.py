@@ -9,12 +9,11 @@ import json
 import sys
 from pathlib import Path
 
-import dagster as dg
-
 from assets.cef.readers import MA1940_MARGINS
 from mechanisms.accounting.composition import stated
-from orchestration.environment import PROJECT, deployment_folders, deployment_resources
-from orchestration.launch import launch, with_instance
+from orchestration.deployment import Deployment
+from orchestration.environment import PROJECT
+from orchestration.launch import open_instance, run_job
 from resources.ledger import Ledger
 
 JOB = "ma1940__tenure_by_county"
@@ -22,17 +21,16 @@ JOB = "ma1940__tenure_by_county"
 
 def main() -> int:
     """Launch the job, then print the files, the table, ε and the ledger; returns the exit status."""
-    home, published = deployment_folders()
-    folder = published / "ma1940" / "tenure_by_county"
+    deployment = Deployment()
+    folder = deployment.published / "ma1940" / "tenure_by_county"
     print(f"Launching {JOB}: 1940 Massachusetts, tenure by county, swap rate 1/2 ...", flush=True)
-    with_instance()
-    with dg.DagsterInstance.get() as instance:
-        run = launch(instance, JOB, {}, home / "logs" / "demo.log", lambda step: None)
+    with open_instance() as instance:
+        run = run_job(instance, JOB, {}, deployment.home / "logs" / "demo.log", lambda step: None)
     if not run.success:
         print(f"The run failed; its log is {run.log}", file=sys.stderr)
         return 1
     certificate = json.loads((folder / "certificate.json").read_text())
-    _show_table(folder / "tenure_by_county.csv")
+    _print_table(folder / "tenure_by_county.csv")
     loss, randomness = certificate["loss"], certificate["randomness"]
     print(f"\nε = {loss['exact']}, at most {loss['rounded_up']:.4f}, for changes of one household,")
     print("   within the universe of all data sets that agree on:")
@@ -40,9 +38,7 @@ def main() -> int:
         print(f"   - {invariant}")
     print(f"   draw {randomness['draw_id']}")
     print(f"   randomness committed to by {randomness['commitment']}")
-    ledger = deployment_resources(home)["ledger"]
-    assert isinstance(ledger, Ledger)
-    _show_ledger(ledger)
+    _print_ledger(deployment.ledger)
     print(f"\nPublished in {folder.relative_to(PROJECT) if folder.is_relative_to(PROJECT) else folder}:")
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         print(f"   {path.name:42} {path.stat().st_size:>8,} bytes")
@@ -51,7 +47,7 @@ def main() -> int:
     return 0
 
 
-def _show_table(path: Path) -> None:
+def _print_table(path: Path) -> None:
     with path.open(newline="") as file:
         published = {(row["county"], row["tenure"]): int(row["count"]) for row in csv.DictReader(file)}
     with MA1940_MARGINS.open(newline="") as file:
@@ -63,7 +59,7 @@ def _show_table(path: Path) -> None:
         print(f"{county:14}{owned:>10,}{swapped[0]:>11,}{rented:>11,}{swapped[1]:>11,}{sum(swapped):>11,}")
 
 
-def _show_ledger(ledger: Ledger) -> None:
+def _print_ledger(ledger: Ledger) -> None:
     reading = ledger.read()
     print(f"\nThe ledger holds {len(reading.entries)} entries{'' if reading.problems else ', intact'}:")
     for entry in reading.entries:

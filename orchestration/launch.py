@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -23,13 +24,18 @@ from uuid import uuid4
 
 import dagster as dg
 
-from orchestration.automation import BY_COMMAND
 from orchestration.environment import PROJECT, deployment_folders, is_cluster
+
+STATES, PUBLICATION_OF = "states", "publication"
+"""The names of the jobs of a release with partitions begin with these."""
+
+BY_COMMAND = "stirred/launch"
+"""The tag of a run that the command line launched, and that it follows with the runs after it."""
 
 _WORKSPACE = PROJECT / "deploy" / "workspace.yaml"
 LOCATION, _REPOSITORY = "stirred", "__repository__"
 _WILL_RETRY = "dagster/will_retry"
-_BETWEEN_LOOKS = 0.2
+_BETWEEN_LOOKS = 0.5
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Ended:
+class RunOutcome:
     """How a run ended.
 
     Attributes:
@@ -71,7 +77,7 @@ class Ended:
     runs: frozenset[str] = frozenset()
 
 
-def with_instance() -> None:
+def prepare_instance() -> None:
     """Name the folder of the Dagster instance, `var/dagster` by default, and make it if it is missing."""
     home = Path(os.environ.setdefault("DAGSTER_HOME", str(PROJECT / "var" / "dagster"))).absolute()
     os.environ["DAGSTER_HOME"] = str(home)
@@ -81,14 +87,20 @@ def with_instance() -> None:
         settings.symlink_to(PROJECT / ("deploy/dagster.yaml" if is_cluster() else "dagster.yaml"))
 
 
-def launch(
+def open_instance() -> dg.DagsterInstance:
+    """The Dagster instance, prepared."""
+    prepare_instance()
+    return dg.DagsterInstance.get()
+
+
+def run_job(
     instance: dg.DagsterInstance,
     job: str,
     config: Mapping[str, Any],
     log: Path,
-    told: Callable[[Step], None],
+    report: Callable[[Step], None],
     partition: str = "",
-) -> Ended:
+) -> RunOutcome:
     """Run a job in another process until it ends; in a cluster, queue it and wait until it ends.
 
     Args:
@@ -96,7 +108,7 @@ def launch(
         job: the name of the job.
         config: its run configuration.
         log: the file for what Dagster prints; it is replaced.
-        told: called for everything that happens, in order.
+        report: called for everything that happens, in order.
         partition: the key of the partition that a partitioned job makes.
     """
     name = uuid4().hex
@@ -107,12 +119,12 @@ def launch(
     command += ["launch", "-w", str(_WORKSPACE)] if queued else ["execute", "-m", "orchestration.definitions"]
     command += ["-j", job, "--tags", json.dumps(tags)]
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with log.open("wb") as output, NamedTemporaryFile("w", suffix=".yaml") as given:
+    with log.open("wb") as output, NamedTemporaryFile("w", suffix=".yaml") as configuration:
         if config:
             # JSON is YAML.
-            json.dump(config, given)
-            given.flush()
-            command += ["-c", given.name]
+            json.dump(config, configuration)
+            configuration.flush()
+            command += ["-c", configuration.name]
         home, published = deployment_folders()
         # The process begins in another folder, so relative paths would lead elsewhere.
         folders = {"STIRRED_HOME": str(home), "STIRRED_PUBLISHED": str(published)}
@@ -120,51 +132,55 @@ def launch(
             command, cwd=PROJECT, env=os.environ | folders, stdout=output, stderr=subprocess.STDOUT
         )
         try:
-            runs = _follow(instance, name, process, told, queued=queued)
+            runs = _follow(instance, name, process, report, queued=queued)
         finally:
             # Dagster reports a run that is interrupted as canceled.
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
                 process.wait()
     last = runs[-1] if runs else None
-    every = frozenset(run.run_id for run in runs)
-    return Ended(last.run_id if last else "", bool(last and last.is_success), log, every)
+    run_ids = frozenset(run.run_id for run in runs)
+    return RunOutcome(last.run_id if last else "", bool(last and last.is_success), log, run_ids)
 
 
 def _follow(
     instance: dg.DagsterInstance,
     name: str,
     process: subprocess.Popen[bytes],
-    told: Callable[[Step], None],
+    report: Callable[[Step], None],
     *,
     queued: bool,
 ) -> Sequence[dg.DagsterRun]:
-    """Tell what happens until the process, or the queue, has ended with it; return the runs, the last one last."""
+    """Report what happens until the process, or the queue, has ended with it; return the runs, the last one last."""
     run_id, cursor, begun = "", None, dict[str, float]()
     while True:
-        ended = process.poll() is not None
-        found = instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
-        if found and found[-1].run_id != run_id:
-            run_id, cursor = found[-1].run_id, None
+        over = process.poll() is not None
+        runs = instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
+        if runs and runs[-1].run_id != run_id:
+            run_id, cursor = runs[-1].run_id, None
             _locate(instance, run_id)
-        if queued and found:
-            failed = found[-1].status is dg.DagsterRunStatus.FAILURE
+        if queued and runs:
+            failed = runs[-1].status is dg.DagsterRunStatus.FAILURE
             # Whether the queue launches it again is said right after it has failed.
-            again = failed and instance.run_retries_enabled and found[-1].tags.get(_WILL_RETRY) != "false"
-            ended = found[-1].is_finished and not again
+            again = failed and instance.run_retries_enabled and runs[-1].tags.get(_WILL_RETRY) != "false"
+            over = runs[-1].is_finished and not again
         while run_id:
             connection = instance.get_records_for_run(run_id, cursor=cursor)
             cursor = connection.cursor
             for record in connection.records:
                 for step in _steps(record.event_log_entry, begun):
-                    told(step)
+                    report(step)
             if not connection.has_more:
                 break
-        if ended:
+        if over:
             # The run's own process may have written over it.
             _locate(instance, run_id)
             return instance.get_runs(dg.RunsFilter(tags={BY_COMMAND: name}))[::-1]
-        time.sleep(_BETWEEN_LOOKS)
+        if queued:
+            time.sleep(_BETWEEN_LOOKS)
+        else:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_BETWEEN_LOOKS)
 
 
 def _locate(instance: dg.DagsterInstance, run_id: str) -> None:
@@ -204,24 +220,24 @@ def _steps(entry: dg.EventLogEntry, begun: dict[str, float]) -> Iterator[Step]:
         case dg.DagsterEventType.ASSET_MATERIALIZATION:
             made = event.materialization
             assert made.asset_key is not None
-            yield Step("made", "/".join(made.asset_key.path), seconds=taken, metadata=_plain(made.metadata))
+            yield Step("made", "/".join(made.asset_key.path), seconds=taken, metadata=_plain_values(made.metadata))
         case dg.DagsterEventType.ASSET_CHECK_EVALUATION:
-            found = event.asset_check_evaluation_data
-            kind = "passed" if found.passed else "failed"
+            check = event.asset_check_evaluation_data
+            kind = "passed" if check.passed else "failed"
             # A step may evaluate several checks, one after the other.
             begun[event.step_key] = entry.timestamp
-            yield Step(kind, "/".join(found.asset_key.path), found.check_name, taken, found.description or "")
+            yield Step(kind, "/".join(check.asset_key.path), check.check_name, taken, check.description or "")
         case dg.DagsterEventType.STEP_FAILURE:
             failed = event.step_failure_data.user_failure_data
-            metadata = _plain(failed.metadata) if failed else None
-            yield Step("refused", event.step_key, seconds=taken, words=_said(event), metadata=metadata)
+            metadata = _plain_values(failed.metadata) if failed else None
+            yield Step("refused", event.step_key, seconds=taken, words=_failure_message(event), metadata=metadata)
 
 
-def _plain(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, Any]:
+def _plain_values(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, Any]:
     return {name: value.value for name, value in metadata.items()}
 
 
-def _said(event: dg.DagsterEvent) -> str:
+def _failure_message(event: dg.DagsterEvent) -> str:
     """What a failed step says: the description of a `dagster.Failure`, or else the error that the step raised."""
     failed = event.step_failure_data
     if failed.user_failure_data and failed.user_failure_data.description:

@@ -7,11 +7,9 @@ would be made again from the same randomness, and not charged again.
 import os
 import sys
 
-import dagster as dg
-
 from assets.publication.signature import CERTIFICATE
 from orchestration.environment import deployment_folders
-from orchestration.launch import launch, with_instance
+from orchestration.launch import open_instance, run_job
 
 RELEASES = {
     "two_states/swapped": "permutation swapping",
@@ -29,7 +27,6 @@ RELEASES = {
 def main() -> None:
     """Launch what is not published yet, one after the other, then serve the explorer."""
     home, published = deployment_folders()
-    with_instance()
     for release, method in RELEASES.items():
         # Releases that are declared together are published under names that begin alike.
         if any(published.glob(f"{release}*/{CERTIFICATE}")):
@@ -37,8 +34,8 @@ def main() -> None:
             continue
         print(f"{release}, by {method} ...", flush=True)
         job = release.replace("/", "__")
-        with dg.DagsterInstance.get() as instance:
-            run = launch(instance, job, {}, home / "logs" / f"{job}.log", lambda step: None)
+        with open_instance() as instance:
+            run = run_job(instance, job, {}, home / "logs" / f"{job}.log", lambda step: None)
         if not run.success:
             sys.exit(f"The run failed; its log is {run.log}")
     # In the place of this process, so that whoever ends it ends the explorer.

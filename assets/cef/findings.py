@@ -6,7 +6,15 @@ This module defines the finding and the error that collects findings. The rules 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from assets.release.columns import Column
 from mechanisms.refusal import RefusedError
+
+NULL = "null where none is allowed"
+
+
+def outside_its_domain(column: Column) -> str:
+    """The rule about a value that the column's domain does not contain."""
+    return f"value outside its domain {column.domain_in_words}"
 
 
 @dataclass(frozen=True)

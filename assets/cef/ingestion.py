@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from assets.cef.findings import Finding, SourceError
+from assets.cef.findings import NULL, Finding, SourceError, outside_its_domain
 from assets.cef.readers import Source, in_source, open_geography, open_source, source_paths, unreadable
 from assets.cef.validation import (
-    NULL,
     REPEATED_KEY,
     key_findings,
-    outside_its_domain,
     row_findings,
     structure_findings,
     structure_offenders,

@@ -1,22 +1,15 @@
 """The validation of records against their declaration: how many records violate which rule.
 
-The rules are those of rows (pandera, in batches), and those of keys, of a layout's structure and of stored tables
+The rules are those of rows (`row_rules`, in batches), and those of keys, of a layout's structure and of stored tables
 (SQL). Every finding is a count; no value of a record leaves this module. Findings name tables and columns of the CEF.
 `ingestion` and `asset` decide what follows from them.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-import pandas as pd
-import pandera.pandas as pandera
-import pyarrow as pa
-import pyarrow.compute as pc
-from pandera.errors import SchemaErrorReason, SchemaErrors
-
-from assets.cef.findings import Finding
-from assets.release.columns import ARROW, Column, RecordTable, whole
+from assets.cef.findings import NULL, Finding
+from assets.release.columns import RecordTable
 from assets.release.dataset import DatasetDeclaration
 from assets.release.structure import Rule
 from resources.statements import Table
@@ -25,49 +18,7 @@ from resources.warehouse import Session
 BATCH_ROWS = 250_000
 """The number of rows validated at a time, which bounds memory whatever the size of the table."""
 
-NULL = "null where none is allowed"
 REPEATED_KEY = "key that another row has"
-
-
-def row_schema(records: RecordTable) -> pandera.DataFrameSchema:
-    """The rules that every row of a table must satisfy by itself, as a pandera schema over Arrow-backed columns."""
-    return pandera.DataFrameSchema(
-        {
-            name: pandera.Column(pd.ArrowDtype(ARROW[column.type]), _domain_checks(column), nullable=column.nullable)
-            for name, column in records.stored.items()
-        },
-        strict=True,
-        ordered=True,
-    )
-
-
-def outside_its_domain(column: Column) -> str:
-    """The rule about a value that the column's domain does not contain."""
-    return f"value outside its domain {column.domain_in_words}"
-
-
-def _domain_checks(column: Column) -> list[pandera.Check]:
-    # Only counts are needed, so one failure case is kept for each batch.
-    options: dict[str, Any] = {"error": outside_its_domain(column), "n_failure_cases": 1}
-    lowest, highest = column.bounds
-    if column.values is not None:
-        return [pandera.Check.isin(column.codes, **options)]
-    if column.pattern is not None:
-        return [pandera.Check(_match(column.pattern), **options)]
-    if lowest is not None and highest is not None:
-        return [pandera.Check.in_range(lowest, highest, **options)]
-    if lowest is not None:
-        return [pandera.Check.ge(lowest, **options)]
-    return [pandera.Check.le(highest, **options)] if highest is not None else []
-
-
-def _match(pattern: str) -> Callable[[pd.Series], pd.Series]:
-    def matches(texts: pd.Series) -> pd.Series:
-        # Arrow uses RE2, DuckDB's dialect. pandas would choose between RE2 and Python's dialect by itself.
-        found = pc.match_substring_regex(pa.array(texts.array), whole(pattern))
-        return pd.Series(pd.array(found, dtype=pd.ArrowDtype(pa.bool_())), index=texts.index)
-
-    return matches
 
 
 def row_findings(
@@ -83,27 +34,15 @@ def row_findings(
         ill_typed: by column, the number of values that are NULL in the table because they could not be converted; they
             are not counted as nulls again.
     """
+    # Here, because pandera takes most of a second to import, and only an ingestion needs it.
+    from assets.cef.row_rules import count_offenders, row_schema
+
     schema, columns = row_schema(records), list(records.stored)
     offenders: Counter[tuple[str, str]] = Counter()
     for batch in session.batches("cef/records", BATCH_ROWS, columns=columns, table=table):
-        offenders += _offenders(schema, batch.to_pandas(types_mapper=pd.ArrowDtype))
+        offenders += count_offenders(schema, batch)
     offenders -= Counter({(column, NULL): rows for column, rows in ill_typed.items()})
     return [Finding(place, rule, column, rows) for (column, rule), rows in sorted(offenders.items())]
-
-
-def _offenders(schema: pandera.DataFrameSchema, frame: pd.DataFrame) -> Counter[tuple[str, str]]:
-    offenders: Counter[tuple[str, str]] = Counter()
-    try:
-        schema.validate(frame, lazy=True, inplace=True)
-    except SchemaErrors as errors:
-        for error in errors.schema_errors:
-            if error.reason_code is SchemaErrorReason.SERIES_CONTAINS_NULLS:
-                offenders[error.schema.name, NULL] += len(error.failure_cases)
-            elif error.reason_code is SchemaErrorReason.DATAFRAME_CHECK:
-                offenders[error.schema.name, error.check.error] += int((~error.check_output).sum())
-            else:
-                offenders[error.schema.name or "", f"pandera cannot check it ({error.reason_code})"] += len(frame)
-    return offenders
 
 
 def key_findings(session: Session, table: Table, records: RecordTable, place: str) -> list[Finding]:

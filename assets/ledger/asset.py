@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from assets.conventions import BLOCKING, StageKind, attributes, check_result, named, table_schema
 from assets.failures import stated_plainly
-from assets.ledger.charts import side_by_side
 from assets.ledger.comparison import Comparison, compare
 from assets.ledger.page import last_replays, page
 from assets.ledger.population import Population
@@ -154,6 +153,8 @@ cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
             "charges": len(comparison.charges),
         }
         if comparison.charges:
+            from assets.ledger.charts import side_by_side
+
             shown = side_by_side(comparison, population.title, population.cap)
             metadata = {
                 "releases side by side": picture(shown, in_one_sentence(comparison, population.cap)),

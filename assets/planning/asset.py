@@ -16,7 +16,6 @@ from assets.charge.assessment import would_leave
 from assets.conventions import StageKind, attributes, named, one_click_away, preview, table_schema
 from assets.failures import stated_plainly
 from assets.pictures import picture
-from assets.planning.charts import curve_picture
 from assets.planning.expectation import expected_in_words
 from assets.planning.machine import Machine, this_machine
 from assets.release.method import PLAN, Method
@@ -113,6 +112,8 @@ def plan_metadata(
     if plan.lines:
         lines = {line.name: line for line in before.lines} if before else {}
         metadata["lines"] = _lines(plan, lines)
+    if plan.curves:
+        from assets.planning.charts import curve_picture
     for curve in plan.curves:
         metadata[curve.title] = picture(curve_picture(curve), _words(curve))
     metadata |= dict(plan.facts)

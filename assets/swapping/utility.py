@@ -19,7 +19,6 @@ from assets.pictures import picture
 from assets.release.method import Method
 from assets.release.release import DeclarationError
 from assets.swapping.cells import SWAPPED
-from assets.swapping.charts import epsilon_against_swap_rate, mape_boxplots
 from assets.swapping.draw import SwappingInputs, strata
 from assets.swapping.errors import experiment_errors, product_errors
 from assets.swapping.product import titles_of
@@ -63,6 +62,8 @@ def _utility(release: SwappingRelease) -> dg.AssetsDefinition:
     )
     @stated_plainly(StageKind.UTILITY)
     def utility(warehouse: Warehouse, custody: Custody) -> dg.MaterializeResult:
+        from assets.swapping.charts import epsilon_against_swap_rate
+
         table = release.confidential("utility")
         with warehouse.session(reads=[Zone.PUBLIC], writes=Zone.CONFIDENTIAL) as session:
             errors = product_errors(session, release, release.public(SWAPPED))
@@ -123,6 +124,8 @@ def _experiment(method: Method[SwappingRelease, SwappingInputs, Any], experiment
             with session.transaction():
                 session.create(table, "warehouse/all", source=session.register("draws", pa.Table.from_pylist(rows)))
             version = session.content_version([table], custody.version_key())
+        from assets.swapping.charts import mape_boxplots
+
         title = f"{release.dataset.title}: error of {experiment.product}"
         return dg.MaterializeResult(
             data_version=dg.DataVersion(version),

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -24,6 +23,9 @@ from mechanisms.table_builder.fitting import Fit
 from mechanisms.table_builder.hypercube import Hypercube, Margins, NoiseFamily, Table
 from mechanisms.table_builder.means import means
 from mechanisms.table_builder.p_table import PTable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 HYPERCUBE, TABLES, CATEGORIES, P_TABLE = "hypercube", "measured_tables", "categories", "p_table"
 """The published tables that questions are answered from."""
@@ -245,16 +247,16 @@ def read_publication(folder: Path) -> Published:
     """
     try:
         tables = pq.read_table(folder / f"{TABLES}.parquet").to_pylist()
-        named = pq.read_table(folder / f"{CATEGORIES}.parquet").to_pandas()
+        categories = _categories(pq.read_table(folder / f"{CATEGORIES}.parquet"))
         rows = pq.read_table(folder / f"{HYPERCUBE}.parquet")
         changes = folder / f"{P_TABLE}.parquet"
-        design = _design(tables, named, _p_table(pq.read_table(changes)) if changes.exists() else None)
-        return _read(design, Fraction(tables[0]["grid"]), tables[0]["counted"], rows, named)
+        design = _design(tables, categories, _p_table(pq.read_table(changes)) if changes.exists() else None)
+        return _read(design, Fraction(tables[0]["grid"]), tables[0]["counted"], rows, categories)
     except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
         raise QuestionError(f"{folder}: this is no publication of a hypercube") from None
 
 
-def sub_table(folder: Path | str, by: Sequence[str] = (), where: Where | None = None) -> pd.DataFrame:
+def sub_table(folder: Path | str, by: Sequence[str] = (), where: Where | None = None) -> "pd.DataFrame":
     """A table that is built from the publication of a hypercube, with standard errors and 90% intervals.
 
     Args:
@@ -275,9 +277,17 @@ def _p_table(changes: pa.Table) -> PTable:
     return PTable.of([rows[count] for count in sorted(rows)])
 
 
-def _design(tables: list[dict[str, Any]], named: pd.DataFrame, p_table: PTable | None) -> Hypercube:
+def _categories(rows: pa.Table) -> dict[str, list[str]]:
+    """By variable, its categories in order, as text."""
+    categories: dict[str, list[str]] = {}
+    for row in rows.sort_by([("variable", "ascending"), ("number", "ascending")]).to_pylist():
+        categories.setdefault(row["variable"], []).append(row["category"])
+    return categories
+
+
+def _design(tables: list[dict[str, Any]], categories: Mapping[str, Sequence[str]], p_table: PTable | None) -> Hypercube:
     """The hypercube that published tables describe."""
-    sizes = {str(name): len(rows) for name, rows in named.groupby("variable", sort=True)}
+    sizes = {name: len(values) for name, values in categories.items()}
     first, budgets = tables[0], {row["table_name"]: Fraction(row["budget"]) for row in tables}
     total, margins = sum(budgets.values(), Fraction(0)), Margins(first["margins"])
     return Hypercube(
@@ -302,15 +312,16 @@ def _design(tables: list[dict[str, Any]], named: pd.DataFrame, p_table: PTable |
     )
 
 
-def _read(design: Hypercube, grid: Fraction, quantity: str, rows: pa.Table, named: pd.DataFrame) -> Published:
+def _read(
+    design: Hypercube, grid: Fraction, quantity: str, rows: pa.Table, texts: Mapping[str, Sequence[str]]
+) -> Published:
     fitted = design.margins is Margins.FITTED
     numbers: dict[Table, NDArray[Any]] = {}
     missing: dict[Table, NDArray[np.bool_]] = {}
     possible = np.zeros(design.cells(design.inner), dtype=np.bool_)
     # As text, so that categories all of whose cells are structural zeros have their names too.
     categories = {
-        str(name): pa.array(each.sort_values("number")["category"], pa.string()).cast(rows.schema.field(name).type)
-        for name, each in named.groupby("variable", sort=True)
+        name: pa.array(values, pa.string()).cast(rows.schema.field(name).type) for name, values in texts.items()
     }
     for table in (design.inner,) if fitted else design.tables:
         own = rows.filter(pa.compute.equal(rows["table_name"], BETWEEN.join(table)))

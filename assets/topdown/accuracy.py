@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from assets.conventions import StageKind, attributes, named, preview
 from assets.failures import stated_plainly
 from assets.pictures import picture
-from assets.topdown.charts import accuracy_by_level
 from assets.topdown.histograms import stage_level
 from assets.topdown.measurements import BATCH, read_answers
 from assets.topdown.release import ACCURACY, TopDownRelease
@@ -195,6 +194,8 @@ def _answers(session: Session, counts: Fragment, marginal: Marginal, first: int,
 def _shown_if_synthetic(release: TopDownRelease, figures: list[Figure]) -> dict[str, dg.MetadataValue]:
     if not release.dataset.synthetic:
         return {}
+    from assets.topdown.charts import accuracy_by_level
+
     values = {(figure.metric, figure.source, figure.level): figure.value for figure in figures}
     levels = [words(level) for level in release.levels]
     panels = {

@@ -345,7 +345,7 @@ def _counts(rows: pa.Table) -> Counts:
 
 
 _NO_ROWS = pa.table(
-    {name: pa.array([], pa.string() if kind == "VARCHAR" else pa.int64()) for name, kind in _TYPES.items()}
+    {name: pa.nulls(0, pa.string() if kind == "VARCHAR" else pa.int64()) for name, kind in _TYPES.items()}
 )
 
 

@@ -32,11 +32,12 @@ from assets.release.withheld import WithheldRecords
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.zcdp import ConcentratedLoss
-from orchestration.automation import PUBLICATION_OF, release_jobs, release_schedule, source_sensor
+from orchestration.automation import release_jobs, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import declared_publisher
 from orchestration.components.scaffolding import ExampleScaffolder
 from orchestration.environment import deployment_folders, published_address
+from orchestration.launch import PUBLICATION_OF
 from orchestration.planning import Planned, planned
 from resources.custody import CustodyMode
 

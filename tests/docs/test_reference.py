@@ -1,6 +1,7 @@
 """The reference pages say what the code says: fields, commands, exit codes, the spine, the gates' false alarms."""
 
 import re
+from functools import partial
 from typing import Any
 
 import click
@@ -72,7 +73,8 @@ def test_every_command_and_option_is_listed() -> None:
 
     def look(command: click.Command, name: str) -> int:
         if isinstance(command, click.Group):
-            return sum(look(each, f"{name} {each.name}") for each in command.commands.values())
+            children = map(partial(command.get_command, context), command.list_commands(context))
+            return sum(look(child, f"{name} {child.name}") for child in children if child)
         for parameter in command.params:
             named = parameter.opts if isinstance(parameter, click.Option) else [parameter.make_metavar(context)]
             assert [each for each in named if each not in shown[name]] == []

@@ -3,9 +3,9 @@
 - `draw` writes `places.json`: mutants at places drawn with a fixed seed. The file is kept, and changed by hand when
   code moves, so that the same wrong programs are tried before and after a change of the tests.
 - `reach` runs the tests once in a copy of the checkout and notes which tests reach which mutants.
-- `kill` tries each mutant on the quickest files of tests that reach it, up to a number of seconds. The mutants that survive
-  are then tried together in whole, as one wrong program: what passes with all of them in place notices none of them,
-  and what fails is tried with each of them alone.
+- `kill` tries each mutant on the quickest files of tests that reach it, up to a number of seconds. The mutants that
+  survive are then tried together in whole, as one wrong program: what passes with all of them in place notices none of
+  them, and what fails is tried with each of them alone.
 
 Each run is in copies of the checkout below `build/mutants`. `-m` selects tests as in pytest.
 """

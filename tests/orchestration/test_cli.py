@@ -18,9 +18,9 @@ from assets.publication.signature import sign
 from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
-from orchestration import cli
-from orchestration.cli import main
+from orchestration.cli import main, runs
 from orchestration.environment import PROJECT, deployment_resources
+from orchestration.launch import Step
 from resources.chain import Details
 from resources.ledger import Ledger
 from resources.statements import Zone
@@ -118,15 +118,14 @@ def test_a_release_that_charges_nothing_says_so_and_takes_no_authorization(
         partitioned=False,
         key=lambda stage: dg.AssetKey(["town", "stirred", stage]),
     )
-    deployed = SimpleNamespace(
-        releases=lambda name: [component],
-        release=lambda name: component,
-        ledger=SimpleNamespace(entries=lambda: ()),
-        published=tmp_path,
-    )
-    ended = SimpleNamespace(run_id="run", runs=("run",), success=True, log=tmp_path / "log")
-    monkeypatch.setattr(cli, "Deployed", lambda: deployed)
-    monkeypatch.setattr(cli, "_run", lambda *given, **options: ([], ended))
+    stages = ("charge", "publication") if charges else ("swapped",)
+    steps = [Step("planned", f"town/stirred/{stage}") for stage in stages]
+    (tmp_path / "published" / "town" / "stirred").mkdir(parents=True)
+    monkeypatch.setenv("STIRRED_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("STIRRED_PUBLISHED", str(tmp_path / "published"))
+    outcome = SimpleNamespace(run_id="run", runs=("run",), success=True, log=tmp_path / "log")
+    monkeypatch.setattr(runs, "declared_releases", lambda name: [component])
+    monkeypatch.setattr(runs, "_run_job", lambda *given, **options: (steps, outcome))
     assert says in CliRunner().invoke(main, ["launch", "town/stirred"]).stdout
     given = ["launch", "town/stirred", "--authorize", "ε = 1", "--draw", "abc", "--by", "A. Officer"]
     refused = CliRunner().invoke(main, given)

@@ -347,7 +347,7 @@ def stirred_table(
         published=tmp_path / "published",
         public_key=public_key(published.context.custody),
     )
-    monkeypatch.setattr(cli, "Deployed", lambda: deployed)
+    monkeypatch.setattr("orchestration.deployment.Deployment", lambda: deployed)
 
     def ask(release: str, *arguments: str) -> tuple[int, Any, str]:
         found = CliRunner().invoke(cli.main, ["table", release, *arguments, "--json"])

@@ -21,7 +21,7 @@ import yaml
 
 from assets.release.partitions import Partitions
 from orchestration import automation
-from orchestration.automation import BY_COMMAND
+from orchestration.launch import BY_COMMAND
 from tests.assets.topdown.test_partitions import FIRST, LAST, QUIET, STATES, data_files, execute, states_of
 from tests.topdown_deployments import topdown_deployment
 from tests.whole_repository import known

@@ -1,0 +1,5 @@
+"""`python -m orchestration.cli`: the command `stirred`."""
+
+from orchestration.cli import main
+
+main()

@@ -1,0 +1,35 @@
+"""The commands `launch` and `preflight`."""
+
+import click
+
+from orchestration.cli.printing import as_json
+from orchestration.cli.releases import RELEASE
+
+
+@click.command()
+@click.argument("release", type=RELEASE)
+@click.option("--authorize", metavar="LOSS", default="", help="The loss to be charged, as the refusal states it.")
+@click.option("--draw", default="", help="The draw that is authorized, as the refusal states it.")
+@click.option("--by", default="", help="Who authorizes the charge.")
+@click.option("-v", "--verbose", is_flag=True, help="Print Dagster's log too.")
+@as_json
+def launch(release: str, authorize: str, draw: str, by: str, verbose: bool, as_json: bool) -> None:
+    """Make RELEASE (dataset/release), from its source to its publication.
+
+    A new draw on a dataset that asks is refused with its price (exit code 3). Launch it again with --authorize, --draw
+    and --by as the refusal states them.
+    """
+    from orchestration.cli.runs import launch_release
+
+    authorization = {"authorized_loss": authorize, "authorized_draw": draw, "authorized_by": by}
+    launch_release(release, authorization if any(authorization.values()) else {}, verbose=verbose, as_json=as_json)
+
+
+@click.command()
+@click.argument("release", type=RELEASE)
+@as_json
+def preflight(release: str, as_json: bool) -> None:
+    """What launching RELEASE would charge, and why. Draws nothing and charges nothing."""
+    from orchestration.cli.runs import print_preflights
+
+    print_preflights(release, as_json=as_json)

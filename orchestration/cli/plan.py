@@ -1,0 +1,58 @@
+"""The command `plan`."""
+
+import click
+
+from orchestration.cli.printing import as_json
+from orchestration.cli.releases import RELEASE
+
+
+@click.command()
+@click.argument("release", type=RELEASE)
+@click.option(
+    "--try", "tried", metavar="YAML", multiple=True, help="Fields of defs.yaml, such as 'swap_rate: 1/10'; repeatable."
+)
+@click.option(
+    "--margin",
+    "margins",
+    metavar="LINE=NUMBER",
+    multiple=True,
+    help="The wanted 90% margin of error of a line; repeatable.",
+)
+@click.option("--total", help="The wanted charge, ρ or ε as declared: all budgets are multiplied by one number.")
+@click.option(
+    "--largest-stratum", type=int, help="In swapping: b, if no edition with the same invariants is published."
+)
+@click.option(
+    "--records",
+    type=click.IntRange(min=1),
+    help="The expected number of persons, or of units if there are none, for time, memory and disk.",
+)
+@click.option("--yaml", "as_yaml", is_flag=True, help="Print the planned defs.yaml only.")
+@as_json
+def plan(
+    release: str,
+    tried: tuple[str, ...],
+    margins: tuple[str, ...],
+    total: str | None,
+    largest_stratum: int | None,
+    records: int | None,
+    as_yaml: bool,
+    as_json: bool,
+) -> None:
+    """What RELEASE would charge, how exact it would be, what it would take, and what launching it will do.
+
+    Reads no records. Time, memory and disk are those that a launch is expected to take on this machine.
+
+    The options say what to try in place of what is declared. Nothing changes; --yaml prints the file that declares it.
+    """
+    from assets.release.plan import Asked
+    from orchestration.cli.plan_report import parse_fields, parse_margin, print_plans
+
+    request = Asked(
+        fields=parse_fields(tried),
+        margins=dict(map(parse_margin, margins)),
+        total=total,
+        largest_stratum=largest_stratum,
+        records=records,
+    )
+    print_plans(release, request, as_yaml=as_yaml, as_json=as_json)

@@ -1,0 +1,191 @@
+"""The commands on what is published: `table`, `verify`, `audit`, `explore` and `withdraw`."""
+
+import csv
+import re
+import sys
+from contextlib import suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestration.cli import REFUSED
+from orchestration.cli.printing import as_json, print_json, print_table
+from orchestration.cli.releases import RELEASE
+
+if TYPE_CHECKING:
+    from orchestration.deployment import Deployment
+
+
+@click.command()
+@click.argument("release", type=RELEASE)
+@click.option("--by", default="", help="The variables to tabulate by, separated by commas.")
+@click.option("--where", multiple=True, help="Categories that count: 'age in (00-14, 15-24)' or state=10; repeatable.")
+@click.option(
+    "--per",
+    type=RELEASE,
+    help="Another release of hypercubes, whose counts or weights the sums are divided by: means.",
+)
+@as_json
+def table(release: str, by: str, where: tuple[str, ...], per: str | None, as_json: bool) -> None:
+    """Build a table from the published hypercubes of RELEASE, with standard errors and 90% intervals.
+
+    The answer follows from the publication alone, so everyone gets the same one, and it costs nothing. Of several
+    hypercubes, the one answers whose numbers have the least variance.
+    """
+    from orchestration.components import TableBuilder
+    from orchestration.deployment import Deployment
+
+    deployment = Deployment()
+    variables = [name.strip() for name in by.split(",") if name.strip()]
+    chosen: dict[str, list[str]] = {}
+    for name, categories in map(_parse_categories, where):
+        if name in chosen:
+            raise click.UsageError(f"--where: {name} is named twice; list all of its categories that count at once")
+        chosen[name] = categories
+    folders = [_hypercubes(deployment, name) for name in (release, *([per] if per else []))]
+    names, answer = TableBuilder.answered(folders, variables, chosen)
+    if as_json:
+        print_json({"from": names, "rows": answer.to_pylist()})
+        return
+    rows = [
+        ["" if cell is None else f"{cell:,.2f}" if isinstance(cell, Decimal) else str(cell) for cell in row.values()]
+        for row in answer.to_pylist()
+    ]
+    print_table(f"From {' per '.join(names)}", [name.replace("_", " ") for name in answer.column_names], rows)
+
+
+def _parse_categories(text: str) -> tuple[str, list[str]]:
+    """A variable and its categories, from `age in (a, b)`, `age in a, b` or `age=a`; a category may be in quotes."""
+    parts = re.fullmatch(r"\s*(\S+?)\s*(?:=|\s+(?i:in)\b)\s*\(?(.*?)\)?\s*", text)
+    if not parts:
+        raise click.UsageError(f"--where: {text} is not of the form 'age in (a, b)' or age=a")
+    quote = "'" if "'" in parts[2] else '"'
+    categories = next(csv.reader([parts[2]], skipinitialspace=True, quotechar=quote), [])
+    return parts[1], [category.strip() for category in categories]
+
+
+def _hypercubes(deployment: "Deployment", release: str) -> dict[str, Path]:
+    """By name, the folders of those hypercubes of a release that are published, none of which was altered."""
+    from assets.publication.signature import altered_files, identity
+
+    names = [component.named for component in deployment.releases(release)]
+    folders = {name: folder for name in names if (folder := deployment.published / name).exists()}
+    if not folders:
+        raise click.UsageError(f"{release} is not published; launch it first")
+    for name, folder in folders.items():
+        if problems := altered_files(folder, deployment.public_key):
+            raise click.ClickException(f"{name}: the publication is not intact: {problems[0]}")
+        signed = identity(folder)
+        if (other := f"{signed.dataset}/{signed.release}") != name:
+            raise click.ClickException(f"{name}: the publication in its folder is that of {other}")
+    return folders
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--key", type=click.Path(path_type=Path), required=True, help="The public key (PEM), from a source that you trust."
+)
+def verify(folder: Path, key: Path) -> None:
+    """Check the editions of a release in FOLDER with nothing but the public key."""
+    from assets.publication import signature
+
+    public_key = signature.read_public_key(key)
+    intact, problems = signature.verify(folder, public_key)
+    if intact:
+        click.echo(f"Intact, and signed with the key {signature.fingerprint(public_key)}:")
+    for edition, content in intact.items():
+        click.echo(f"{edition}: {content}")
+    for problem in problems:
+        click.echo(f"{folder}: {problem}", err=True)
+    if problems:
+        sys.exit(REFUSED)
+
+
+@click.command()
+@click.option(
+    "--to", type=click.Path(path_type=Path), help="The folder of audit.html and audit.json; by default var/audit."
+)
+@as_json
+def audit(to: Path | None, as_json: bool) -> None:
+    """Ask everything again that can be proved, and write a report. Charges nothing and changes nothing."""
+    from assets.confidentiality import nodes_of
+    from assets.publication import audit as audits
+    from orchestration import definitions
+    from orchestration.deployment import Deployment
+    from orchestration.jobs import now
+
+    deployment = Deployment()
+    nodes = nodes_of(definitions.deployment(deployment.tree, deployment.home).resolve_all_asset_specs())
+    methods = definitions.declared_methods(deployment.tree, deployment.published)
+    record = audits.audit(methods, nodes, deployment.ledger, deployment.published, now())
+    _, page = audits.write_report(record, to or deployment.home / "audit")
+    if as_json:
+        print_json(record)
+    else:
+        click.echo("Claims: " + ", ".join(f"{verdict}: {count}" for verdict, count in record["counts"].items()))
+        click.echo(f"The report is {page}")
+    if record["verdict"] == audits.Verdict.FAILS:
+        sys.exit(REFUSED)
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=8600, show_default=True, help="The port; 0 for any.")
+@click.option("--no-browser", is_flag=True, help="Do not open a browser.")
+@click.option(
+    "--boundaries",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder of GeoJSON files, for maps.",
+)
+def explore(port: int, no_browser: bool, boundaries: Path | None) -> None:
+    """Open a local page on budgets, plans, published tables and the audit. It reads only what is public.
+
+    The page can be opened on this machine alone, until the command is interrupted.
+    """
+    from assets.ledger.page import last_replays
+    from orchestration.deployment import Deployment
+    from orchestration.explorer import launcher
+    from orchestration.launch import open_instance, prepare_instance
+
+    prepare_instance()
+    deployment = Deployment()
+    datasets, releases = deployment.declared
+    draws = [component.key(component.method.draw_stage) for component in releases.values() if component.charges]
+
+    def read_replays() -> dict[str, str]:
+        with open_instance() as instance:
+            return last_replays(instance, draws)
+
+    def announce(address: str) -> None:
+        click.echo(f"The explorer is at {address}; end it with Ctrl+C.")
+
+    with suppress(KeyboardInterrupt):
+        launcher.explore(
+            deployment.home,
+            deployment.published,
+            datasets,
+            read_replays,
+            port,
+            boundaries,
+            announce,
+            browser=not no_browser,
+        )
+
+
+@click.command()
+@click.argument("name", type=RELEASE)
+@click.option("--by", required=True, help="Who withdraws it, for the ledger.")
+def withdraw(name: str, by: str) -> None:
+    """Withdraw NAME (dataset/release, or a dataset with all its releases) for good.
+
+    Its tables, publications and ephemeral keys are removed. The ledger keeps what was charged and records the
+    withdrawal. This cannot be undone.
+    """
+    from assets.publication import withdrawal
+    from orchestration.deployment import Deployment
+
+    deployment = Deployment()
+    dataset, slash, release = name.partition("/")
+    click.echo(withdrawal.withdraw(deployment.ledger, deployment.published, dataset, release if slash else None, by))

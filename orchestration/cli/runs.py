@@ -1,0 +1,219 @@
+"""What `launch` and `preflight` do: run the jobs of a release, print their progress, and report their outcome."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.markdown import Markdown
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from assets.charge.assessment import AUTHORIZED_BY_COMMAND
+from assets.charge.preflight import PREFLIGHT
+from assets.conventions import DRAW_ID, in_one_piece
+from assets.release.method import CHARGE, PUBLICATION
+from mechanisms.accounting.composition import stated
+from orchestration.cli import REFUSED, UNAUTHORIZED
+from orchestration.cli.printing import print_json, terminal
+from orchestration.cli.releases import declared_names
+from orchestration.environment import deployment_folders, deployment_resources
+from orchestration.launch import PUBLICATION_OF, STATES, RunOutcome, Step, open_instance, run_job
+from resources.chain import RESERVE
+from resources.ledger import Ledger
+
+if TYPE_CHECKING:
+    from orchestration.components.release import ReleaseComponent
+
+
+def launch_release(release: str, authorization: Mapping[str, str], *, verbose: bool, as_json: bool) -> None:
+    """Launch a release, report what it charged and published, and exit.
+
+    Args:
+        release: its name, or the name of several that are declared together.
+        authorization: the configuration of the charge; empty if none was given.
+        verbose: whether to print Dagster's log.
+        as_json: whether to print JSON only.
+    """
+    home, published = deployment_folders()
+    ledger = deployment_resources(home)["ledger"]
+    assert isinstance(ledger, Ledger)
+    config = _configure(release, authorization)
+    steps, outcome, first = _run_jobs(home, release, config, quiet=as_json)
+    if not outcome.run_id:
+        # The process could not load the deployment, or knows no such release: the same error is raised here.
+        declared_releases(release)
+    if verbose:
+        click.echo(outcome.log.read_text(), err=True)
+    losses = [
+        stated(entry.declared().charge)
+        for entry in ledger.entries()
+        if entry.kind == RESERVE and entry.known().authorization.get("run") in first.runs
+    ]
+    planned = _planned(steps) if outcome.success else []
+    folders = [published.joinpath(*path[:-1]) for path in planned if path[-1] == PUBLICATION]
+    files = sorted({path.name for folder in folders for path in folder.iterdir() if path.is_file()})
+    refusal = next((step for step in steps if step.kind == "refused"), None)
+    refused = refusal.words if refusal else ""
+    failed = [step for step in steps if step.kind == "failed"]
+    passed = sum(step.kind == "passed" for step in steps)
+    if as_json:
+        print_json(
+            {
+                "run": outcome.run_id,
+                "success": outcome.success,
+                "charged": losses,
+                "checks_passed": passed,
+                "checks_failed": [asdict(step) for step in failed],
+                "refused": refused,
+                "folders": [str(folder) for folder in folders],
+                "files": files,
+                "log": str(outcome.log),
+            }
+        )
+    elif outcome.success:
+        charges = any(path[-1] == CHARGE for path in planned)
+        why = "the draw was there already" if charges else "this release charges nothing"
+        click.echo(f"\nCharged {', '.join(losses)}." if losses else f"\nNothing was charged: {why}.")
+        click.echo(f"{passed} checks passed.")
+        if files:
+            click.echo(f"Published in {', '.join(map(str, folders))}: {', '.join(files)}")
+    else:
+        for step in failed:
+            click.echo(f"\n{step.asset}: {step.check} failed. {step.words}", err=True)
+        click.echo(f"\n{refused or _explain_failure(outcome)}", err=True)
+        charge = f"Charged {', '.join(losses)}" if losses else "Nothing was charged"
+        click.echo(f"\n{charge}. The log is {outcome.log}", err=True)
+    if not outcome.success:
+        asks = refusal and refusal.metadata and AUTHORIZED_BY_COMMAND in refusal.metadata
+        sys.exit(UNAUTHORIZED if asks else REFUSED)
+
+
+def print_preflights(release: str, *, as_json: bool) -> None:
+    """Print the price of each release that is declared under a name, and why it is charged."""
+    components = declared_releases(release)
+    preflights = _run_preflight(release, components, quiet=as_json)
+    if as_json:
+        print_json(preflights[0] if len(preflights) == 1 else preflights)
+        return
+    console = terminal()
+    for component, preflight in zip(components, preflights, strict=True):
+        if len(preflights) > 1:
+            console.print(f"\n{component.named}", style="bold", markup=False)
+        for name, value in preflight.items():
+            console.print(f"[bold]{name}[/bold]: ", end="")
+            console.print(Markdown(value) if str(value).startswith("```") else str(value), markup=False)
+
+
+def declared_releases(name: str) -> "Sequence[ReleaseComponent]":
+    """The releases that are declared under a name, from all declarations, whose import takes a second."""
+    from orchestration.deployment import Deployment
+
+    return Deployment().releases(name)
+
+
+def _configure(release: str, authorization: Mapping[str, str]) -> dict[str, Any]:
+    """The configuration of a run. Raises `click.UsageError` if there is no such release, or it cannot be authorized.
+
+    Declarations are loaded only for an authorization and for a name that no file declares as it is.
+    """
+    if not authorization and release in declared_names():
+        return {}
+    components = declared_releases(release)
+    if not authorization:
+        return {}
+    from orchestration.deployment import require_single
+
+    operation = "__".join(_require_charging(require_single(release, components)).key(CHARGE).path)
+    return {"ops": {operation: {"config": dict(authorization)}}}
+
+
+def _planned(steps: Sequence[Step]) -> list[list[str]]:
+    """The paths of the assets that runs were to make, in the order of their names."""
+    return [asset.split("/") for asset in sorted({step.asset for step in steps if step.kind == "planned"})]
+
+
+def _require_charging(component: "ReleaseComponent") -> "ReleaseComponent":
+    """A release, refused if it charges nothing, as a withheld swap does."""
+    if not component.charges:
+        raise click.UsageError(f"{component.named} charges nothing")
+    return component
+
+
+def _run_preflight(release: str, components: "Sequence[ReleaseComponent]", *, quiet: bool) -> list[dict[str, Any]]:
+    for component in components:
+        _require_charging(component)
+    steps, outcome = _run_job(deployment_folders()[0], f"{PREFLIGHT}__{release.replace('/', '__')}", {}, quiet=quiet)
+    metadata = {step.asset: step.metadata for step in steps if step.kind == "made"}
+    preflights = [metadata.get("/".join(component.key(PREFLIGHT).path)) for component in components]
+    if not outcome.success or None in preflights:
+        reasons = (step.words for step in steps if step.kind in ("refused", "failed"))
+        raise click.ClickException(f"{next(reasons, _explain_failure(outcome))}\nThe log is {outcome.log}")
+    return [{**preflight, DRAW_ID: in_one_piece(str(preflight[DRAW_ID]))} for preflight in preflights if preflight]
+
+
+def _explain_failure(outcome: RunOutcome) -> str:
+    """What is known of a run in which no step failed."""
+    if outcome.run_id:
+        return "The run failed."
+    return "Nothing was run: the deployment cannot be loaded. stirred check names what is wrong."
+
+
+def _run_jobs(
+    home: Path,
+    release: str,
+    config: Mapping[str, Any],
+    *,
+    quiet: bool,
+) -> tuple[list[Step], RunOutcome, RunOutcome]:
+    """Run a release's job, and if it has partitions, the jobs after it, until one fails; the last run and the first."""
+    job = release.replace("/", "__")
+    steps, first = _run_job(home, job, config, quiet=quiet)
+    outcome = first
+    published = any(path[-1] == PUBLICATION for path in _planned(steps))
+    if not outcome.success or published or not any(component.partitioned for component in declared_releases(release)):
+        return steps, outcome, first
+    with open_instance() as instance:
+        states = sorted(instance.get_dynamic_partitions(f"{job}__{STATES}"))
+    for after, partition in [*((STATES, state) for state in states), (PUBLICATION_OF, "")]:
+        if not outcome.success:
+            break
+        further, outcome = _run_job(home, f"{after}__{job}", {}, quiet=quiet, partition=partition)
+        steps += further
+    return steps, outcome, first
+
+
+def _run_job(
+    home: Path, job: str, config: Mapping[str, Any], *, quiet: bool, partition: str = ""
+) -> tuple[list[Step], RunOutcome]:
+    """Run a job, and print a line for each asset that was made unless it is to be quiet."""
+    steps: list[Step] = []
+    console = terminal(quiet=quiet)
+    columns = (
+        SpinnerColumn(),
+        BarColumn(20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with open_instance() as instance, Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("loading", total=None)
+
+        def report(step: Step) -> None:
+            steps.append(step)
+            if step.kind == "planned":
+                progress.update(bar, total=sum(step.kind == "planned" for step in steps))
+            elif step.kind == "begun":
+                progress.update(bar, description=escape(step.asset.replace("__", "/")))
+            elif step.kind == "made":
+                progress.advance(bar)
+                name = f"{step.asset} {partition}".strip()
+                console.print(f"  {name:60} {step.seconds:>7.1f} s", markup=False)
+            elif step.kind == "failed":
+                console.print(f"  {step.asset}: {step.check} failed", markup=False)
+
+        log = home / "logs" / f"{'-'.join([job, *([partition] if partition else [])])}.log"
+        outcome = run_job(instance, job, config, log, report, partition)
+    return steps, outcome

@@ -1,0 +1,99 @@
+"""The commands on stored state: `backup`, `restore`, `ledger` and `unblock`."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--with-keys", is_flag=True, help="Copy the keys too.")
+def backup(folder: Path, with_keys: bool) -> None:
+    """Write a back-up of databases, anchor and publications to FOLDER, which must be empty or new."""
+    from orchestration.backup import back_up
+    from orchestration.deployment import Deployment
+
+    deployment = Deployment()
+    back_up(deployment.ledger, deployment.published, folder, with_keys=with_keys)
+    click.echo(f"{deployment.home} and {deployment.published}: backed up to {folder}")
+    if deployment.ledger.on_server:
+        click.echo("The ledger's entries are not in it: back up their server as well, with its own means.")
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+def restore(folder: Path) -> None:
+    """Restore the back-up in FOLDER into a home without databases."""
+    from orchestration import backup
+    from orchestration.environment import deployment_folders
+
+    home, published = deployment_folders()
+    backup.restore(folder, home, published)
+    click.echo(f"{home} and {published}: restored from {folder}")
+
+
+@click.group()
+def ledger() -> None:
+    """Keep the ledger in a PostgreSQL server, which PGHOST, PGUSER, PGDATABASE and PGPASSFILE name."""
+
+
+@ledger.command(name="migrate")
+def migrate_ledger() -> None:
+    """Make or update the ledger's tables on the server, as the role that owns them."""
+    try:
+        from resources.ledger_server import migrate
+    except ImportError:
+        raise click.ClickException("this needs psycopg: install Stirred with the extra cluster") from None
+    applied = migrate()
+    click.echo(f"Applied: {', '.join(applied)}." if applied else "Nothing to apply: the ledger's schema is up to date.")
+
+
+@ledger.command(name="move")
+def move_ledger() -> None:
+    """Move the ledger from its file to the server. The file keeps its entries, and is never appended to again.
+
+    Every entry is checked: chain, anchor, and that it is the same on the server. A server ledger that is not empty is
+    refused. Set STIRRED_LEDGER=postgres first, for every process of the deployment.
+    """
+    from orchestration.deployment import Deployment
+    from resources.statements import Zone
+
+    count = Deployment().ledger.move_to_server()
+    click.echo(
+        f"The ledger is on the server, with {count} entries; {Zone.LEDGER.database} is not appended to any more."
+    )
+
+
+@click.command()
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option("--begun", is_flag=True, help="List all runs that have begun and not ended, and nothing else.")
+@click.option("--lost", is_flag=True, help="End them as failed, so that the queue of a cluster launches them again.")
+def unblock(runs: tuple[str, ...], begun: bool, lost: bool) -> None:
+    """End runs whose process was killed, and free their slots in the queue of writers; without RUN, list them.
+
+    Dagster cannot tell a killed process from a slow one, so a person must name the run.
+    """
+    from dagster import DagsterRunStatus, RunsFilter
+
+    from orchestration.launch import open_instance
+
+    with open_instance() as instance:
+        storage = instance.event_log_storage
+        if begun:
+            statuses = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+            for run in instance.get_runs(RunsFilter(statuses=statuses)):
+                click.echo(run.run_id)
+        elif not runs:
+            holders = sorted(storage.get_concurrency_run_ids())
+            heading = "Runs that hold a slot in the queue of writers:"
+            click.echo("\n".join([heading, *holders] if holders else ["No run holds a slot in the queue of writers."]))
+        for run_id in runs:
+            named = instance.get_run_by_id(run_id)
+            if named is None:
+                raise click.ClickException(f"there is no run {run_id}")
+            if not named.is_finished and lost:
+                instance.report_run_failed(named, "The run's process is gone.")
+            elif not named.is_finished:
+                instance.report_run_canceled(named, message="The run's process was killed; the run was ended by hand.")
+            storage.free_concurrency_slots_for_run(run_id)
+            click.echo(f"{run_id}: ended, its slot is free")

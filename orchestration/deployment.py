@@ -1,0 +1,162 @@
+"""The deployment that the environment names, as commands and `make` need it: declarations, ledger, keys, runs.
+
+What Dagster loads of it is in `definitions`.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import click
+import dagster as dg
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from assets.ledger.population import populations
+from assets.planning.machine import Machine, this_machine
+from assets.publication.signature import CERTIFICATE, public_key, signed_identity
+from assets.release.dataset import DatasetDeclaration
+from mechanisms.accounting.composition import DoesNotCompose, beside_finite, stated, symbol
+from orchestration.components.release import DeclaresReleases, ReleaseComponent
+from orchestration.definitions import declarations
+from orchestration.environment import deployment_folders, deployment_resources
+from resources.chain import RESERVE, SETTLE, Entry
+from resources.custody import CustodyError
+from resources.ledger import Ledger, LedgerError, Reading, remaining
+
+
+def component_tree() -> dg.ComponentTree:
+    """The declarations under `defs/`, not loaded yet."""
+    return dg.ComponentTree.for_project(Path(__file__).parent)
+
+
+class Deployment:
+    """The deployment that the environment names. Raises DeclarationError as `deployment_resources`."""
+
+    def __init__(self) -> None:
+        self.home, self.published = deployment_folders()
+        ledger = deployment_resources(self.home)["ledger"]
+        assert isinstance(ledger, Ledger)
+        self.ledger = ledger
+        self.tree = component_tree()
+
+    @cached_property
+    def declared(self) -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:
+        """The declared datasets, and the releases by `dataset/release`. Raises as `declarations`."""
+        datasets, releases = declarations(self.tree)
+        return datasets, {release.named: release for release in releases}
+
+    def releases(self, name: str) -> Sequence[ReleaseComponent]:
+        """The release of a name, or all that are declared together under it. Raises `click.UsageError` if none is."""
+        singles = {single: [component] for single, component in self.declared[1].items()}
+        known = {**self.groups, **singles}
+        if name not in known:
+            raise click.UsageError(f"there is no release {name}; declared are {', '.join(sorted(known))}")
+        return known[name]
+
+    @cached_property
+    def groups(self) -> dict[str, Sequence[ReleaseComponent]]:
+        """By the name under which they are declared, the releases that are declared together."""
+        components = self.tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
+        return {component.named: component.releases(components) for component in components}
+
+    def budgets(self, reading: Reading) -> list[dict[str, Any]]:
+        """For each population: its datasets, cap, what was charged, and what remains."""
+        budgets = []
+        for population in populations(self.declared[0]):
+            cap = population.cap
+            row: dict[str, Any] = {
+                "population": population.name,
+                "datasets": [dataset.name for dataset in population.datasets],
+                "cap": stated(cap),
+                "charging": "asks" if population.datasets[0].asks else "automatic",
+                "beside": "",
+            }
+            try:
+                row["beside"] = beside_finite(reading.infinite_charges(population.name))
+                charged = reading.charged(population.name, cap)
+                row |= {"charged": stated(charged), "left": f"{symbol(cap)} = {remaining(charged, cap)}"}
+            except DoesNotCompose as error:
+                row |= {"charged": f"cannot be added up: {error}", "left": "unknown"}
+            except LedgerError:
+                row |= {"charged": "unknown: the ledger is not intact", "left": "unknown"}
+            budgets.append(row)
+        return budgets
+
+    def statuses(self, instance: dg.DagsterInstance) -> list[dict[str, Any]]:
+        """For each release: how often it was drawn, what it was charged, and its last run."""
+        entries = self.ledger.entries()
+        statuses = []
+        for name, component in sorted(self.declared[1].items()):
+            dataset, release = name.split("/")
+            own = [entry for entry in entries if (entry.dataset, entry.release) == (dataset, release)]
+            runs = [
+                run
+                for group, members in self.groups.items()
+                if name in {member.named for member in members}
+                for job in {component.job, group.replace("/", "__")}
+                for run in instance.get_run_records(dg.RunsFilter(job_name=job), limit=1)
+            ]
+            last = max(runs, key=lambda run: run.create_timestamp, default=None)
+            statuses.append(
+                {
+                    "release": name,
+                    "title": component.declaration.title,
+                    "editions": sum(entry.kind == SETTLE for entry in own),
+                    "charges": [stated(entry.declared().charge) for entry in own if entry.kind == RESERVE],
+                    "published": self._is_published(dataset, release, own),
+                    "last_run": last.dagster_run.status.value.lower() if last else None,
+                    "last_run_at": last.create_timestamp.isoformat(timespec="seconds") if last else None,
+                }
+            )
+        return statuses
+
+    def _is_published(self, dataset: str, release: str, entries: list[Entry]) -> bool | None:
+        """Whether there is a certificate that this deployment signed, of a draw that its ledger holds; None if its keys
+        cannot be read, so that it is not known.
+        """
+        folder = self.published / dataset / release
+        if not entries or not (folder / CERTIFICATE).exists():
+            return False
+        try:
+            identity = signed_identity(folder, self.public_key)
+        except CustodyError:
+            return None
+        return identity is not None and (identity.dataset, identity.release, identity.ledger_hash) in {
+            (entry.dataset, entry.release, entry.hash) for entry in entries
+        }
+
+    @cached_property
+    def machine(self) -> Machine:
+        """This machine, with the disks of the deployment."""
+        return this_machine(self.home, self.published, in_lake=bool(self.ledger.warehouse.lake))
+
+    @cached_property
+    def public_key(self) -> Ed25519PublicKey:
+        """The key that publications of this deployment are verified with."""
+        return public_key(self.ledger.custody)
+
+
+def require_single(name: str, releases: Sequence[ReleaseComponent]) -> ReleaseComponent:
+    """The one release of a name. Raises `click.UsageError` if several are declared under it."""
+    if len(releases) > 1:
+        names = ", ".join(sorted(release.named for release in releases))
+        raise click.UsageError(f"{name} is declared as {names}; name one of them")
+    return releases[0]
+
+
+def list_entries(reading: Reading) -> list[dict[str, Any]]:
+    """The ledger's entries as plain values."""
+    return [
+        {
+            "entry": entry.sequence,
+            "kind": entry.kind,
+            "release": f"{entry.dataset}/{entry.release}",
+            "population": entry.known().population,
+            "charged": stated(entry.declared().charge) if entry.kind == RESERVE else "",
+            "authorized_by": entry.known().authorization.get("by", ""),
+            "recorded_at": entry.recorded_at,
+            "draw_id": entry.draw_id,
+        }
+        for entry in reading.entries
+    ]

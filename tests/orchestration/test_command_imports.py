@@ -1,0 +1,68 @@
+"""What the command imports: help and completion need none of the heavy libraries, `status` only what it reads with."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import pytest
+
+from orchestration.cli import COMMANDS, main
+from orchestration.environment import PROJECT
+
+HEAVY = {"dagster", "duckdb", "matplotlib", "numba", "numpy", "pandas", "pandera", "pyarrow"}
+"""Libraries that take a quarter of a second or more to import, or import one that does."""
+
+
+def imported(arguments: Sequence[str], home: Path) -> set[str]:
+    """The packages that a process has imported when the command has ended."""
+    code = (
+        "import json, sys\n"
+        "from orchestration.cli import main\n"
+        f"main({list(arguments)!r}, standalone_mode=False)\n"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})), file=sys.stderr)\n"
+    )
+    folders = {name: str(home / name) for name in ("STIRRED_HOME", "STIRRED_PUBLISHED", "DAGSTER_HOME")}
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        cwd=PROJECT,
+        env=os.environ | folders,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(json.loads(ended.stderr.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS, "new dataset", "new release", "ledger move", "ledger migrate"])
+def test_help_imports_no_heavy_library(name: str, tmp_path: Path) -> None:
+    assert not imported([*name.split(), "--help"], tmp_path) & HEAVY
+
+
+def test_a_launch_loads_no_declaration_beside_the_process_that_makes_the_release() -> None:
+    """The modules with which the command follows the process; the process itself loads everything."""
+    code = "import json, sys, orchestration.cli.runs; print(json.dumps(list(sys.modules)))"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
+    modules = set(json.loads(ended.stdout))
+    assert not modules & {"orchestration.components", "orchestration.definitions", "matplotlib", "numba", "pandas"}
+
+
+@pytest.mark.parametrize("command", ["status", "budget"])
+def test_what_only_shows_imports_nothing_that_draws_or_validates(command: str, tmp_path: Path) -> None:
+    """DuckDB itself imports pandas for the parameters of a statement, once there is a database."""
+    assert not imported([command], tmp_path) & {"matplotlib", "pandas", "pandera"}
+
+
+def test_the_list_of_commands_is_as_the_commands_say() -> None:
+    """The texts are kept apart from the commands so that the list needs none of their modules."""
+    context = click.Context(main)
+    for name, (_, _, text) in COMMANDS.items():
+        command = main.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert (
+            text == " ".join((command.help or "").split("\n\n")[0].split()).partition(". ")[0].removesuffix(".") + "."
+        )
