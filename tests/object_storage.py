@@ -75,7 +75,7 @@ def object_storage(folder: Path, buckets: Sequence[str] = ("lake",), identities:
                 text=True,
                 check=True,
                 capture_output=True,
-                timeout=60,
+                timeout=600,
             )
             keys = {"AWS_ACCESS_KEY_ID": "AKTEST", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": "us-east-1"}
             yield ObjectStorage(address, keys)
@@ -94,7 +94,7 @@ def storage_port() -> int:
 
 
 def _wait(address: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         try:
             urllib.request.urlopen(address, timeout=5)

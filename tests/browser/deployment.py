@@ -12,16 +12,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-PATIENCE = 120_000
-"""Milliseconds."""
+PATIENCE = 900_000
+"""Milliseconds after which a page or a run counts as stuck. Nothing waits longer than it takes, and beside other work a
+page may take many times Playwright's five seconds."""
 
-# Beside other work, a page may take longer than Playwright's five seconds.
 expect.set_options(timeout=PATIENCE)
 
 IN_A_BROWSER = [
@@ -46,6 +47,16 @@ class Site:
     def job(self, release: str) -> str:
         """The address of a release's job."""
         return f"{self.address}/locations/stirred/jobs/{group(release)}"
+
+    def await_publication(self, release: str) -> None:
+        """Wait until a release is published, or a run of this deployment has failed."""
+        deadline = time.monotonic() + PATIENCE / 1000
+        failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED])
+        with dg.DagsterInstance.from_config(str(self.published.parent / "dagster")) as instance:
+            while not self.certificate(release).exists():
+                assert not instance.get_runs(failed, limit=1), f"{release} is not published: a run failed"
+                assert time.monotonic() < deadline, f"{release} is not published"
+                time.sleep(0.2)
 
     def launch(self, release: str) -> None:
         """Launch a release's job as a person does. The page asks for no confirmation, whatever else was never made."""

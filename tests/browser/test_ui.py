@@ -36,10 +36,7 @@ def publish(site: Site, release: str) -> None:
     if release not in LAUNCHED:
         LAUNCHED.add(release)
         site.launch(release)
-    deadline = time.monotonic() + PATIENCE / 1000
-    while not site.certificate(release).exists() and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert site.certificate(release).exists(), f"{release} is not published"
+    site.await_publication(release)
 
 
 @pytest.mark.parametrize("release", [SWAPPING, pytest.param(S_DHC, marks=deep), pytest.param(TOPDOWN, marks=deep)])

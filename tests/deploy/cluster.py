@@ -224,10 +224,10 @@ def database_server(secrets: Path, port: int) -> Iterator[Path]:
         (server.pgdata / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
         options = f"-h 127.0.0.1 -p {port} -k {sockets} -c fsync=off -c log_connections=on -c log_statement=ddl"
         restart = [*control, "-m", "fast", "-o", options, "restart"]
-        subprocess.run(restart, check=True, user=user, stdout=subprocess.DEVNULL, timeout=60)
+        subprocess.run(restart, check=True, user=user, stdout=subprocess.DEVNULL, timeout=600)
         yield log
     finally:
-        subprocess.run([*control, "-m", "immediate", "stop"], user=user, stdout=subprocess.DEVNULL, timeout=60)
+        subprocess.run([*control, "-m", "immediate", "stop"], user=user, stdout=subprocess.DEVNULL, timeout=600)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -270,7 +270,7 @@ def killed(tmp_path, store, processes):
     """What a process has left that was killed while it sorted confidential rows and spilled them."""
     process, said = processes("begin", "spill", tmp_path)
     assert said == "begun\n"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while sum(path.stat().st_size for path in spilled(store)) < 20_000_000:
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -32,7 +32,7 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 
 
 def answer(process: subprocess.Popen[str], line: str = "") -> Any:
-    output, errors = process.communicate(line, timeout=300)
+    output, errors = process.communicate(line, timeout=900)
     assert process.returncode == 0, errors[-4000:]
     return json.loads(output.splitlines()[-1])
 

@@ -222,8 +222,8 @@ def test_a_scheduler_that_is_killed_is_an_error(tmp_path: Path, monkeypatch: pyt
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     try:
-        with distributed.Client(scheduler_file=str(file), set_as_default=False, timeout=60) as client:
-            client.wait_for_workers(1, timeout=60)
+        with distributed.Client(scheduler_file=str(file), set_as_default=False, timeout=600) as client:
+            client.wait_for_workers(1, timeout=600)
             address = client.scheduler.address
         monkeypatch.setattr(estimation, "PLACES_OF_A_TASK", 1)
         monkeypatch.setattr(estimation, "SECONDS_BETWEEN_REPORTS", 0.0)

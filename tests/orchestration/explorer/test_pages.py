@@ -121,7 +121,7 @@ def page() -> None:
 
 
 def test_the_page_of_tables_warns_of_overlaps_and_marks_what_is_too_uncertain(published: Path) -> None:
-    test = AppTest.from_function(page, default_timeout=30)
+    test = AppTest.from_function(page, default_timeout=600)
     test.query_params["view"] = "Two places"
     test.run()
     assert not test.exception
@@ -145,7 +145,7 @@ def page_of_plans() -> None:
 
 
 def test_the_page_of_plans_states_what_a_launch_takes(published: Path) -> None:
-    test = AppTest.from_function(page_of_plans, default_timeout=60)
+    test = AppTest.from_function(page_of_plans, default_timeout=600)
     test.query_params["release"] = "two_states/redistricting"
     test.run()
     assert not test.exception
@@ -213,7 +213,7 @@ def test_no_title_or_label_of_a_publication_becomes_a_picture_or_a_link(publishe
         described["title"] = picture
     dictionary.write_text(json.dumps(package))
     for view in ("Places ranked", "One place", "Two places"):
-        test = AppTest.from_function(page, default_timeout=30)
+        test = AppTest.from_function(page, default_timeout=600)
         test.query_params["view"] = view
         test.run()
         assert not test.exception
@@ -229,7 +229,7 @@ def test_rows_with_equal_labels_are_told_apart_and_compared_by_their_codes(publi
     for value in package["resources"][0]["schema"]["fields"][1]["categories"]:
         value["label"] = "Other"
     dictionary.write_text(json.dumps(package))
-    test = AppTest.from_function(page, default_timeout=30)
+    test = AppTest.from_function(page, default_timeout=600)
     test.query_params["view"] = "Two places"
     test.run()
     assert not test.exception
@@ -243,7 +243,7 @@ def test_a_row_that_only_one_place_has_is_left_out_with_a_word(published: Path) 
     file = published / "homes.parquet"
     table = pq.read_table(file)
     pq.write_table(table.take([0, 1, 2, 3, 5]), file)
-    test = AppTest.from_function(page, default_timeout=30)
+    test = AppTest.from_function(page, default_timeout=600)
     test.query_params["view"] = "Two places"
     test.run()
     assert not test.exception
@@ -252,7 +252,7 @@ def test_a_row_that_only_one_place_has_is_left_out_with_a_word(published: Path) 
 
 
 def test_a_link_to_what_is_not_there_says_what_is_shown_instead(published: Path) -> None:
-    test = AppTest.from_function(page, default_timeout=30)
+    test = AppTest.from_function(page, default_timeout=600)
     test.query_params["release"] = "village/gone"
     test.run()
     assert not test.exception
@@ -278,7 +278,7 @@ def test_a_damaged_dictionary_hides_its_own_tables_only(published: Path, damage:
         ("village/counties", True),
         ("village/other", False),
     ]
-    test = AppTest.from_function(page, default_timeout=30).run()
+    test = AppTest.from_function(page, default_timeout=600).run()
     assert not test.exception
     assert any(said in each.value and "village" in each.value for each in test.error)
     assert test.table, "the table of the other release is shown"
@@ -286,7 +286,7 @@ def test_a_damaged_dictionary_hides_its_own_tables_only(published: Path, damage:
 
 def test_files_that_are_not_as_they_were_signed_are_not_shown_without_a_word(published: Path) -> None:
     def warned() -> list[str]:
-        test = AppTest.from_function(page, default_timeout=30).run()
+        test = AppTest.from_function(page, default_timeout=600).run()
         assert not test.exception
         return [each.value for each in test.error if "Do not rely" in each.value]
 
@@ -312,7 +312,7 @@ def test_numbers_that_are_not_finite_are_shown_as_none(published: Path) -> None:
     found = pq.read_table(file).to_pydict()
     found["estimate"][2], found["upper"][5] = float("nan"), float("inf")
     pq.write_table(pa.table(found), file)
-    test = AppTest.from_function(page, default_timeout=30).run()
+    test = AppTest.from_function(page, default_timeout=600).run()
     assert not test.exception
     assert set(test.table[0].value["Estimate"]) == {"–", "330"}
 
