@@ -37,6 +37,7 @@ from assets.conventions import DRAW_ID, ZONE, in_one_piece
 from assets.gates.shared import all_gates
 from assets.ledger.page import last_replays
 from assets.ledger.population import populations
+from assets.ledger.view import list_budget_records, list_entry_records
 from assets.planning.asset import lines_in_words, total_in_words
 from assets.planning.expectation import UnknownError, expectation, expected_in_words
 from assets.planning.machine import Machine, this_machine
@@ -59,7 +60,7 @@ from assets.release.method import CHARGE, PLAN
 from assets.release.names import Name
 from assets.release.plan import Asked
 from assets.release.release import DeclarationError
-from mechanisms.accounting.composition import DoesNotCompose, beside_finite, stated, symbol
+from mechanisms.accounting.composition import stated
 from mechanisms.refusal import RefusedError
 from orchestration import components
 from orchestration.automation import PUBLICATION_OF, STATES
@@ -79,7 +80,7 @@ from orchestration.planning import Planned, planned, together
 from orchestration.proposal import Proposal, propose_dataset, propose_swapping, propose_tables, proposed_name
 from resources.chain import RESERVE, SETTLE, Entry
 from resources.custody import CustodyError
-from resources.ledger import Ledger, LedgerError, Reading, remaining
+from resources.ledger import Ledger, LedgerError, Reading
 from resources.statements import Zone
 from resources.warehouse import Warehouse, WarehouseError
 
@@ -140,26 +141,7 @@ class Deployed:
 
     def budgets(self, reading: Reading) -> list[dict[str, Any]]:
         """For each population: its datasets, cap, what was charged, and what remains."""
-        found = []
-        for population in populations(self.declared[0]):
-            cap = population.cap
-            row: dict[str, Any] = {
-                "population": population.name,
-                "datasets": [dataset.name for dataset in population.datasets],
-                "cap": stated(cap),
-                "charging": "asks" if population.datasets[0].asks else "automatic",
-                "beside": "",
-            }
-            try:
-                row["beside"] = beside_finite(reading.infinite_charges(population.name))
-                charged = reading.charged(population.name, cap)
-                row |= {"charged": stated(charged), "left": f"{symbol(cap)} = {remaining(charged, cap)}"}
-            except DoesNotCompose as error:
-                row |= {"charged": f"cannot be added up: {error}", "left": "unknown"}
-            except LedgerError:
-                row |= {"charged": "unknown: the ledger is not intact", "left": "unknown"}
-            found.append(row)
-        return found
+        return list_budget_records(reading, populations(self.declared[0]))
 
     def statuses(self, instance: dg.DagsterInstance) -> list[dict[str, Any]]:
         """For each release: how often it was drawn, what it was charged, and its last run."""
@@ -331,19 +313,7 @@ def budget(as_json: bool) -> None:
     deployed = Deployed()
     reading = deployed.ledger.read()
     problems, budgets = reading.problems, deployed.budgets(reading)
-    entries = [
-        {
-            "entry": entry.sequence,
-            "kind": entry.kind,
-            "release": f"{entry.dataset}/{entry.release}",
-            "population": entry.known().population,
-            "charged": stated(entry.declared().charge) if entry.kind == RESERVE else "",
-            "authorized_by": entry.known().authorization.get("by", ""),
-            "recorded_at": entry.recorded_at,
-            "draw_id": entry.draw_id,
-        }
-        for entry in reading.entries
-    ]
+    entries = list_entry_records(reading.entries)
     if as_json:
         _show({"populations": budgets, "ledger": entries, "problems": list(problems)})
     else:
@@ -594,7 +564,8 @@ def _plan_record(deployed: Deployed, found: Planned, records: int | None) -> dic
 def _left(deployed: Deployed, found: Planned) -> tuple[str, str]:
     """What remains of the cap, and why a charge would be refused."""
     try:
-        return would_leave(found.method.release, found.plan.loss, deployed.ledger.read())
+        planned_release = found.method.release
+        return would_leave(planned_release.dataset, planned_release.name, found.plan.loss, deployed.ledger.read())
     except LedgerError as error:
         return f"What remains is not known: {error}", ""
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import dagster as dg
 
 from assets.cef.readers import MA1940_MARGINS
+from assets.ledger.comparison import compare
 from mechanisms.accounting.composition import stated
 from orchestration.environment import PROJECT, deployment_folders, deployment_resources
 from orchestration.launch import launch, with_instance
-from resources.ledger import Ledger
+from resources.ledger import Ledger, of_population
 
 JOB = "ma1940__tenure_by_county"
 
@@ -70,8 +71,8 @@ def _show_ledger(ledger: Ledger) -> None:
         loss = stated(entry.declared().charge) if entry.specification else ""
         print(f"   {entry.sequence:>3}  {entry.recorded_at}  {entry.kind:8} {entry.dataset}/{entry.release}  {loss}")
     for dataset in dict.fromkeys(entry.dataset for entry in reading.entries):
-        for total in reading.total(dataset):
-            print(f"   {dataset} in total, for changes of one {total.unit}: {stated(total.loss, 4)}")
+        for total in compare(of_population(reading.intact(), dataset)).totals:
+            print(f"   {dataset} in total, for changes of one {total.unit}: {stated(total.loss)}")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from mechanisms.accounting.composition import DoesNotCompose, Loss, finite, fits
 from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.rounding import DECIMALS, ceiling
-from mechanisms.accounting.specification import Specification, Total, compose
+from mechanisms.accounting.specification import Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.refusal import RefusedError
 from resources import chain
@@ -159,10 +159,6 @@ class Reading:
             CapExceeded: if it does not fit.
         """
         require_fit(population, release, finite(_charges(self.intact(), population)), charge, cap)
-
-    def total(self, population: str) -> tuple[Total, ...]:
-        """The composition of a population's reserved specifications."""
-        return compose(entry.declared() for entry in _reservations(self.intact(), population))
 
 
 class Ledger(ConfigurableResource):

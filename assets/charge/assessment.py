@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assets.release.contents import content_problems, published_contents
+from assets.release.dataset import DatasetDeclaration
 from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
@@ -143,11 +144,12 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
     )
 
 
-def would_leave(release: Release, loss: Loss | None, reading: Reading) -> tuple[str, str]:
+def would_leave(dataset: DatasetDeclaration, release: str, loss: Loss | None, reading: Reading) -> tuple[str, str]:
     """What a new charge would leave of the population's cap, and why the ledger would refuse it, as sentences.
 
     Args:
-        release: who would be charged.
+        dataset: the dataset whose population would be charged.
+        release: the name of the release that would be charged.
         loss: the charge; None if none is known.
         reading: the ledger, which must be intact.
 
@@ -158,13 +160,13 @@ def would_leave(release: Release, loss: Loss | None, reading: Reading) -> tuple[
     Raises:
         LedgerError: if the ledger is not intact.
     """
-    dataset, refusal = release.dataset, ""
+    refusal = ""
     if isinstance(loss, InfiniteLoss):
         if not dataset.allows_unbounded_releases:
             refusal = f"a charge of {stated(loss)} fits under no cap, and dataset {dataset.name} does not allow it"
     elif loss is not None:
         try:
-            reading.require_fit(dataset.population, f"{dataset.name}/{release.name}", loss, dataset.cap)
+            reading.require_fit(dataset.population, f"{dataset.name}/{release}", loss, dataset.cap)
         except CapExceeded as error:
             refusal = str(error)
     return _budget(reading, dataset.population, dataset.cap, None if refusal else loss), refusal

@@ -15,7 +15,7 @@ from pydantic import Field
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NOBODY, Assessment, assess
 from assets.conventions import KEYED, StageKind, attributes, in_groups, preview, shortened, table_schema
 from assets.failures import stated_plainly
-from assets.ledger.page import AUTOMATIC
+from assets.ledger.view import AUTOMATIC
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release

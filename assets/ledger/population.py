@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from assets.ledger.words import listed
+from assets.conventions import join_names
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import Loss, stated
@@ -57,7 +57,7 @@ class Population:
     @property
     def title(self) -> str:
         """The titles of its datasets."""
-        return listed([dataset.title for dataset in self.datasets])
+        return join_names([dataset.title for dataset in self.datasets])
 
 
 def populations(datasets: Iterable[DatasetDeclaration]) -> tuple[Population, ...]:

@@ -100,7 +100,8 @@ def plan_metadata(
     if before is not None:
         metadata["total of what is declared"] = total_in_words(before)
     try:
-        metadata["budget"], refusal = would_leave(planned.method.release, plan.loss, ledger.read())
+        release = planned.method.release
+        metadata["budget"], refusal = would_leave(release.dataset, release.name, plan.loss, ledger.read())
     except LedgerError as error:
         # What is planned does not depend on it; a charge will be refused.
         metadata["budget"], refusal = f"not known: {error}", ""

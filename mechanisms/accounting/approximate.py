@@ -26,6 +26,7 @@ class ApproximateLoss:
         ValueError: if δ is not strictly between 0 and 1.
     """
 
+    symbol: ClassVar[str] = "ε"
     output_premetric: ClassVar[str] = "multiplicative distance but for δ (approximate DP)"
 
     epsilon: PureLoss

@@ -17,6 +17,7 @@ INFINITY = "∞"
 class InfiniteLoss:
     """ε = ∞: for every finite ε, some event is more than exp(ε) times as probable under one of two neighbors."""
 
+    symbol: ClassVar[str] = "ε"
     output_premetric: ClassVar[str] = "multiplicative distance, with no finite bound"
 
     def of_group(self, size: int) -> "InfiniteLoss":

@@ -24,6 +24,7 @@ class PureLoss:
         ValueError: if the argument is not positive, or ε is negative.
     """
 
+    symbol: ClassVar[str] = "ε"
     output_premetric: ClassVar[str] = "multiplicative distance (pure DP)"
 
     rational: Fraction = Fraction(0)

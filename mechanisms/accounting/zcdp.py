@@ -30,6 +30,7 @@ class ConcentratedLoss:
         ValueError: if ρ is negative.
     """
 
+    symbol: ClassVar[str] = "ρ"
     output_premetric: ClassVar[str] = "normalized Rényi metric (zCDP)"
 
     rho: Fraction = Fraction(0)

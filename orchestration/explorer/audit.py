@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from assets.ledger.asset import shown_problems
-from assets.ledger.page import charged_draws, replayed
+from assets.ledger.view import list_budgets, list_charge_rows
 from assets.publication.asset import edition_problems
 from assets.publication.placement import publications
 from assets.publication.signature import (
@@ -21,7 +21,6 @@ from assets.publication.signature import (
     fingerprint,
     read_public_key,
 )
-from mechanisms.accounting.composition import stated
 from orchestration.explorer.reading import (
     UnavailableError,
     entries,
@@ -146,14 +145,14 @@ def _draws(intact: tuple[Entry, ...] | None) -> None:
     table(
         [
             {
-                "Entry": str(each.entry.sequence),
-                "Release": each.release,
-                "Charged": stated(each.entry.declared().charge),
-                "Draw": f"{each.entry.draw_id[:12]}…",
-                "Custody": each.custody,
-                "Last replay (UTC)": replayed(each, known),
+                "Entry": row["entry"],
+                "Release": row["release"],
+                "Charged": row["loss"],
+                "Draw": row["draw"],
+                "Custody": row["custody"],
+                "Last replay (UTC)": row["last replay"],
             }
-            for each in charged_draws(intact)
+            for row in list_charge_rows(list_budgets(intact, ()).values(), known)
         ]
     )
     st.caption("What Dagster recorded of replays is copied by the launcher of this page, every half minute.")

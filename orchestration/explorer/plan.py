@@ -13,7 +13,6 @@ import pandas as pd
 import streamlit as st
 import yaml
 
-from assets.ledger.population import Population
 from assets.planning.expectation import UnknownError, expectation
 from assets.planning.machine import this_machine
 from assets.planning.size import expected_size
@@ -22,7 +21,7 @@ from assets.release.release import DeclarationError
 from mechanisms.accounting.composition import Loss, stated
 from mechanisms.accounting.infinite import InfiniteLoss
 from orchestration.components.release import ReleaseComponent
-from orchestration.explorer.budgets import PLANNED, standing, with_charge
+from orchestration.explorer.budgets import PLANNED, show_charge
 from orchestration.explorer.reading import (
     UnavailableError,
     declared,
@@ -197,13 +196,13 @@ def _total(plan: Plan, population: str, name: str) -> None:
     st.caption(plain(f"Exactly {loss}, for one {plan.specification.flavor.unit}.") if plan.specification else "")
     st.session_state[PLANNED] = (population, name, loss)
     try:
-        found = standing(_population(population), intact_entries())
+        entries = intact_entries()
+        declared_population = next(known for known in declared_populations() if known.name == population)
     except UnavailableError as error:
         st.warning(plain(error))
         return
-    fits, words = with_charge(found, name, loss)
-    (st.success if fits else st.error)(plain(words))
-    if any(f"{entry.dataset}/{entry.release}" == name for entry in found.entries):
+    show_charge(declared_population, name.partition("/")[2], loss, entries)
+    if any(f"{entry.dataset}/{entry.release}" == name for entry in entries):
         st.caption(
             "The release was charged before. Those charges stay, and are counted; a changed declaration is a new draw."
         )
@@ -228,10 +227,6 @@ def _expected(found: Planned, name: str) -> None:
     table([{"What": label, "In words": words} for label, words in expected.words.items() if label != "warning"])
     for warning in expected.warnings:
         st.warning(plain(warning))
-
-
-def _population(name: str) -> Population:
-    return next(each for each in declared_populations() if each.name == name)
 
 
 def _facts(plan: Plan) -> None:

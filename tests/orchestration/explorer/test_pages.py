@@ -15,18 +15,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
+from assets.charge.assessment import would_leave
 from assets.ledger.population import Population
+from assets.ledger.view import list_budgets
 from assets.publication.signature import PUBLIC_KEY, pem, public_key, sign
+from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.specification import Flavor, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
-from orchestration.explorer.budgets import standing, with_charge
 from orchestration.explorer.products import TOTAL, catalog
 from orchestration.explorer.reading import UnavailableError, entries
 from orchestration.explorer.settings import VARIABLE, Settings, settings
 from orchestration.explorer.tables import overlap, uncertain
 from orchestration.explorer.words import figure, nested, plain
 from resources.custody import Custody
+from resources.ledger import Ledger, Reading
 from resources.ledger_storage import FileStorage
 from resources.warehouse import Warehouse
 from tests.deployments import small_dataset
@@ -319,13 +323,44 @@ def test_numbers_that_are_not_finite_are_shown_as_none(published: Path) -> None:
 
 def test_an_imagined_charge_is_refused_as_the_ledger_would(tmp_path: Path) -> None:
     population = Population("village", (small_dataset(tmp_path),))
-    found = standing(population, ())
-    assert found.left == "ε = 40.0000"
-    fits, words = with_charge(found, "village/next", PureLoss(Fraction(40)))
-    assert fits
-    assert "ε = 40.0000 of the cap of ε = 40.0000 would be charged, and ε = 0.0000 would remain" in words
-    fits, words = with_charge(found, "village/next", PureLoss(Fraction(40) + Fraction(1, 10**30)))
-    assert not fits
-    assert "does not fit under the cap" in words, "compared exactly, not as rounded"
-    assert not with_charge(found, "village/next", ConcentratedLoss(Fraction(1)))[0], "ρ does not count under a cap on ε"
-    assert not with_charge(found, "village/next", InfiniteLoss())[0]
+    (budget,) = list_budgets((), [population]).values()
+    assert budget.left == "ε = 40.0000"
+
+    def imagine(loss: Loss) -> tuple[str, str]:
+        return would_leave(population.datasets[0], "next", loss, Reading((), ()))
+
+    words, refusal = imagine(PureLoss(Fraction(40)))
+    assert not refusal
+    assert "ε = 40.0000 remains before this charge and 0.0000 after it" in words
+    _, refusal = imagine(PureLoss(Fraction(40) + Fraction(1, 10**30)))
+    assert "does not fit under the cap" in refusal, "compared exactly, not as rounded"
+    assert imagine(ConcentratedLoss(Fraction(1)))[1], "ρ does not count under a cap on ε"
+    assert imagine(InfiniteLoss())[1]
+
+
+def page_of_budgets() -> None:
+    """The page alone, as Streamlit's test runs it."""
+    from orchestration.explorer.budgets import show
+
+    show()
+
+
+def test_the_page_of_budgets_shows_what_is_spent_and_left_and_whether_a_charge_would_fit(published: Path) -> None:
+    database = Path(settings().home) / "warehouse"
+    custody = Custody(folder=str(Path(settings().home) / "custody"), databases=str(database))
+    ledger = Ledger(warehouse=Warehouse(folder=str(database), threads=1), custody=custody)
+    loss = PureLoss(Fraction(5, 2))
+    specification = Specification(Flavor("homes", ("the number of homes",), "home", None), loss)
+    ledger.reserve("ma1940", "counts", "d" * 64, specification, "c" * 64, None)
+    test = AppTest.from_function(page_of_budgets, default_timeout=60)
+    test.query_params["population"] = "ma1940"
+    test.run()
+    assert not test.exception
+    assert [metric.value.replace("\u00a0", " ") for metric in test.metric] == ["ε = 2.5000", "ε = 37.5000", "ε = 40.0000"]
+    (charge,) = next(table.value for table in test.table if "Total with it" in table.value).to_dict("records")
+    assert charge["Charged"] == charge["Total with it"] == plain("ε = 2.5000")
+    assert charge["Authorized by"] == "not recorded"
+    assert "36.5000 after it" in test.success[0].value.replace("\\", "")
+    test.text_input[1].set_value("38").run()
+    assert "does not fit under the cap" in test.error[0].value
+    assert any(table.value.iloc[0, 0] == "the number of homes" for table in test.table)
