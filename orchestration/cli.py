@@ -60,7 +60,7 @@ from assets.release.method import CHARGE, PLAN
 from assets.release.names import Name
 from assets.release.plan import Asked
 from assets.release.release import DeclarationError
-from mechanisms.accounting.composition import stated
+from mechanisms.accounting.losses import format_loss
 from mechanisms.refusal import RefusedError
 from orchestration import components
 from orchestration.automation import PUBLICATION_OF, STATES
@@ -163,7 +163,7 @@ class Deployed:
                     "release": name,
                     "title": component.declaration.title,
                     "editions": sum(each.kind == SETTLE for each in own),
-                    "charges": [stated(each.declared().charge) for each in own if each.kind == RESERVE],
+                    "charges": [format_loss(each.declared().charge) for each in own if each.kind == RESERVE],
                     "published": self._is_published(dataset, release, own),
                     "last_run": runs[0].dagster_run.status.value.lower() if runs else None,
                     "last_run_at": runs[0].create_timestamp.isoformat(timespec="seconds") if runs else None,
@@ -669,7 +669,7 @@ def launch_command(release: str, authorize: str, draw: str, by: str, verbose: bo
     refused = refusal.words if refusal else ""
     failed = [step for step in told if step.kind == "failed"]
     passed = sum(step.kind == "passed" for step in told)
-    losses = [stated(each.declared().charge) for each in charged]
+    losses = [format_loss(each.declared().charge) for each in charged]
     if as_json:
         found = {"run": ended.run_id, "success": ended.success, "charged": losses, "checks_passed": passed}
         found |= {"checks_failed": [asdict(step) for step in failed], "refused": refused}

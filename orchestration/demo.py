@@ -13,7 +13,7 @@ import dagster as dg
 
 from assets.cef.readers import MA1940_MARGINS
 from assets.ledger.comparison import compare
-from mechanisms.accounting.composition import stated
+from mechanisms.accounting.losses import format_loss
 from orchestration.environment import PROJECT, deployment_folders, deployment_resources
 from orchestration.launch import launch, with_instance
 from resources.ledger import Ledger, of_population
@@ -68,11 +68,11 @@ def _show_ledger(ledger: Ledger) -> None:
     reading = ledger.read()
     print(f"\nThe ledger holds {len(reading.entries)} entries{'' if reading.problems else ', intact'}:")
     for entry in reading.entries:
-        loss = stated(entry.declared().charge) if entry.specification else ""
+        loss = format_loss(entry.declared().charge) if entry.specification else ""
         print(f"   {entry.sequence:>3}  {entry.recorded_at}  {entry.kind:8} {entry.dataset}/{entry.release}  {loss}")
     for dataset in dict.fromkeys(entry.dataset for entry in reading.entries):
         for total in compare(of_population(reading.intact(), dataset)).totals:
-            print(f"   {dataset} in total, for changes of one {total.unit}: {stated(total.loss)}")
+            print(f"   {dataset} in total, for changes of one {total.unit}: {format_loss(total.loss)}")
 
 
 if __name__ == "__main__":

@@ -20,13 +20,10 @@ from fractions import Fraction
 
 from dagster import ConfigurableResource, ResourceDependency
 
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import DoesNotCompose, Loss, finite, fits, stated, symbol, total_like
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.rounding import DECIMALS, ceiling
+from mechanisms.accounting.composition import DoesNotCompose, compose_like, drop_infinite, fits
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
+from mechanisms.accounting.rounding import DECIMALS, round_up
 from mechanisms.accounting.specification import Specification
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.refusal import RefusedError
 from resources import chain
 from resources.anchor import GENESIS, Anchor
@@ -112,7 +109,7 @@ class Reading:
         Raises:
             DoesNotCompose: if a charge cannot be stated in that output premetric.
         """
-        return total_like(like, finite([*_charges(self.intact()[:through], population), *also]))
+        return compose_like(like, drop_infinite([*_charges(self.intact()[:through], population), *also]))
 
     def infinite_charges(self, population: str, through: int | None = None) -> int:
         """The number of a population's charges with an infinite loss, which no cap bounds.
@@ -122,7 +119,7 @@ class Reading:
             through: the last sequence number that counts; None for all entries.
         """
         charges = _charges(self.intact()[:through], population)
-        return len(charges) - len(finite(charges))
+        return len(charges) - len(drop_infinite(charges))
 
     def reserved_or_chargeable(
         self,
@@ -158,7 +155,7 @@ class Reading:
         Raises:
             CapExceeded: if it does not fit.
         """
-        require_fit(population, release, finite(_charges(self.intact(), population)), charge, cap)
+        require_fit(population, release, drop_infinite(_charges(self.intact(), population)), charge, cap)
 
 
 class Ledger(ConfigurableResource):
@@ -515,11 +512,11 @@ def _require_chargeable(
         if not unbounded_releases:
             raise CapExceeded(
                 f"population {details.population}: release {dataset}/{release} would charge "
-                f"{stated(specification.charge)}, which fits under no cap, and dataset {dataset} does not declare "
+                f"{format_loss(specification.charge)}, which fits under no cap, and dataset {dataset} does not declare "
                 "unbounded_releases: allowed"
             )
     elif cap is not None:
-        charges = finite(_charges(entries, details.population))
+        charges = drop_infinite(_charges(entries, details.population))
         require_fit(details.population, f"{dataset}/{release}", charges, specification.charge, cap)
 
 
@@ -554,30 +551,30 @@ def require_fit(population: str, release: str, charges: Sequence[Loss], charge: 
     Raises:
         CapExceeded: if it does not fit, or cannot be stated in the cap's output premetric.
     """
-    price = f"population {population}: release {release} would charge {stated(charge)}, "
+    price = f"population {population}: release {release} would charge {format_loss(charge)}, "
     try:
-        charged, total = total_like(cap, charges), total_like(cap, [*charges, charge])
+        charged, total = compose_like(cap, charges), compose_like(cap, [*charges, charge])
     except DoesNotCompose as error:
-        raise CapExceeded(f"{price}which cannot be counted under the cap of {stated(cap)}: {error}") from None
+        raise CapExceeded(f"{price}which cannot be counted under the cap of {format_loss(cap)}: {error}") from None
     if not fits(total, cap):
-        counted = "" if isinstance(charge, type(cap)) else f"counted as {stated(total_like(cap, [charge]))}, "
+        counted = "" if isinstance(charge, type(cap)) else f"counted as {format_loss(compose_like(cap, [charge]))}, "
         raise CapExceeded(
-            f"{price}{counted}which does not fit under the cap of {symbol(cap)} = {cap} ({cap.rounded_up()}): "
-            f"{stated(charged)} is charged so far and {symbol(cap)} = {remaining(charged, cap)} remains"
+            f"{price}{counted}which does not fit under the cap of {cap.symbol} = {cap} ({cap.round_up()}): "
+            f"{format_loss(charged)} is charged so far and {cap.symbol} = {remaining(charged, cap)} remains"
         )
 
 
 def remaining(charged: Loss, cap: Loss) -> Decimal:
     """What remains under a cap, in the cap's symbol, rounded down, so that it is never overstated."""
     if isinstance(charged, ConcentratedLoss) and isinstance(cap, ConcentratedLoss):
-        return max(_NOTHING, -ceiling(charged.rho - cap.rho, DECIMALS))
+        return max(_NOTHING, -round_up(charged.rho - cap.rho, DECIMALS))
     one, limit = (loss.epsilon if isinstance(loss, ApproximateLoss) else loss for loss in (charged, cap))
     assert isinstance(one, PureLoss)
     assert isinstance(limit, PureLoss)
     if not one <= limit:
         return _NOTHING
     rest = PureLoss(limit.rational - one.rational, limit.argument / one.argument)
-    above = rest.rounded_up()
+    above = rest.round_up()
     return above if PureLoss(Fraction(above)) <= rest else above - Decimal(1).scaleb(-DECIMALS)
 
 

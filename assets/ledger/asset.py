@@ -17,7 +17,7 @@ from assets.ledger.page import describe_composition, describe_ledger, last_repla
 from assets.ledger.population import Population
 from assets.ledger.tables import COLUMNS, releases_table, totals_table
 from assets.ledger.view import Budget
-from mechanisms.accounting.composition import Loss, stated
+from mechanisms.accounting.losses import Loss, format_loss
 from resources.chain import GENESIS, Entry
 from resources.ledger import Ledger, Reading, of_population
 from resources.statements import Table, Zone
@@ -105,6 +105,8 @@ def build_composition(population: Population) -> dg.AssetsDefinition:
     """The asset `[population, "composition"]`."""
     totals, releases = shown_tables(population.name, compare(()))
     names = join_names([dataset.name for dataset in population.datasets])
+    cap = format_loss(population.cap)
+    cap = format_loss(population.cap)
     units = " or ".join(dict.fromkeys(dataset.record_name for dataset in population.datasets))
 
     @dg.asset(
@@ -118,7 +120,7 @@ The releases are shown with all five building blocks of their DP specifications.
 total for each unit and output premetric, within the universes that share all invariants involved: pure ε adds up; zCDP
 adds up in ρ, where a pure ε counts as ε²/2; both count in (ε, δ). Each total says what it leaves out and why; totals
 that do not compose stand side by side. A guarantee for one {units} extends to one person by group privacy,
-for the number of them that a change of the person's characteristics can change. The cap of {stated(population.cap)}
+for the number of them that a change of the person's characteristics can change. The cap of {cap}
 belongs to population {population.name}: it bounds the sum of all charges from all its datasets, whatever their unit.
 This sum is an upper bound on the loss. A release without a finite loss (ε = ∞) stands beside all finite totals, and no
 cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
@@ -272,8 +274,8 @@ def cap_problems(population: str, cap: Loss, unbounded_releases: bool, reading: 
     budget = _budget(population, cap, reading)
     infinite = [] if unbounded_releases else budget.comparison.infinite
     return [budget.excess] * bool(budget.excess) + [
-        f"{charge.release} was charged {stated(charge.loss)} in entry {charge.entry.sequence}, which no cap bounds, "
-        "and unbounded_releases: allowed is not declared"
+        f"{charge.release} was charged {format_loss(charge.loss)} in entry {charge.entry.sequence}, which no cap "
+        "bounds, and unbounded_releases: allowed is not declared"
         for charge in infinite
     ]
 

@@ -19,11 +19,8 @@ from assets.conventions import join_names
 from assets.ledger.comparison import Share, converted, takes_part
 from assets.ledger.view import Budget
 from assets.pictures import DOTS_PER_INCH, GRID, INK, QUIET, SERIES, VERMILION, WIDTH, png
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import Conversion, Loss, concentrated_total, pure_total, stated, symbol
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.composition import Conversion, compose_concentrated, compose_pure
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
 from resources.ledger import remaining
 
 _EARLIER = "////"
@@ -62,8 +59,8 @@ class _Bar:
     def total(self) -> PureLoss | ConcentratedLoss:
         """The sum of the contributions: of ρ, or else of ε."""
         if any(isinstance(loss, ConcentratedLoss) for loss in self.losses):
-            return concentrated_total(self.losses)
-        return pure_total(loss.epsilon if isinstance(loss, ApproximateLoss) else loss for loss in self.losses)
+            return compose_concentrated(self.losses)
+        return compose_pure(loss.epsilon if isinstance(loss, ApproximateLoss) else loss for loss in self.losses)
 
     @property
     def label(self) -> str:
@@ -71,7 +68,9 @@ class _Bar:
         times = f", charged {len(self.shares)} times" if len(self.shares) > 1 else ""
         # A long name is broken after an underscore.
         name = fill(self.release.replace("_", "_ "), _LABEL).replace("_ ", "_")
-        return f"{name}\n" + fill(f"{stated(specification.loss)}, one {specification.flavor.unit}{times}", _LABEL + 4)
+        return f"{name}\n" + fill(
+            f"{format_loss(specification.loss)}, one {specification.flavor.unit}{times}", _LABEL + 4
+        )
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ class _Panel:
         parts = []
         if self.cap:
             left = remaining(self.total, self.cap)
-            parts.append(f"Dashed: the cap, {stated(self.cap)}. Dotted: {symbol(self.cap)} = {left} is left.")
+            parts.append(f"Dashed: the cap, {format_loss(self.cap)}. Dotted: {self.cap.symbol} = {left} is left.")
         if any(not share.charge.latest for bar in self.bars if not bar.joint for share in bar.shares):
             parts.append("Hatched: earlier charges of the same release.")
         if sum(bar.joint for bar in self.bars) > 1:
@@ -190,8 +189,8 @@ def _panels(budget: Budget) -> list[_Panel]:
 
 
 def _in_words(loss: Loss) -> str:
-    at_delta = stated(loss).partition(" at ")[2]
-    return f"{symbol(loss)}{f' at {at_delta}' if at_delta else ''}: {loss.output_premetric}"
+    at_delta = format_loss(loss).partition(" at ")[2]
+    return f"{loss.symbol}{f' at {at_delta}' if at_delta else ''}: {loss.output_premetric}"
 
 
 def _draw(axes: Axes, panel: _Panel, colors: dict[str, str]) -> None:
@@ -215,24 +214,24 @@ def _draw(axes: Axes, panel: _Panel, colors: dict[str, str]) -> None:
     def write(middle: float, words: str, **look: Any) -> None:
         axes.text(1.02, middle, words, transform=axes.get_yaxis_transform(), fontsize=_SMALL, va="center", **look)
 
-    total, start = f"{symbol(panel.total)} = {panel.total.rounded_up()}", 0.0
+    total, start = f"{panel.total.symbol} = {panel.total.round_up()}", 0.0
     single = len(panel.bars) == 1
     joint = [row for row, bar in enumerate(panel.bars) if bar.joint]
     for row, bar in enumerate(panel.bars):
         color = colors[bar.release]
         if bar.joint and panel.conversion:
             whole = float(panel.conversion.loss)
-            share = float(concentrated_total(bar.losses)) / whole if whole else 0.0
+            share = float(compose_concentrated(bar.losses)) / whole if whole else 0.0
             start = draw_bar(row, start, float(panel.conversion.epsilon) * share, color)
             continue
         for one in bar.shares:
             if one.loss is not None:
                 start = draw_bar(row, start, float(one.loss), color, earlier=not one.charge.latest)
-        write(middles[row], total if single else f"+ {bar.total.rounded_up()}", weight="bold" if single else "normal")
+        write(middles[row], total if single else f"+ {bar.total.round_up()}", weight="bold" if single else "normal")
     if joint and panel.conversion:
-        added = total if single else f"+ {panel.conversion.epsilon.rounded_up()}"
+        added = total if single else f"+ {panel.conversion.epsilon.round_up()}"
         together = " together" if len(joint) > 1 else ""
-        words = f"{added}\nfor {stated(panel.conversion.loss)}{together}"
+        words = f"{added}\nfor {format_loss(panel.conversion.loss)}{together}"
         write((middles[joint[0]] + middles[joint[-1]]) / 2, words)
     if not single:
         draw_bar(-1, 0.0, float(panel.total), INK)

@@ -10,12 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import NOT_FINITE, Conversion, Loss, conversion, finite, total_like
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.specification import Specification, Total, compose, why_left_out
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.composition import NOT_FINITE, Conversion, compose_like, convert, drop_infinite
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
+from mechanisms.accounting.specification import Specification, Total, compose, explain_omission
 from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry
 
 
@@ -118,7 +115,7 @@ class Comparison:
         Raises:
             DoesNotCompose: if one of them cannot be stated in that premetric.
         """
-        return total_like(cap, finite(charge.loss for charge in self.charges))
+        return compose_like(cap, drop_infinite(charge.loss for charge in self.charges))
 
     def shares(self, total: Total) -> tuple[Share, ...]:
         """The contribution of each charge to one of the totals, or the reason why it does not count."""
@@ -172,7 +169,7 @@ def converted(shares: Iterable[Share], total: Loss) -> Conversion | None:
     """The part of a total in approximate DP that is converted from zCDP; None for totals in other premetrics."""
     if not isinstance(total, ApproximateLoss):
         return None
-    return conversion([share.loss for share in shares if share.loss is not None], total.delta)
+    return convert([share.loss for share in shares if share.loss is not None], total.delta)
 
 
 def takes_part(loss: Loss, conversion: Conversion | None) -> bool:
@@ -183,7 +180,7 @@ def takes_part(loss: Loss, conversion: Conversion | None) -> bool:
 
 
 def _share(charge: Charge, total: Total) -> Share:
-    reason = why_left_out(charge.specification, total.unit, total.loss)
+    reason = explain_omission(charge.specification, total.unit, total.loss)
     loss = charge.specification.loss_for(total.unit)
     if reason is not None or loss is None:
         return Share(charge, None, reason)

@@ -28,8 +28,8 @@ from assets.ledger.view import (
     list_total_rows,
 )
 from assets.pictures import picture
-from mechanisms.accounting.composition import Loss, stated
-from mechanisms.accounting.rounding import decimal_text
+from mechanisms.accounting.losses import Loss, format_loss
+from mechanisms.accounting.rounding import format_decimal
 from mechanisms.accounting.specification import DELTA
 from resources.chain import Entry
 
@@ -72,7 +72,7 @@ _TOTALS = {
     "charges": "How many charges it counts",
 }
 _RELEASE = {"release": "Release, with its latest charge"}
-_CONVERTED = f"ε at δ = {decimal_text(DELTA)}"
+_CONVERTED = f"ε at δ = {format_decimal(DELTA)}"
 _RELEASES = {
     "releases": _RELEASE
     | {
@@ -122,17 +122,19 @@ def describe_composition(budget: Budget, cap: Loss, title: str) -> dict[str, Any
     """The metadata of a population's releases side by side."""
     comparison = budget.comparison
     facts = {
-        "counted against the cap": budget.excess or (stated(budget.total) if budget.total else ""),
-        "cap": stated(cap),
+        "counted against the cap": budget.excess or (format_loss(budget.total) if budget.total else ""),
+        "cap": format_loss(cap),
         **({"remaining": budget.left} if budget.total else {}),
         **({"without a finite loss": budget.warning} if budget.warning else {}),
         "charges": len(comparison.charges),
     }
     if not comparison.charges:
         return facts
-    alone = join_names([f"{charge.release} with {stated(charge.specification.loss)}" for charge in comparison.latest])
-    together = join_names([f"{stated(total.loss)} for one {total.unit}" for total in comparison.totals])
-    words = f"Bars of the losses of {alone}, under a cap of {stated(cap)}; together {together}."
+    alone = join_names(
+        [f"{charge.release} with {format_loss(charge.specification.loss)}" for charge in comparison.latest]
+    )
+    together = join_names([f"{format_loss(total.loss)} for one {total.unit}" for total in comparison.totals])
+    words = f"Bars of the losses of {alone}, under a cap of {format_loss(cap)}; together {together}."
     return {
         "releases side by side": picture(draw_comparison(budget, title), words),
         **facts,
@@ -178,7 +180,7 @@ def _table(columns: Mapping[str, str], rows: Iterable[Mapping[str, str]]) -> dg.
 def _describe_charge(charge: Charge) -> str:
     entry, known, settled = charge.entry, charge.entry.known(), charge.settled
     facts = {
-        "charged": f"{stated(charge.loss)}, exactly {charge.loss}, to {known.population}",
+        "charged": f"{format_loss(charge.loss)}, exactly {charge.loss}, to {known.population}",
         "recorded at": f"{entry.recorded_at} by run {known.authorization.get('run', 'not recorded')}",
         "authorized by": charge.authorized_by,
         "draw": in_groups(entry.draw_id),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from assets.conventions import join_names
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
-from mechanisms.accounting.composition import Loss, stated
+from mechanisms.accounting.losses import Loss, format_loss
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Population:
             if other.cap != first.cap:
                 raise DeclarationError(
                     f"population {self.name}: cap: datasets {first.name} and {other.name} declare different caps "
-                    f"({stated(first.cap)} and {stated(other.cap)}); the cap belongs to the population"
+                    f"({format_loss(first.cap)} and {format_loss(other.cap)}); the cap belongs to the population"
                 )
             if other.asks != first.asks:
                 raise DeclarationError(

@@ -9,14 +9,11 @@ from collections.abc import Iterator
 from assets.conventions import join_names
 from assets.ledger.comparison import Comparison, converted
 from assets.ledger.view import list_counted
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import concentrated_total, stated
+from mechanisms.accounting.composition import compose_concentrated
 from mechanisms.accounting.conversions import canonne_kamath_steinke
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.rounding import DECIMALS, decimal_text
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, PureLoss, format_loss
+from mechanisms.accounting.rounding import DECIMALS, format_decimal
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, RECORDS_OF_OTHERS
-from mechanisms.accounting.zcdp import ConcentratedLoss
 
 _OF_PERSONS = (PERSON, PERSON_RECORD)
 
@@ -75,8 +72,8 @@ def _on_pure_losses_in_zcdp(comparison: Comparison) -> Iterator[str]:
         loss = charge.loss
         if isinstance(loss, PureLoss) and charge.entry.sequence in counted:
             yield (
-                f"{stated(loss)} of {charge.release} cannot be added to ρ directly: in zCDP, a pure ε counts "
-                f"as ε²/2, here {stated(ConcentratedLoss.of_pure(loss))}."
+                f"{format_loss(loss)} of {charge.release} cannot be added to ρ directly: in zCDP, a pure ε counts "
+                f"as ε²/2, here {format_loss(ConcentratedLoss.of_pure(loss))}."
             )
 
 
@@ -90,10 +87,10 @@ def _on_conversions(comparison: Comparison) -> Iterator[str]:
         for share in shares:
             if isinstance(share.loss, ConcentratedLoss):
                 of_release.setdefault(share.charge.release, []).append(share.loss)
-        delta = decimal_text(total.loss.delta)
+        delta = format_decimal(total.loss.delta)
         if len(of_release) > 1:
             single = [
-                f"ε = {canonne_kamath_steinke(concentrated_total(losses), total.loss.delta, DECIMALS)} of {release}"
+                f"ε = {canonne_kamath_steinke(compose_concentrated(losses), total.loss.delta, DECIMALS)} of {release}"
                 for release, losses in of_release.items()
             ]
             yield (
@@ -104,8 +101,8 @@ def _on_conversions(comparison: Comparison) -> Iterator[str]:
         if pure:
             how = "is included in this ρ as ε²/2, which gives less" if together.takes_pure else "is added to that"
             yield (
-                f"For one {total.unit} at δ = {delta}, {stated(together.loss)} is converted to "
-                f"{stated(together.epsilon)}; the pure ε of {join_names(list(dict.fromkeys(pure)))} {how}."
+                f"For one {total.unit} at δ = {delta}, {format_loss(together.loss)} is converted to "
+                f"{format_loss(together.epsilon)}; the pure ε of {join_names(list(dict.fromkeys(pure)))} {how}."
             )
 
 

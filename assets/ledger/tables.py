@@ -9,11 +9,10 @@ from fractions import Fraction
 import pyarrow as pa
 
 from assets.ledger.comparison import Charge
-from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.losses import ConcentratedLoss, Loss
 from mechanisms.accounting.rounding import DECIMALS
 from mechanisms.accounting.specification import DELTA, Total
-from mechanisms.accounting.zcdp import ConcentratedLoss
 
 _EXACT = ("rational", "ln", "rho", "delta")
 
@@ -108,4 +107,4 @@ def _row(charge: Charge, delta: Fraction) -> dict[str, object]:
 
 def _loss(loss: Loss) -> dict[str, object]:
     exact = loss.as_record()
-    return {"loss": float(loss.rounded_up()), **{name: exact.get(name) for name in _EXACT}}
+    return {"loss": float(loss.round_up()), **{name: exact.get(name) for name in _EXACT}}

@@ -12,22 +12,11 @@ from typing import Any
 from assets.conventions import join_names, shortened
 from assets.ledger.comparison import Charge, Comparison, Share, list_charges
 from assets.ledger.population import Population
-from mechanisms.accounting.composition import (
-    DoesNotCompose,
-    Loss,
-    beside_finite,
-    finite,
-    fits,
-    number,
-    stated,
-    symbol,
-)
+from mechanisms.accounting.composition import DoesNotCompose, drop_infinite, fits, warn_of_infinite
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss, format_number
 from mechanisms.accounting.rounding import DECIMALS
 from mechanisms.accounting.specification import DELTA
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.chain import RESERVE, Entry
 from resources.ledger import Reading, of_population, remaining
 
@@ -64,7 +53,7 @@ class Budget:
 
     @cached_property
     def _composed(self) -> Loss | DoesNotCompose:
-        limit = self.cap or next(iter(finite(charge.loss for charge in self.charges)), PureLoss())
+        limit = self.cap or next(iter(drop_infinite(charge.loss for charge in self.charges)), PureLoss())
         try:
             return self.comparison.counted(limit)
         except DoesNotCompose as error:
@@ -88,10 +77,10 @@ class Budget:
         if self.cap is None:
             return ""
         if self.total is None:
-            return f"a charge cannot be counted under the cap of {stated(self.cap)}: {self.problem}"
+            return f"a charge cannot be counted under the cap of {format_loss(self.cap)}: {self.problem}"
         if fits(self.total, self.cap):
             return ""
-        return f"charged {stated(self.total)} exceeds the cap of {stated(self.cap)}"
+        return f"charged {format_loss(self.total)} exceeds the cap of {format_loss(self.cap)}"
 
     @property
     def spent(self) -> str:
@@ -106,12 +95,12 @@ class Budget:
     def left(self) -> str:
         if self.cap is None or self.total is None:
             return "unknown"
-        return f"{symbol(self.cap)} = {remaining(self.total, self.cap)}"
+        return f"{self.cap.symbol} = {remaining(self.total, self.cap)}"
 
     @property
     def warning(self) -> str:
         """A sentence on charges without a finite loss; "" if there are none."""
-        return beside_finite(len(self.comparison.infinite))
+        return warn_of_infinite(len(self.comparison.infinite))
 
     def of_dataset(self, dataset: str) -> "Budget":
         return replace(self, charges=tuple(charge for charge in self.charges if charge.entry.dataset == dataset))
@@ -147,10 +136,10 @@ def list_budget_records(reading: Reading, populations: Iterable[Population]) -> 
         {
             "population": population.name,
             "datasets": list(budget.declared),
-            "cap": stated(population.cap),
+            "cap": format_loss(population.cap),
             "charging": "asks" if population.datasets[0].asks else "automatic",
             "beside": budget.warning,
-            "charged": stated(budget.total) if budget.total else f"cannot be added up: {budget.problem}",
+            "charged": format_loss(budget.total) if budget.total else f"cannot be added up: {budget.problem}",
             "left": budget.left,
         }
         | (unknown if reading.problems else {})
@@ -166,7 +155,7 @@ def list_entry_records(entries: Iterable[Entry]) -> list[dict[str, Any]]:
             "kind": entry.kind,
             "release": f"{entry.dataset}/{entry.release}",
             "population": entry.known().population,
-            "charged": stated(entry.declared().charge) if entry.kind == RESERVE else "",
+            "charged": format_loss(entry.declared().charge) if entry.kind == RESERVE else "",
             "authorized_by": entry.known().authorization.get("by", ""),
             "recorded_at": entry.recorded_at,
             "draw_id": entry.draw_id,
@@ -182,8 +171,8 @@ def list_budget_rows(budgets: Iterable[Budget]) -> list[dict[str, str]]:
         cap, total = budget.cap, budget.total
         row = {"of": budget.name, "spent": budget.spent, "left": NONE, "of the cap": "no longer declared"}
         if cap:
-            at_delta = stated(cap).partition(" at ")[2]
-            of_cap = f"of\u00a0{cap.rounded_up()}" + (f" {keep_together(f'at {at_delta}')}" if at_delta else "")
+            at_delta = format_loss(cap).partition(" at ")[2]
+            of_cap = f"of\u00a0{cap.round_up()}" + (f" {keep_together(f'at {at_delta}')}" if at_delta else "")
             share = f"{draw_share(float(total) / float(cap))} " if total else ""
             row |= {"left": str(remaining(total, cap)) if total else NONE, "of the cap": f"{share}{of_cap}"}
         rows.append(row)
@@ -211,7 +200,7 @@ def list_charge_rows(
         {
             "entry": str(charge.entry.sequence),
             "release": describe_draw(charge),
-            "loss": " at\u00a0".join(keep_together(part) for part in stated(charge.loss).split(" at ")),
+            "loss": " at\u00a0".join(keep_together(part) for part in format_loss(charge.loss).split(" at ")),
             "total": budget.through(charge).spent,
             "unit": charge.specification.flavor.unit,
             "draw": shortened(charge.entry.draw_id),
@@ -244,7 +233,7 @@ def list_release_rows(comparison: Comparison) -> list[dict[str, str]]:
         row = {
             "release": charge.release if charge.settled else f"{charge.release} (charged, not drawn yet)",
             "unit": f"{flavor.unit} ({flavor.neighbors})",
-            "loss": stated(loss),
+            "loss": format_loss(loss),
             "charges": str(len(comparison.of(charge.release))),
             "output premetric": loss.output_premetric,
             "exactly": str(loss),
@@ -269,7 +258,7 @@ def list_total_rows(comparison: Comparison) -> list[dict[str, str]]:
             {
                 "unit": f"{total.unit} (no moves)" if find_moves(shares, total.unit) else total.unit,
                 "output premetric": total.output_premetric,
-                "loss": stated(total.loss),
+                "loss": format_loss(total.loss),
                 "charges": str(total.releases),
                 "counts": f"{join_names(list_counted(shares))}, with {len(total.multiverse)} invariants; leaves out "
                 f"{left_out or 'nothing'}",
@@ -330,4 +319,4 @@ def format_minute(recorded_at: str) -> str:
 
 
 def _without_delta(loss: Loss) -> str:
-    return keep_together(f"{symbol(loss)} = {number(loss)}")
+    return keep_together(f"{loss.symbol} = {format_number(loss)}")

@@ -22,7 +22,7 @@ from assets.planning.machine import Machine, this_machine
 from assets.release.method import PLAN, Method
 from assets.release.plan import Asked, Cells, Curve, Line, Plan
 from assets.release.published import PublishedTable
-from mechanisms.accounting.composition import stated
+from mechanisms.accounting.losses import format_loss
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -125,7 +125,7 @@ def total_in_words(plan: Plan) -> str:
     """What is charged, as a reader sees it."""
     if plan.loss is None:
         return "nothing, or not known without the records; see below"
-    return f"{'at most ' if plan.is_bound else ''}{stated(plan.loss)} (exactly {plan.loss})"
+    return f"{'at most ' if plan.is_bound else ''}{format_loss(plan.loss)} (exactly {plan.loss})"
 
 
 def lines_in_words(plan: Plan) -> Cells:

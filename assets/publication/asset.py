@@ -68,7 +68,7 @@ from assets.release.gate import ReleaseContext
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
 from assets.release.verdicts import verdicts_of
-from mechanisms.accounting.composition import number, symbol
+from mechanisms.accounting.losses import format_number
 from resources.chain import RESERVE, WITHDRAW, Entry, find, settled_draws
 from resources.custody import Custody
 from resources.ledger import Ledger, of_population
@@ -104,7 +104,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
                 "certificate": link(release, "certificate.html"),
                 "folder": link(release),
                 "edition": certificate.edition,
-                "loss": f"{symbol(certificate.specification.loss)} = {number(certificate.specification.loss)}",
+                "loss": f"{certificate.specification.loss.symbol} = {format_number(certificate.specification.loss)}",
                 "ledger entry": certificate.ledger.sequence,
                 "files": _files_shown(certificate),
                 DRAW_ID: in_groups(certificate.randomness.draw_id),

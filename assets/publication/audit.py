@@ -26,7 +26,7 @@ from assets.release.draw import StaleInputError
 from assets.release.gate import ReleaseContext
 from assets.release.method import Method
 from assets.release.seal import SealError
-from mechanisms.accounting.composition import stated
+from mechanisms.accounting.losses import format_loss
 from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry, settled_draws
 from resources.custody import CustodyError, CustodyMode
 from resources.ledger import Ledger, LedgerError
@@ -309,7 +309,7 @@ def _draws(entries: Sequence[Entry], replays: Mapping[str, str]) -> Iterable[Dra
             release=f"{entry.dataset}/{entry.release}",
             edition=number.get(draw_id),
             entry=entry.sequence,
-            charged=stated(specification.loss, PLACES),
+            charged=format_loss(specification.loss, PLACES),
             unit=specification.flavor.unit,
             population=known.population,
             recorded_at=entry.recorded_at.replace("T", " ").removesuffix("+00:00"),

@@ -14,10 +14,7 @@ from assets.ledger.population import Population
 from assets.ledger.remarks import write_remarks
 from assets.ledger.view import Budget, list_budgets, list_charge_rows, list_total_rows
 from assets.release.numbers import positive_fraction
-from mechanisms.accounting.composition import Loss, stated, symbol
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
 from orchestration.explorer.reading import UnavailableError, declared_populations, intact_entries
 from orchestration.explorer.shown import axis_of, draw, height_of, table
 from orchestration.explorer.words import plain
@@ -49,7 +46,7 @@ def show() -> None:
                 "Population": name,
                 "Spent": budget.spent,
                 "Left": budget.left,
-                "Cap": stated(budget.cap) if budget.cap else "no longer declared",
+                "Cap": format_loss(budget.cap) if budget.cap else "no longer declared",
             }
             for name, budget in budgets.items()
         ]
@@ -86,7 +83,7 @@ def _show_budget(budget: Budget, population: Population) -> None:
     spent, left, most = st.columns(3)
     spent.metric("Spent, rounded up", budget.spent)
     left.metric("Left, rounded down", budget.left)
-    most.metric("Cap", stated(population.cap).partition(" at ")[0], help=stated(population.cap))
+    most.metric("Cap", format_loss(population.cap).partition(" at ")[0], help=format_loss(population.cap))
     if budget.problem:
         st.warning(plain(f"The charges cannot be counted under the cap: {budget.problem}."))
     if budget.warning:
@@ -130,9 +127,9 @@ def _chart(budget: Budget) -> alt.LayerChart | None:
             return None
         after = before if isinstance(charge.loss, InfiniteLoss) else float(total)
         name = f"{charge.entry.sequence}: {charge.entry.dataset}/{charge.entry.release}"
-        rows.append({"name": name, "from": before, "to": after, "charged": stated(charge.loss)})
+        rows.append({"name": name, "from": before, "to": after, "charged": format_loss(charge.loss)})
         before = after
-    sign = symbol(budget.cap)
+    sign = budget.cap.symbol
     shown = [str(row["name"]) for row in rows]
     bars = (
         alt.Chart(pd.DataFrame(rows))
@@ -154,7 +151,7 @@ def _imagine(population: Population, entries: Sequence[Entry]) -> None:
     if PLANNED in st.session_state:
         planned_population, release, planned_loss = st.session_state[PLANNED]
         if planned_population == population.name:
-            st.write(plain(f"The plan of {release} that was shown last would charge {stated(planned_loss)}."))
+            st.write(plain(f"The plan of {release} that was shown last would charge {format_loss(planned_loss)}."))
             show_charge(population, release.partition("/")[2], planned_loss, entries)
     name = st.text_input("Its name", "next_release", max_chars=60)
     measure = st.selectbox(

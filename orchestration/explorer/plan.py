@@ -18,8 +18,7 @@ from assets.planning.machine import this_machine
 from assets.planning.size import expected_size
 from assets.release.plan import Asked, Curve, Line, Plan
 from assets.release.release import DeclarationError
-from mechanisms.accounting.composition import Loss, stated
-from mechanisms.accounting.infinite import InfiniteLoss
+from mechanisms.accounting.losses import InfiniteLoss, Loss, format_loss
 from orchestration.components.release import ReleaseComponent
 from orchestration.explorer.budgets import PLANNED, show_charge
 from orchestration.explorer.reading import (
@@ -160,7 +159,7 @@ def _wanted_total(plan: Plan | None, given: dict[str, Any], name: str) -> bool:
 
 def _number_of(loss: Loss) -> Fraction:
     """A loss rounded up, as a number to begin with."""
-    return Fraction(loss.rounded_up())
+    return Fraction(loss.round_up())
 
 
 def _wanted_margin(lines: tuple[Line, ...], given: dict[str, Any], name: str) -> None:
@@ -192,7 +191,7 @@ def _total(plan: Plan, population: str, name: str) -> None:
     if loss is None:
         st.warning("What it would charge depends on something that is not known yet.")
         return
-    st.metric("At most" if plan.is_bound else "Total, rounded up", stated(loss))
+    st.metric("At most" if plan.is_bound else "Total, rounded up", format_loss(loss))
     st.caption(plain(f"Exactly {loss}, for one {plan.specification.flavor.unit}.") if plan.specification else "")
     st.session_state[PLANNED] = (population, name, loss)
     try:

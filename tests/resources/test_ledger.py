@@ -19,11 +19,8 @@ import psycopg
 import pytest
 
 from assets.ledger.comparison import compare
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, PureLoss
 from mechanisms.accounting.specification import UNBOUNDED, Flavor, Specification
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.chain import GENESIS, Entry
 from resources.custody import Custody, CustodyError, CustodyMode, commitment
 from resources.ledger import CapExceeded, Ledger, LedgerError, of_population
@@ -255,7 +252,7 @@ def test_a_cap_in_epsilon_and_delta_holds_charges_of_every_kind(ledger):
     reserve(ledger, "pure", rational("1/2"), cap=cap)
     reserve(ledger, "noise", ConcentratedLoss(Fraction(1, 2)), cap=cap)
     charged = ledger.read().charged("ma1940", cap)
-    assert (str(charged.rounded_up(6)), charged.delta) == ("7.339330", cap.delta)
+    assert (str(charged.round_up(6)), charged.delta) == ("7.339330", cap.delta)
     with pytest.raises(
         CapExceeded, match=r"cap of ε = 15/2 at δ = 1e-10 \(7\.5000\): ε = 7\.3394 .* ε = 0\.1606 remains"
     ):

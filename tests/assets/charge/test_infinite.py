@@ -12,8 +12,7 @@ from assets.ledger.population import Population
 from assets.release.dataset import DatasetDeclaration
 from assets.release.publisher import UNDECLARED
 from assets.release.release import DeclarationError, Release
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import InfiniteLoss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from resources.chain import Details
 from resources.custody import Custody, CustodyMode

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assets.ledger.population import populations
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from resources.ledger import of_population
 from tests.deployments import households, small_dataset, small_deployment, write_csv
 
@@ -57,7 +57,7 @@ def test_another_selection_of_columns_from_the_same_file_is_refused(tmp_path: Pa
 def test_datasets_of_one_population_share_its_cap(tmp_path: Path) -> None:
     first = charged(tmp_path, {"cap": 6})
     (entry,) = first.ledger
-    assert entry.declared().charge.rounded_up(2) < 6
+    assert entry.declared().charge.round_up(2) < 6
     twin = small_deployment(tmp_path, dataset={"name": "twin", "population": "village", "cap": 6}, swap_rate="1/4")
     twin.run(*BEFORE)
     refusal = twin.refusal("charge")

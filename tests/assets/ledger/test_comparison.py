@@ -26,13 +26,9 @@ from assets.ledger.page import describe_invariants, describe_releases, describe_
 from assets.ledger.remarks import write_remarks
 from assets.ledger.tables import releases_table, totals_table
 from assets.ledger.view import Budget
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.swapping.design import SwappingDesign
 from resources.chain import Entry, reservation, settlement
 from tests.depth import quick_cases
@@ -252,7 +248,7 @@ def test_the_stored_table_has_a_row_for_each_charge_that_reproduces_the_totals()
         (2.7, None, "27/10"),
         (3.0, None, "3"),
     ]
-    epsilons = Fraction(rows[1]["rational"]) + Fraction(EPSILON.rounded_up(20))
+    epsilons = Fraction(rows[1]["rational"]) + Fraction(EPSILON.round_up(20))
     again = sum((Fraction(row["rho"]) for row in rows if row["rho"]), epsilons**2 / 2)
     (stored,) = [row for row in totals_table(AGAIN.totals).to_pylist() if row["output_premetric"] == CONCENTRATED]
     assert again == Fraction(stored["rho"])
@@ -487,10 +483,10 @@ def test_the_figures_of_all_contributions_and_totals_are_beside_the_bars(drawn: 
     written = words_of(figure)
     for total in comparison.totals:
         if total.loss != InfiniteLoss():
-            assert f"{total.loss.symbol} = {total.loss.rounded_up()}" in written
+            assert f"{total.loss.symbol} = {total.loss.round_up()}" in written
     for charge in comparison.latest:
         if charge.specification.loss != InfiniteLoss():
-            assert f"{charge.specification.loss.symbol} = {charge.specification.loss.rounded_up()}" in written
+            assert f"{charge.specification.loss.symbol} = {charge.specification.loss.round_up()}" in written
 
 
 @pytest.mark.parametrize("name", CASES)

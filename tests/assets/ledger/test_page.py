@@ -12,10 +12,7 @@ from assets.ledger.page import LATEST, REPLAY, describe_ledger, last_replays
 from assets.ledger.population import Population
 from assets.ledger.view import draw_share
 from assets.release.dataset import DatasetDeclaration
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import Loss
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from resources.chain import Details, Entry, reservation, settlement, withdrawal
 

@@ -27,7 +27,7 @@ from assets.swapping.draw import SwappingInputs
 from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
 from assets.swapping.unique import UniqueRecords
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification, compose
 from mechanisms.swapping.moved import Moved
 from orchestration.components.swapping import SwappingDeclaration, build_release

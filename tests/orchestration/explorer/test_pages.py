@@ -19,11 +19,8 @@ from assets.charge.assessment import would_leave
 from assets.ledger.population import Population
 from assets.ledger.view import list_budgets
 from assets.publication.signature import PUBLIC_KEY, pem, public_key, sign
-from mechanisms.accounting.composition import Loss
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from orchestration.explorer.products import TOTAL, catalog
 from orchestration.explorer.reading import UnavailableError, entries
 from orchestration.explorer.settings import VARIABLE, Settings, settings
@@ -356,7 +353,11 @@ def test_the_page_of_budgets_shows_what_is_spent_and_left_and_whether_a_charge_w
     test.query_params["population"] = "ma1940"
     test.run()
     assert not test.exception
-    assert [metric.value.replace("\u00a0", " ") for metric in test.metric] == ["ε = 2.5000", "ε = 37.5000", "ε = 40.0000"]
+    assert [metric.value.replace("\u00a0", " ") for metric in test.metric] == [
+        "ε = 2.5000",
+        "ε = 37.5000",
+        "ε = 40.0000",
+    ]
     (charge,) = next(table.value for table in test.table if "Total with it" in table.value).to_dict("records")
     assert charge["Charged"] == charge["Total with it"] == plain("ε = 2.5000")
     assert charge["Authorized by"] == "not recorded"
