@@ -16,15 +16,13 @@ from assets.ledger.view import Budget, list_budgets, list_charge_rows, list_tota
 from assets.release.numbers import positive_fraction
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
 from orchestration.explorer.reading import UnavailableError, declared_populations, intact_entries
-from orchestration.explorer.shown import axis_of, draw, height_of, table
+from orchestration.explorer.shown import COLORS, draw_with_table, height_of, row_chart, table
 from orchestration.explorer.words import plain
 from resources.chain import Entry
 from resources.ledger import Reading
 
 PLANNED = "planned"
 """The key in the session of what the page Plan showed last: its population, its release and its loss."""
-
-_SPENT, _CAP = "#1f5a8c", "#b35900"
 
 
 def show() -> None:
@@ -91,23 +89,22 @@ def _show_budget(budget: Budget, population: Population) -> None:
     if not budget.charges:
         st.info("Nothing was charged to this population yet.")
         return
+    rows = [
+        {
+            "Entry": row["entry"],
+            "Release": row["release"],
+            "Charged": row["loss"],
+            "Total with it": row["total"],
+            "For one": row["unit"],
+            "Authorized by": row["authorized by"],
+        }
+        for row in list_charge_rows([budget])
+    ]
     chart = _chart(budget)
-    if chart is not None:
-        draw(chart, "What each charge added to the total, under the cap; the table follows.")
-    with st.expander("The table behind the chart: every charge", expanded=chart is None):
-        table(
-            [
-                {
-                    "Entry": row["entry"],
-                    "Release": row["release"],
-                    "Charged": row["loss"],
-                    "Total with it": row["total"],
-                    "For one": row["unit"],
-                    "Authorized by": row["authorized by"],
-                }
-                for row in list_charge_rows([budget])
-            ]
-        )
+    if chart is None:
+        table(rows)
+    else:
+        draw_with_table(chart, "What each charge added to the total, under the cap", rows)
     with st.expander("What adds up, and what does not"):
         for row in list_total_rows(budget.comparison):
             st.write(plain(f"{row['loss']} for one {row['unit']} counts {row['counts']}."))
@@ -129,20 +126,13 @@ def _chart(budget: Budget) -> alt.LayerChart | None:
         name = f"{charge.entry.sequence}: {charge.entry.dataset}/{charge.entry.release}"
         rows.append({"name": name, "from": before, "to": after, "charged": format_loss(charge.loss)})
         before = after
-    sign = budget.cap.symbol
-    shown = [str(row["name"]) for row in rows]
     bars = (
-        alt.Chart(pd.DataFrame(rows))
-        .mark_bar(color=_SPENT)
-        .encode(
-            y=alt.Y("name:N", sort=None, axis=axis_of(shown)),
-            x=alt.X("from:Q", title=f"total charged, {sign}; the line is the cap"),
-            x2="to:Q",
-            tooltip=[alt.Tooltip("name:N", title="entry"), alt.Tooltip("charged:N", title="charged")],
-        )
+        row_chart(rows, {"name": "entry", "charged": "charged"})
+        .mark_bar(color=COLORS[0])
+        .encode(x=alt.X("from:Q", title=f"total charged, {budget.cap.symbol}; the line is the cap"), x2="to:Q")
     )
-    cap = alt.Chart(pd.DataFrame([{"cap": float(budget.cap)}])).mark_rule(color=_CAP, strokeWidth=3).encode(x="cap:Q")
-    return (bars + cap).properties(height=height_of(shown))
+    cap = alt.Chart(pd.DataFrame([{"cap": float(budget.cap)}])).mark_rule(color=COLORS[1], strokeWidth=3)
+    return (bars + cap.encode(x="cap:Q")).properties(height=height_of([str(row["name"]) for row in rows]))
 
 
 def _imagine(population: Population, entries: Sequence[Entry]) -> None:

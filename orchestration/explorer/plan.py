@@ -18,7 +18,7 @@ from assets.planning.machine import this_machine
 from assets.planning.size import expected_size
 from assets.release.plan import Asked, Curve, Line, Plan
 from assets.release.release import DeclarationError
-from mechanisms.accounting.losses import InfiniteLoss, Loss, format_loss
+from mechanisms.accounting.losses import InfiniteLoss, format_loss
 from orchestration.components.release import ReleaseComponent
 from orchestration.explorer.budgets import PLANNED, show_charge
 from orchestration.explorer.reading import (
@@ -29,7 +29,7 @@ from orchestration.explorer.reading import (
     published,
     warehouse,
 )
-from orchestration.explorer.shown import axis_of, chosen, draw, height_of, table
+from orchestration.explorer.shown import COLORS, chosen, draw_with_table, height_of, row_chart, table
 from orchestration.explorer.words import plain
 from orchestration.planning import Planned, planned
 
@@ -41,7 +41,6 @@ _RATES = [Fraction(each, 1000) for each in (1, 2, 5, *range(10, 100, 10), *range
 _EVERY, _MANY = "all levels", 15
 _MARKED = 6
 """A chart with more marks than this has no room for their names."""
-_COLORS = ["#1f5a8c", "#b35900", "#2e7d32", "#7b3f99", "#a61b3c", "#5c5c5c"]
 
 
 def show() -> None:
@@ -147,40 +146,30 @@ def _declared_rate(component: ReleaseComponent) -> Fraction | None:
 
 def _wanted_total(plan: Plan | None, given: dict[str, Any], name: str) -> bool:
     """Ask for a total; whether it can be read."""
-    times = st.select_slider(
-        "Times the declared total", _TIMES, Fraction(1), format_func=lambda each: f"× {each}", key=f"{name}:times"
-    )
-    loss = plan.loss if plan else None
-    total = _number_of(loss) * times if loss else Fraction(1)
+    times = _ask_times("Times the declared total", f"{name}:times")
+    total = Fraction(plan.loss.round_up()) * times if plan and plan.loss else Fraction(1)
     text = st.text_input("The total, or another one", f"{float(total):.6g}", key=f"{name}:total:{times}")
     given["total"] = text
     return bool(text)
 
 
-def _number_of(loss: Loss) -> Fraction:
-    """A loss rounded up, as a number to begin with."""
-    return Fraction(loss.round_up())
-
-
 def _wanted_margin(lines: tuple[Line, ...], given: dict[str, Any], name: str) -> None:
     by_name = {line.name: line for line in lines}
     picked = st.selectbox(
-        "Line", list(by_name), format_func=lambda each: f"{each}: {by_name[each].counted}", key=f"{name}:line"
+        "Line", list(by_name), format_func=lambda line: f"{line}: {by_name[line].counted}", key=f"{name}:line"
     )
     declared_margin = by_name[picked].margin
-    times = st.select_slider(
-        f"Times its declared margin of {declared_margin:,.4g}",
-        _TIMES,
-        Fraction(1),
-        format_func=lambda each: f"× {each}",
-        key=f"{name}:{picked}:times",
-    )
+    times = _ask_times(f"Times its declared margin of {declared_margin:,.4g}", f"{name}:{picked}:times")
     text = st.text_input(
         "The 90% margin of one number, or another one",
         f"{declared_margin * float(times):.6g}",
         key=f"{name}:{picked}:margin:{times}",
     )
     given["margins"] = {picked: text}
+
+
+def _ask_times(words: str, key: str) -> Fraction:
+    return st.select_slider(words, _TIMES, Fraction(1), format_func=lambda times: f"× {times}", key=key)
 
 
 def _total(plan: Plan, population: str, name: str) -> None:
@@ -242,37 +231,29 @@ def _lines(lines: tuple[Line, ...], name: str) -> None:
     if len(lines) > _MANY and len(levels) > 1:
         level = st.selectbox("Lines of the level", [*levels, _EVERY], key=f"{name}:level")
         lines = tuple(line for line in lines if level in (_EVERY, line.level))
-    frame = pd.DataFrame(
-        [
-            {"name": line.name, "margin": line.margin, "level": line.level or "all", "said": f"{line.margin:,.4g}"}
-            for line in lines
-        ]
-    )
-    names = list(frame["name"])
+    rows = [{"name": line.name, "margin": line.margin, "said": f"{line.margin:,.4g}"} for line in lines]
     chart = (
-        alt.Chart(frame)
-        .mark_bar(color=_COLORS[0])
-        .encode(
-            y=alt.Y("name:N", sort=names, axis=axis_of(names)),
-            x=alt.X("margin:Q", title="90% margin of error of one number"),
-            tooltip=[alt.Tooltip("name:N", title="line"), alt.Tooltip("said:N", title="margin")],
-        )
+        row_chart(rows, {"name": "line", "said": "margin"})
+        .mark_bar(color=COLORS[0])
+        .encode(x=alt.X("margin:Q", title="90% margin of error of one number"))
+        .properties(height=height_of([line.name for line in lines]))
     )
-    draw(chart.properties(height=height_of(names)), "90% margins of error by line; the table follows.")
-    with st.expander("The table behind the chart", expanded=len(lines) <= 15):
-        table(
-            [
-                {
-                    "Line": line.name,
-                    "What is counted": line.counted,
-                    "Budget": f"{float(line.budget):.6g}",
-                    "Standard error": f"{line.standard_error:,.4g}",
-                    "90% margin": f"{line.margin:,.4g}",
-                    "Numbers": "" if line.numbers is None else f"{line.numbers:,}",
-                }
-                for line in lines
-            ]
-        )
+    draw_with_table(
+        chart,
+        "90% margins of error by line",
+        [
+            {
+                "Line": line.name,
+                "What is counted": line.counted,
+                "Budget": f"{float(line.budget):.6g}",
+                "Standard error": f"{line.standard_error:,.4g}",
+                "90% margin": f"{line.margin:,.4g}",
+                "Numbers": "" if line.numbers is None else f"{line.numbers:,}",
+            }
+            for line in lines
+        ],
+        expanded=len(lines) <= _MANY,
+    )
 
 
 def _curve(curve: Curve) -> None:
@@ -280,7 +261,7 @@ def _curve(curve: Curve) -> None:
     rows = [{"series": name, "x": x, "y": y} for name, points in curve.series.items() for x, y in points]
     names = list(curve.series)
     across, up = (alt.Scale(type="log") if log else alt.Scale(zero=False) for log in (curve.log_x, curve.log_y))
-    colors = alt.Scale(domain=names, range=[_COLORS[position % len(_COLORS)] for position in range(len(names))])
+    colors = alt.Scale(domain=names, range=[COLORS[position % len(COLORS)] for position in range(len(names))])
     color = alt.Color(
         "series:N",
         sort=names,
@@ -293,20 +274,20 @@ def _curve(curve: Curve) -> None:
         .encode(
             x=alt.X("x:Q", title=curve.x, scale=across),
             y=alt.Y("y:Q", title=curve.y, scale=up),
-            color=color if len(names) > 1 else alt.value(_COLORS[0]),
+            color=color if len(names) > 1 else alt.value(COLORS[0]),
         )
     )
     chart: alt.LayerChart | alt.Chart = lines
     if curve.marks:
         marks = pd.DataFrame([{"name": name, "x": x, "y": y} for name, x, y in curve.marks])
         base = alt.Chart(marks).encode(x="x:Q", y="y:Q")
-        chart = lines + base.mark_point(size=90, filled=True, color=_COLORS[1], opacity=1)
+        chart = lines + base.mark_point(size=90, filled=True, color=COLORS[1], opacity=1)
         if len(curve.marks) <= _MARKED:
             chart = chart + base.mark_text(align="left", dx=8, dy=-8).encode(text="name:N")
-    draw(
-        chart.properties(height=340 + (24 * len(names) if len(names) > 1 else 0)), f"{curve.title}; the table follows."
+    draw_with_table(
+        chart.properties(height=340 + (24 * len(names) if len(names) > 1 else 0)),
+        curve.title,
+        [{"Series": row["series"], curve.x: f"{row['x']:.6g}", curve.y: f"{row['y']:.6g}"} for row in rows[:200]],
     )
-    with st.expander("The table behind the chart"):
-        table([{"Series": row["series"], curve.x: f"{row['x']:.6g}", curve.y: f"{row['y']:.6g}"} for row in rows[:200]])
-        if len(rows) > 200:
-            st.caption(f"The first 200 of {len(rows)} points.")
+    if len(rows) > 200:
+        st.caption(f"The table has the first 200 of {len(rows)} points.")

@@ -187,36 +187,23 @@ class Product:
         named = [name for code in (*self.place, *self.groups) if (name := _NAMED_BY.get(code, "")) in self.fields]
         columns = [*shown, *self.place, *self.groups, *(each for each in named if each not in shown)]
 
-        def ask(session: Any) -> list[dict[str, Any]]:
-            found = session.arrow(
-                "explorer/rows",
-                {"most": most, **_bound(equal)},
-                columns=list(dict.fromkeys(columns)),
-                source=_source(self.file),
-                equal=list(equal),
-                equals=_BOUND,
-            )
-            return list(found.to_pylist())
-
-        return of_files(ask)
+        return self._ask("rows", most, list(dict.fromkeys(columns)), equal)
 
     def first(self, most: int) -> list[dict[str, Any]]:
         """The first rows, as they are."""
-        return of_files(
-            lambda session: list(session.arrow("explorer/first", {"most": most}, source=_source(self.file)).to_pylist())
-        )
+        return self._ask("first", most, (), {})
 
     def _values(self, columns: Sequence[str], equal: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return self._ask("values", MOST_VALUES, columns, equal)
+
+    def _ask(self, query: str, most: int, columns: Sequence[str], equal: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The answer of a query in `sql/explorer`: columns of the rows in which others have the given values."""
+        values = {f"{_BOUND}{position}": value for position, value in enumerate(equal.values(), start=1)}
+        names = {"columns": list(columns), "equal": list(equal), "equals": _BOUND}
+        source = Fragment(f"read_parquet({literal(self.file)})")
         return of_files(
             lambda session: list(
-                session.arrow(
-                    "explorer/values",
-                    {"most": MOST_VALUES, **_bound(equal)},
-                    columns=list(columns),
-                    source=_source(self.file),
-                    equal=list(equal),
-                    equals=_BOUND,
-                ).to_pylist()
+                session.arrow(f"explorer/{query}", {"most": most, **values}, source=source, **names).to_pylist()
             )
         )
 
@@ -346,11 +333,3 @@ def _wide(fields: Mapping[str, Field], key: Sequence[str]) -> Iterator[str]:
 
 _BOUND = Fragment("value_")
 """What the names of bound values begin with."""
-
-
-def _bound(equal: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{_BOUND}{position}": value for position, value in enumerate(equal.values(), start=1)}
-
-
-def _source(file: Path) -> Fragment:
-    return Fragment(f"read_parquet({literal(file)})")

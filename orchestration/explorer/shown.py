@@ -10,6 +10,7 @@ import streamlit as st
 
 from orchestration.explorer.words import plain
 
+COLORS = ("#1f5a8c", "#b35900", "#2e7d32", "#7b3f99", "#a61b3c", "#5c5c5c")
 OPENED = "opened"
 """Whether a page of this session was shown before, so that its address is no longer the one that was opened."""
 _INK = "#222222"
@@ -27,6 +28,34 @@ def draw(chart: alt.Chart | alt.LayerChart, words: str) -> None:
     """Draw a chart as wide as the page, with dark labels; `words` say what it shows to who cannot see it."""
     dark = chart.configure_axis(labelColor=_INK, titleColor=_INK).configure_legend(labelColor=_INK, titleColor=_INK)
     st.altair_chart(dark, width="stretch", alt=words)
+
+
+def draw_with_table(
+    chart: alt.Chart | alt.LayerChart,
+    words: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    of: str = "chart",
+    expanded: bool = False,
+) -> None:
+    """Draw a chart, and under it the table with its figures."""
+    draw(chart, f"{words}; the table follows.")
+    with st.expander(f"The table behind the {of}", expanded=expanded):
+        table(rows)
+
+
+def row_chart(rows: Sequence[Mapping[str, Any]], tooltips: Mapping[str, str]) -> alt.Chart:
+    """A chart with a row for each `name` of the rows, in their order.
+
+    Args:
+        rows: the data.
+        tooltips: by the name of a field, its title where a mark is pointed at.
+    """
+    names = list(dict.fromkeys(str(row["name"]) for row in rows))
+    return alt.Chart(pd.DataFrame(rows)).encode(
+        y=alt.Y("name:N", sort=names, axis=axis_of(names)),
+        tooltip=[alt.Tooltip(f"{field}:N", title=title) for field, title in tooltips.items()],
+    )
 
 
 def axis_of(names: Sequence[str]) -> alt.Axis:
