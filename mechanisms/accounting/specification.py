@@ -176,11 +176,11 @@ def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) ->
         specifications: of all releases.
         delta: δ available to a conversion from zCDP; the releases' own δs are added to it.
     """
-    stated = list(specifications)
-    units = {specification.flavor.unit for specification in stated}
-    if any(specification.flavor.changes_per_person for specification in stated):
+    composed = list(specifications)
+    units = {specification.flavor.unit for specification in composed}
+    if any(specification.flavor.changes_per_person for specification in composed):
         units.add(PERSON)
-    totals = [total for unit in units for total in _totals(unit, stated, delta)]
+    totals = [total for unit in units for total in _totals(unit, composed, delta)]
     return tuple(sorted(totals, key=lambda total: (total.unit, total.output_premetric)))
 
 
@@ -208,8 +208,8 @@ def explain_omission(specification: Specification, unit: str, limit: Loss) -> st
     return None
 
 
-def _totals(unit: str, stated: Sequence[Specification], delta: Fraction) -> Iterator[Total]:
-    losses = [loss for each in stated if (loss := each.loss_for(unit)) is not None]
+def _totals(unit: str, specifications: Sequence[Specification], delta: Fraction) -> Iterator[Total]:
+    losses = [loss for specification in specifications if (loss := specification.loss_for(unit)) is not None]
     kinds = {type(loss) for loss in losses}
     own_deltas = sum(loss.delta for loss in losses if isinstance(loss, ApproximateLoss))
     limits: list[Loss] = [PureLoss()] if PureLoss in kinds else []
@@ -220,13 +220,15 @@ def _totals(unit: str, stated: Sequence[Specification], delta: Fraction) -> Iter
     if InfiniteLoss in kinds:
         limits.append(InfiniteLoss())
     for limit in limits:
-        reasons = [explain_omission(each, unit, limit) for each in stated]
-        group = [each for each, reason in zip(stated, reasons, strict=True) if reason is None]
+        reasons = [explain_omission(specification, unit, limit) for specification in specifications]
+        group = [specification for specification, reason in zip(specifications, reasons, strict=True) if reason is None]
         left_out = Counter(reason for reason in reasons if reason is not None)
         yield Total(
             unit,
             limit.output_premetric,
-            compose_like(limit, [loss for each in group if (loss := each.loss_for(unit)) is not None]),
+            compose_like(
+                limit, [loss for specification in group if (loss := specification.loss_for(unit)) is not None]
+            ),
             len(group),
             _refinement(group),
             tuple(f"{count} release{'s' * (count > 1)}: {reason}" for reason, count in sorted(left_out.items())),
@@ -234,4 +236,4 @@ def _totals(unit: str, stated: Sequence[Specification], delta: Fraction) -> Iter
 
 
 def _refinement(group: Sequence[Specification]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(invariant for each in group for invariant in each.flavor.multiverse))
+    return tuple(dict.fromkeys(invariant for specification in group for invariant in specification.flavor.multiverse))
