@@ -35,8 +35,8 @@ from assets.charge.preflight import PREFLIGHT
 from assets.confidentiality import nodes_of
 from assets.conventions import DRAW_ID, ZONE, in_one_piece
 from assets.gates.shared import all_gates
-from assets.ledger.page import last_replays
-from assets.ledger.population import populations
+from assets.ledger.page import read_last_replays
+from assets.ledger.population import group_populations
 from assets.ledger.view import list_budget_records, list_entry_records
 from assets.planning.asset import lines_in_words, total_in_words
 from assets.planning.expectation import UnknownError, expectation, expected_in_words
@@ -141,7 +141,7 @@ class Deployed:
 
     def budgets(self, reading: Reading) -> list[dict[str, Any]]:
         """For each population: its datasets, cap, what was charged, and what remains."""
-        return list_budget_records(reading, populations(self.declared[0]))
+        return list_budget_records(reading, group_populations(self.declared[0]))
 
     def statuses(self, instance: dg.DagsterInstance) -> list[dict[str, Any]]:
         """For each release: how often it was drawn, what it was charged, and its last run."""
@@ -910,7 +910,7 @@ def explore(port: int, no_browser: bool, boundaries: Path | None) -> None:
 
     def replays() -> dict[str, str]:
         with dg.DagsterInstance.get() as instance:
-            return last_replays(instance, draws)
+            return read_last_replays(instance, draws)
 
     def told(address: str) -> None:
         click.echo(f"The explorer is at {address}; end it with Ctrl+C.")

@@ -13,9 +13,9 @@ import pyarrow as pa
 from assets.conventions import BLOCKING, StageKind, attributes, check_result, join_names, named, table_schema
 from assets.failures import stated_plainly
 from assets.ledger.comparison import Comparison, compare, list_charges
-from assets.ledger.page import describe_composition, describe_ledger, last_replays
+from assets.ledger.page import describe_composition, describe_ledger, read_last_replays
 from assets.ledger.population import Population
-from assets.ledger.tables import COLUMNS, releases_table, totals_table
+from assets.ledger.tables import COLUMNS, make_releases_table, make_totals_table
 from assets.ledger.view import Budget
 from mechanisms.accounting.losses import Loss, format_loss
 from resources.chain import GENESIS, Entry
@@ -92,7 +92,7 @@ def build_ledger(
         return dg.MaterializeResult(
             data_version=dg.DataVersion(head),
             metadata={
-                **describe_ledger(entries, declared, last_replays(context.instance, draws)),
+                **describe_ledger(entries, declared, read_last_replays(context.instance, draws)),
                 # Under Dagster's own name, the columns would stand above everything else.
                 "columns": schema,
             },
@@ -103,7 +103,7 @@ def build_ledger(
 
 def build_composition(population: Population) -> dg.AssetsDefinition:
     """The asset `[population, "composition"]`."""
-    totals, releases = shown_tables(population.name, compare(()))
+    totals, releases = make_tables(population.name, compare(()))
     names = join_names([dataset.name for dataset in population.datasets])
     cap = format_loss(population.cap)
     cap = format_loss(population.cap)
@@ -132,7 +132,7 @@ cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
         budget = _budget(population.name, population.cap, ledger.examined())
         with warehouse.session(writes=Zone.PUBLIC) as session:
             with session.transaction():
-                for table, rows in shown_tables(population.name, budget.comparison).items():
+                for table, rows in make_tables(population.name, budget.comparison).items():
                     session.create(table, "warehouse/all", source=session.register(table.name, rows))
             columns = session.columns(totals) | session.columns(releases)
             version = session.content_version([totals, releases])
@@ -158,7 +158,7 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
     )
     def within_cap(ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(
-            cap_problems(population.name, population.cap, population.allows_unbounded_releases, ledger.examined())
+            find_cap_problems(population.name, population.cap, population.allows_unbounded_releases, ledger.examined())
         )
 
     @dg.asset_check(
@@ -178,7 +178,7 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
     )
     def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
         budget = _budget(population.name, population.cap, ledger.examined())
-        return check_result(_not_shown(warehouse, shown_tables(population.name, budget.comparison)))
+        return check_result(_not_shown(warehouse, make_tables(population.name, budget.comparison)))
 
     return [within_cap, ledger_intact, shown_as_charged]
 
@@ -208,15 +208,15 @@ def build_ledger_checks() -> list[dg.AssetChecksDefinition]:
     return [ledger_intact, shown_as_charged]
 
 
-def shown_tables(population: str, comparison: Comparison) -> dict[Table, pa.Table]:
+def make_tables(population: str, comparison: Comparison) -> dict[Table, pa.Table]:
     """The public tables of a population's composition, with their rows: its totals and its releases."""
     return {
-        Table(Zone.PUBLIC, population, COMPOSITION): totals_table(comparison.totals),
-        Table(Zone.PUBLIC, population, f"{COMPOSITION}_releases"): releases_table(comparison.charges),
+        Table(Zone.PUBLIC, population, COMPOSITION): make_totals_table(comparison.totals),
+        Table(Zone.PUBLIC, population, f"{COMPOSITION}_releases"): make_releases_table(comparison.charges),
     }
 
 
-def shown_problems(
+def find_unlike_tables(
     warehouse: Warehouse, entries: Sequence[Entry], populations: Iterable[str]
 ) -> tuple[list[str], list[str]]:
     """The public tables that do not show the ledger: those that were altered, and those that only lag behind.
@@ -245,10 +245,10 @@ def shown_problems(
 
         look(ENTRIES, _entries_table)
         for population in populations:
-            for table in shown_tables(population, compare(())):
+            for table in make_tables(population, compare(())):
 
                 def shown(first: Sequence[Entry], population: str = population, table: Table = table) -> pa.Table:
-                    return shown_tables(population, compare(of_population(first, population)))[table]
+                    return make_tables(population, compare(of_population(first, population)))[table]
 
                 look(table, shown)
     return altered, lagging
@@ -269,7 +269,7 @@ def _not_shown(warehouse: Warehouse, expected: Mapping[Table, pa.Table]) -> list
         ]
 
 
-def cap_problems(population: str, cap: Loss, unbounded_releases: bool, reading: Reading) -> list[str]:
+def find_cap_problems(population: str, cap: Loss, unbounded_releases: bool, reading: Reading) -> list[str]:
     """The problems if the charges to a population exceed its cap, or some are infinite and none may be."""
     budget = _budget(population, cap, reading)
     infinite = [] if unbounded_releases else budget.comparison.infinite

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from assets.conventions import join_names
-from assets.ledger.comparison import Share, converted, takes_part
+from assets.ledger.comparison import Share, find_conversion, takes_part
 from assets.ledger.view import Budget
 from assets.pictures import DOTS_PER_INCH, GRID, INK, QUIET, SERIES, VERMILION, WIDTH, png
 from mechanisms.accounting.composition import Conversion, compose_concentrated, compose_pure
@@ -91,7 +91,7 @@ class _Panel:
 
     @cached_property
     def conversion(self) -> Conversion | None:
-        return converted(self.shares, self.total)
+        return find_conversion(self.shares, self.total)
 
     @cached_property
     def bars(self) -> list[_Bar]:

@@ -109,7 +109,7 @@ class Comparison:
                 found.setdefault(words, {})[charge.release] = None
         return {words: tuple(releases) for words, releases in found.items()}
 
-    def counted(self, cap: Loss) -> Loss:
+    def compose_charges(self, cap: Loss) -> Loss:
         """The composition of all finite charges in the output premetric of a cap, whatever their units.
 
         Raises:
@@ -165,7 +165,7 @@ def list_charges(entries: Sequence[Entry]) -> tuple[Charge, ...]:
     )
 
 
-def converted(shares: Iterable[Share], total: Loss) -> Conversion | None:
+def find_conversion(shares: Iterable[Share], total: Loss) -> Conversion | None:
     """The part of a total in approximate DP that is converted from zCDP; None for totals in other premetrics."""
     if not isinstance(total, ApproximateLoss):
         return None

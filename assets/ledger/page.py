@@ -192,21 +192,21 @@ def _describe_charge(charge: Charge) -> str:
     return "\n".join([f"**Entry {entry.sequence}: {describe_draw(charge)}**\n", *lines])
 
 
-def last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]) -> dict[str, str]:
+def read_last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]) -> dict[str, str]:
     """By draw id, when the draw was last replayed and with which result, as Dagster recorded it.
 
     Args:
         instance: the Dagster instance.
         draws: the assets that draw.
     """
-    found: dict[str, str] = {}
+    replays: dict[str, str] = {}
     for key in draws:
         record = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(key, REPLAY))
         event = record.event if record else None
-        told = event.dagster_event if event else None
+        dagster_event = event.dagster_event if event else None
         # While a run goes on that is about to replay the draw, the latest record says only that.
-        evaluated = told is not None and told.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION
-        evaluation = told.asset_check_evaluation_data if told and evaluated else None
+        evaluated = dagster_event is not None and dagster_event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION
+        evaluation = dagster_event.asset_check_evaluation_data if dagster_event and evaluated else None
         made = evaluation.target_materialization_data if evaluation else None
         if event is None or evaluation is None or made is None:
             continue
@@ -216,7 +216,7 @@ def last_replays(instance: dg.DagsterInstance, draws: Iterable[dg.AssetKey]) -> 
         materialization = events[0].asset_materialization if events else None
         at = datetime.fromtimestamp(event.timestamp, UTC)
         if materialization and DRAW_ID in materialization.metadata:
-            found[in_one_piece(str(materialization.metadata[DRAW_ID].value))] = (
+            replays[in_one_piece(str(materialization.metadata[DRAW_ID].value))] = (
                 f"{format_minute(at.isoformat())}, {'same output' if evaluation.passed else 'not the same output'}"
             )
-    return found
+    return replays

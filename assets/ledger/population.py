@@ -60,7 +60,7 @@ class Population:
         return join_names([dataset.title for dataset in self.datasets])
 
 
-def populations(datasets: Iterable[DatasetDeclaration]) -> tuple[Population, ...]:
+def group_populations(datasets: Iterable[DatasetDeclaration]) -> tuple[Population, ...]:
     """The populations of a deployment, in the order of their first datasets.
 
     Raises:

@@ -7,7 +7,7 @@ the same facts as rows.
 from collections.abc import Iterator
 
 from assets.conventions import join_names
-from assets.ledger.comparison import Comparison, converted
+from assets.ledger.comparison import Comparison, find_conversion
 from assets.ledger.view import list_counted
 from mechanisms.accounting.composition import compose_concentrated
 from mechanisms.accounting.conversions import canonne_kamath_steinke
@@ -80,7 +80,7 @@ def _on_pure_losses_in_zcdp(comparison: Comparison) -> Iterator[str]:
 def _on_conversions(comparison: Comparison) -> Iterator[str]:
     for total in comparison.totals:
         shares = comparison.shares(total)
-        together = converted(shares, total.loss)
+        together = find_conversion(shares, total.loss)
         if together is None or not isinstance(total.loss, ApproximateLoss):
             continue
         of_release: dict[str, list[ConcentratedLoss]] = {}

@@ -56,7 +56,7 @@ _TYPES = {
 """The types of the columns that are not strings."""
 
 
-def totals_table(totals: Sequence[Total]) -> pa.Table:
+def make_totals_table(totals: Sequence[Total]) -> pa.Table:
     """One row for each total."""
     rows = [
         {
@@ -71,7 +71,7 @@ def totals_table(totals: Sequence[Total]) -> pa.Table:
     return _table(["unit", "output_premetric", "loss", *_EXACT, "charges", "left_out"], rows)
 
 
-def releases_table(charges: Iterable[Charge], delta: Fraction = DELTA) -> pa.Table:
+def make_releases_table(charges: Iterable[Charge], delta: Fraction = DELTA) -> pa.Table:
     """One row for each charge, from which the totals can be recomputed; `latest` marks one row for each release."""
     names = [name for name in COLUMNS if name not in ("charges", "left_out")]
     return _table(names, [_row(charge, delta) for charge in charges])

@@ -55,7 +55,7 @@ class Budget:
     def _composed(self) -> Loss | DoesNotCompose:
         limit = self.cap or next(iter(drop_infinite(charge.loss for charge in self.charges)), PureLoss())
         try:
-            return self.comparison.counted(limit)
+            return self.comparison.compose_charges(limit)
         except DoesNotCompose as error:
             return error
 
@@ -269,12 +269,12 @@ def list_total_rows(comparison: Comparison) -> list[dict[str, str]]:
 
 def list_invariant_rows(comparison: Comparison) -> list[dict[str, str]]:
     """A row for each invariant: the releases that hold it, and those of which only an earlier charge held it."""
-    held = {charge.release: charge.specification.flavor.multiverse for charge in comparison.latest}
+    latest = {charge.release: charge.specification.flavor.multiverse for charge in comparison.latest}
     return [
         {
             "invariant": invariant,
             "releases": join_names(
-                [f"{name}{'' if invariant in held[name] else ' in an earlier charge'}" for name in releases]
+                [f"{name}{'' if invariant in latest[name] else ' in an earlier charge'}" for name in releases]
             ),
         }
         for invariant, releases in comparison.invariants.items()

@@ -33,7 +33,7 @@ from assets.conventions import (
 )
 from assets.failures import stated_plainly
 from assets.gates.shared import all_gates
-from assets.ledger.asset import cap_problems
+from assets.ledger.asset import find_cap_problems
 from assets.publication.certificate import (
     SCHEMA,
     Certificate,
@@ -410,7 +410,7 @@ def certify(
         raise dg.Failure(f"{release.schema}: the charge disappeared from the ledger", allow_retries=False)
     if withdrawn := reading.withdrawal(draw.draw_id):
         raise _refusal(context, [f"the draw was withdrawn meanwhile, in ledger entry {withdrawn.sequence}"])
-    if problems := cap_problems(dataset.population, dataset.cap, dataset.allows_unbounded_releases, reading):
+    if problems := find_cap_problems(dataset.population, dataset.cap, dataset.allows_unbounded_releases, reading):
         raise _refusal(context, problems)
     draws = reading.settled_draws(dataset.name, release.name)
     withdrawals = {each.draw_id: each.sequence for each in reading.entries if each.kind == WITHDRAW}

@@ -17,7 +17,7 @@ import dagster as dg
 from assets.charge.drawing import ReplayError, UnchargedDrawError
 from assets.confidentiality import Node
 from assets.gates.shared import all_gates
-from assets.ledger.asset import shown_problems
+from assets.ledger.asset import find_unlike_tables
 from assets.publication.asset import publication_problems
 from assets.publication.certificate import page
 from assets.publication.placement import publications
@@ -197,7 +197,7 @@ def _of_pages(ledger: Ledger, entries: Sequence[Entry], populations: Iterable[st
     """Whether the tables that show the ledger show what it holds."""
     words = "The tables of the ledger and of its compositions show what the ledger holds."
     try:
-        altered, lagging = shown_problems(ledger.warehouse, entries, sorted(populations))
+        altered, lagging = find_unlike_tables(ledger.warehouse, entries, sorted(populations))
     except _SAFE as error:
         altered, lagging = [str(error)], []
     verdict = Verdict.FAILS if altered else Verdict.OPEN if lagging else Verdict.HOLDS

@@ -15,9 +15,9 @@ from assets.ledger.remarks import write_remarks
 from assets.ledger.view import Budget, list_budgets, list_charge_rows, list_total_rows
 from assets.release.numbers import positive_fraction
 from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
-from orchestration.explorer.reading import UnavailableError, declared_populations, intact_entries
-from orchestration.explorer.shown import COLORS, draw_with_table, height_of, row_chart, table
-from orchestration.explorer.words import plain
+from orchestration.explorer.display import COLORS, fit_height, make_row_chart, show_chart_with_table, show_table
+from orchestration.explorer.reading import UnavailableError, load_populations, read_intact_entries
+from orchestration.explorer.words import escape
 from resources.chain import Entry
 from resources.ledger import Reading
 
@@ -29,16 +29,16 @@ def show() -> None:
     """Draw the page."""
     st.title("Budgets")
     try:
-        entries = intact_entries()
-        populations = {population.name: population for population in declared_populations()}
+        entries = read_intact_entries()
+        populations = {population.name: population for population in load_populations()}
     except UnavailableError as error:
-        st.warning(plain(error))
+        st.warning(escape(error))
         return
     budgets = list_budgets(entries, populations.values())
     if not budgets:
         st.info("No dataset is declared.")
         return
-    table(
+    show_table(
         [
             {
                 "Population": name,
@@ -71,21 +71,21 @@ def show_charge(population: Population, release: str, loss: Loss, entries: Seque
     """
     words, refusal = would_leave(population.datasets[0], release, loss, Reading(tuple(entries), ()))
     if refusal:
-        st.error(plain(f"It would be refused: {refusal}."))
+        st.error(escape(f"It would be refused: {refusal}."))
     else:
-        st.success(plain(words))
+        st.success(escape(words))
 
 
 def _show_budget(budget: Budget, population: Population) -> None:
-    st.header(plain(f"{population.name}: {population.title}"))
+    st.header(escape(f"{population.name}: {population.title}"))
     spent, left, most = st.columns(3)
     spent.metric("Spent, rounded up", budget.spent)
     left.metric("Left, rounded down", budget.left)
     most.metric("Cap", format_loss(population.cap).partition(" at ")[0], help=format_loss(population.cap))
     if budget.problem:
-        st.warning(plain(f"The charges cannot be counted under the cap: {budget.problem}."))
+        st.warning(escape(f"The charges cannot be counted under the cap: {budget.problem}."))
     if budget.warning:
-        st.warning(plain(budget.warning))
+        st.warning(escape(budget.warning))
     if not budget.charges:
         st.info("Nothing was charged to this population yet.")
         return
@@ -102,14 +102,14 @@ def _show_budget(budget: Budget, population: Population) -> None:
     ]
     chart = _chart(budget)
     if chart is None:
-        table(rows)
+        show_table(rows)
     else:
-        draw_with_table(chart, "What each charge added to the total, under the cap", rows)
+        show_chart_with_table(chart, "What each charge added to the total, under the cap", rows)
     with st.expander("What adds up, and what does not"):
         for row in list_total_rows(budget.comparison):
-            st.write(plain(f"{row['loss']} for one {row['unit']} counts {row['counts']}."))
+            st.write(escape(f"{row['loss']} for one {row['unit']} counts {row['counts']}."))
         for remark in write_remarks(budget.comparison):
-            st.write(plain(remark))
+            st.write(escape(remark))
 
 
 def _chart(budget: Budget) -> alt.LayerChart | None:
@@ -127,12 +127,12 @@ def _chart(budget: Budget) -> alt.LayerChart | None:
         rows.append({"name": name, "from": before, "to": after, "charged": format_loss(charge.loss)})
         before = after
     bars = (
-        row_chart(rows, {"name": "entry", "charged": "charged"})
+        make_row_chart(rows, {"name": "entry", "charged": "charged"})
         .mark_bar(color=COLORS[0])
         .encode(x=alt.X("from:Q", title=f"total charged, {budget.cap.symbol}; the line is the cap"), x2="to:Q")
     )
     cap = alt.Chart(pd.DataFrame([{"cap": float(budget.cap)}])).mark_rule(color=COLORS[1], strokeWidth=3)
-    return (bars + cap.encode(x="cap:Q")).properties(height=height_of([str(row["name"]) for row in rows]))
+    return (bars + cap.encode(x="cap:Q")).properties(height=fit_height([str(row["name"]) for row in rows]))
 
 
 def _imagine(population: Population, entries: Sequence[Entry]) -> None:
@@ -141,7 +141,7 @@ def _imagine(population: Population, entries: Sequence[Entry]) -> None:
     if PLANNED in st.session_state:
         planned_population, release, planned_loss = st.session_state[PLANNED]
         if planned_population == population.name:
-            st.write(plain(f"The plan of {release} that was shown last would charge {format_loss(planned_loss)}."))
+            st.write(escape(f"The plan of {release} that was shown last would charge {format_loss(planned_loss)}."))
             show_charge(population, release.partition("/")[2], planned_loss, entries)
     name = st.text_input("Its name", "next_release", max_chars=60)
     measure = st.selectbox(
@@ -151,7 +151,7 @@ def _imagine(population: Population, entries: Sequence[Entry]) -> None:
     try:
         amount = positive_fraction(text)
     except ValueError as error:
-        st.error(plain(f"The loss {text} cannot be read: {error}."))
+        st.error(escape(f"The loss {text} cannot be read: {error}."))
         return
     loss = PureLoss(amount) if measure == "ε" else ConcentratedLoss(amount)
     show_charge(population, name or "next_release", loss, entries)
@@ -167,7 +167,7 @@ def _show_invariants(budget: Budget) -> None:
     if not invariants:
         st.write("No release has invariants.")
         return
-    table(
+    show_table(
         [
             {"Invariant": words, **{release: "exact" if release in holders else "–" for release in latest}}
             for words, holders in invariants.items()
@@ -175,4 +175,4 @@ def _show_invariants(budget: Budget) -> None:
     )
     without = [release for release in latest if not any(release in holders for holders in invariants.values())]
     if without:
-        st.write(plain(f"Without invariants: {', '.join(without)}."))
+        st.write(escape(f"Without invariants: {', '.join(without)}."))

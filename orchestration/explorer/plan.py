@@ -21,23 +21,23 @@ from assets.release.release import DeclarationError
 from mechanisms.accounting.losses import InfiniteLoss, format_loss
 from orchestration.components.release import ReleaseComponent
 from orchestration.explorer.budgets import PLANNED, show_charge
+from orchestration.explorer.display import COLORS, choose, fit_height, make_row_chart, show_chart_with_table, show_table
 from orchestration.explorer.reading import (
     UnavailableError,
-    declared,
-    declared_populations,
-    intact_entries,
-    published,
-    warehouse,
+    find_published,
+    find_warehouse,
+    load_declarations,
+    load_populations,
+    read_intact_entries,
 )
-from orchestration.explorer.shown import COLORS, chosen, draw_with_table, height_of, row_chart, table
-from orchestration.explorer.words import plain
+from orchestration.explorer.words import escape
 from orchestration.planning import Planned, planned
 
 _AS_DECLARED, _TOTAL, _MARGIN = "As declared", "Another total", "Another margin of error"
-_TIMES = [Fraction(each) for each in (1, 2, 3, 4, 5, 10, 20, 50, 100)]
-_TIMES = sorted({*_TIMES, *(1 / each for each in _TIMES), Fraction(2, 3), Fraction(3, 2)})
+_TIMES = [Fraction(times) for times in (1, 2, 3, 4, 5, 10, 20, 50, 100)]
+_TIMES = sorted({*_TIMES, *(1 / times for times in _TIMES), Fraction(2, 3), Fraction(3, 2)})
 _SWAP_RATE = "swap_rate"
-_RATES = [Fraction(each, 1000) for each in (1, 2, 5, *range(10, 100, 10), *range(100, 1000, 25))]
+_RATES = [Fraction(thousandths, 1000) for thousandths in (1, 2, 5, *range(10, 100, 10), *range(100, 1000, 25))]
 _EVERY, _MANY = "all levels", 15
 _MARKED = 6
 """A chart with more marks than this has no room for their names."""
@@ -48,31 +48,33 @@ def show() -> None:
     st.title("Plan")
     st.write("What a declaration would charge and how exact it would be. No record is read, and nothing is charged.")
     try:
-        datasets, releases = declared()
+        datasets, releases = load_declarations()
     except UnavailableError as error:
-        st.warning(plain(error))
+        st.warning(escape(error))
         return
-    known = {name: each for name, each in releases.items() if each.charges}
+    known = {name: component for name, component in releases.items() if component.charges}
     if not known:
         st.info("No release is declared yet. `stirred new release` proposes one.")
         return
     link: dict[str, str] = {}
-    name = chosen("Release", {key: f"{each.declaration.title} ({key})" for key, each in known.items()}, link, "release")
+    name = choose(
+        "Release", {key: f"{component.declaration.title} ({key})" for key, component in known.items()}, link, "release"
+    )
     st.query_params.from_dict(link)
     component = known[name]
-    dataset = next(each for each in datasets if each.name == component.declaration.dataset)
+    dataset = next(candidate for candidate in datasets if candidate.name == component.declaration.dataset)
     declared_plan: Planned | None = None
     try:
-        declared_plan = planned(component, dataset, published(), Asked())
+        declared_plan = planned(component, dataset, find_published(), Asked())
     except DeclarationError as error:
-        st.info(plain(error))
+        st.info(escape(error))
     asked = _asked(component, declared_plan.plan if declared_plan else None, name)
     if asked is None:
         return
     try:
-        found = planned(component, dataset, published(), asked)
+        found = planned(component, dataset, find_published(), asked)
     except DeclarationError as error:
-        st.error(plain(error))
+        st.error(escape(error))
         return
     _total(found.plan, dataset.population, name)
     _expected(found, name)
@@ -81,8 +83,8 @@ def show() -> None:
     for curve in found.plan.curves:
         _curve(curve)
     for title, (header, rows) in found.plan.tables.items():
-        with st.expander(plain(title)):
-            table([dict(zip(header, row, strict=True)) for row in rows])
+        with st.expander(escape(title)):
+            show_table([dict(zip(header, row, strict=True)) for row in rows])
     st.subheader("The declaration")
     st.write("Copy it into the release's defs.yaml:")
     st.code(found.text, language="yaml", wrap_lines=True)
@@ -106,7 +108,7 @@ def _asked(component: ReleaseComponent, plan: Plan | None, name: str) -> Asked |
             "Swap rate",
             rates,
             rate or Fraction(1, 10),
-            format_func=lambda each: f"{float(each):.1%}",
+            format_func=lambda rate: f"{float(rate):.1%}",
             key=f"{name}:rate",
         )
         if picked != rate:
@@ -176,18 +178,18 @@ def _total(plan: Plan, population: str, name: str) -> None:
     loss = plan.loss
     st.subheader("What it would charge")
     if plan.problem:
-        st.error(plain(plan.problem))
+        st.error(escape(plan.problem))
     if loss is None:
         st.warning("What it would charge depends on something that is not known yet.")
         return
     st.metric("At most" if plan.is_bound else "Total, rounded up", format_loss(loss))
-    st.caption(plain(f"Exactly {loss}, for one {plan.specification.flavor.unit}.") if plan.specification else "")
+    st.caption(escape(f"Exactly {loss}, for one {plan.specification.flavor.unit}.") if plan.specification else "")
     st.session_state[PLANNED] = (population, name, loss)
     try:
-        entries = intact_entries()
-        declared_population = next(known for known in declared_populations() if known.name == population)
+        entries = read_intact_entries()
+        declared_population = next(known for known in load_populations() if known.name == population)
     except UnavailableError as error:
-        st.warning(plain(error))
+        st.warning(escape(error))
         return
     show_charge(declared_population, name.partition("/")[2], loss, entries)
     if any(f"{entry.dataset}/{entry.release}" == name for entry in entries):
@@ -206,21 +208,21 @@ def _expected(found: Planned, name: str) -> None:
         )
         records = int(given) or None
     try:
-        place = warehouse()
-        machine = this_machine(Path(place.folder), published(), in_lake=bool(place.lake))
+        place = find_warehouse()
+        machine = this_machine(Path(place.folder), find_published(), in_lake=bool(place.lake))
         expected = expectation(found.method, records, machine)
     except UnknownError as error:
-        st.info(plain(error))
+        st.info(escape(error))
         return
-    table([{"What": label, "In words": words} for label, words in expected.words.items() if label != "warning"])
+    show_table([{"What": label, "In words": words} for label, words in expected.words.items() if label != "warning"])
     for warning in expected.warnings:
-        st.warning(plain(warning))
+        st.warning(escape(warning))
 
 
 def _facts(plan: Plan) -> None:
     if plan.facts:
         st.subheader("What follows")
-        table([{"Fact": label, "In words": words} for label, words in plan.facts.items()])
+        show_table([{"Fact": label, "In words": words} for label, words in plan.facts.items()])
 
 
 def _lines(lines: tuple[Line, ...], name: str) -> None:
@@ -233,12 +235,12 @@ def _lines(lines: tuple[Line, ...], name: str) -> None:
         lines = tuple(line for line in lines if level in (_EVERY, line.level))
     rows = [{"name": line.name, "margin": line.margin, "said": f"{line.margin:,.4g}"} for line in lines]
     chart = (
-        row_chart(rows, {"name": "line", "said": "margin"})
+        make_row_chart(rows, {"name": "line", "said": "margin"})
         .mark_bar(color=COLORS[0])
         .encode(x=alt.X("margin:Q", title="90% margin of error of one number"))
-        .properties(height=height_of([line.name for line in lines]))
+        .properties(height=fit_height([line.name for line in lines]))
     )
-    draw_with_table(
+    show_chart_with_table(
         chart,
         "90% margins of error by line",
         [
@@ -257,7 +259,7 @@ def _lines(lines: tuple[Line, ...], name: str) -> None:
 
 
 def _curve(curve: Curve) -> None:
-    st.subheader(plain(curve.title))
+    st.subheader(escape(curve.title))
     rows = [{"series": name, "x": x, "y": y} for name, points in curve.series.items() for x, y in points]
     names = list(curve.series)
     across, up = (alt.Scale(type="log") if log else alt.Scale(zero=False) for log in (curve.log_x, curve.log_y))
@@ -284,7 +286,7 @@ def _curve(curve: Curve) -> None:
         chart = lines + base.mark_point(size=90, filled=True, color=COLORS[1], opacity=1)
         if len(curve.marks) <= _MARKED:
             chart = chart + base.mark_text(align="left", dx=8, dy=-8).encode(text="name:N")
-    draw_with_table(
+    show_chart_with_table(
         chart.properties(height=340 + (24 * len(names) if len(names) > 1 else 0)),
         curve.title,
         [{"Series": row["series"], curve.x: f"{row['x']:.6g}", curve.y: f"{row['y']:.6g}"} for row in rows[:200]],

@@ -16,6 +16,17 @@ from typing import Any
 import altair as alt
 import streamlit as st
 
+from orchestration.explorer.display import (
+    COLORS,
+    break_labels,
+    choose,
+    fit_height,
+    make_row_chart,
+    make_title,
+    read_link,
+    show_chart_with_table,
+    show_table,
+)
 from orchestration.explorer.products import (
     ESTIMATE,
     LOWER,
@@ -24,23 +35,12 @@ from orchestration.explorer.products import (
     TOTAL,
     UPPER,
     Product,
-    catalog,
-    code_of,
+    join_codes,
+    list_publications,
 )
-from orchestration.explorer.reading import file_problems
-from orchestration.explorer.settings import settings
-from orchestration.explorer.shown import (
-    COLORS,
-    broken,
-    chosen,
-    draw_with_table,
-    from_link,
-    height_of,
-    row_chart,
-    table,
-    title_of,
-)
-from orchestration.explorer.words import distinct, figure, nested, plain
+from orchestration.explorer.reading import find_file_problems
+from orchestration.explorer.settings import read_settings
+from orchestration.explorer.words import distinguish, escape, format_figure, join_levels
 
 RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"
 VIEWS = (RANKED, PLACE, TWO, MAP)
@@ -55,41 +55,44 @@ _ERRORS = (LOWER, UPPER, STANDARD_ERROR)
 def show() -> None:
     """Draw the page."""
     st.title("Tables")
-    found = catalog()
+    found = list_publications()
     if not found:
         st.info("Nothing is published yet. A release is published by `stirred launch`.")
         return
-    for each in found:
-        if each.problem:
-            st.error(plain(each.problem))
-    publications = {each.release: each for each in found if each.products}
+    for publication in found:
+        if publication.problem:
+            st.error(escape(publication.problem))
+    publications = {publication.release: publication for publication in found if publication.products}
     if not publications:
         return
     link: dict[str, str] = {}
-    release = chosen(
-        "Release", {name: f"{each.title} ({name})" for name, each in publications.items()}, link, "release"
+    release = choose(
+        "Release",
+        {name: f"{publication.title} ({name})" for name, publication in publications.items()},
+        link,
+        "release",
     )
-    for problem in file_problems(release):
-        st.error(plain(f"Do not rely on these files: {problem}."))
-    products = {each.name: each for each in publications[release].products}
+    for problem in find_file_problems(release):
+        st.error(escape(f"Do not rely on these files: {problem}."))
+    products = {product.name: product for product in publications[release].products}
     scope = f"{release}:"
-    name = chosen("Table", {key: each.title for key, each in products.items()}, link, "table", scope)
+    name = choose("Table", {key: product.title for key, product in products.items()}, link, "table", scope)
     product = products[name]
     with st.expander("About this table"):
-        st.write(plain(product.description) or "The dictionary does not describe it.")
+        st.write(escape(product.description) or "The dictionary does not describe it.")
         _errors_in_words(product)
     if product.is_counted:
         _counted(product, f"{scope}{name}:", link)
     else:
         st.write("This is a list, not a table of numbers by place. Its first rows:")
-        table(product.first(_MOST_SHOWN))
+        show_table(product.read_first(_MOST_SHOWN))
         st.query_params.from_dict(link)
     _files(product)
 
 
 def _errors_in_words(product: Product) -> None:
     if product.has_errors:
-        st.write(plain(f"Intervals: 90%. {product.interval}".strip()))
+        st.write(escape(f"Intervals: 90%. {product.interval}".strip()))
     elif product.is_counted:
         st.write("No error is published for these numbers.")
 
@@ -97,12 +100,12 @@ def _errors_in_words(product: Product) -> None:
 def _counted(product: Product, scope: str, link: dict[str, str]) -> None:
     equal: dict[str, Any] = {}
     if product.level:
-        levels = product.options(product.level)
-        level = chosen("Level", levels, link, "level", scope, default=min(1, len(levels) - 1))
-        equal |= product.chosen({product.level: level})
+        levels = product.list_options(product.level)
+        level = choose("Level", levels, link, "level", scope, default=min(1, len(levels) - 1))
+        equal |= product.match({product.level: level})
         scope += f"{level}:"
     view = str(
-        st.segmented_control("View", VIEWS, default=from_link("view", VIEWS, VIEWS[0]), key=f"{scope}view") or VIEWS[0]
+        st.segmented_control("View", VIEWS, default=read_link("view", VIEWS, VIEWS[0]), key=f"{scope}view") or VIEWS[0]
     )
     link["view"] = view
     number, counted = _number(product, scope, link)
@@ -110,14 +113,14 @@ def _counted(product: Product, scope: str, link: dict[str, str]) -> None:
     groups = list(product.groups)
     if view in (PLACE, TWO) and groups:
         words = {group: product.fields[group].words for group in groups}
-        varying = chosen("One row for each", words, link, "by", scope)
+        varying = choose("One row for each", words, link, "by", scope)
     fixed = {}
     for group in groups:
         if group != varying:
             fixed[group] = _group(product, group, equal, scope, link)
-            equal |= product.chosen({group: fixed[group]})
+            equal |= product.match({group: fixed[group]})
     if varying:
-        equal |= product.single([varying])
+        equal |= product.exclude_totals([varying])
     greatest = 30
     if product.has_errors and STANDARD_ERROR in product.numbers:
         greatest = int(
@@ -125,7 +128,7 @@ def _counted(product: Product, scope: str, link: dict[str, str]) -> None:
                 "Call a number too uncertain if its standard error is more than this share of it (%)",
                 1,
                 1000,
-                int(from_link("cv", list(map(str, range(1, 1001))), "30")),
+                int(read_link("cv", list(map(str, range(1, 1001))), "30")),
                 key="cv",
             )
         )
@@ -142,20 +145,20 @@ def _number(product: Product, scope: str, link: dict[str, str]) -> tuple[str, st
     """The column of numbers, and what it counts."""
     if not product.wide:
         return product.numbers[0], product.title
-    options = {column: nested(product.fields[column].description) or column for column in product.wide}
-    column = chosen("What is counted", options, link, "number", scope)
+    options = {column: join_levels(product.fields[column].description) or column for column in product.wide}
+    column = choose("What is counted", options, link, "number", scope)
     return column, f"{product.title}: {options[column]}"
 
 
 def _group(product: Product, group: str, equal: Mapping[str, Any], scope: str, link: dict[str, str]) -> str:
-    options = product.options(group, equal)
-    if product.total_of(group):
+    options = product.list_options(group, equal)
+    if product.find_total_flag(group):
         options = {TOTAL: "All together", **options}
-    return chosen(product.fields[group].words, options or {"": "nothing"}, link, group, scope)
+    return choose(product.fields[group].words, options or {"": "nothing"}, link, group, scope)
 
 
 def _group_label(product: Product, group: str, value: str) -> str:
-    return "all together" if value == TOTAL else product.label(group, value, product.options(group))
+    return "all together" if value == TOTAL else product.label(group, value, product.list_options(group))
 
 
 @dataclass(frozen=True)
@@ -240,14 +243,14 @@ def _show_map(choice: Choice) -> None:
         st.query_params.from_dict(choice.link)
         return
     rows = _find_rows(choice, _MOST_ROWS)
-    by_code = {code_of(row, choice.product): row for row in rows}
+    by_code = {join_codes(row, choice.product): row for row in rows}
     names = sorted({name for feature in features for name in feature.get("properties") or {}})
     matches = {name: sum(_read_code(feature, name) in by_code for feature in features) for name in names}
     if not names:
-        st.error(f"{plain(where)}: its features have no properties, so nothing says which place each is.")
+        st.error(f"{escape(where)}: its features have no properties, so nothing says which place each is.")
         return
     best = max(names, key=lambda name: matches[name])
-    code = chosen(
+    code = choose(
         "Property with the place's code",
         {name: f"{name} ({matches[name]} of {len(features)} match)" for name in names},
         {},
@@ -257,7 +260,8 @@ def _show_map(choice: Choice) -> None:
     )
     if not matches[code]:
         st.warning(
-            f"No feature's {plain(code)} is a code of a place of this table, such as {plain(next(iter(by_code), ''))}."
+            f"No feature's {escape(code)} is a code of a place of this table, such as "
+            f"{escape(next(iter(by_code), ''))}."
         )
     drawn = [
         {
@@ -277,8 +281,8 @@ def _show_map(choice: Choice) -> None:
         tooltip=[alt.Tooltip("properties.name:N", title="place"), alt.Tooltip("properties.said:N", title="number")],
     )
     lines = _list_places(choice, rows[:500])
-    draw_with_table(
-        chart.properties(height=420, title=title_of(choice.title)),
+    show_chart_with_table(
+        chart.properties(height=420, title=make_title(choice.title)),
         f"A map. {choice.title}",
         [_describe_line(choice.product, line, "Place") for line in lines],
         of="map",
@@ -305,24 +309,26 @@ def _head_groups(choice: Choice, otherwise: str) -> str:
 
 def _find_rows(choice: Choice, most: int) -> list[dict[str, Any]]:
     """The rows of all places, the greatest number first."""
-    return choice.product.rows(choice.number, {**choice.equal, **choice.product.single(choice.product.place)}, most)
+    return choice.product.read_rows(
+        choice.number, {**choice.equal, **choice.product.exclude_totals(choice.product.place)}, most
+    )
 
 
 def _list_places(choice: Choice, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A line for each row, named by its place; places of the same name have their code with it."""
     product = choice.product
-    names = distinct({product.place_code(row): product.place_name(row) for row in rows})
-    return [_make_line(choice, names[product.place_code(row)], row) for row in rows]
+    names = distinguish({product.code_place(row): product.name_place(row) for row in rows})
+    return [_make_line(choice, names[product.code_place(row)], row) for row in rows]
 
 
 def _list_groups(choice: Choice, place: str) -> list[dict[str, Any]]:
     """A line for each row of a place, named by its group."""
     product, varying = choice.product, choice.varying
     codes = dict(zip(product.place, place.split("/", len(product.place) - 1), strict=False))
-    rows = product.rows(choice.number, {**choice.equal, **product.chosen(codes)}, _MOST_ROWS)
+    rows = product.read_rows(choice.number, {**choice.equal, **product.match(codes)}, _MOST_ROWS)
     if not varying:
-        return [_make_line(choice, product.place_name(row), row) | {"code": ""} for row in rows]
-    names = product.options(varying)
+        return [_make_line(choice, product.name_place(row), row) | {"code": ""} for row in rows]
+    names = product.list_options(varying)
     order = {value: position for position, value in enumerate(names)}
     rows.sort(key=lambda row: order.get(str(row[varying]), 0))
     return [
@@ -334,7 +340,7 @@ def _list_groups(choice: Choice, place: str) -> list[dict[str, Any]]:
 def _describe_place(choice: Choice, row: Mapping[str, Any] | None) -> dict[str, Any]:
     if row is None:
         return {"name": "not in the table", "number": None, "said": "–", "flag": ""}
-    line = _make_line(choice, choice.product.place_name(row), row)
+    line = _make_line(choice, choice.product.name_place(row), row)
     return {"name": line["name"], "number": line["number"], "said": _with_interval(line), "flag": line["flag"]}
 
 
@@ -344,7 +350,7 @@ def _read_code(feature: Mapping[str, Any], name: str) -> str:
 
 def _read_boundaries() -> tuple[list[dict[str, Any]], str]:
     """The features of a GeoJSON file, uploaded or of the folder that was named, and the name of the file."""
-    folder = settings().boundaries
+    folder = read_settings().boundaries
     files = sorted(Path(folder).glob("*.*json")) if folder else []
     uploaded = st.file_uploader("GeoJSON file with boundaries", type=["geojson", "json"])
     named = (
@@ -360,14 +366,14 @@ def _read_boundaries() -> tuple[list[dict[str, Any]], str]:
         features = json.loads(text)["features"]
         return [feature for feature in features if isinstance(feature, dict) and feature.get("geometry")], name
     except (OSError, ValueError, KeyError, TypeError):
-        st.error(f"{plain(name)} is no GeoJSON file with features.")
+        st.error(f"{escape(name)} is no GeoJSON file with features.")
         return [], name
 
 
 def _choose_place(choice: Choice, words: str, name: str, default: int = 0) -> tuple[str, str]:
     """The codes of a place, and its name."""
     product = choice.product
-    places = product.places({key: value for key, value in choice.equal.items() if key == product.level})
+    places = product.list_places({key: value for key, value in choice.equal.items() if key == product.level})
     if len(places) >= MOST_VALUES:
         # A place beyond the first ones is named by its code.
         given = st.query_params.get(name, "")
@@ -380,22 +386,22 @@ def _choose_place(choice: Choice, words: str, name: str, default: int = 0) -> tu
             choice.link[name] = typed
             return typed, typed
     options, position = places or {"": "nothing"}, min(default, max(0, len(places) - 1))
-    code = chosen(words, options, choice.link, name, choice.scope, default=position)
+    code = choose(words, options, choice.link, name, choice.scope, default=position)
     return code, places.get(code, "")
 
 
 def _make_line(choice: Choice, name: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """A row as charts and tables show it: numbers as floats for charts, and as published in words."""
     number = row[choice.number]
-    line: dict[str, Any] = {"name": name, "number": _float(number), "said": figure(number), "flag": ""}
+    line: dict[str, Any] = {"name": name, "number": _float(number), "said": format_figure(number), "flag": ""}
     if choice.product.has_errors:
         line |= {error: _float(row.get(error)) for error in _ERRORS}
-        line |= {f"said_{error}": figure(row.get(error)) for error in _ERRORS}
-        line["flag"] = _UNCERTAIN if uncertain(line["number"], line[STANDARD_ERROR], choice.greatest) else ""
+        line |= {f"said_{error}": format_figure(row.get(error)) for error in _ERRORS}
+        line["flag"] = _UNCERTAIN if is_uncertain(line["number"], line[STANDARD_ERROR], choice.greatest) else ""
     return line
 
 
-def uncertain(number: float | None, standard_error: float | None, greatest: float) -> bool:
+def is_uncertain(number: float | None, standard_error: float | None, greatest: float) -> bool:
     """Whether a standard error is more than a share, in percent, of a number: its coefficient of variation."""
     if number is None or standard_error is None or standard_error == 0:
         return False
@@ -431,7 +437,7 @@ def _show_lines(choice: Choice, lines: Sequence[Mapping[str, Any]], heading: str
             f"{doubtful} of {len(lines)} numbers are too uncertain. They are drawn hollow and marked in the table."
         )
     rows = [_describe_line(choice.product, line, heading) for line in lines]
-    draw_with_table(_chart(choice.product, lines, title), title, rows, expanded=len(lines) <= 20)
+    show_chart_with_table(_chart(choice.product, lines, title), title, rows, expanded=len(lines) <= 20)
     _offer_download(choice, lines, heading)
 
 
@@ -441,10 +447,12 @@ def _chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str) -> 
     names, places = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "where"))
     two = len(places) > 1
     colors = alt.Scale(domain=places, range=list(COLORS[: len(places)]))
-    legend = alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=0, labelExpr=broken(places, 20))
+    legend = alt.Legend(
+        title=None, orient="bottom", direction="vertical", labelLimit=0, labelExpr=break_labels(places, 20)
+    )
     color = alt.Color("where:N", scale=colors, legend=legend if two else None)
     said = "number, with its 90% interval" if product.has_errors else "number"
-    base = row_chart(rows, {"name": "row", **({"where": "place"} if two else {}), "interval": "number"})
+    base = make_row_chart(rows, {"name": "row", **({"where": "place"} if two else {}), "interval": "number"})
     if two:
         base = base.encode(yOffset=alt.YOffset("where:N", sort=places))
     numbers = base.encode(x=alt.X("number:Q", title=said, scale=alt.Scale(zero=not product.has_errors)))
@@ -458,8 +466,8 @@ def _chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str) -> 
         chart = rule + sure + unsure
     else:
         chart = numbers.mark_bar().encode(color=color)
-    high = height_of(names, title) + (18 * len(names) + 50 if two else 0)
-    return chart.properties(height=high, title=title_of(title))
+    high = fit_height(names, title) + (18 * len(names) + 50 if two else 0)
+    return chart.properties(height=high, title=make_title(title))
 
 
 def _describe_line(product: Product, line: Mapping[str, Any], heading: str) -> dict[str, str]:
@@ -494,8 +502,8 @@ def _files(product: Product) -> None:
     with st.expander("The published files"):
         for path in product.files:
             size = path.stat().st_size
-            st.write(plain(f"{path}, {size:,} bytes"))
+            st.write(escape(f"{path}, {size:,} bytes"))
             if size <= _MOST_BYTES:
                 st.download_button(
-                    f"Download {plain(path.name)}", path.read_bytes, path.name, key=f"file:{path}", on_click="ignore"
+                    f"Download {escape(path.name)}", path.read_bytes, path.name, key=f"file:{path}", on_click="ignore"
                 )

@@ -25,7 +25,7 @@ import duckdb
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Request, expect, sync_playwright
 
-from orchestration.explorer.confinement import landlock_version
+from orchestration.explorer.confinement import find_landlock_version
 from tests.browser.deployment import CHROMIUM, FLAGS, IN_A_BROWSER, PATIENCE, ROOT
 
 RELEASE = "ma1940/tenure_by_county"
@@ -349,15 +349,15 @@ PROBE = """
 import json, os
 from pathlib import Path
 import streamlit as st
-from orchestration.explorer.settings import settings
+from orchestration.explorer.settings import read_settings
 given = json.loads(os.environ["PROBE"])
 exec(given["attempts"])
 st.title("Probe")
-st.text(json.dumps(attempts(given["secrets"], given["allowed"], settings().temporary)))
+st.text(json.dumps(attempts(given["secrets"], given["allowed"], read_settings().temporary)))
 """
 
 
-@pytest.mark.skipif(not landlock_version(), reason="this kernel has no Landlock")
+@pytest.mark.skipif(not find_landlock_version(), reason="this kernel has no Landlock")
 def test_a_page_itself_cannot_open_what_is_not_public(explored: Explored, tmp_path: Path) -> None:
     """A page of our own in the explorer's process, in the threads that Streamlit runs pages in."""
     warehouse = explored.home / "var" / "warehouse"

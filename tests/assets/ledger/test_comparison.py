@@ -21,10 +21,10 @@ from matplotlib.transforms import Bbox
 from assets.conventions import join_names
 from assets.ledger import charts
 from assets.ledger.charts import draw_comparison
-from assets.ledger.comparison import Comparison, Share, compare, converted, takes_part
+from assets.ledger.comparison import Comparison, Share, compare, find_conversion, takes_part
 from assets.ledger.page import describe_invariants, describe_releases, describe_totals
 from assets.ledger.remarks import write_remarks
-from assets.ledger.tables import releases_table, totals_table
+from assets.ledger.tables import make_releases_table, make_totals_table
 from assets.ledger.view import Budget
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
 from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
@@ -201,7 +201,7 @@ def test_for_any_charges_the_shares_add_up_to_the_totals(made: list[tuple[str, S
         }
         losses = [share.loss for share in counted if share.loss is not None]
         if isinstance(total.loss, ApproximateLoss):
-            together = converted(shares, total.loss)
+            together = find_conversion(shares, total.loss)
             assert together
             apart = [loss for loss in losses if not takes_part(loss, together)]
             epsilons = [loss.epsilon if isinstance(loss, ApproximateLoss) else loss for loss in apart]
@@ -232,7 +232,7 @@ def test_for_any_charges_each_release_has_one_latest_charge_and_each_invariant_i
 
 
 def test_the_stored_table_has_a_row_for_each_charge_that_reproduces_the_totals() -> None:
-    rows = releases_table(AGAIN.charges).to_pylist()
+    rows = make_releases_table(AGAIN.charges).to_pylist()
     assert [(row["release"], row["entry"], row["latest"], row["unit"]) for row in rows] == [
         ("s_dhc", 1, False, "person"),
         ("swapped", 3, True, "unit"),
@@ -250,13 +250,13 @@ def test_the_stored_table_has_a_row_for_each_charge_that_reproduces_the_totals()
     ]
     epsilons = Fraction(rows[1]["rational"]) + Fraction(EPSILON.round_up(20))
     again = sum((Fraction(row["rho"]) for row in rows if row["rho"]), epsilons**2 / 2)
-    (stored,) = [row for row in totals_table(AGAIN.totals).to_pylist() if row["output_premetric"] == CONCENTRATED]
+    (stored,) = [row for row in make_totals_table(AGAIN.totals).to_pylist() if row["output_premetric"] == CONCENTRATED]
     assert again == Fraction(stored["rho"])
     assert stored["charges"] == 4
 
 
 def test_the_table_converts_only_zcdp_by_both_bounds() -> None:
-    rows = {row["release"]: row for row in releases_table(THREE.charges).to_pylist()}
+    rows = {row["release"]: row for row in make_releases_table(THREE.charges).to_pylist()}
     assert rows["swapped"]["epsilon"] is rows["swapped"]["conversion_delta"] is None
     assert rows["s_dhc"]["epsilon"] == float(canonne_kamath_steinke(rho("2.514562"), DELTA, 4)) == 16.9802
     assert rows["s_dhc"]["epsilon_bun_steinke"] == float(bun_steinke(rho("2.514562"), DELTA, 4)) == 17.7330
@@ -428,14 +428,14 @@ def test_the_bars_of_a_panel_add_up_to_its_total(drawn: tuple[str, Figure]) -> N
         lengths.append(end)
     expected = [float(total.loss) for total in comparison.totals if total.loss != InfiniteLoss()]
     if len(figure.axes) > len(expected):
-        expected.append(float(comparison.counted(cap)))
+        expected.append(float(comparison.compose_charges(cap)))
     assert sorted(lengths) == pytest.approx(sorted(expected))
 
 
 def test_an_infinite_loss_is_said_beside_every_finite_total() -> None:
     comparison, cap = CASES["beside an infinite one"]
     finite = compared(("swapped", SWAPPED), ("s_dhc", S_DHC))
-    assert comparison.counted(cap) == finite.counted(cap)
+    assert comparison.compose_charges(cap) == finite.compose_charges(cap)
     assert [charge.release for charge in comparison.infinite] == ["pairs"]
     said = write_remarks(comparison)[0]
     assert "No finite loss holds for pairs (ε = ∞)" in said
@@ -448,7 +448,7 @@ def test_an_infinite_loss_is_said_beside_every_finite_total() -> None:
     assert (row["output premetric"], row["exactly"]) == ("multiplicative distance, with no finite bound", "∞")
     assert "ε = ∞: without a finite loss, and without a bar: pairs." in words_of(figure_of(comparison, cap))
     assert "∞" not in words_of(figure_of(finite, cap))
-    (row,) = [row for row in totals_table(comparison.totals).to_pylist() if row["loss"] == float("inf")]
+    (row,) = [row for row in make_totals_table(comparison.totals).to_pylist() if row["loss"] == float("inf")]
     assert (row["unit"], row["charges"], row["rational"], row["rho"]) == ("person", 3, None, None)
 
 

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from assets.conventions import in_groups
-from assets.ledger.page import LATEST, REPLAY, describe_ledger, last_replays
+from assets.ledger.page import LATEST, REPLAY, describe_ledger, read_last_replays
 from assets.ledger.population import Population
 from assets.ledger.view import draw_share
 from assets.release.dataset import DatasetDeclaration
@@ -189,4 +189,4 @@ def test_a_replay_that_a_run_is_about_to_make_is_none_yet() -> None:
         instance.create_run_for_job(made)
         (record,) = [instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(drawn.key, REPLAY))]
         assert record is not None
-        assert last_replays(instance, [drawn.key]) == {}
+        assert read_last_replays(instance, [drawn.key]) == {}
