@@ -171,6 +171,11 @@ _LONG = 1000
 """Markdown of as many letters is in a window of its own: found in the code of Dagster 1.13."""
 
 
+def join_names(names: Sequence[str]) -> str:
+    """Names joined for a sentence: `a, b and c`."""
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
 def shortened(digest: str) -> str:
     """The beginning of a hash or of an identifier, for a table beside which the full value is found."""
     return f"{digest[:SHORT]}…"

@@ -7,9 +7,7 @@ sensitivity and its budget.
 from enum import StrEnum
 from fractions import Fraction
 
-from mechanisms.accounting.composition import Loss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ConcentratedLoss, Loss, PureLoss
 
 
 class Noise(StrEnum):

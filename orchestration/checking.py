@@ -14,7 +14,7 @@ import dagster as dg
 import yaml
 from pydantic import ValidationError
 
-from assets.ledger.population import populations
+from assets.ledger.population import group_populations
 from assets.release.release import DeclarationError
 from orchestration import components
 from orchestration.components.dataset import Dataset
@@ -93,7 +93,7 @@ def declaration_problems(tree: dg.ComponentTree, published: Path) -> list[Proble
             except (DeclarationError, ValidationError) as error:
                 problems += _refusals(each.file, each.node, error)
     try:
-        populations(datasets.values())
+        group_populations(datasets.values())
     except DeclarationError as error:
         problems.append(Problem("", 0, str(error)))
     return sorted(problems, key=lambda problem: (not problem.file, problem.file, problem.line)) or _others(tree)

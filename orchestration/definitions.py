@@ -17,7 +17,7 @@ from assets.ledger.asset import (
     build_ledger,
     build_ledger_checks,
 )
-from assets.ledger.population import populations
+from assets.ledger.population import group_populations
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import CHARGE, Method
 from assets.release.release import DeclarationError
@@ -112,7 +112,7 @@ def budget(datasets: Iterable[DatasetDeclaration], releases: Iterable[ReleaseCom
     charged = [component for component in releases if component.charges]
     charges = [component.key(CHARGE) for component in charged]
     draws = [component.key(component.method.draw_stage) for component in charged]
-    found = populations(datasets)
+    found = group_populations(datasets)
     shown = [build_ledger(charges, draws, found), *(build_composition(population) for population in found)]
     selection = dg.AssetSelection.assets(*shown)
     words = "Brings the ledger and the compositions of all populations up to date."

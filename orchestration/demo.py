@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 
 from assets.cef.readers import MA1940_MARGINS
-from mechanisms.accounting.composition import stated
+from assets.ledger.comparison import compare
+from mechanisms.accounting.losses import format_loss
 from orchestration.deployment import Deployment
 from orchestration.environment import PROJECT
 from orchestration.launch import open_instance, run_job
-from resources.ledger import Ledger
+from resources.ledger import Ledger, of_population
 
 JOB = "ma1940__tenure_by_county"
 
@@ -63,11 +64,11 @@ def _print_ledger(ledger: Ledger) -> None:
     reading = ledger.read()
     print(f"\nThe ledger holds {len(reading.entries)} entries{'' if reading.problems else ', intact'}:")
     for entry in reading.entries:
-        loss = stated(entry.declared().charge) if entry.specification else ""
+        loss = format_loss(entry.declared().charge) if entry.specification else ""
         print(f"   {entry.sequence:>3}  {entry.recorded_at}  {entry.kind:8} {entry.dataset}/{entry.release}  {loss}")
     for dataset in dict.fromkeys(entry.dataset for entry in reading.entries):
-        for total in reading.total(dataset):
-            print(f"   {dataset} in total, for changes of one {total.unit}: {stated(total.loss, 4)}")
+        for total in compare(of_population(reading.intact(), dataset)).totals:
+            print(f"   {dataset} in total, for changes of one {total.unit}: {format_loss(total.loss)}")
 
 
 if __name__ == "__main__":

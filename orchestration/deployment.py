@@ -12,17 +12,18 @@ import click
 import dagster as dg
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from assets.ledger.population import populations
+from assets.ledger.population import group_populations
+from assets.ledger.view import list_budget_records
 from assets.planning.machine import Machine, this_machine
 from assets.publication.signature import CERTIFICATE, public_key, signed_identity
 from assets.release.dataset import DatasetDeclaration
-from mechanisms.accounting.composition import DoesNotCompose, beside_finite, stated, symbol
+from mechanisms.accounting.losses import format_loss
 from orchestration.components.release import DeclaresReleases, ReleaseComponent
 from orchestration.definitions import declarations
 from orchestration.environment import deployment_folders, deployment_resources
 from resources.chain import RESERVE, SETTLE, Entry
 from resources.custody import CustodyError
-from resources.ledger import Ledger, LedgerError, Reading, remaining
+from resources.ledger import Ledger, Reading
 
 
 def component_tree() -> dg.ComponentTree:
@@ -62,26 +63,7 @@ class Deployment:
 
     def budgets(self, reading: Reading) -> list[dict[str, Any]]:
         """For each population: its datasets, cap, what was charged, and what remains."""
-        budgets = []
-        for population in populations(self.declared[0]):
-            cap = population.cap
-            row: dict[str, Any] = {
-                "population": population.name,
-                "datasets": [dataset.name for dataset in population.datasets],
-                "cap": stated(cap),
-                "charging": "asks" if population.datasets[0].asks else "automatic",
-                "beside": "",
-            }
-            try:
-                row["beside"] = beside_finite(reading.infinite_charges(population.name))
-                charged = reading.charged(population.name, cap)
-                row |= {"charged": stated(charged), "left": f"{symbol(cap)} = {remaining(charged, cap)}"}
-            except DoesNotCompose as error:
-                row |= {"charged": f"cannot be added up: {error}", "left": "unknown"}
-            except LedgerError:
-                row |= {"charged": "unknown: the ledger is not intact", "left": "unknown"}
-            budgets.append(row)
-        return budgets
+        return list_budget_records(reading, group_populations(self.declared[0]))
 
     def statuses(self, instance: dg.DagsterInstance) -> list[dict[str, Any]]:
         """For each release: how often it was drawn, what it was charged, and its last run."""
@@ -103,7 +85,7 @@ class Deployment:
                     "release": name,
                     "title": component.declaration.title,
                     "editions": sum(entry.kind == SETTLE for entry in own),
-                    "charges": [stated(entry.declared().charge) for entry in own if entry.kind == RESERVE],
+                    "charges": [format_loss(entry.declared().charge) for entry in own if entry.kind == RESERVE],
                     "published": self._is_published(dataset, release, own),
                     "last_run": last.dagster_run.status.value.lower() if last else None,
                     "last_run_at": last.create_timestamp.isoformat(timespec="seconds") if last else None,
@@ -143,20 +125,3 @@ def require_single(name: str, releases: Sequence[ReleaseComponent]) -> ReleaseCo
         names = ", ".join(sorted(release.named for release in releases))
         raise click.UsageError(f"{name} is declared as {names}; name one of them")
     return releases[0]
-
-
-def list_entries(reading: Reading) -> list[dict[str, Any]]:
-    """The ledger's entries as plain values."""
-    return [
-        {
-            "entry": entry.sequence,
-            "kind": entry.kind,
-            "release": f"{entry.dataset}/{entry.release}",
-            "population": entry.known().population,
-            "charged": stated(entry.declared().charge) if entry.kind == RESERVE else "",
-            "authorized_by": entry.known().authorization.get("by", ""),
-            "recorded_at": entry.recorded_at,
-            "draw_id": entry.draw_id,
-        }
-        for entry in reading.entries
-    ]

@@ -20,8 +20,8 @@ from assets.release.method import Method
 from assets.release.numbers import positive_fraction
 from assets.release.plan import Asked, Line, Plan
 from assets.release.release import DeclarationError
-from mechanisms.accounting.composition import DoesNotCompose, fits, stated, total_like
-from mechanisms.accounting.infinite import InfiniteLoss
+from mechanisms.accounting.composition import DoesNotCompose, compose_like, fits
+from mechanisms.accounting.losses import InfiniteLoss, format_loss
 
 if TYPE_CHECKING:
     from orchestration.components.release import ReleaseComponent
@@ -216,9 +216,9 @@ def _problem(method: Method[Any, Any, Any], plan: Plan) -> str:
         return str(error)
     if loss is None or isinstance(loss, InfiniteLoss):
         return ""
-    cap, price = release.dataset.cap, f"release {release.dataset.name}/{release.name}: a charge of {stated(loss)}"
+    cap, price = release.dataset.cap, f"release {release.dataset.name}/{release.name}: a charge of {format_loss(loss)}"
     try:
-        fit = fits(total_like(cap, [loss]), cap)
+        fit = fits(compose_like(cap, [loss]), cap)
     except DoesNotCompose as error:
-        return f"{price} cannot be counted under the cap of {stated(cap)}: {error}"
-    return "" if fit else f"{price} does not fit under the cap of {stated(cap)}, even if nothing else is charged"
+        return f"{price} cannot be counted under the cap of {format_loss(cap)}: {error}"
+    return "" if fit else f"{price} does not fit under the cap of {format_loss(cap)}, even if nothing else is charged"

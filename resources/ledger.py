@@ -20,13 +20,10 @@ from fractions import Fraction
 
 from dagster import ConfigurableResource, ResourceDependency
 
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import DoesNotCompose, Loss, finite, fits, stated, symbol, total_like
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.rounding import DECIMALS, ceiling
-from mechanisms.accounting.specification import Specification, Total, compose
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.composition import DoesNotCompose, compose_like, drop_infinite, fits
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss
+from mechanisms.accounting.rounding import DECIMALS, round_up
+from mechanisms.accounting.specification import Specification
 from mechanisms.refusal import RefusedError
 from resources import chain
 from resources.anchor import GENESIS, Anchor
@@ -108,7 +105,7 @@ class Reading:
         Raises:
             DoesNotCompose: if a charge cannot be stated in that output premetric.
         """
-        return total_like(like, finite([*_list_charges(self.intact()[:through], population), *also]))
+        return compose_like(like, drop_infinite([*_list_charges(self.intact()[:through], population), *also]))
 
     def infinite_charges(self, population: str, through: int | None = None) -> int:
         """The number of a population's charges with an infinite loss, which no cap bounds.
@@ -116,7 +113,7 @@ class Reading:
         `through` is the last sequence number that counts; None for all entries.
         """
         charges = _list_charges(self.intact()[:through], population)
-        return len(charges) - len(finite(charges))
+        return len(charges) - len(drop_infinite(charges))
 
     def find_or_require_chargeable(
         self,
@@ -141,12 +138,18 @@ class Reading:
         return reserved
 
     def require_fit(self, population: str, release: str, charge: Loss, cap: Loss) -> None:
-        """As the function `require_fit`, with the population's finite charges in this ledger."""
-        require_fit(population, release, finite(_list_charges(self.intact(), population)), charge, cap)
+        """Refuse a further finite charge that does not fit under the cap.
 
-    def total(self, population: str) -> tuple[Total, ...]:
-        """The composition of a population's reserved specifications."""
-        return compose(entry.declared() for entry in _list_reservations(self.intact(), population))
+        Args:
+            population: the name of the population.
+            release: who would be charged, for the message.
+            charge: the loss.
+            cap: the cap of the population.
+
+        Raises:
+            CapExceeded: if it does not fit.
+        """
+        require_fit(population, release, drop_infinite(_list_charges(self.intact(), population)), charge, cap)
 
 
 class Ledger(ConfigurableResource):
@@ -503,11 +506,11 @@ def _require_chargeable(
         if not unbounded_releases:
             raise CapExceeded(
                 f"population {details.population}: release {dataset}/{release} would charge "
-                f"{stated(specification.charge)}, which fits under no cap, and dataset {dataset} does not declare "
+                f"{format_loss(specification.charge)}, which fits under no cap, and dataset {dataset} does not declare "
                 "unbounded_releases: allowed"
             )
     elif cap is not None:
-        charges = finite(_list_charges(entries, details.population))
+        charges = drop_infinite(_list_charges(entries, details.population))
         require_fit(details.population, f"{dataset}/{release}", charges, specification.charge, cap)
 
 
@@ -542,30 +545,30 @@ def require_fit(population: str, release: str, charges: Sequence[Loss], charge: 
     Raises:
         CapExceeded: if it does not fit, or cannot be stated in the cap's output premetric.
     """
-    price = f"population {population}: release {release} would charge {stated(charge)}, "
+    price = f"population {population}: release {release} would charge {format_loss(charge)}, "
     try:
-        charged, total = total_like(cap, charges), total_like(cap, [*charges, charge])
+        charged, total = compose_like(cap, charges), compose_like(cap, [*charges, charge])
     except DoesNotCompose as error:
-        raise CapExceeded(f"{price}which cannot be counted under the cap of {stated(cap)}: {error}") from None
+        raise CapExceeded(f"{price}which cannot be counted under the cap of {format_loss(cap)}: {error}") from None
     if not fits(total, cap):
-        counted = "" if isinstance(charge, type(cap)) else f"counted as {stated(total_like(cap, [charge]))}, "
+        counted = "" if isinstance(charge, type(cap)) else f"counted as {format_loss(compose_like(cap, [charge]))}, "
         raise CapExceeded(
-            f"{price}{counted}which does not fit under the cap of {symbol(cap)} = {cap} ({cap.rounded_up()}): "
-            f"{stated(charged)} is charged so far and {symbol(cap)} = {remaining(charged, cap)} remains"
+            f"{price}{counted}which does not fit under the cap of {cap.symbol} = {cap} ({cap.round_up()}): "
+            f"{format_loss(charged)} is charged so far and {cap.symbol} = {remaining(charged, cap)} remains"
         )
 
 
 def remaining(charged: Loss, cap: Loss) -> Decimal:
     """What remains under a cap, in the cap's symbol, rounded down, so that it is never overstated."""
     if isinstance(charged, ConcentratedLoss) and isinstance(cap, ConcentratedLoss):
-        return max(_NOTHING, -ceiling(charged.rho - cap.rho, DECIMALS))
+        return max(_NOTHING, -round_up(charged.rho - cap.rho, DECIMALS))
     one, limit = (loss.epsilon if isinstance(loss, ApproximateLoss) else loss for loss in (charged, cap))
     assert isinstance(one, PureLoss)
     assert isinstance(limit, PureLoss)
     if not one <= limit:
         return _NOTHING
     rest = PureLoss(limit.rational - one.rational, limit.argument / one.argument)
-    above = rest.rounded_up()
+    above = rest.round_up()
     return above if PureLoss(Fraction(above)) <= rest else above - Decimal(1).scaleb(-DECIMALS)
 
 

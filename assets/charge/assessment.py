@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from assets.release.contents import content_problems, published_contents
+from assets.release.dataset import DatasetDeclaration
 from assets.release.draw import Draw, Inputs, StaleInputError
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
-from mechanisms.accounting.composition import DoesNotCompose, Loss, beside_finite, stated, symbol
-from mechanisms.accounting.infinite import InfiniteLoss
+from mechanisms.accounting.composition import DoesNotCompose, warn_of_infinite
+from mechanisms.accounting.losses import InfiniteLoss, Loss, format_loss
 from resources.chain import RESERVE, Details, Entry
 from resources.custody import Custody
 from resources.ledger import CapExceeded, Ledger, PopulationError, Reading, remaining
@@ -57,7 +58,7 @@ class Assessment:
     @property
     def price(self) -> str:
         """The loss to be charged, rounded up: the text that authorizes it."""
-        return stated(self.loss)
+        return format_loss(self.loss)
 
     @property
     def draw_name(self) -> str:
@@ -67,9 +68,9 @@ class Assessment:
     def allows(self, authorized_loss: str) -> bool:
         """Whether a text names exactly the loss to be charged: as stated, with or without its symbol, or exactly."""
         given = "".join(authorized_loss.split())
-        bare = self.price.removeprefix(f"{symbol(self.loss)} = ")
+        bare = self.price.removeprefix(f"{self.loss.symbol} = ")
         exact = str(self.loss)
-        names = (self.price, bare, exact, f"{symbol(self.loss)} = {exact}")
+        names = (self.price, bare, exact, f"{self.loss.symbol} = {exact}")
         return given in {"".join(name.split()) for name in names}
 
     @property
@@ -143,11 +144,12 @@ def assess(method: Method[Any, Any, Any], warehouse: Warehouse, custody: Custody
     )
 
 
-def would_leave(release: Release, loss: Loss | None, reading: Reading) -> tuple[str, str]:
+def would_leave(dataset: DatasetDeclaration, release: str, loss: Loss | None, reading: Reading) -> tuple[str, str]:
     """What a new charge would leave of the population's cap, and why the ledger would refuse it, as sentences.
 
     Args:
-        release: who would be charged.
+        dataset: the dataset whose population would be charged.
+        release: the name of the release that would be charged.
         loss: the charge; None if none is known.
         reading: the ledger, which must be intact.
 
@@ -158,13 +160,13 @@ def would_leave(release: Release, loss: Loss | None, reading: Reading) -> tuple[
     Raises:
         LedgerError: if the ledger is not intact.
     """
-    dataset, refusal = release.dataset, ""
+    refusal = ""
     if isinstance(loss, InfiniteLoss):
         if not dataset.allows_unbounded_releases:
-            refusal = f"a charge of {stated(loss)} fits under no cap, and dataset {dataset.name} does not allow it"
+            refusal = f"a charge of {format_loss(loss)} fits under no cap, and dataset {dataset.name} does not allow it"
     elif loss is not None:
         try:
-            reading.require_fit(dataset.population, f"{dataset.name}/{release.name}", loss, dataset.cap)
+            reading.require_fit(dataset.population, f"{dataset.name}/{release}", loss, dataset.cap)
         except CapExceeded as error:
             refusal = str(error)
     return _budget(reading, dataset.population, dataset.cap, None if refusal else loss), refusal
@@ -177,10 +179,10 @@ def _budget(reading: Reading, population: str, cap: Loss, charge: Loss | None) -
     except DoesNotCompose as error:
         return f"What population {population} has been charged cannot be counted under the cap: {error}."
     words = (
-        f"Population {population} has been charged {stated(charged)} of its cap of {stated(cap)}; "
-        f"{symbol(cap)} = {remaining(charged, cap)} remains"
+        f"Population {population} has been charged {format_loss(charged)} of its cap of {format_loss(cap)}; "
+        f"{cap.symbol} = {remaining(charged, cap)} remains"
     )
-    beside = beside_finite(reading.infinite_charges(population))
+    beside = warn_of_infinite(reading.infinite_charges(population))
     if charge is None:
         return f"{words}. {beside}".rstrip()
     if isinstance(charge, InfiniteLoss):

@@ -15,11 +15,12 @@ from pydantic import Field
 from assets.charge.assessment import AUTHORIZED_BY_COMMAND, NOBODY, Assessment, assess
 from assets.conventions import KEYED, StageKind, attributes, in_groups, preview, shortened, table_schema
 from assets.failures import stated_plainly
-from assets.ledger.page import AUTOMATIC
+from assets.ledger.view import AUTOMATIC
 from assets.release.draw import Draw, Inputs
 from assets.release.method import CHARGE, Method
 from assets.release.release import Release
-from mechanisms.accounting.composition import beside_finite, number, stated
+from mechanisms.accounting.composition import warn_of_infinite
+from mechanisms.accounting.losses import format_loss, format_number
 from mechanisms.accounting.rounding import LINE_DECIMALS
 from resources.chain import Details, Entry
 from resources.custody import Custody
@@ -86,16 +87,16 @@ def build_charge(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
                 source=session.register("facts", pa.Table.from_pylist([facts])),
             )
             schema = table_schema(session.columns(release.public(CHARGE)), _COLUMNS | dict(method.charge_columns))
-        parts = [(line.label, number(line.loss, LINE_DECIMALS)) for line in draw.specification.lines]
+        parts = [(line.label, format_number(line.loss, LINE_DECIMALS)) for line in draw.specification.lines]
         now = ledger.read()
         charged = now.charged(release.dataset.population, release.dataset.cap)
-        beside = beside_finite(now.infinite_charges(release.dataset.population))
+        beside = warn_of_infinite(now.infinite_charges(release.dataset.population))
         return dg.MaterializeResult(
             data_version=dg.DataVersion(draw.draw_id),
             metadata={
-                "loss": stated(entry.declared().charge),
-                "charged so far": f"{stated(charged)}. {beside}" if beside else stated(charged),
-                "left of the cap": f"{remaining(charged, release.dataset.cap)} of {stated(release.dataset.cap)}",
+                "loss": format_loss(entry.declared().charge),
+                "charged so far": f"{format_loss(charged)}. {beside}" if beside else format_loss(charged),
+                "left of the cap": f"{remaining(charged, release.dataset.cap)} of {format_loss(release.dataset.cap)}",
                 "authorized by": entry.known().authorization.get("by", "not recorded"),
                 "draw": shortened(draw.draw_id),
                 "population": entry.known().population,
@@ -216,7 +217,7 @@ def _description(method: Method[Any, Any, Any]) -> str:
 
 The draw id is an HMAC of everything the draw depends on, and the SHA-256 of the draw's key commits to its randomness.
 Materializing this asset again with nothing changed finds the same reservation and charges nothing. If the charge would
-exceed the cap of {stated(dataset.cap)} of population {dataset.population}, this asset fails and nothing is drawn.
+exceed the cap of {format_loss(dataset.cap)} of population {dataset.population}, this asset fails and nothing is drawn.
 {_on_infinite(method)}""".rstrip()
 
 

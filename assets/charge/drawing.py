@@ -20,7 +20,7 @@ from assets.conventions import (
 from assets.failures import stated_plainly
 from assets.release.draw import Draw, Inputs, StaleInputError, label_drawn
 from assets.release.method import CHARGE, Method
-from mechanisms.accounting.composition import stated
+from mechanisms.accounting.losses import format_loss
 from mechanisms.refusal import RefusedError
 from resources.chain import Entry
 from resources.custody import Custody
@@ -59,7 +59,7 @@ def build_draw(method: Method[Any, Any, Any]) -> dg.AssetsDefinition:
         table = release.public(method.drawn_table)
         with warehouse.session(reads=[Zone.PUBLIC]) as session:
             metadata = {
-                "loss": stated(draw.specification.loss),
+                "loss": format_loss(draw.specification.loss),
                 "ledger entry": entry.sequence,
                 "custody": release.custody.value,
                 "draw": shortened(draw.draw_id),

@@ -14,7 +14,7 @@ from assets.cef.validation import cef_problems, structure_findings, structure_of
 from assets.charge.asset import charge_facts
 from assets.charge.drawing import charged_key
 from assets.confidentiality import leaks
-from assets.ledger.asset import cap_problems
+from assets.ledger.asset import find_cap_problems
 from assets.release.contents import content_problems
 from assets.release.dataset import DatasetDeclaration
 from assets.release.gate import Gate, ReleaseContext
@@ -229,7 +229,7 @@ def _key_gone(context: ReleaseContext[Any]) -> list[str]:
 
 def _cap(context: ReleaseContext[Any]) -> list[str]:
     dataset = context.release.dataset
-    return cap_problems(dataset.population, dataset.cap, dataset.allows_unbounded_releases, context.reading)
+    return find_cap_problems(dataset.population, dataset.cap, dataset.allows_unbounded_releases, context.reading)
 
 
 def _confidentiality(context: ReleaseContext[Any]) -> list[str]:

@@ -6,29 +6,20 @@ in `comparison`. The charge and the draw write to the ledger, which is in `resou
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
-from assets.conventions import BLOCKING, StageKind, attributes, check_result, named, table_schema
+from assets.conventions import BLOCKING, StageKind, attributes, check_result, join_names, named, table_schema
 from assets.failures import stated_plainly
-from assets.ledger.comparison import Comparison, compare
-from assets.ledger.page import last_replays, page
+from assets.ledger.comparison import Comparison, compare, list_charges
+from assets.ledger.page import describe_composition, describe_ledger, read_last_replays
 from assets.ledger.population import Population
-from assets.ledger.tables import COLUMNS, releases_table, totals_table
-from assets.ledger.words import (
-    in_one_sentence,
-    invariants_in_markdown,
-    listed,
-    releases_shown,
-    remarks,
-    totals_shown,
-)
-from assets.pictures import picture
-from mechanisms.accounting.composition import DoesNotCompose, Loss, beside_finite, fits, stated, symbol
+from assets.ledger.tables import COLUMNS, make_releases_table, make_totals_table
+from assets.ledger.view import Budget
+from mechanisms.accounting.losses import Loss, format_loss
 from resources.chain import GENESIS, Entry
-from resources.ledger import Ledger, Reading, of_population, remaining
+from resources.ledger import Ledger, Reading, of_population
 from resources.statements import Table, Zone
 from resources.warehouse import Warehouse
 
@@ -101,7 +92,7 @@ def build_ledger(
         return dg.MaterializeResult(
             data_version=dg.DataVersion(head),
             metadata={
-                **page(entries, declared, last_replays(context.instance, draws)),
+                **describe_ledger(entries, declared, read_last_replays(context.instance, draws)),
                 # Under Dagster's own name, the columns would stand above everything else.
                 "columns": schema,
             },
@@ -112,8 +103,10 @@ def build_ledger(
 
 def build_composition(population: Population) -> dg.AssetsDefinition:
     """The asset `[population, "composition"]`."""
-    totals, releases = shown_tables(population.name, compare(()))
-    names = listed([dataset.name for dataset in population.datasets])
+    totals, releases = make_tables(population.name, compare(()))
+    names = join_names([dataset.name for dataset in population.datasets])
+    cap = format_loss(population.cap)
+    cap = format_loss(population.cap)
     units = " or ".join(dict.fromkeys(dataset.record_name for dataset in population.datasets))
 
     @dg.asset(
@@ -127,7 +120,7 @@ The releases are shown with all five building blocks of their DP specifications.
 total for each unit and output premetric, within the universes that share all invariants involved: pure ε adds up; zCDP
 adds up in ρ, where a pure ε counts as ε²/2; both count in (ε, δ). Each total says what it leaves out and why; totals
 that do not compose stand side by side. A guarantee for one {units} extends to one person by group privacy,
-for the number of them that a change of the person's characteristics can change. The cap of {stated(population.cap)}
+for the number of them that a change of the person's characteristics can change. The cap of {cap}
 belongs to population {population.name}: it bounds the sum of all charges from all its datasets, whatever their unit.
 This sum is an upper bound on the loss. A release without a finite loss (ε = ∞) stands beside all finite totals, and no
 cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
@@ -136,35 +129,15 @@ cap bounds it; it is possible only if the dataset is synthetic or allows it.""",
     )
     @stated_plainly(StageKind.COMPOSITION)
     def composition(warehouse: Warehouse, ledger: Ledger) -> dg.MaterializeResult:
-        comparison = _comparison(population.name, ledger.examine())
-        problems = _beyond(population.cap, comparison)
-        beside = beside_finite(len(comparison.infinite))
+        budget = _budget(population.name, population.cap, ledger.examine())
         with warehouse.session(writes=Zone.PUBLIC) as session:
             with session.transaction():
-                for table, rows in shown_tables(population.name, comparison).items():
+                for table, rows in make_tables(population.name, budget.comparison).items():
                     session.create(table, "warehouse/all", source=session.register(table.name, rows))
             columns = session.columns(totals) | session.columns(releases)
             version = session.content_version([totals, releases])
-        metadata: dict[str, Any] = {
-            "counted against the cap": "; ".join(problems) or stated(comparison.counted(population.cap)),
-            "cap": stated(population.cap),
-            **_left(comparison, population.cap),
-            **({"without a finite loss": beside} if beside else {}),
-            "charges": len(comparison.charges),
-        }
-        if comparison.charges:
-            from assets.ledger.charts import side_by_side
-
-            shown = side_by_side(comparison, population.title, population.cap)
-            metadata = {
-                "releases side by side": picture(shown, in_one_sentence(comparison, population.cap)),
-                **metadata,
-                **totals_shown(comparison),
-                **releases_shown(comparison),
-                "what adds up": dg.MetadataValue.md("\n".join(f"- {remark}" for remark in remarks(comparison))),
-                "invariants": invariants_in_markdown(comparison),
-            }
-        metadata |= {
+        metadata = {
+            **describe_composition(budget, population.cap, population.title),
             "tables": f"{named(totals)}, {named(releases)}",
             # Under Dagster's own name, the columns would stand above everything else.
             "columns": table_schema(columns, COLUMNS),
@@ -185,7 +158,7 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
     )
     def within_cap(ledger: Ledger) -> dg.AssetCheckResult:
         return check_result(
-            cap_problems(population.name, population.cap, population.allows_unbounded_releases, ledger.examine())
+            find_cap_problems(population.name, population.cap, population.allows_unbounded_releases, ledger.examine())
         )
 
     @dg.asset_check(
@@ -204,8 +177,8 @@ def build_composition_checks(population: Population) -> list[dg.AssetChecksDefin
         **BLOCKING,
     )
     def shown_as_charged(warehouse: Warehouse, ledger: Ledger) -> dg.AssetCheckResult:
-        comparison = _comparison(population.name, ledger.examine())
-        return check_result(_not_shown(warehouse, shown_tables(population.name, comparison)))
+        budget = _budget(population.name, population.cap, ledger.examine())
+        return check_result(_not_shown(warehouse, make_tables(population.name, budget.comparison)))
 
     return [within_cap, ledger_intact, shown_as_charged]
 
@@ -235,15 +208,15 @@ def build_ledger_checks() -> list[dg.AssetChecksDefinition]:
     return [ledger_intact, shown_as_charged]
 
 
-def shown_tables(population: str, comparison: Comparison) -> dict[Table, pa.Table]:
+def make_tables(population: str, comparison: Comparison) -> dict[Table, pa.Table]:
     """The public tables of a population's composition, with their rows: its totals and its releases."""
     return {
-        Table(Zone.PUBLIC, population, COMPOSITION): totals_table(comparison.totals),
-        Table(Zone.PUBLIC, population, f"{COMPOSITION}_releases"): releases_table(comparison.charges),
+        Table(Zone.PUBLIC, population, COMPOSITION): make_totals_table(comparison.totals),
+        Table(Zone.PUBLIC, population, f"{COMPOSITION}_releases"): make_releases_table(comparison.charges),
     }
 
 
-def shown_problems(
+def find_unlike_tables(
     warehouse: Warehouse, entries: Sequence[Entry], populations: Iterable[str]
 ) -> tuple[list[str], list[str]]:
     """The public tables that do not show the ledger: those that were altered, and those that only lag behind.
@@ -272,10 +245,10 @@ def shown_problems(
 
         look(ENTRIES, _entries_table)
         for population in populations:
-            for table in shown_tables(population, compare(())):
+            for table in make_tables(population, compare(())):
 
                 def shown(first: Sequence[Entry], population: str = population, table: Table = table) -> pa.Table:
-                    return shown_tables(population, compare(of_population(first, population)))[table]
+                    return make_tables(population, compare(of_population(first, population)))[table]
 
                 look(table, shown)
     return altered, lagging
@@ -296,32 +269,17 @@ def _not_shown(warehouse: Warehouse, expected: Mapping[Table, pa.Table]) -> list
         ]
 
 
-def cap_problems(population: str, cap: Loss, unbounded_releases: bool, reading: Reading) -> list[str]:
+def find_cap_problems(population: str, cap: Loss, unbounded_releases: bool, reading: Reading) -> list[str]:
     """The problems if the charges to a population exceed its cap, or some are infinite and none may be."""
-    comparison = _comparison(population, reading)
-    infinite = [] if unbounded_releases else comparison.infinite
-    return _beyond(cap, comparison) + [
-        f"{charge.release} was charged {stated(charge.specification.charge)} in entry {charge.entry}, which no cap "
+    budget = _budget(population, cap, reading)
+    infinite = [] if unbounded_releases else budget.comparison.infinite
+    return [budget.excess] * bool(budget.excess) + [
+        f"{charge.release} was charged {format_loss(charge.loss)} in entry {charge.entry.sequence}, which no cap "
         "bounds, and unbounded_releases: allowed is not declared"
         for charge in infinite
     ]
 
 
-def _comparison(population: str, reading: Reading) -> Comparison:
-    """The comparison of the population's releases. Raises LedgerError if the ledger is not intact."""
-    return compare(of_population(reading.intact(), population))
-
-
-def _left(comparison: Comparison, cap: Loss) -> dict[str, str]:
-    try:
-        return {"remaining": f"{symbol(cap)} = {remaining(comparison.counted(cap), cap)}"}
-    except DoesNotCompose:
-        return {}
-
-
-def _beyond(cap: Loss, comparison: Comparison) -> list[str]:
-    try:
-        charged = comparison.counted(cap)
-    except DoesNotCompose as error:
-        return [f"a charge cannot be counted under the cap of {stated(cap)}: {error}"]
-    return [] if fits(charged, cap) else [f"charged {stated(charged)} exceeds the cap of {stated(cap)}"]
+def _budget(population: str, cap: Loss, reading: Reading) -> Budget:
+    """The budget of a population. Raises LedgerError if the ledger is not intact."""
+    return Budget(population, list_charges(of_population(reading.intact(), population)), cap)

@@ -1,40 +1,57 @@
 """A population's releases side by side: what was charged for each, and what each charge contributes to which total.
 
-This module computes values from ledger entries. `mechanisms.accounting` composes losses, `words` describes the
-comparison, and `charts` draws it. The form is that of Bailie, Gong and Meng, Table 4: different flavors stand side by
-side, and only what composes is added.
+This module computes values from ledger entries. `mechanisms.accounting` composes losses, `view` and `remarks` describe
+the comparison, and `charts` draws it. The form is that of Bailie, Gong and Meng, Table 4: different flavors stand side
+by side, and only what composes is added.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import NOT_FINITE, Conversion, Loss, conversion, finite, total_like
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.specification import Specification, Total, compose, why_left_out
-from mechanisms.accounting.zcdp import ConcentratedLoss
-from resources.chain import RESERVE, SETTLE, Entry
+from mechanisms.accounting.composition import NOT_FINITE, Conversion, compose_like, convert, drop_infinite
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
+from mechanisms.accounting.specification import Specification, Total, compose, explain_omission
+from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry
 
 
 @dataclass(frozen=True)
 class Charge:
-    """A reservation of the population's budget.
+    """A reservation, and what the ledger records about its draw.
 
     Attributes:
-        entry: the number of the reservation in the ledger.
-        release: the release that was charged; with its dataset, if the population has several.
-        specification: the DP specification that was charged.
-        settled: whether the draw was made.
+        entry: the reservation.
+        release: the release that was charged; with its dataset, if charges of several datasets are listed.
         latest: whether the release has no later charge.
+        edition: the number of the draw's edition; None if the draw was not made.
+        settled: the entry that settles it, or None.
+        withdrawn: the entry that withdraws it, or None.
     """
 
-    entry: int
+    entry: Entry
     release: str
-    specification: Specification
-    settled: bool
     latest: bool
+    edition: int | None = None
+    settled: Entry | None = None
+    withdrawn: Entry | None = None
+
+    @cached_property
+    def specification(self) -> Specification:
+        return self.entry.declared()
+
+    @property
+    def loss(self) -> Loss:
+        """The loss that counts against a cap."""
+        return self.specification.charge
+
+    @property
+    def custody(self) -> str:
+        return str(self.entry.known().draw.get("parameters", {}).get("custody", "not recorded"))
+
+    @property
+    def authorized_by(self) -> str:
+        return self.entry.known().authorization.get("by", "not recorded")
 
 
 @dataclass(frozen=True)
@@ -56,17 +73,18 @@ class Share:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All charges of a population and their totals.
-
-    Attributes:
-        charges: the charges in the order of the ledger.
-        totals: one total for each unit and output premetric.
-        datasets: the datasets that were charged.
-    """
+    """All charges of a population, in the order of the ledger, and their totals."""
 
     charges: tuple[Charge, ...]
-    totals: tuple[Total, ...]
-    datasets: tuple[str, ...] = ()
+
+    @cached_property
+    def totals(self) -> tuple[Total, ...]:
+        """One total for each unit and output premetric."""
+        return compose(charge.specification for charge in self.charges)
+
+    @property
+    def datasets(self) -> list[str]:
+        return list(dict.fromkeys(charge.entry.dataset for charge in self.charges))
 
     @property
     def latest(self) -> tuple[Charge, ...]:
@@ -76,7 +94,7 @@ class Comparison:
     @property
     def infinite(self) -> tuple[Charge, ...]:
         """The charges with an infinite loss, which no cap bounds."""
-        return tuple(charge for charge in self.charges if isinstance(charge.specification.charge, InfiniteLoss))
+        return tuple(charge for charge in self.charges if isinstance(charge.loss, InfiniteLoss))
 
     def of(self, release: str) -> tuple[Charge, ...]:
         """All charges of a release."""
@@ -91,13 +109,13 @@ class Comparison:
                 found.setdefault(words, {})[charge.release] = None
         return {words: tuple(releases) for words, releases in found.items()}
 
-    def counted(self, cap: Loss) -> Loss:
+    def compose_charges(self, cap: Loss) -> Loss:
         """The composition of all finite charges in the output premetric of a cap, whatever their units.
 
         Raises:
             DoesNotCompose: if one of them cannot be stated in that premetric.
         """
-        return total_like(cap, finite(charge.specification.charge for charge in self.charges))
+        return compose_like(cap, drop_infinite(charge.loss for charge in self.charges))
 
     def shares(self, total: Total) -> tuple[Share, ...]:
         """The contribution of each charge to one of the totals, or the reason why it does not count."""
@@ -107,43 +125,51 @@ class Comparison:
         """The contribution of each charge to the sum that is compared with a cap; all finite ones must count."""
         return tuple(
             Share(charge, None, NOT_FINITE)
-            if isinstance(charge.specification.charge, InfiniteLoss)
-            else Share(charge, _in_premetric(charge.specification.charge, cap))
+            if isinstance(charge.loss, InfiniteLoss)
+            else Share(charge, _in_premetric(charge.loss, cap))
             for charge in self.charges
         )
 
 
-def compare(entries: Iterable[Entry]) -> Comparison:
+def compare(entries: Sequence[Entry]) -> Comparison:
     """The comparison of a population's releases.
 
     Args:
         entries: the population's entries of an intact ledger, in order.
     """
-    listed = list(entries)
-    reserved = [entry for entry in listed if entry.kind == RESERVE]
-    datasets = tuple(dict.fromkeys(entry.dataset for entry in reserved))
-    several = len(datasets) > 1
-    names = {entry.sequence: f"{entry.dataset}/{entry.release}" if several else entry.release for entry in reserved}
-    settled = {entry.draw_id for entry in listed if entry.kind == SETTLE}
-    last = {names[entry.sequence]: entry.sequence for entry in reserved}
-    charges = tuple(
+    return Comparison(list_charges(entries))
+
+
+def list_charges(entries: Sequence[Entry]) -> tuple[Charge, ...]:
+    """The charges of an intact ledger, or of a part of one, in order."""
+    reserved = [entry for entry in entries if entry.kind == RESERVE]
+    settled = {entry.draw_id: entry for entry in entries if entry.kind == SETTLE}
+    withdrawn = {entry.draw_id: entry for entry in entries if entry.kind == WITHDRAW}
+    editions: dict[str, int] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for draw_id, entry in settled.items():
+        counts[entry.dataset, entry.release] += 1
+        editions[draw_id] = counts[entry.dataset, entry.release]
+    several = len({entry.dataset for entry in reserved}) > 1
+    last = {(entry.dataset, entry.release): entry.sequence for entry in reserved}
+    return tuple(
         Charge(
-            entry=entry.sequence,
-            release=names[entry.sequence],
-            specification=entry.declared(),
-            settled=entry.draw_id in settled,
-            latest=last[names[entry.sequence]] == entry.sequence,
+            entry,
+            f"{entry.dataset}/{entry.release}" if several else entry.release,
+            last[entry.dataset, entry.release] == entry.sequence,
+            editions.get(entry.draw_id),
+            settled.get(entry.draw_id),
+            withdrawn.get(entry.draw_id),
         )
         for entry in reserved
     )
-    return Comparison(charges, compose(charge.specification for charge in charges), datasets)
 
 
-def converted(shares: Iterable[Share], total: Loss) -> Conversion | None:
+def find_conversion(shares: Iterable[Share], total: Loss) -> Conversion | None:
     """The part of a total in approximate DP that is converted from zCDP; None for totals in other premetrics."""
     if not isinstance(total, ApproximateLoss):
         return None
-    return conversion([share.loss for share in shares if share.loss is not None], total.delta)
+    return convert([share.loss for share in shares if share.loss is not None], total.delta)
 
 
 def takes_part(loss: Loss, conversion: Conversion | None) -> bool:
@@ -154,7 +180,7 @@ def takes_part(loss: Loss, conversion: Conversion | None) -> bool:
 
 
 def _share(charge: Charge, total: Total) -> Share:
-    reason = why_left_out(charge.specification, total.unit, total.loss)
+    reason = explain_omission(charge.specification, total.unit, total.loss)
     loss = charge.specification.loss_for(total.unit)
     if reason is not None or loss is None:
         return Share(charge, None, reason)

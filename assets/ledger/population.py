@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from assets.ledger.words import listed
+from assets.conventions import join_names
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
-from mechanisms.accounting.composition import Loss, stated
+from mechanisms.accounting.losses import Loss, format_loss
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Population:
             if other.cap != first.cap:
                 raise DeclarationError(
                     f"population {self.name}: cap: datasets {first.name} and {other.name} declare different caps "
-                    f"({stated(first.cap)} and {stated(other.cap)}); the cap belongs to the population"
+                    f"({format_loss(first.cap)} and {format_loss(other.cap)}); the cap belongs to the population"
                 )
             if other.asks != first.asks:
                 raise DeclarationError(
@@ -57,10 +57,10 @@ class Population:
     @property
     def title(self) -> str:
         """The titles of its datasets."""
-        return listed([dataset.title for dataset in self.datasets])
+        return join_names([dataset.title for dataset in self.datasets])
 
 
-def populations(datasets: Iterable[DatasetDeclaration]) -> tuple[Population, ...]:
+def group_populations(datasets: Iterable[DatasetDeclaration]) -> tuple[Population, ...]:
     """The populations of a deployment, in the order of their first datasets.
 
     Raises:

@@ -9,11 +9,10 @@ from fractions import Fraction
 import pyarrow as pa
 
 from assets.ledger.comparison import Charge
-from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.losses import ConcentratedLoss, Loss
 from mechanisms.accounting.rounding import DECIMALS
 from mechanisms.accounting.specification import DELTA, Total
-from mechanisms.accounting.zcdp import ConcentratedLoss
 
 _EXACT = ("rational", "ln", "rho", "delta")
 
@@ -42,18 +41,23 @@ COLUMNS = {
 """Descriptions of the columns of both tables."""
 
 
-def totals_table(totals: Sequence[Total]) -> pa.Table:
+_TYPES = {
+    "entry": pa.int64(),
+    "latest": pa.bool_(),
+    "settled": pa.bool_(),
+    "changes_per_person": pa.int64(),
+    "invariants": pa.list_(pa.string()),
+    "loss": pa.float64(),
+    "epsilon": pa.float64(),
+    "epsilon_bun_steinke": pa.float64(),
+    "charges": pa.int64(),
+    "left_out": pa.list_(pa.string()),
+}
+"""The types of the columns that are not strings."""
+
+
+def make_totals_table(totals: Sequence[Total]) -> pa.Table:
     """One row for each total."""
-    schema = pa.schema(
-        [
-            ("unit", pa.string()),
-            ("output_premetric", pa.string()),
-            ("loss", pa.float64()),
-            *((name, pa.string()) for name in _EXACT),
-            ("charges", pa.int64()),
-            ("left_out", pa.list_(pa.string())),
-        ]
-    )
     rows = [
         {
             "unit": total.unit,
@@ -64,40 +68,26 @@ def totals_table(totals: Sequence[Total]) -> pa.Table:
         }
         for total in totals
     ]
-    return pa.Table.from_pylist(rows, schema=schema)
+    return _table(["unit", "output_premetric", "loss", *_EXACT, "charges", "left_out"], rows)
 
 
-def releases_table(charges: Iterable[Charge], delta: Fraction = DELTA) -> pa.Table:
+def make_releases_table(charges: Iterable[Charge], delta: Fraction = DELTA) -> pa.Table:
     """One row for each charge, from which the totals can be recomputed; `latest` marks one row for each release."""
-    schema = pa.schema(
-        [
-            ("release", pa.string()),
-            ("entry", pa.int64()),
-            ("latest", pa.bool_()),
-            ("settled", pa.bool_()),
-            ("domain", pa.string()),
-            ("unit", pa.string()),
-            ("changes_per_person", pa.int64()),
-            ("neighbors", pa.string()),
-            ("output_premetric", pa.string()),
-            ("invariants", pa.list_(pa.string())),
-            ("loss", pa.float64()),
-            *((name, pa.string()) for name in _EXACT),
-            ("epsilon", pa.float64()),
-            ("epsilon_bun_steinke", pa.float64()),
-            ("conversion_delta", pa.string()),
-        ]
-    )
-    return pa.Table.from_pylist([_row(charge, delta) for charge in charges], schema=schema)
+    names = [name for name in COLUMNS if name not in ("charges", "left_out")]
+    return _table(names, [_row(charge, delta) for charge in charges])
+
+
+def _table(names: Sequence[str], rows: list[dict[str, object]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=pa.schema([(name, _TYPES.get(name, pa.string())) for name in names]))
 
 
 def _row(charge: Charge, delta: Fraction) -> dict[str, object]:
     flavor, loss = charge.specification.flavor, charge.specification.loss
     row: dict[str, object] = {
         "release": charge.release,
-        "entry": charge.entry,
+        "entry": charge.entry.sequence,
         "latest": charge.latest,
-        "settled": charge.settled,
+        "settled": charge.settled is not None,
         "domain": flavor.domain,
         "unit": flavor.unit,
         "changes_per_person": flavor.changes_per_person,
@@ -117,4 +107,4 @@ def _row(charge: Charge, delta: Fraction) -> dict[str, object]:
 
 def _loss(loss: Loss) -> dict[str, object]:
     exact = loss.as_record()
-    return {"loss": float(loss.rounded_up()), **{name: exact.get(name) for name in _EXACT}}
+    return {"loss": float(loss.round_up()), **{name: exact.get(name) for name in _EXACT}}

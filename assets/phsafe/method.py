@@ -25,7 +25,6 @@ from assets.release.plan import Plan
 from assets.release.published import PublishedTable
 from assets.release.statement import Statement
 from assets.tabulation.asset import TABLES
-from mechanisms.accounting.composition import symbol
 from mechanisms.accounting.specification import Specification
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import MECHANISM, VERSION
@@ -114,13 +113,13 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
             "output_premetric": design.bounded.output_premetric,
             "unbounded": str(design.unbounded),
             "bounded": str(design.bounded),
-            "bounded_rounded_up": float(design.bounded.rounded_up()),
+            "bounded_rounded_up": float(design.bounded.round_up()),
             "lines": len(design.released),
         }
 
     def charge_description(self) -> str:
         gaussian = self.release.design.noise is Noise.GAUSSIAN
-        letter = symbol(self.release.design.bounded)
+        letter = self.release.design.bounded.symbol
         source = "Theorems 3 and 4 of Sexton et al." if gaussian else "group privacy of two"
         return f"""All runs are charged together, with a line for each run and level. Budgets are declared for one
 person added or removed (unbounded neighbors). The charge is the loss for one person's record changed (bounded

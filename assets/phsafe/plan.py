@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from assets.phsafe.release import PHSafeRelease
 from assets.release.plan import Cells, Curve, Line, Plan
-from mechanisms.accounting.composition import approximate_total
+from mechanisms.accounting.composition import compose_approximate
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
-from mechanisms.accounting.rounding import ceiling, decimal_text
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ConcentratedLoss
+from mechanisms.accounting.rounding import format_decimal, round_up
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import LARGEST_BUDGET, PHSafeDesign, Released
 from mechanisms.phsafe.margins import PLACES, budget_for_margin, exact_margin, noise_of_count
@@ -281,8 +281,8 @@ def totals(design: PHSafeDesign, delta: Fraction) -> dict[str, str]:
     """
     symbol, bounded = design.noise.symbol, design.bounded
     stated = {
-        f"unbounded {symbol}": f"{design.unbounded.rounded_up()} (exactly {design.unbounded})",
-        f"bounded {symbol}": f"{bounded.rounded_up()} (exactly {bounded})",
+        f"unbounded {symbol}": f"{design.unbounded.round_up()} (exactly {design.unbounded})",
+        f"bounded {symbol}": f"{bounded.round_up()} (exactly {bounded})",
     }
     if isinstance(bounded, ConcentratedLoss):
         converted = {
@@ -290,17 +290,17 @@ def totals(design: PHSafeDesign, delta: Fraction) -> dict[str, str]:
             "Bun and Steinke": bun_steinke(bounded, delta, PLACES_OF_EPSILON),
         }
     else:
-        loss = approximate_total([line.loss for line in design.lines], delta)
-        converted = {"composition of its lines": loss.rounded_up(PLACES_OF_EPSILON)}
+        loss = compose_approximate([line.loss for line in design.lines], delta)
+        converted = {"composition of its lines": loss.round_up(PLACES_OF_EPSILON)}
     return stated | {
-        f"bounded (ε, δ) by {source}": f"ε = {epsilon} at δ = {decimal_text(delta)}"
+        f"bounded (ε, δ) by {source}": f"ε = {epsilon} at δ = {format_decimal(delta)}"
         for source, epsilon in converted.items()
     }
 
 
 def rounded_up(budget: Fraction) -> Decimal:
     """A budget rounded up to six decimals."""
-    return ceiling(budget, PLACES)
+    return round_up(budget, PLACES)
 
 
 def _six_places(number: float) -> Decimal:

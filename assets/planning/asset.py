@@ -21,7 +21,7 @@ from assets.planning.machine import Machine, this_machine
 from assets.release.method import PLAN, Method
 from assets.release.plan import Asked, Cells, Curve, Line, Plan
 from assets.release.published import PublishedTable
-from mechanisms.accounting.composition import stated
+from mechanisms.accounting.losses import format_loss
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Zone
 from resources.warehouse import Warehouse
@@ -99,7 +99,8 @@ def plan_metadata(
     if before is not None:
         metadata["total of what is declared"] = total_in_words(before)
     try:
-        metadata["budget"], refusal = would_leave(planned.method.release, plan.loss, ledger.read())
+        release = planned.method.release
+        metadata["budget"], refusal = would_leave(release.dataset, release.name, plan.loss, ledger.read())
     except LedgerError as error:
         # What is planned does not depend on it; a charge will be refused.
         metadata["budget"], refusal = f"not known: {error}", ""
@@ -125,7 +126,7 @@ def total_in_words(plan: Plan) -> str:
     """What is charged, as a reader sees it."""
     if plan.loss is None:
         return "nothing, or not known without the records; see below"
-    return f"{'at most ' if plan.is_bound else ''}{stated(plan.loss)} (exactly {plan.loss})"
+    return f"{'at most ' if plan.is_bound else ''}{format_loss(plan.loss)} (exactly {plan.loss})"
 
 
 def lines_in_words(plan: Plan) -> Cells:

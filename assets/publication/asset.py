@@ -33,7 +33,7 @@ from assets.conventions import (
 )
 from assets.failures import stated_plainly
 from assets.gates.shared import all_gates
-from assets.ledger.asset import cap_problems
+from assets.ledger.asset import find_cap_problems
 from assets.publication.certificate import (
     SCHEMA,
     Certificate,
@@ -68,7 +68,7 @@ from assets.release.gate import ReleaseContext
 from assets.release.method import CHARGE, PUBLICATION, Method
 from assets.release.release import Release
 from assets.release.verdicts import verdicts_of
-from mechanisms.accounting.composition import number, symbol
+from mechanisms.accounting.losses import format_number
 from resources.chain import RESERVE, WITHDRAW, Entry, find, settled_draws
 from resources.custody import Custody
 from resources.ledger import Ledger, of_population
@@ -104,7 +104,7 @@ def build_publication(method: Method[Any, Any, Any]) -> tuple[dg.AssetsDefinitio
                 "certificate": link(release, "certificate.html"),
                 "folder": link(release),
                 "edition": certificate.edition,
-                "loss": f"{symbol(certificate.specification.loss)} = {number(certificate.specification.loss)}",
+                "loss": f"{certificate.specification.loss.symbol} = {format_number(certificate.specification.loss)}",
                 "ledger entry": certificate.ledger.sequence,
                 "files": _files_shown(certificate),
                 DRAW_ID: in_groups(certificate.randomness.draw_id),
@@ -410,7 +410,7 @@ def certify(
         raise dg.Failure(f"{release.schema}: the charge disappeared from the ledger", allow_retries=False)
     if withdrawn := reading.find_withdrawal(draw.draw_id):
         raise _refusal(context, [f"the draw was withdrawn meanwhile, in ledger entry {withdrawn.sequence}"])
-    if problems := cap_problems(dataset.population, dataset.cap, dataset.allows_unbounded_releases, reading):
+    if problems := find_cap_problems(dataset.population, dataset.cap, dataset.allows_unbounded_releases, reading):
         raise _refusal(context, problems)
     draws = reading.settled_draws(dataset.name, release.name)
     withdrawals = {each.draw_id: each.sequence for each in reading.entries if each.kind == WITHDRAW}

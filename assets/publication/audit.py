@@ -17,7 +17,7 @@ import dagster as dg
 from assets.charge.drawing import ReplayError, UnchargedDrawError
 from assets.confidentiality import Node
 from assets.gates.shared import all_gates
-from assets.ledger.asset import shown_problems
+from assets.ledger.asset import find_unlike_tables
 from assets.publication.asset import publication_problems
 from assets.publication.certificate import page
 from assets.publication.placement import publications
@@ -26,7 +26,7 @@ from assets.release.draw import StaleInputError
 from assets.release.gate import ReleaseContext
 from assets.release.method import Method
 from assets.release.seal import SealError
-from mechanisms.accounting.composition import stated
+from mechanisms.accounting.losses import format_loss
 from resources.chain import RESERVE, SETTLE, WITHDRAW, Entry, settled_draws
 from resources.custody import CustodyError, CustodyMode
 from resources.ledger import Ledger, LedgerError
@@ -197,7 +197,7 @@ def _of_pages(ledger: Ledger, entries: Sequence[Entry], populations: Iterable[st
     """Whether the tables that show the ledger show what it holds."""
     words = "The tables of the ledger and of its compositions show what the ledger holds."
     try:
-        altered, lagging = shown_problems(ledger.warehouse, entries, sorted(populations))
+        altered, lagging = find_unlike_tables(ledger.warehouse, entries, sorted(populations))
     except _SAFE as error:
         altered, lagging = [str(error)], []
     verdict = Verdict.FAILS if altered else Verdict.OPEN if lagging else Verdict.HOLDS
@@ -309,7 +309,7 @@ def _draws(entries: Sequence[Entry], replays: Mapping[str, str]) -> Iterable[Dra
             release=f"{entry.dataset}/{entry.release}",
             edition=number.get(draw_id),
             entry=entry.sequence,
-            charged=stated(specification.loss, PLACES),
+            charged=format_loss(specification.loss, PLACES),
             unit=specification.flavor.unit,
             population=known.population,
             recorded_at=entry.recorded_at.replace("T", " ").removesuffix("+00:00"),

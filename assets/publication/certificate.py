@@ -25,12 +25,18 @@ from assets.publication.package import DataFile
 from assets.publication.signature import CHECKSUMS, SIGNATURE
 from assets.release.publisher import Publisher
 from assets.release.statement import Accuracy, Statement
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import Loss, beside_finite, stated, symbol
+from mechanisms.accounting.composition import warn_of_infinite
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
-from mechanisms.accounting.infinite import INFINITY, InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.rounding import DECIMALS, LINE_DECIMALS, ceiling, decimal_text_above, exponential_above
+from mechanisms.accounting.losses import (
+    INFINITY,
+    ApproximateLoss,
+    ConcentratedLoss,
+    InfiniteLoss,
+    Loss,
+    PureLoss,
+    format_loss,
+)
+from mechanisms.accounting.rounding import DECIMALS, LINE_DECIMALS, bound_exponential, format_decimal_above, round_up
 from mechanisms.accounting.specification import (
     BOUNDED,
     DELTA,
@@ -40,7 +46,6 @@ from mechanisms.accounting.specification import (
     Flavor,
     Specification,
 )
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.custody import CustodyMode
 from resources.ledger import remaining
 
@@ -294,7 +299,7 @@ class Certificate:
                 "population": self.ledger.population,
                 "cap": _amount(self.ledger.cap),
                 "infinite_charges": self.ledger.infinite,
-                "beside": beside_finite(self.ledger.infinite),
+                "beside": warn_of_infinite(self.ledger.infinite),
                 "left_at_publication": float(remaining(self.ledger.total_at_publication, self.ledger.cap)),
             },
             "edition": {
@@ -377,8 +382,8 @@ def _amount(loss: Loss, places: int = DECIMALS) -> dict[str, Any]:
     """
     epsilon, delta = (loss.epsilon, loss.delta) if isinstance(loss, ApproximateLoss) else (loss, None)
     return {
-        "symbol": symbol(loss),
-        "rounded_up": None if isinstance(loss, InfiniteLoss) else float(loss.rounded_up(places)),
+        "symbol": loss.symbol,
+        "rounded_up": None if isinstance(loss, InfiniteLoss) else float(loss.round_up(places)),
         "exact": str(epsilon),
         "delta": _exactly(delta),
     }
@@ -406,12 +411,12 @@ def guarantee(specification: Specification, statement: Statement) -> dict[str, A
     if isinstance(group, ConcentratedLoss):
         delta = statement.delta or DELTA
         epsilon = PureLoss(Fraction(canonne_kamath_steinke(group, delta, DECIMALS)))
-        implied = f" At δ = {float(delta):g} it implies ε = {epsilon.rounded_up(DECIMALS)}, and the factor is exp(ε)."
+        implied = f" At δ = {float(delta):g} it implies ε = {epsilon.round_up(DECIMALS)}, and the factor is exp(ε)."
     elif isinstance(group, ApproximateLoss):
         epsilon, delta = group.epsilon, group.delta
     else:
         epsilon = group
-    factor = exponential_above(epsilon.rational, _DIGITS) * epsilon.argument
+    factor = bound_exponential(epsilon.rational, _DIGITS) * epsilon.argument
     who = f"one {flavor.unit}" if fewest == 1 else f"{fewest} {flavor.unit}s"
     least = f" (k = {fewest}: two such lists that differ at all differ in {fewest} or more)" if fewest > 1 else ""
     alike = " agree on everything held fixed and" if flavor.multiverse else ""
@@ -425,7 +430,7 @@ def guarantee(specification: Specification, statement: Statement) -> dict[str, A
         "sentence": f"Take two possible lists of the confidential records that{alike} differ in {who}{least}. Nothing "
         f"that is published here is more than {factor_text(factor)} times as probable under one list as under the "
         f"other{but}.{odds}",
-        "number": f"{stated(specification.loss)} is the loss for one {flavor.unit}."
+        "number": f"{format_loss(specification.loss)} is the loss for one {flavor.unit}."
         + (implied or (f" For k of them it is {_OF_GROUP}." if delta else " For k of them, the factor is exp(kε)."))
         + " A factor of 1 would mean that nothing at all can be learned about which list is the true one; the greater "
         "it is, the less is ruled out. It bounds the worst case.",
@@ -466,17 +471,17 @@ def _float_above(number: Fraction) -> float:
 
 
 def _chance(delta: Fraction) -> str:
-    return f"1 in {delta.denominator:,}" if delta.numerator == 1 else decimal_text_above(delta)
+    return f"1 in {delta.denominator:,}" if delta.numerator == 1 else format_decimal_above(delta)
 
 
 def factor_text(factor: Fraction) -> str:
     """A factor of at least 1, rounded up, as readers write it: `2.72`, `148,414` or `7.0 × 10¹⁰`."""
     if factor < _LARGEST_PLAIN:
         places = 2 if factor < 100 else 0
-        return f"{ceiling(factor, places):,}"
+        return f"{round_up(factor, places):,}"
     # Python writes no integer of more than 4,300 digits as text.
     exponent = Decimal(math.ceil(factor)).adjusted()
-    mantissa = ceiling(factor / 10**exponent, 1)
+    mantissa = round_up(factor / 10**exponent, 1)
     if mantissa == 10:
         exponent, mantissa = exponent + 1, Decimal("1.0")
     return f"{mantissa} × 10{str(exponent).translate(_SUPERSCRIPTS)}"
@@ -537,7 +542,7 @@ def _building_blocks(specification: Specification) -> list[dict[str, Any]]:
             "question": "How much protection is afforded?",
             "answer": "ε = ∞: no finite amount"
             if isinstance(loss, InfiniteLoss)
-            else f"{stated(loss)}, rounded up; a smaller loss is more protection",
+            else f"{format_loss(loss)}, rounded up; a smaller loss is more protection",
         },
     ]
 
@@ -614,7 +619,7 @@ def page(name: str) -> Template:
     )
     environment.filters["shown"] = _shown
     environment.filters["places"] = _places
-    environment.filters["above"] = lambda exact: decimal_text_above(Fraction(exact))
+    environment.filters["above"] = lambda exact: format_decimal_above(Fraction(exact))
     environment.filters["breakable"] = _breakable
     environment.globals["schema"] = SCHEMA
     return environment.get_template(name)

@@ -26,11 +26,8 @@ from assets.release.declaration import Declaration
 from assets.release.names import DatasetName
 from assets.release.numbers import EXPONENT, FRACTION, LARGEST_NUMBER, exact_delta, positive_fraction
 from assets.release.structure import Structure
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import Loss
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Loss, PureLoss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from resources.statements import Table, Zone
 
 

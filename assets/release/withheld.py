@@ -12,7 +12,7 @@ import dagster as dg
 
 from assets.release.columns import Column
 from assets.release.gate import ReleaseContext
-from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.losses import Loss
 from mechanisms.accounting.specification import Specification
 from resources.custody import Custody
 from resources.statements import Table

@@ -121,6 +121,6 @@ class SafeTabMethod(BatchedCounts[R, B]):
             "output_premetric": design.bounded.output_premetric,
             "unbounded": str(design.unbounded),
             "bounded": str(design.bounded),
-            "bounded_rounded_up": float(design.bounded.rounded_up()),
+            "bounded_rounded_up": float(design.bounded.round_up()),
             "lines": len(design.lines),
         }

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from assets.release.plan import Cells, Curve, Line, Plan
 from assets.safetab.release import PARAMETERS, SafeTabRelease
-from mechanisms.accounting.composition import approximate_total, stated
+from mechanisms.accounting.composition import compose_approximate
+from mechanisms.accounting.losses import format_loss
 from mechanisms.safetab.design import (
     LARGEST_BUDGET,
     Measured,
@@ -66,14 +67,14 @@ def safetab_plan(release: SafeTabRelease) -> Plan:
     if isinstance(design, SafeTabPDesign):
         tables["Chances of detail 1, 2, 3 by true size"] = _chances(design)
     bounded, unbounded = design.bounded, design.unbounded
-    converted = approximate_total([bounded], release.delta)
+    converted = compose_approximate([bounded], release.delta)
     return Plan(
         design.specification(release.dataset.name),
         tuple(_line(release, each) for each in design.measured),
         {
-            "one record changed (charged)": f"{stated(bounded)} (exactly {bounded})",
-            "one record added or removed": f"{stated(unbounded)} (exactly {unbounded})",
-            "one record changed, as (ε, δ)": stated(converted),
+            "one record changed (charged)": f"{format_loss(bounded)} (exactly {bounded})",
+            "one record added or removed": f"{format_loss(unbounded)} (exactly {unbounded})",
+            "one record changed, as (ε, δ)": format_loss(converted),
         },
         tables,
         (_curve(release),),

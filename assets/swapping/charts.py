@@ -162,7 +162,7 @@ def _mark(axes: Axes, size: int, rate: Fraction) -> float:
         zorder=5,
     )
     axes.annotate(
-        f"this release: ε = {loss.rounded_up(4)}\nat b = {size:,}, p = {_percent(rate)}",
+        f"this release: ε = {loss.round_up(4)}\nat b = {size:,}, p = {_percent(rate)}",
         (float(rate), epsilon),
         xytext=(0.985, 0.9),
         textcoords="axes fraction",

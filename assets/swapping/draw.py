@@ -9,7 +9,7 @@ from assets.swapping.records import HOLDING, RECORDS, SWAPPING, holding_table
 from assets.swapping.release import SwappingRelease
 from assets.swapping.stirs import stored_stirring
 from assets.swapping.unique import UniqueRecords, stored_unique
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from mechanisms.swapping.design import SwapLosses
 from mechanisms.swapping.moved import Moved, moved
 from mechanisms.swapping.permutation import Contingency, firsts_of_strata

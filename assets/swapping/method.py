@@ -141,7 +141,7 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
         loss = theorem_1(b, swap_rate)
         return facts | {
             "epsilon_exact": str(loss),
-            "epsilon": float(loss.rounded_up()),
+            "epsilon": float(loss.round_up()),
             "epsilon_evaluated": evaluated(b, swap_rate),
             "smallest_epsilon": round(smallest[0], 4),
             "smallest_epsilon_at_swap_rate": round(smallest[1], 6),
@@ -159,14 +159,14 @@ class Swapping(Method[SwappingRelease, SwappingInputs, Contingency]):
     def _extended_facts(self, losses: SwapLosses) -> dict[str, str | int | float]:
         facts: dict[str, str | int | float] = {
             "epsilon_exact": str(losses.charged),
-            "epsilon": float(losses.charged.rounded_up()),
+            "epsilon": float(losses.charged.round_up()),
         }
         if losses.first.exempt:
             facts["exempt_records"] = losses.first.exempt
         if losses.second is not None:
             facts["largest_stratum_of_second_stir"] = losses.second.largest_stratum
         if losses.finer is not None:
-            facts["epsilon_in_finer_universes"] = float(losses.finer.rounded_up())
+            facts["epsilon_in_finer_universes"] = float(losses.finer.round_up())
         return facts
 
     def charge_description(self) -> str:

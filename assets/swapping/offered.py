@@ -17,7 +17,7 @@ from assets.swapping.method import Swapping
 from assets.swapping.records import swap_variables
 from assets.swapping.release import SwappingRelease
 from assets.swapping.withheld import WITHHELD, rows_not_as_drawn, swap_loss, withheld_gates
-from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.losses import Loss
 from mechanisms.accounting.specification import Specification
 from resources.custody import Custody
 from resources.statements import Table

@@ -14,8 +14,7 @@ from assets.publication.signature import CERTIFICATE
 from assets.release.plan import Cells, Curve, Plan
 from assets.swapping.release import SwappingRelease
 from assets.swapping.statement import LARGEST_STRATUM, SWAP_KEY, variable_words
-from mechanisms.accounting.composition import number, stated
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss, format_loss, format_number
 from mechanisms.swapping.design import SwappingDesign
 from mechanisms.swapping.loss import odds, smallest_attainable, theorem_1
 from mechanisms.swapping.rates import EXEMPT, smallest_rate
@@ -63,7 +62,7 @@ def swapping_plan(release: SwappingRelease, largest_stratum: int | None = None) 
     elif _varies(design):
         facts["ε"] = "at most this: rates differ, and ε depends on the sizes of all strata"
     if release.withheld:
-        swap = "depends on b" if loss is None else stated(loss)
+        swap = "depends on b" if loss is None else format_loss(loss)
         facts["charge"] = "none by this release; tables that are counted from its records are charged by themselves"
         facts["loss of the swap, where its margins are held fixed"] = swap
     rates = _rates(design)
@@ -172,7 +171,8 @@ def _epsilons(b: int | None, rates: list[Fraction]) -> Cells:
     """ε by swap rate; if b is known, also for half of it and for twice as much, as it may be a guess."""
     sizes = sorted({max(2, b // 2), b, 2 * b}) if b else SIZES
     rows = [
-        [f"{float(rate):g}", *(number(theorem_1(size, rate)) for size in sizes)] for rate in sorted({*RATES, *rates})
+        [f"{float(rate):g}", *(format_number(theorem_1(size, rate)) for size in sizes)]
+        for rate in sorted({*RATES, *rates})
     ]
     return ["p", *(f"b = {size:,}" for size in sizes)], [
         *rows,

@@ -15,7 +15,7 @@ from assets.swapping.draw import SwappingInputs
 from assets.swapping.extended_words import SOURCE, counted_strata
 from assets.swapping.release import SwappingRelease
 from assets.swapping.unique import UniqueRecords, percent
-from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.losses import Loss
 from mechanisms.accounting.specification import RECORDS_OF_OTHERS
 from mechanisms.swapping import loss, permutation
 from mechanisms.swapping.design import SwapLosses, SwappingDesign

@@ -27,7 +27,7 @@ from assets.table_builder.release import HypercubeRelease
 from assets.table_builder.statement import RECORDS, hypercube_statement
 from assets.table_builder.tables import shown_first, table_recipes
 from assets.tabulation.asset import TABLES, build_tables, tables_gate
-from mechanisms.accounting.composition import stated
+from mechanisms.accounting.losses import format_loss
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
 from mechanisms.table_builder.hypercube import MECHANISM, VERSION, Consistency
 from resources.custody import Custody
@@ -162,15 +162,18 @@ class TableBuilderMethod(GridCounts[HypercubeRelease]):
 
     def charge_description(self) -> str:
         design, unit = self.release.design, self.release.unit
+        unbounded, bounded, charge = map(
+            format_loss, (design.unbounded, design.bounded, self.release.specification.charge)
+        )
         if self.release.withheld:
-            return f"""The budget of {stated(design.unbounded)} is declared for one record added or removed; a changed
-record costs {stated(design.bounded)}. The hypercube is counted from the withheld records of
+            return f"""The budget of {unbounded} is declared for one record added or removed; a changed
+record costs {bounded}. The hypercube is counted from the withheld records of
 {self.release.withheld.name}, of which two change if both holding and swap values of one {unit} change. So the charge is
-{stated(self.release.specification.charge)}. The tables have the loss of the swap besides, where its margins are held
+{charge}. The tables have the loss of the swap besides, where its margins are held
 fixed; the certificate states both."""
         others = f" {RECORDS_OF_OTHERS[:1].upper()}{RECORDS_OF_OTHERS[1:]}." if unit == PERSON_RECORD else ""
-        return f"""The budget of {stated(design.unbounded)} is declared for one {unit} added or removed. The charge is
-the loss for one {unit} changed, {stated(design.bounded)}: a change takes a record out of one cell of every measured
+        return f"""The budget of {unbounded} is declared for one {unit} added or removed. The charge is
+the loss for one {unit} changed, {bounded}: a change takes a record out of one cell of every measured
 table and puts it into another. There is a line for each of the {len(design.tables)} measured tables. Only the draw
 id depends on the data, through a keyed version of the exact cells.{others}"""
 

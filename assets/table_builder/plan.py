@@ -19,8 +19,7 @@ from assets.table_builder.asking import CATEGORIES, P_TABLE, TABLES
 from assets.table_builder.counting import categories, table_name
 from assets.table_builder.perturbation import noise_of
 from assets.table_builder.release import HypercubeRelease
-from mechanisms.accounting.composition import stated
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss, format_loss
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.margins import least_budget, rounded_up, unit_of
 from mechanisms.sampling.noise import Distribution, Perturbation
@@ -160,8 +159,8 @@ def hypercube_plan(release: HypercubeRelease) -> Plan:
     """What the hypercube would charge, and how exact its cells would be."""
     design, specification = release.design, release.specification
     facts = {
-        "charged, for one record changed": stated(specification.charge),
-        "one record added or removed": stated(design.unbounded),
+        "charged, for one record changed": format_loss(specification.charge),
+        "one record added or removed": format_loss(design.unbounded),
         "cells": f"{sum(release.cells_of(table) for table in design.tables):,}",
         "sensitivity": f"{design.sensitivity} in each of {len(design.tables)} measured tables, "
         f"{design.total_sensitivity} in all; in steps of {release.grid_step}",
@@ -287,15 +286,15 @@ def loss_of_p_table(p_table: PTable, declared: PureLoss | None) -> tuple[str, Ce
     pure = (
         f"No ε holds without a δ, which is still {upwards(least)} at ε = {last}"
         if smallest is None
-        else f"From ε = {smallest.rounded_up(4)} on, δ is 0"
+        else f"From ε = {smallest.round_up(4)} on, δ is 0"
     )
     words = (
         "δ of the p-table for one record added or removed in one table. At ε = 0 it is "
         f"{upwards(deltas[0][1])}. {pure}. A discrete Laplace distribution with the same variance, "
-        f"{float(variance):.4g}, has δ = 0 from ε = {laplace.rounded_up(4)} on."
+        f"{float(variance):.4g}, has δ = 0 from ε = {laplace.round_up(4)} on."
     )
     if charged:
-        shown = charged.epsilon.rounded_up(4)
+        shown = charged.epsilon.round_up(4)
         words += f" Declared for the table by all variables: ε = {shown}, δ = {upwards(charged.delta)}."
     table = (
         ["ε", "p-table", "discrete Laplace"],
@@ -329,7 +328,7 @@ def loss_against_epsilon(p_table: PTable, declared: Judgment | None = None) -> C
     ratios = sorted({max(Fraction(1), ratio) for ratio in ratios})
     marks = []
     if declared is not None and declared.delta:
-        label = f"declared: ε = {declared.epsilon.rounded_up(3)}, δ = {upwards(declared.delta)}"
+        label = f"declared: ε = {declared.epsilon.round_up(3)}, δ = {upwards(declared.delta)}"
         marks.append((label, float(declared.epsilon), float(declared.delta)))
     of_ratios = {
         "p-table": curve(p_table, ratios),

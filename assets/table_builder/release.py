@@ -18,7 +18,7 @@ from assets.release.columns import Column, ColumnType, RecordTable, Value
 from assets.release.names import COLUMNS_OF_HYPERCUBES
 from assets.release.release import Release
 from assets.release.withheld import WithheldRecords
-from mechanisms.accounting.composition import Loss, stated
+from mechanisms.accounting.losses import Loss, format_loss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from mechanisms.table_builder.grid_values import LARGEST_STEPS, Grid
 from mechanisms.table_builder.hypercube import Consistency, Hypercube, Table
@@ -152,7 +152,7 @@ class HypercubeRelease(Release):
         except ValueError:
             self.refuse(
                 "swapped: for the two counted records that may change, δ would be 1 or more, which guarantees nothing; "
-                f"for one record: {stated(self.design.bounded)}"
+                f"for one record: {format_loss(self.design.bounded)}"
             )
 
     def _check_keys(self) -> None:

@@ -14,8 +14,8 @@ from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, P
 from assets.table_builder.counting import table_name
 from assets.table_builder.perturbation import noise_of
 from assets.table_builder.release import HypercubeRelease
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.rounding import decimal_text_above
+from mechanisms.accounting.losses import ApproximateLoss
+from mechanisms.accounting.rounding import format_decimal_above
 from mechanisms.accounting.specification import PERSON_RECORD, RECORDS_OF_OTHERS, Specification
 from mechanisms.sampling.noise import Perturbation
 from mechanisms.table_builder.asking import error_of_one, margin_of_one
@@ -125,7 +125,7 @@ def _with_least_delta(release: HypercubeRelease) -> tuple[Equivalent, ...]:
     bounded, least = release.design.bounded, release.design.bounded_delta
     if not isinstance(bounded, ApproximateLoss) or not least:
         return ()
-    delta = Fraction(decimal_text_above(least))
+    delta = Fraction(format_decimal_above(least))
     if delta >= bounded.delta:
         return ()
     return (

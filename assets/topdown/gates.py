@@ -22,7 +22,7 @@ from assets.topdown.spine import SpineError, spine_recipe
 from assets.topdown.streams import streams_of, version_of_streams
 from assets.topdown.tables import tables_recipe
 from assets.topdown.uncertainty import uncertainty_recipes
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.topdown.feasibility import InfeasibleError
 from resources.statements import Zone
 

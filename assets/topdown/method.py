@@ -192,7 +192,7 @@ class TopDownMethod(NoisyCounts[TopDownRelease, Drawing]):
         return {
             "output_premetric": design.loss.output_premetric,
             "rho": str(design.loss),
-            "rho_rounded_up": float(design.loss.rounded_up()),
+            "rho_rounded_up": float(design.loss.round_up()),
             "persons_rho": str(design.persons),
             "units_rho": str(design.units),
             "lines": len(design.measured),
@@ -217,7 +217,7 @@ list in the order of the query's cells."""
             (
                 f"{each.histogram}, {words(each.level)}",
                 each.query,
-                str(each.loss.rounded_up(LINE_DECIMALS)),
+                str(each.loss.round_up(LINE_DECIMALS)),
                 f"{float(each.variance) ** 0.5:,.2f}",
             )
             for each in answers

@@ -11,9 +11,9 @@ from typing import Any
 
 from assets.release.plan import Cells, Curve, Line, Plan
 from assets.topdown.release import TopDownRelease
-from mechanisms.accounting.composition import stated
 from mechanisms.accounting.conversions import canonne_kamath_steinke
-from mechanisms.accounting.rounding import decimal_text
+from mechanisms.accounting.losses import format_loss
+from mechanisms.accounting.rounding import format_decimal
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.margins import LARGEST_DENOMINATOR, least_budget, margin_of_error, rounded_up, unit_of
@@ -32,11 +32,11 @@ def topdown_plan(release: TopDownRelease) -> Plan:
         design.specification(release.dataset.name),
         tuple(_line(each) for each in design.measured),
         {
-            "any change of one person's record (charged)": f"{stated(design.loss)} (exactly {design.loss})",
-            "measurements of persons": f"{stated(design.persons)} (exactly {design.persons})",
-            "measurements of units, for one unit": f"{stated(design.units)} (exactly {design.units}); a move "
+            "any change of one person's record (charged)": f"{format_loss(design.loss)} (exactly {design.loss})",
+            "measurements of persons": f"{format_loss(design.persons)} (exactly {design.persons})",
+            "measurements of units, for one unit": f"{format_loss(design.units)} (exactly {design.units}); a move "
             "may change two",
-            "charged, as (ε, δ)": f"ε = {epsilon} at δ = {decimal_text(release.delta)}",
+            "charged, as (ε, δ)": f"ε = {epsilon} at δ = {format_decimal(release.delta)}",
             "errors of the estimates": "launch the same declaration on a SyntheticCensus of like size; its asset "
             "accuracy shows them",
         },
@@ -133,7 +133,7 @@ def _line(each: Measured) -> Line:
 def _levels(design: TopDownDesign, histogram: str) -> Cells:
     allocation = design.allocations[histogram]
     return ["level", "share", "ρ"], [
-        [words(level), f"{float(share):.4f}", stated(allocation.of_level(level)).removeprefix("ρ = ")]
+        [words(level), f"{float(share):.4f}", format_loss(allocation.of_level(level)).removeprefix("ρ = ")]
         for level, share in allocation.levels.items()
     ]
 

@@ -15,8 +15,8 @@ from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, P
 from assets.topdown.microdata import ATTRIBUTE_WORDS
 from assets.topdown.release import PLACES as PLACES_INPUT
 from assets.topdown.release import TopDownRelease
+from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.semantics import Allocation
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, MECHANISM, VERSION, words
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL
 

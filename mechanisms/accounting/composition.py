@@ -12,14 +12,8 @@ from fractions import Fraction
 from functools import reduce
 from operator import add
 
-from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.conversions import PLACES, canonne_kamath_steinke
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.rounding import DECIMALS, decimal_text_above
-from mechanisms.accounting.zcdp import ConcentratedLoss
-
-Loss = PureLoss | ConcentratedLoss | ApproximateLoss | InfiniteLoss
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 
 NOT_FINITE = "no finite loss holds for it (ε = ∞)"
 NOT_PURE = {
@@ -34,12 +28,12 @@ class DoesNotCompose(ValueError):  # noqa: N818 - the word of the domain for thi
     """Losses that have no total of the requested kind."""
 
 
-def finite(losses: Iterable[Loss]) -> list[Loss]:
+def drop_infinite(losses: Iterable[Loss]) -> list[Loss]:
     """The losses but for the infinite ones, which no finite total counts."""
     return [loss for loss in losses if not isinstance(loss, InfiniteLoss)]
 
 
-def pure_total(losses: Iterable[Loss]) -> PureLoss:
+def compose_pure(losses: Iterable[Loss]) -> PureLoss:
     """ε of all releases together, ε₁ + ε₂ + …, exactly.
 
     Raises:
@@ -53,7 +47,7 @@ def pure_total(losses: Iterable[Loss]) -> PureLoss:
     return total
 
 
-def concentrated_total(losses: Iterable[Loss]) -> ConcentratedLoss:
+def compose_concentrated(losses: Iterable[Loss]) -> ConcentratedLoss:
     """ρ of all releases together. Each pure ε counts as ε²/2, which adds up to less than (ε₁ + ε₂ + …)²/2.
 
     Raises:
@@ -84,16 +78,16 @@ class Conversion:
     takes_pure: bool
 
 
-def conversion(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> Conversion:
+def convert(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> Conversion:
     """The conversion that gives the least ε for a total in approximate DP.
 
-    Arguments and errors are those of `approximate_total`.
+    Arguments and errors are those of `compose_approximate`.
     """
     parts = list(losses)
     if any(isinstance(part, InfiniteLoss) for part in parts):
         raise DoesNotCompose(NOT_FINITE)
     pure = [part for part in parts if isinstance(part, PureLoss)]
-    concentrated = concentrated_total(part for part in parts if isinstance(part, ConcentratedLoss))
+    concentrated = compose_concentrated(part for part in parts if isinstance(part, ConcentratedLoss))
     left = delta - sum(part.delta for part in parts if isinstance(part, ApproximateLoss))
     if left < 0 or (left == 0 and concentrated.rho > 0):
         raise DoesNotCompose("the releases' own δs add up to all of the total's δ or more")
@@ -104,13 +98,13 @@ def conversion(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) ->
 
     apart = converted(concentrated, takes_pure=False)
     if pure and left > 0:
-        together = converted(concentrated + concentrated_total(pure), takes_pure=True)
-        if together.epsilon <= apart.epsilon + pure_total(pure):
+        together = converted(concentrated + compose_concentrated(pure), takes_pure=True)
+        if together.epsilon <= apart.epsilon + compose_pure(pure):
             return together
     return apart
 
 
-def approximate_total(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> ApproximateLoss:
+def compose_approximate(losses: Iterable[Loss], delta: Fraction, places: int = PLACES) -> ApproximateLoss:
     """ε of all releases together for a given δ.
 
     The δs of releases in approximate DP are subtracted from the given δ. The rest is used for the conversion from
@@ -127,14 +121,14 @@ def approximate_total(losses: Iterable[Loss], delta: Fraction, places: int = PLA
         ValueError: if δ is out of range.
     """
     parts = list(losses)
-    converted = conversion(parts, delta, places)
+    converted = convert(parts, delta, places)
     added = [part.epsilon for part in parts if isinstance(part, ApproximateLoss)]
     if not converted.takes_pure:
         added += [part for part in parts if isinstance(part, PureLoss)]
     return ApproximateLoss(reduce(add, added, converted.epsilon), delta)
 
 
-def total_like(limit: Loss, losses: Iterable[Loss]) -> Loss:
+def compose_like(limit: Loss, losses: Iterable[Loss]) -> Loss:
     """The total of losses in the output premetric of a limit, at the limit's δ if it has one.
 
     Under a limit of ∞, every total is ∞.
@@ -143,12 +137,12 @@ def total_like(limit: Loss, losses: Iterable[Loss]) -> Loss:
         DoesNotCompose: if a loss implies none in that premetric.
     """
     if isinstance(limit, PureLoss):
-        return pure_total(losses)
+        return compose_pure(losses)
     if isinstance(limit, ConcentratedLoss):
-        return concentrated_total(losses)
+        return compose_concentrated(losses)
     if isinstance(limit, InfiniteLoss):
         return limit
-    return approximate_total(losses, limit.delta)
+    return compose_approximate(losses, limit.delta)
 
 
 def fits(total: Loss, limit: Loss) -> bool:
@@ -166,23 +160,7 @@ def fits(total: Loss, limit: Loss) -> bool:
     raise DoesNotCompose("losses in different output premetrics do not compare")
 
 
-def stated(loss: Loss, places: int = DECIMALS) -> str:
-    """A loss as text for a reader, rounded up: `ε = 0.7000`, `ρ = 2.5146`, `ε = 3.1000 at δ = 1e-10` or `ε = ∞`."""
-    at_delta = f" at δ = {decimal_text_above(loss.delta)}" if isinstance(loss, ApproximateLoss) else ""
-    return f"{symbol(loss)} = {number(loss, places)}{at_delta}"
-
-
-def symbol(loss: Loss) -> str:
-    """The letter for a loss of this kind."""
-    return "ρ" if isinstance(loss, ConcentratedLoss) else "ε"
-
-
-def number(loss: Loss, places: int = DECIMALS) -> str:
-    """The ε or ρ of a loss alone, rounded up, as text for a reader: `0.7000` or `∞`."""
-    return str(loss) if isinstance(loss, InfiniteLoss) else str(loss.rounded_up(places))
-
-
-def beside_finite(charges: int) -> str:
+def warn_of_infinite(charges: int) -> str:
     """What a finite total of a population leaves out, as a sentence; "" if no charge of it is infinite.
 
     Args:

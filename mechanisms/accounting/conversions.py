@@ -1,6 +1,6 @@
 """Conversion of ρ-zCDP into (ε, δ): two bounds on ε, both rounded up, so that a published ε is never too small.
 
-`zcdp` and `approximate` define the losses themselves. With L = ln(1/δ) and x = α - 1:
+`losses` defines the losses themselves. With L = ln(1/δ) and x = α - 1:
 
 - Bun and Steinke (2016), Proposition 1.3: ε = ρ + 2√(ρL).
 - Canonne, Kamath and Steinke (2020), Section 2.3: the least over x > 0 of
@@ -12,9 +12,8 @@ Every x gives a valid bound, so only the evaluation needs directed rounding. The
 from decimal import Context, Decimal
 from fractions import Fraction
 
-from mechanisms.accounting.approximate import require_delta
-from mechanisms.accounting.rounding import ceiling, logarithm_between, square_root_above
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ConcentratedLoss, require_delta
+from mechanisms.accounting.rounding import bound_logarithm, bound_square_root, round_up
 
 PLACES = 6
 """The default number of decimals of a computed ε."""
@@ -37,8 +36,8 @@ def bun_steinke(loss: ConcentratedLoss, delta: Fraction, places: int = PLACES) -
     """
     require_delta(delta)
     if loss.rho == 0:
-        return ceiling(loss.rho, places)
-    return ceiling(bun_steinke_above(loss.rho, delta, places + _GUARD_DIGITS), places)
+        return round_up(loss.rho, places)
+    return round_up(bun_steinke_above(loss.rho, delta, places + _GUARD_DIGITS), places)
 
 
 def canonne_kamath_steinke(loss: ConcentratedLoss, delta: Fraction, places: int = PLACES) -> Decimal:
@@ -56,15 +55,15 @@ def canonne_kamath_steinke(loss: ConcentratedLoss, delta: Fraction, places: int 
     """
     require_delta(delta)
     if loss.rho == 0:
-        return ceiling(loss.rho, places)
+        return round_up(loss.rho, places)
     x = Fraction(_best_order_less_one(loss.rho, delta))
-    return ceiling(max(Fraction(0), canonne_kamath_steinke_above(loss.rho, delta, x, places + _GUARD_DIGITS)), places)
+    return round_up(max(Fraction(0), canonne_kamath_steinke_above(loss.rho, delta, x, places + _GUARD_DIGITS)), places)
 
 
 def bun_steinke_above(rho: Fraction, delta: Fraction, digits: int) -> Fraction:
     """A rational number not below ρ + 2√(ρL), from logarithms of `digits` significant digits."""
-    _, log_inverse_delta = logarithm_between(1 / delta, digits)
-    return rho + 2 * square_root_above(rho * log_inverse_delta, digits)
+    _, log_inverse_delta = bound_logarithm(1 / delta, digits)
+    return rho + 2 * bound_square_root(rho * log_inverse_delta, digits)
 
 
 def canonne_kamath_steinke_above(rho: Fraction, delta: Fraction, x: Fraction, digits: int) -> Fraction:
@@ -72,9 +71,9 @@ def canonne_kamath_steinke_above(rho: Fraction, delta: Fraction, x: Fraction, di
 
     Only the logarithms are inexact. Each is rounded in the direction that increases ε.
     """
-    _, log_inverse_delta = logarithm_between(1 / delta, digits)
-    log_order, _ = logarithm_between(1 + x, digits)
-    _, log_ratio = logarithm_between(x / (1 + x), digits)
+    _, log_inverse_delta = bound_logarithm(1 / delta, digits)
+    log_order, _ = bound_logarithm(1 + x, digits)
+    _, log_ratio = bound_logarithm(x / (1 + x), digits)
     return rho * (1 + x) + (log_inverse_delta - log_order) / x + log_ratio
 
 

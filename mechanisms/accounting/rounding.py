@@ -14,27 +14,27 @@ LINE_DECIMALS = 6
 """The same for the lines that a loss is the sum of, many of which are below 0.0001."""
 
 
-def ceiling(number: Fraction, places: int) -> Decimal:
+def round_up(number: Fraction, places: int) -> Decimal:
     """The smallest decimal with `places` places that is not below the number."""
     return Decimal(f"{math.ceil(number * 10**places)}E-{places}")
 
 
-def decimal_text(number: Fraction) -> str:
+def format_decimal(number: Fraction) -> str:
     """A number in its shortest form: `1e-10`, or a fraction if no short decimal equals it."""
     texts = (f"{float(number):.{digits}g}" for digits in (6, 12))
     return next((text for text in texts if Fraction(Decimal(text)) == number), str(number))
 
 
-def decimal_text_above(number: Fraction) -> str:
+def format_decimal_above(number: Fraction) -> str:
     """A number in its shortest form if a short decimal equals it, or else rounded up to six significant digits."""
-    text = decimal_text(number)
+    text = format_decimal(number)
     if "/" not in text:
         return text
     upwards = Context(prec=6, rounding=ROUND_CEILING)
-    return decimal_text(Fraction(upwards.divide(Decimal(number.numerator), Decimal(number.denominator))))
+    return format_decimal(Fraction(upwards.divide(Decimal(number.numerator), Decimal(number.denominator))))
 
 
-def logarithm_between(number: Fraction, digits: int) -> tuple[Fraction, Fraction]:
+def bound_logarithm(number: Fraction, digits: int) -> tuple[Fraction, Fraction]:
     """A rational number below ln(number) and one above it, from logarithms of `digits` significant digits.
 
     Args:
@@ -44,15 +44,15 @@ def logarithm_between(number: Fraction, digits: int) -> tuple[Fraction, Fraction
     return above[0] - below[1], above[1] - below[0]
 
 
-def exponential_above(number: Fraction, digits: int) -> Fraction:
+def bound_exponential(number: Fraction, digits: int) -> Fraction:
     """A rational number not below exp(number), accurate to about `digits` significant digits."""
     if number == 0:
         return Fraction(1)
     context = Context(prec=digits)
-    return Fraction(context.next_plus(context.exp(ceiling(number, digits))))
+    return Fraction(context.next_plus(context.exp(round_up(number, digits))))
 
 
-def square_root_above(number: Fraction, digits: int) -> Fraction:
+def bound_square_root(number: Fraction, digits: int) -> Fraction:
     """A rational number above the square root, by at most 10^-digits."""
     scale = 10**digits
     return Fraction(math.isqrt(math.floor(number * scale**2)) + 1, scale)

@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import reduce
 from operator import add
 
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ConcentratedLoss
 
 
 class AllocationError(ValueError):

@@ -9,11 +9,8 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Self
 
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import NOT_CONCENTRATED, NOT_FINITE, NOT_PURE, Loss, total_like
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.composition import NOT_CONCENTRATED, NOT_FINITE, NOT_PURE, compose_like
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 
 BOUNDED = "bounded"
 UNBOUNDED = "unbounded"
@@ -96,7 +93,7 @@ class Specification:
     lines: tuple[Line, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.lines and total_like(self.loss, [line.loss for line in self.lines]) != self.loss:
+        if self.lines and compose_like(self.loss, [line.loss for line in self.lines]) != self.loss:
             raise ValueError("the lines of a specification do not add up to its loss")
         if self.loss.output_premetric != self.flavor.output_premetric:
             raise ValueError(
@@ -179,15 +176,15 @@ def compose(specifications: Iterable[Specification], delta: Fraction = DELTA) ->
         specifications: of all releases.
         delta: δ available to a conversion from zCDP; the releases' own δs are added to it.
     """
-    stated = list(specifications)
-    units = {specification.flavor.unit for specification in stated}
-    if any(specification.flavor.changes_per_person for specification in stated):
+    composed = list(specifications)
+    units = {specification.flavor.unit for specification in composed}
+    if any(specification.flavor.changes_per_person for specification in composed):
         units.add(PERSON)
-    totals = [total for unit in units for total in _totals(unit, stated, delta)]
+    totals = [total for unit in units for total in _totals(unit, composed, delta)]
     return tuple(sorted(totals, key=lambda total: (total.unit, total.output_premetric)))
 
 
-def why_left_out(specification: Specification, unit: str, limit: Loss) -> str | None:
+def explain_omission(specification: Specification, unit: str, limit: Loss) -> str | None:
     """Why a specification does not count in a total; None if it does.
 
     Args:
@@ -211,8 +208,8 @@ def why_left_out(specification: Specification, unit: str, limit: Loss) -> str | 
     return None
 
 
-def _totals(unit: str, stated: Sequence[Specification], delta: Fraction) -> Iterator[Total]:
-    losses = [loss for each in stated if (loss := each.loss_for(unit)) is not None]
+def _totals(unit: str, specifications: Sequence[Specification], delta: Fraction) -> Iterator[Total]:
+    losses = [loss for specification in specifications if (loss := specification.loss_for(unit)) is not None]
     kinds = {type(loss) for loss in losses}
     own_deltas = sum(loss.delta for loss in losses if isinstance(loss, ApproximateLoss))
     limits: list[Loss] = [PureLoss()] if PureLoss in kinds else []
@@ -223,13 +220,15 @@ def _totals(unit: str, stated: Sequence[Specification], delta: Fraction) -> Iter
     if InfiniteLoss in kinds:
         limits.append(InfiniteLoss())
     for limit in limits:
-        reasons = [why_left_out(each, unit, limit) for each in stated]
-        group = [each for each, reason in zip(stated, reasons, strict=True) if reason is None]
+        reasons = [explain_omission(specification, unit, limit) for specification in specifications]
+        group = [specification for specification, reason in zip(specifications, reasons, strict=True) if reason is None]
         left_out = Counter(reason for reason in reasons if reason is not None)
         yield Total(
             unit,
             limit.output_premetric,
-            total_like(limit, [loss for each in group if (loss := each.loss_for(unit)) is not None]),
+            compose_like(
+                limit, [loss for specification in group if (loss := specification.loss_for(unit)) is not None]
+            ),
             len(group),
             _refinement(group),
             tuple(f"{count} release{'s' * (count > 1)}: {reason}" for reason, count in sorted(left_out.items())),
@@ -237,4 +236,4 @@ def _totals(unit: str, stated: Sequence[Specification], delta: Fraction) -> Iter
 
 
 def _refinement(group: Sequence[Specification]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(invariant for each in group for invariant in each.flavor.multiverse))
+    return tuple(dict.fromkeys(invariant for specification in group for invariant in specification.flavor.multiverse))

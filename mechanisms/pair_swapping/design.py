@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.accounting.infinite import InfiniteLoss
+from mechanisms.accounting.losses import InfiniteLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from mechanisms.pair_swapping.pairing import WEIGHTS
 

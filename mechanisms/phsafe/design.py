@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.losses import Loss
 from mechanisms.accounting.specification import BOUNDED, UNBOUNDED, Flavor, Line, Specification
 from mechanisms.noise import Noise
 from mechanisms.phsafe.margins import budget_for_margin, noise_of_count

@@ -29,7 +29,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
-from mechanisms.accounting.composition import Loss
+from mechanisms.accounting.losses import Loss
 from mechanisms.accounting.specification import BOUNDED, UNBOUNDED, Flavor, Line, Specification
 from mechanisms.noise import Noise
 from mechanisms.safetab.details import DETAILS, HOUSEHOLD_TABLES, HouseholdTable

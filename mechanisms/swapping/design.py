@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.accounting.composition import Loss
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import Loss, PureLoss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
 from mechanisms.swapping.loss import odds, theorem_1
 from mechanisms.swapping.rates import EXEMPT, Case, Rates, StirLoss

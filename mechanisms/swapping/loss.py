@@ -9,7 +9,7 @@ import math
 from fractions import Fraction
 from functools import cache
 
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 
 _EXACT_UP_TO = 40
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from mechanisms.sampling.integers import TOP_WORD
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.sampling.types import Words

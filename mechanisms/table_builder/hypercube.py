@@ -43,12 +43,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import Loss
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Line
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.sampling.capped_laplace import CappedLaplace
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace

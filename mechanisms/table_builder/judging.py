@@ -22,8 +22,8 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.rounding import square_root_above
+from mechanisms.accounting.losses import PureLoss
+from mechanisms.accounting.rounding import bound_square_root
 from mechanisms.sampling.fixed_point import exponential
 from mechanisms.table_builder.p_table import PTable
 
@@ -204,7 +204,7 @@ def _in_floats(pairs: Sequence[_Pair]) -> NDArray[np.float64]:
 
 def _rate_below(variance: Fraction) -> Fraction:
     """A rational number just below q for a variance V: q = (V + 1 − √(2V + 1)) / V."""
-    return (variance + 1 - square_root_above(2 * variance + 1, _DIGITS)) / variance
+    return (variance + 1 - bound_square_root(2 * variance + 1, _DIGITS)) / variance
 
 
 def _checked(ratio: Fraction) -> Fraction:

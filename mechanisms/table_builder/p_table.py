@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.hashes import SHA256, Hash
 from numba import njit
 from numpy.typing import NDArray
 
-from mechanisms.accounting.rounding import ceiling
+from mechanisms.accounting.rounding import round_up
 from mechanisms.sampling.goodness import BINS, Binned
 from mechanisms.sampling.inversion import WORD_BITS
 from mechanisms.sampling.reader import WordReader, WordSource
@@ -172,7 +172,7 @@ class PTable:
     @cached_property
     def exact_variance(self) -> Decimal:
         """The greatest variance of a row, rounded up to 18 decimals."""
-        return ceiling(max(row.variance for row in self.rows), 18)
+        return round_up(max(row.variance for row in self.rows), 18)
 
     @cached_property
     def greatest_bias(self) -> Fraction:

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.accounting.specification import Flavor, Line, Specification
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.sampling.discrete_gaussian import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
 from mechanisms.topdown.production import variances
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema

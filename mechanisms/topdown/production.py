@@ -8,8 +8,8 @@ code for P.L. 94-171 (United States, persons and units), and Bailie, Gong and Me
 from collections.abc import Mapping
 from fractions import Fraction
 
+from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.semantics import Allocation
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.topdown.schema import PERSONS, UNITS, Schema
 
 LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")

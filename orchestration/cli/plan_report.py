@@ -98,7 +98,8 @@ def _plan_record(deployment: Deployment, planned: Planned, records: int | None) 
 def _assess(deployment: Deployment, planned: Planned) -> tuple[str, str]:
     """What remains of the cap, and why a charge would be refused."""
     try:
-        return would_leave(planned.method.release, planned.plan.loss, deployment.ledger.read())
+        release = planned.method.release
+        return would_leave(release.dataset, release.name, planned.plan.loss, deployment.ledger.read())
     except LedgerError as error:
         return f"What remains is not known: {error}", ""
 

@@ -144,7 +144,7 @@ def explore(port: int, no_browser: bool, boundaries: Path | None) -> None:
 
     The page can be opened on this machine alone, until the command is interrupted.
     """
-    from assets.ledger.page import last_replays
+    from assets.ledger.page import read_last_replays
     from orchestration.deployment import Deployment
     from orchestration.explorer import launcher
     from orchestration.launch import open_instance, prepare_instance
@@ -156,7 +156,7 @@ def explore(port: int, no_browser: bool, boundaries: Path | None) -> None:
 
     def read_replays() -> dict[str, str]:
         with open_instance() as instance:
-            return last_replays(instance, draws)
+            return read_last_replays(instance, draws)
 
     def announce(address: str) -> None:
         click.echo(f"The explorer is at {address}; end it with Ctrl+C.")

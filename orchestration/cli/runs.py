@@ -15,7 +15,7 @@ from assets.charge.assessment import AUTHORIZED_BY_COMMAND
 from assets.charge.preflight import PREFLIGHT
 from assets.conventions import DRAW_ID, in_one_piece
 from assets.release.method import CHARGE, PUBLICATION
-from mechanisms.accounting.composition import stated
+from mechanisms.accounting.losses import format_loss
 from orchestration.cli import REFUSED, UNAUTHORIZED
 from orchestration.cli.printing import print_json, terminal
 from orchestration.cli.releases import declared_names
@@ -48,7 +48,7 @@ def launch_release(release: str, authorization: Mapping[str, str], *, verbose: b
     if verbose:
         click.echo(outcome.log.read_text(), err=True)
     losses = [
-        stated(entry.declared().charge)
+        format_loss(entry.declared().charge)
         for entry in ledger.entries()
         if entry.kind == RESERVE and entry.known().authorization.get("run") in first.runs
     ]

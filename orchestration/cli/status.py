@@ -47,12 +47,13 @@ def status(as_json: bool) -> None:
 @as_json
 def budget(as_json: bool) -> None:
     """What was charged, by what, authorized by whom, and what is left."""
-    from orchestration.deployment import Deployment, list_entries
+    from assets.ledger.view import list_entry_records
+    from orchestration.deployment import Deployment
 
     deployment = Deployment()
     reading = deployment.ledger.read()
     problems, budgets = reading.problems, deployment.budgets(reading)
-    entries = list_entries(reading)
+    entries = list_entry_records(reading.entries)
     if as_json:
         print_json({"populations": budgets, "ledger": entries, "problems": list(problems)})
     else:

@@ -29,9 +29,7 @@ from assets.release.plan import Asked, Plan
 from assets.release.published import require_placeable
 from assets.release.release import DeclarationError, Release
 from assets.release.withheld import WithheldRecords
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, PureLoss
 from orchestration.automation import release_jobs, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import declared_publisher

@@ -8,7 +8,7 @@ st.set_page_config(page_title="Stirred: explorer", layout="wide", initial_sideba
 try:
     # Here, so that a failure of an import is in the terminal too.
     from orchestration.explorer import audit, budgets, plan, tables
-    from orchestration.explorer.shown import OPENED
+    from orchestration.explorer.display import OPENED
 
     page = st.navigation(
         [

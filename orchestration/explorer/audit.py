@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from assets.ledger.asset import shown_problems
-from assets.ledger.page import charged_draws, replayed
+from assets.ledger.asset import find_unlike_tables
+from assets.ledger.view import list_budgets, list_charge_rows
 from assets.publication.asset import edition_problems
 from assets.publication.placement import publications
 from assets.publication.signature import (
@@ -21,19 +21,18 @@ from assets.publication.signature import (
     fingerprint,
     read_public_key,
 )
-from mechanisms.accounting.composition import stated
+from orchestration.explorer.display import show_table
 from orchestration.explorer.reading import (
     UnavailableError,
-    entries,
-    names,
-    patiently,
-    published,
-    replays,
-    warehouse,
+    ask_patiently,
+    find_published,
+    find_warehouse,
+    list_populations,
+    read_entries,
+    read_replays,
 )
-from orchestration.explorer.settings import settings
-from orchestration.explorer.shown import table
-from orchestration.explorer.words import plain
+from orchestration.explorer.settings import read_settings
+from orchestration.explorer.words import escape
 from resources import chain
 from resources.chain import Entry
 from resources.statements import Zone
@@ -48,25 +47,25 @@ def show() -> None:
     _draws(intact)
     _yourself()
     st.header("What this page can open")
-    st.write(plain(settings().confinement))
+    st.write(escape(read_settings().confinement))
 
 
 def _ledger() -> tuple[Entry, ...] | None:
     """Say whether the chain is intact; return its entries if it is."""
     st.header("The ledger")
     try:
-        found = entries()
+        found = read_entries()
     except UnavailableError as error:
-        st.warning(plain(error))
+        st.warning(escape(error))
         return None
     problems = chain.find_breaks(found)
     if problems:
-        st.error(plain(f"The chain of {len(found)} entries is broken."))
+        st.error(escape(f"The chain of {len(found)} entries is broken."))
         for problem in problems:
-            st.write(plain(problem))
+            st.write(escape(problem))
         return None
     st.success(
-        plain(
+        escape(
             f"The hashes of all {len(found)} entries were computed again. Each entry is as it was written, and each "
             "continues the one before."
         )
@@ -84,21 +83,21 @@ def _ledger() -> tuple[Entry, ...] | None:
 
 def _shown(found: Sequence[Entry]) -> None:
     try:
-        altered, lagging = patiently(lambda: shown_problems(warehouse(), found, names(found)))
+        altered, lagging = ask_patiently(lambda: find_unlike_tables(find_warehouse(), found, list_populations(found)))
     except UnavailableError as error:
-        st.warning(plain(error))
+        st.warning(escape(error))
         return
     if altered:
-        st.error(plain(f"The tables of the ledger in the public database were altered: {'; '.join(altered)}."))
+        st.error(escape(f"The tables of the ledger in the public database were altered: {'; '.join(altered)}."))
     elif lagging:
-        st.info(plain(f"A table of the public database is older than the ledger: {'; '.join(lagging)}."))
-    elif warehouse().path(Zone.PUBLIC).exists():
+        st.info(escape(f"A table of the public database is older than the ledger: {'; '.join(lagging)}."))
+    elif find_warehouse().path(Zone.PUBLIC).exists():
         st.success("The tables of the ledger in the public database show what the ledger holds.")
 
 
 def _publications(intact: tuple[Entry, ...] | None) -> None:
     st.header("The publications")
-    folder = published()
+    folder = find_published()
     found = publications(folder)
     if not found:
         st.info("Nothing is published yet.")
@@ -106,7 +105,7 @@ def _publications(intact: tuple[Entry, ...] | None) -> None:
     try:
         key = read_public_key(folder / PUBLIC_KEY)
     except VerificationError as error:
-        st.error(plain(f"No signature can be verified: {error}."))
+        st.error(escape(f"No signature can be verified: {error}."))
         return
     st.write("The fingerprint of the public key beside the publications. Compare it with one that you got another way:")
     st.code(fingerprint(key), language=None, wrap_lines=True)
@@ -115,24 +114,26 @@ def _publications(intact: tuple[Entry, ...] | None) -> None:
     rows, broken = [], []
     for dataset, release in found:
         editions, problems = edition_problems(folder, dataset, release, key, intact)
-        numbers = ", ".join(str(each.edition) for each in sorted(editions.values(), key=lambda each: each.edition))
+        numbers = ", ".join(
+            str(edition.edition) for edition in sorted(editions.values(), key=lambda edition: edition.edition)
+        )
         rows.append(
             {
                 "Release": f"{dataset}/{release}",
                 "Signature, checksums and ledger": "; ".join(problems) or "intact",
                 "Editions verified": numbers or "none",
-                "Ledger entry": ", ".join(str(each.ledger_entry) for each in editions.values()),
+                "Ledger entry": ", ".join(str(edition.ledger_entry) for edition in editions.values()),
             }
         )
         broken += [f"{dataset}/{release}: {problem}" for problem in problems]
     if broken:
-        st.error(plain(f"{len(broken)} problems were found, the first: {broken[0]}."))
+        st.error(escape(f"{len(broken)} problems were found, the first: {broken[0]}."))
     else:
         st.success(
             f"All {len(found)} publications are signed with this key, every file has its checksum, and none is missing "
             "or added." + (" Each is a draw that the ledger holds." if intact is not None else "")
         )
-    table(rows)
+    show_table(rows)
 
 
 def _draws(intact: tuple[Entry, ...] | None) -> None:
@@ -140,20 +141,20 @@ def _draws(intact: tuple[Entry, ...] | None) -> None:
     if not intact:
         st.write("There are no draws to show.")
         return
-    known = replays()
+    known = read_replays()
     if not known:
         st.info("Dagster has recorded no replay, or its records cannot be read; the checks named replay repeat draws.")
-    table(
+    show_table(
         [
             {
-                "Entry": str(each.entry.sequence),
-                "Release": each.release,
-                "Charged": stated(each.entry.declared().charge),
-                "Draw": f"{each.entry.draw_id[:12]}…",
-                "Custody": each.custody,
-                "Last replay (UTC)": replayed(each, known),
+                "Entry": row["entry"],
+                "Release": row["release"],
+                "Charged": row["loss"],
+                "Draw": row["draw"],
+                "Custody": row["custody"],
+                "Last replay (UTC)": row["last replay"],
             }
-            for each in charged_draws(intact)
+            for row in list_charge_rows(list_budgets(intact, ()).values(), known)
         ]
     )
     st.caption("What Dagster recorded of replays is copied by the launcher of this page, every half minute.")
@@ -161,7 +162,7 @@ def _draws(intact: tuple[Entry, ...] | None) -> None:
 
 def _yourself() -> None:
     st.header("Do it yourself")
-    folder = published()
+    folder = find_published()
     found = publications(folder)
     st.write(
         "With the keys and the databases: every gate again, every draw that can be repeated, and the ledger's seal."
@@ -169,7 +170,7 @@ def _yourself() -> None:
     st.code("stirred audit", language="sh")
     if not found:
         return
-    options = ["/".join(each) for each in found]
+    options = ["/".join(publication) for publication in found]
     name = st.selectbox("With the public key alone, for the release", options)
     where = folder / name
     st.code(

@@ -5,7 +5,7 @@ Linux 6.7 on, every TCP connection but those that come in at its own port. It ca
 whatever it starts. On other systems an audit hook of Python refuses the files of the deployment that the explorer must
 not read; that keeps mistakes of Python code out, and not code that means to get around it.
 
-Landlock has no rule that takes a part of an allowed folder away, so `without` lists what is beside it instead. A rule
+Landlock has no rule that takes a part of an allowed folder away, so `exclude` lists what is beside it instead. A rule
 belongs to the file that had the name when the rule was made, not to the name.
 
 This module imports nothing but the standard library: it is applied before anything else is loaded, because a thread
@@ -58,7 +58,7 @@ class _Port(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("port", ctypes.c_uint64))
 
 
-def landlock_version() -> int:
+def find_landlock_version() -> int:
     """The version of Landlock that the kernel has; 0 if it has none."""
     if platform.system() != "Linux":
         return 0
@@ -77,7 +77,7 @@ def confine(readable: Collection[Path], writable: Collection[Path], refused: Col
     Raises:
         ConfinementError: if the kernel has Landlock and refuses the rules, or other threads run already.
     """
-    version = landlock_version()
+    version = find_landlock_version()
     if not version:
         _refuse_in_python(refused, writable, readable)
         return (
@@ -106,7 +106,7 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_SIGNAL_AT_PARENT_END, signal.SIGTERM, 0, 0, 0)
 
 
-def without(folders: Collection[Path], left_out: Collection[Path]) -> list[Path]:
+def exclude(folders: Collection[Path], left_out: Collection[Path]) -> list[Path]:
     """Folders and files that cover the same as `folders` but for what lies at or in `left_out`.
 
     A folder that contains something to be left out is replaced by everything that is in it now, and so on.
@@ -116,9 +116,9 @@ def without(folders: Collection[Path], left_out: Collection[Path]) -> list[Path]
 
 
 def _covering(path: Path, out: Sequence[Path]) -> Iterator[Path]:
-    if any(path.is_relative_to(each) for each in out):
+    if any(path.is_relative_to(left_out) for left_out in out):
         return
-    if not any(each.is_relative_to(path) for each in out):
+    if not any(left_out.is_relative_to(path) for left_out in out):
         yield path
         return
     with suppress(OSError):
@@ -176,7 +176,7 @@ def _refuse_in_python(refused: Collection[Path], *allowed: Collection[Path]) -> 
     kept = [os.path.realpath(path) for paths in allowed for path in paths]
 
     def within(path: str, folders: Sequence[str]) -> bool:
-        return any(path == each or path.startswith(each.rstrip(os.sep) + os.sep) for each in folders)
+        return any(path == folder or path.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in {"open", "os.listdir", "os.scandir", "sqlite3.connect", "os.link", "os.symlink", "os.rename"}:

@@ -39,7 +39,7 @@ def explore(
     replays: Callable[[], Mapping[str, str]],
     port: int,
     boundaries: Path | None,
-    told: Callable[[str], None],
+    announce: Callable[[str], None],
     *,
     browser: bool,
 ) -> None:
@@ -52,7 +52,7 @@ def explore(
         replays: by draw id, when it was last replayed and with which result.
         port: the port; 0 for any that is free.
         boundaries: a folder with GeoJSON files, if there is one.
-        told: called with the address once the page can be opened.
+        announce: called with the address once the page can be opened.
         browser: whether to open a browser on it.
 
     Raises:
@@ -61,7 +61,7 @@ def explore(
     """
     if boundaries is not None and not boundaries.is_dir():
         raise ExplorerError(f"{boundaries} is no folder")
-    for path in left_out(home, datasets):
+    for path in list_left_out(home, datasets):
         if path.resolve().is_relative_to(published.resolve()):
             raise ExplorerError(
                 f"the folder of publications, {published}, contains {path}, which the explorer must not open; publish "
@@ -75,8 +75,8 @@ def explore(
             published=str(published),
             temporary=temporary,
             boundaries=str(boundaries.absolute()) if boundaries else "",
-            left_out=tuple(map(str, left_out(home, datasets))),
-            port=free_port(port),
+            left_out=tuple(map(str, list_left_out(home, datasets))),
+            port=find_port(port),
         )
         _write_replays(known, replays)
         address, announced = f"http://127.0.0.1:{known.port}", False
@@ -84,14 +84,14 @@ def explore(
             with _process(known) as process:
                 _wait_for(known.port, process)
                 if not announced:
-                    told(address)
+                    announce(address)
                     announced = True
                     if browser:
                         webbrowser.open(address)
                 _until_databases_change(known, process, replays)
 
 
-def left_out(home: Path, datasets: Sequence[DatasetDeclaration]) -> list[Path]:
+def list_left_out(home: Path, datasets: Sequence[DatasetDeclaration]) -> list[Path]:
     """What the explorer must not open: all of the deployment's own folders, and the source files."""
     folders = [
         home,
@@ -107,7 +107,7 @@ def left_out(home: Path, datasets: Sequence[DatasetDeclaration]) -> list[Path]:
     return [PROJECT / path for path in [*folders, *map(Path, files)]]
 
 
-def environment(known: Settings) -> dict[str, str]:
+def make_environment(known: Settings) -> dict[str, str]:
     """The environment of the explorer's process: without the master key, credentials and settings of Streamlit."""
     kept = {
         name: value
@@ -126,7 +126,7 @@ def environment(known: Settings) -> dict[str, str]:
     }
 
 
-def free_port(port: int) -> int:
+def find_port(port: int) -> int:
     """The port, or any free one for 0. Raises ExplorerError if it is taken."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -141,7 +141,7 @@ def free_port(port: int) -> int:
 def _process(known: Settings) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-W", "ignore", *COMMAND]
     # Streamlit greets on its standard output. What goes wrong is written to the other one.
-    process = subprocess.Popen(command, cwd=known.temporary, env=environment(known), stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=known.temporary, env=make_environment(known), stdout=subprocess.DEVNULL)
     try:
         yield process
     finally:

@@ -13,37 +13,34 @@ import pandas as pd
 import streamlit as st
 import yaml
 
-from assets.ledger.population import Population
 from assets.planning.expectation import UnknownError, expectation
 from assets.planning.machine import this_machine
 from assets.planning.size import expected_size
 from assets.release.plan import Asked, Curve, Line, Plan
 from assets.release.release import DeclarationError
-from mechanisms.accounting.composition import Loss, stated
-from mechanisms.accounting.infinite import InfiniteLoss
+from mechanisms.accounting.losses import InfiniteLoss, format_loss
 from orchestration.components.release import ReleaseComponent
-from orchestration.explorer.budgets import PLANNED, standing, with_charge
+from orchestration.explorer.budgets import PLANNED, show_charge
+from orchestration.explorer.display import COLORS, choose, fit_height, make_row_chart, show_chart_with_table, show_table
 from orchestration.explorer.reading import (
     UnavailableError,
-    declared,
-    declared_populations,
-    intact_entries,
-    published,
-    warehouse,
+    find_published,
+    find_warehouse,
+    load_declarations,
+    load_populations,
+    read_intact_entries,
 )
-from orchestration.explorer.shown import axis_of, chosen, draw, height_of, table
-from orchestration.explorer.words import plain
+from orchestration.explorer.words import escape
 from orchestration.planning import Planned, planned
 
 _AS_DECLARED, _TOTAL, _MARGIN = "As declared", "Another total", "Another margin of error"
-_TIMES = [Fraction(each) for each in (1, 2, 3, 4, 5, 10, 20, 50, 100)]
-_TIMES = sorted({*_TIMES, *(1 / each for each in _TIMES), Fraction(2, 3), Fraction(3, 2)})
+_TIMES = [Fraction(times) for times in (1, 2, 3, 4, 5, 10, 20, 50, 100)]
+_TIMES = sorted({*_TIMES, *(1 / times for times in _TIMES), Fraction(2, 3), Fraction(3, 2)})
 _SWAP_RATE = "swap_rate"
-_RATES = [Fraction(each, 1000) for each in (1, 2, 5, *range(10, 100, 10), *range(100, 1000, 25))]
+_RATES = [Fraction(thousandths, 1000) for thousandths in (1, 2, 5, *range(10, 100, 10), *range(100, 1000, 25))]
 _EVERY, _MANY = "all levels", 15
 _MARKED = 6
 """A chart with more marks than this has no room for their names."""
-_COLORS = ["#1f5a8c", "#b35900", "#2e7d32", "#7b3f99", "#a61b3c", "#5c5c5c"]
 
 
 def show() -> None:
@@ -51,31 +48,33 @@ def show() -> None:
     st.title("Plan")
     st.write("What a declaration would charge and how exact it would be. No record is read, and nothing is charged.")
     try:
-        datasets, releases = declared()
+        datasets, releases = load_declarations()
     except UnavailableError as error:
-        st.warning(plain(error))
+        st.warning(escape(error))
         return
-    known = {name: each for name, each in releases.items() if each.charges}
+    known = {name: component for name, component in releases.items() if component.charges}
     if not known:
         st.info("No release is declared yet. `stirred new release` proposes one.")
         return
     link: dict[str, str] = {}
-    name = chosen("Release", {key: f"{each.declaration.title} ({key})" for key, each in known.items()}, link, "release")
+    name = choose(
+        "Release", {key: f"{component.declaration.title} ({key})" for key, component in known.items()}, link, "release"
+    )
     st.query_params.from_dict(link)
     component = known[name]
-    dataset = next(each for each in datasets if each.name == component.declaration.dataset)
+    dataset = next(candidate for candidate in datasets if candidate.name == component.declaration.dataset)
     declared_plan: Planned | None = None
     try:
-        declared_plan = planned(component, dataset, published(), Asked())
+        declared_plan = planned(component, dataset, find_published(), Asked())
     except DeclarationError as error:
-        st.info(plain(error))
+        st.info(escape(error))
     asked = _asked(component, declared_plan.plan if declared_plan else None, name)
     if asked is None:
         return
     try:
-        found = planned(component, dataset, published(), asked)
+        found = planned(component, dataset, find_published(), asked)
     except DeclarationError as error:
-        st.error(plain(error))
+        st.error(escape(error))
         return
     _total(found.plan, dataset.population, name)
     _expected(found, name)
@@ -84,8 +83,8 @@ def show() -> None:
     for curve in found.plan.curves:
         _curve(curve)
     for title, (header, rows) in found.plan.tables.items():
-        with st.expander(plain(title)):
-            table([dict(zip(header, row, strict=True)) for row in rows])
+        with st.expander(escape(title)):
+            show_table([dict(zip(header, row, strict=True)) for row in rows])
     st.subheader("The declaration")
     st.write("Copy it into the release's defs.yaml:")
     st.code(found.text, language="yaml", wrap_lines=True)
@@ -109,7 +108,7 @@ def _asked(component: ReleaseComponent, plan: Plan | None, name: str) -> Asked |
             "Swap rate",
             rates,
             rate or Fraction(1, 10),
-            format_func=lambda each: f"{float(each):.1%}",
+            format_func=lambda rate: f"{float(rate):.1%}",
             key=f"{name}:rate",
         )
         if picked != rate:
@@ -149,34 +148,20 @@ def _declared_rate(component: ReleaseComponent) -> Fraction | None:
 
 def _wanted_total(plan: Plan | None, given: dict[str, Any], name: str) -> bool:
     """Ask for a total; whether it can be read."""
-    times = st.select_slider(
-        "Times the declared total", _TIMES, Fraction(1), format_func=lambda each: f"× {each}", key=f"{name}:times"
-    )
-    loss = plan.loss if plan else None
-    total = _number_of(loss) * times if loss else Fraction(1)
+    times = _ask_times("Times the declared total", f"{name}:times")
+    total = Fraction(plan.loss.round_up()) * times if plan and plan.loss else Fraction(1)
     text = st.text_input("The total, or another one", f"{float(total):.6g}", key=f"{name}:total:{times}")
     given["total"] = text
     return bool(text)
 
 
-def _number_of(loss: Loss) -> Fraction:
-    """A loss rounded up, as a number to begin with."""
-    return Fraction(loss.rounded_up())
-
-
 def _wanted_margin(lines: tuple[Line, ...], given: dict[str, Any], name: str) -> None:
     by_name = {line.name: line for line in lines}
     picked = st.selectbox(
-        "Line", list(by_name), format_func=lambda each: f"{each}: {by_name[each].counted}", key=f"{name}:line"
+        "Line", list(by_name), format_func=lambda line: f"{line}: {by_name[line].counted}", key=f"{name}:line"
     )
     declared_margin = by_name[picked].margin
-    times = st.select_slider(
-        f"Times its declared margin of {declared_margin:,.4g}",
-        _TIMES,
-        Fraction(1),
-        format_func=lambda each: f"× {each}",
-        key=f"{name}:{picked}:times",
-    )
+    times = _ask_times(f"Times its declared margin of {declared_margin:,.4g}", f"{name}:{picked}:times")
     text = st.text_input(
         "The 90% margin of one number, or another one",
         f"{declared_margin * float(times):.6g}",
@@ -185,25 +170,29 @@ def _wanted_margin(lines: tuple[Line, ...], given: dict[str, Any], name: str) ->
     given["margins"] = {picked: text}
 
 
+def _ask_times(words: str, key: str) -> Fraction:
+    return st.select_slider(words, _TIMES, Fraction(1), format_func=lambda times: f"× {times}", key=key)
+
+
 def _total(plan: Plan, population: str, name: str) -> None:
     loss = plan.loss
     st.subheader("What it would charge")
     if plan.problem:
-        st.error(plain(plan.problem))
+        st.error(escape(plan.problem))
     if loss is None:
         st.warning("What it would charge depends on something that is not known yet.")
         return
-    st.metric("At most" if plan.is_bound else "Total, rounded up", stated(loss))
-    st.caption(plain(f"Exactly {loss}, for one {plan.specification.flavor.unit}.") if plan.specification else "")
+    st.metric("At most" if plan.is_bound else "Total, rounded up", format_loss(loss))
+    st.caption(escape(f"Exactly {loss}, for one {plan.specification.flavor.unit}.") if plan.specification else "")
     st.session_state[PLANNED] = (population, name, loss)
     try:
-        found = standing(_population(population), intact_entries())
+        entries = read_intact_entries()
+        declared_population = next(known for known in load_populations() if known.name == population)
     except UnavailableError as error:
-        st.warning(plain(error))
+        st.warning(escape(error))
         return
-    fits, words = with_charge(found, name, loss)
-    (st.success if fits else st.error)(plain(words))
-    if any(f"{entry.dataset}/{entry.release}" == name for entry in found.entries):
+    show_charge(declared_population, name.partition("/")[2], loss, entries)
+    if any(f"{entry.dataset}/{entry.release}" == name for entry in entries):
         st.caption(
             "The release was charged before. Those charges stay, and are counted; a changed declaration is a new draw."
         )
@@ -219,25 +208,21 @@ def _expected(found: Planned, name: str) -> None:
         )
         records = int(given) or None
     try:
-        place = warehouse()
-        machine = this_machine(Path(place.folder), published(), in_lake=bool(place.lake))
+        place = find_warehouse()
+        machine = this_machine(Path(place.folder), find_published(), in_lake=bool(place.lake))
         expected = expectation(found.method, records, machine)
     except UnknownError as error:
-        st.info(plain(error))
+        st.info(escape(error))
         return
-    table([{"What": label, "In words": words} for label, words in expected.words.items() if label != "warning"])
+    show_table([{"What": label, "In words": words} for label, words in expected.words.items() if label != "warning"])
     for warning in expected.warnings:
-        st.warning(plain(warning))
-
-
-def _population(name: str) -> Population:
-    return next(each for each in declared_populations() if each.name == name)
+        st.warning(escape(warning))
 
 
 def _facts(plan: Plan) -> None:
     if plan.facts:
         st.subheader("What follows")
-        table([{"Fact": label, "In words": words} for label, words in plan.facts.items()])
+        show_table([{"Fact": label, "In words": words} for label, words in plan.facts.items()])
 
 
 def _lines(lines: tuple[Line, ...], name: str) -> None:
@@ -248,45 +233,37 @@ def _lines(lines: tuple[Line, ...], name: str) -> None:
     if len(lines) > _MANY and len(levels) > 1:
         level = st.selectbox("Lines of the level", [*levels, _EVERY], key=f"{name}:level")
         lines = tuple(line for line in lines if level in (_EVERY, line.level))
-    frame = pd.DataFrame(
-        [
-            {"name": line.name, "margin": line.margin, "level": line.level or "all", "said": f"{line.margin:,.4g}"}
-            for line in lines
-        ]
-    )
-    names = list(frame["name"])
+    rows = [{"name": line.name, "margin": line.margin, "said": f"{line.margin:,.4g}"} for line in lines]
     chart = (
-        alt.Chart(frame)
-        .mark_bar(color=_COLORS[0])
-        .encode(
-            y=alt.Y("name:N", sort=names, axis=axis_of(names)),
-            x=alt.X("margin:Q", title="90% margin of error of one number"),
-            tooltip=[alt.Tooltip("name:N", title="line"), alt.Tooltip("said:N", title="margin")],
-        )
+        make_row_chart(rows, {"name": "line", "said": "margin"})
+        .mark_bar(color=COLORS[0])
+        .encode(x=alt.X("margin:Q", title="90% margin of error of one number"))
+        .properties(height=fit_height([line.name for line in lines]))
     )
-    draw(chart.properties(height=height_of(names)), "90% margins of error by line; the table follows.")
-    with st.expander("The table behind the chart", expanded=len(lines) <= 15):
-        table(
-            [
-                {
-                    "Line": line.name,
-                    "What is counted": line.counted,
-                    "Budget": f"{float(line.budget):.6g}",
-                    "Standard error": f"{line.standard_error:,.4g}",
-                    "90% margin": f"{line.margin:,.4g}",
-                    "Numbers": "" if line.numbers is None else f"{line.numbers:,}",
-                }
-                for line in lines
-            ]
-        )
+    show_chart_with_table(
+        chart,
+        "90% margins of error by line",
+        [
+            {
+                "Line": line.name,
+                "What is counted": line.counted,
+                "Budget": f"{float(line.budget):.6g}",
+                "Standard error": f"{line.standard_error:,.4g}",
+                "90% margin": f"{line.margin:,.4g}",
+                "Numbers": "" if line.numbers is None else f"{line.numbers:,}",
+            }
+            for line in lines
+        ],
+        expanded=len(lines) <= _MANY,
+    )
 
 
 def _curve(curve: Curve) -> None:
-    st.subheader(plain(curve.title))
+    st.subheader(escape(curve.title))
     rows = [{"series": name, "x": x, "y": y} for name, points in curve.series.items() for x, y in points]
     names = list(curve.series)
     across, up = (alt.Scale(type="log") if log else alt.Scale(zero=False) for log in (curve.log_x, curve.log_y))
-    colors = alt.Scale(domain=names, range=[_COLORS[position % len(_COLORS)] for position in range(len(names))])
+    colors = alt.Scale(domain=names, range=[COLORS[position % len(COLORS)] for position in range(len(names))])
     color = alt.Color(
         "series:N",
         sort=names,
@@ -299,20 +276,20 @@ def _curve(curve: Curve) -> None:
         .encode(
             x=alt.X("x:Q", title=curve.x, scale=across),
             y=alt.Y("y:Q", title=curve.y, scale=up),
-            color=color if len(names) > 1 else alt.value(_COLORS[0]),
+            color=color if len(names) > 1 else alt.value(COLORS[0]),
         )
     )
     chart: alt.LayerChart | alt.Chart = lines
     if curve.marks:
         marks = pd.DataFrame([{"name": name, "x": x, "y": y} for name, x, y in curve.marks])
         base = alt.Chart(marks).encode(x="x:Q", y="y:Q")
-        chart = lines + base.mark_point(size=90, filled=True, color=_COLORS[1], opacity=1)
+        chart = lines + base.mark_point(size=90, filled=True, color=COLORS[1], opacity=1)
         if len(curve.marks) <= _MARKED:
             chart = chart + base.mark_text(align="left", dx=8, dy=-8).encode(text="name:N")
-    draw(
-        chart.properties(height=340 + (24 * len(names) if len(names) > 1 else 0)), f"{curve.title}; the table follows."
+    show_chart_with_table(
+        chart.properties(height=340 + (24 * len(names) if len(names) > 1 else 0)),
+        curve.title,
+        [{"Series": row["series"], curve.x: f"{row['x']:.6g}", curve.y: f"{row['y']:.6g}"} for row in rows[:200]],
     )
-    with st.expander("The table behind the chart"):
-        table([{"Series": row["series"], curve.x: f"{row['x']:.6g}", curve.y: f"{row['y']:.6g}"} for row in rows[:200]])
-        if len(rows) > 200:
-            st.caption(f"The first 200 of {len(rows)} points.")
+    if len(rows) > 200:
+        st.caption(f"The table has the first 200 of {len(rows)} points.")

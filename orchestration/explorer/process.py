@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestration.explorer.confinement import confine, end_with_parent, without
-from orchestration.explorer.settings import VARIABLE, Settings, settings
+from orchestration.explorer.confinement import confine, end_with_parent, exclude
+from orchestration.explorer.settings import VARIABLE, Settings, read_settings
 
 PROJECT = Path(__file__).resolve().parents[2]
 APP = Path(__file__).with_name("app.py")
@@ -45,28 +45,32 @@ _SYSTEM = (
 def main() -> None:
     """Confine this process and serve the pages until it is ended."""
     end_with_parent()
-    known = settings()
-    held = confine(readable(known), [Path(known.temporary)], [Path(each) for each in known.left_out], known.port)
-    os.environ[VARIABLE] = replace(known, confinement=held).as_text()
+    known = read_settings()
+    confinement = confine(
+        list_readable(known), [Path(known.temporary)], [Path(path) for path in known.left_out], known.port
+    )
+    os.environ[VARIABLE] = replace(known, confinement=confinement).as_text()
     # Only now: it starts threads.
     from streamlit.web.cli import main as streamlit
 
-    streamlit(["run", str(APP), *flags(known.port)], standalone_mode=True)
+    streamlit(["run", str(APP), *list_flags(known.port)], standalone_mode=True)
 
 
-def readable(known: Settings) -> Sequence[Path]:
+def list_readable(known: Settings) -> Sequence[Path]:
     """The files and folders that the process can read besides its temporary folder."""
     programs = [PROJECT / name for name in _PROGRAMS]
-    python = [Path(each) for each in (sys.prefix, sys.base_prefix)]
-    system = [Path(each) for each in _SYSTEM]
+    python = [Path(path) for path in (sys.prefix, sys.base_prefix)]
+    system = [Path(path) for path in _SYSTEM]
     boundaries = [Path(known.boundaries)] if known.boundaries else []
-    databases = [path for each in known.databases for path in (each, each.with_name(f"{each.name}.wal"))]
-    left_out = [Path(each) for each in known.left_out]
-    allowed = without([*system, *python, *programs, *boundaries], left_out)
+    databases = [
+        path for database in known.databases for path in (database, database.with_name(f"{database.name}.wal"))
+    ]
+    left_out = [Path(path) for path in known.left_out]
+    allowed = exclude([*system, *python, *programs, *boundaries], left_out)
     return [*allowed, Path(known.published), *databases]
 
 
-def flags(port: int) -> list[str]:
+def list_flags(port: int) -> list[str]:
     """Streamlit's settings: this machine's own address, nothing fetched, watched or reported, and no way to deploy."""
     given = {
         "server.address": "127.0.0.1",

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from assets.publication.placement import publications
-from orchestration.explorer.reading import of_files, published
-from orchestration.explorer.words import distinct, nested
+from orchestration.explorer.reading import ask_files, find_published
+from orchestration.explorer.words import distinguish, join_levels
 from resources.statements import SQL, Fragment, quote_literal
 
 _FIRST = SQL("explorer/first", "FROM {{ source }} LIMIT $most")
@@ -110,7 +110,7 @@ class Product:
         """Whether it has numbers about places, and is not a list of something else."""
         return bool(self.place and (self.numbers or self.wide))
 
-    def total_of(self, group: str) -> str:
+    def find_total_flag(self, group: str) -> str:
         """The column that marks totals over a group; "" if there are none."""
         flag = f"{group}_total"
         return flag if flag in self.fields else ""
@@ -120,11 +120,11 @@ class Product:
         text = str(value)
         return (names or {}).get(text) or self.fields[column].labels.get(text) or text
 
-    def chosen(self, values: Mapping[str, str]) -> dict[str, Any]:
+    def match(self, values: Mapping[str, str]) -> dict[str, Any]:
         """The equations for chosen values by column, in which `TOTAL` stands for all values of a group together."""
         found: dict[str, Any] = {}
         for column, text in values.items():
-            flag = self.total_of(column)
+            flag = self.find_total_flag(column)
             if text == TOTAL and flag:
                 found[flag] = True
                 continue
@@ -133,15 +133,15 @@ class Product:
                 found[flag] = False
         return found
 
-    def single(self, columns: Sequence[str]) -> dict[str, Any]:
+    def exclude_totals(self, columns: Sequence[str]) -> dict[str, Any]:
         """The equations that leave out the totals over some columns."""
-        return {flag: False for column in columns if (flag := self.total_of(column))}
+        return {flag: False for column in columns if (flag := self.find_total_flag(column))}
 
-    def options(self, column: str, equal: Mapping[str, Any] | None = None) -> dict[str, str]:
+    def list_options(self, column: str, equal: Mapping[str, Any] | None = None) -> dict[str, str]:
         """The values of a column as text, each with a label of its own, that occur among rows with the given values."""
         named = _NAMED_BY.get(column, "")
         names = [column, named] if named in self.fields and not self.fields[column].labels else [column]
-        equal = {**(equal or {}), **self.single([column])}
+        equal = {**(equal or {}), **self.exclude_totals([column])}
         before = ["depth"] if column == self.level and "depth" in self.fields else []
         found = {
             str(row[column]): str(row.get(named) or self.label(column, row[column]))
@@ -149,22 +149,24 @@ class Product:
             if row[column] is not None
         }
         listed = [value for value in self.fields[column].labels if value in found]
-        return distinct({value: found[value] for value in [*listed, *(each for each in found if each not in listed)]})
+        return distinguish(
+            {value: found[value] for value in [*listed, *(value for value in found if value not in listed)]}
+        )
 
-    def places(self, equal: Mapping[str, Any]) -> dict[str, str]:
+    def list_places(self, equal: Mapping[str, Any]) -> dict[str, str]:
         """The places among rows with the given values: their codes joined by /, each with a name of its own."""
         named = [name for code in self.place if (name := _NAMED_BY.get(code, "")) in self.fields]
         found = {}
-        for row in self._values([*self.place, *named], {**equal, **self.single(self.place)}):
+        for row in self._values([*self.place, *named], {**equal, **self.exclude_totals(self.place)}):
             if None not in [row[column] for column in self.place]:
-                found[self.place_code(row)] = self.place_name(row)
-        return distinct(found)
+                found[self.code_place(row)] = self.name_place(row)
+        return distinguish(found)
 
-    def place_code(self, row: Mapping[str, Any]) -> str:
+    def code_place(self, row: Mapping[str, Any]) -> str:
         """The codes of the place of a row, joined by /."""
         return "/".join(str(row[column]) for column in self.place)
 
-    def place_name(self, row: Mapping[str, Any]) -> str:
+    def name_place(self, row: Mapping[str, Any]) -> str:
         """The place of a row in words."""
         parts = []
         for code in self.place:
@@ -177,7 +179,7 @@ class Product:
             )
         return ", ".join(parts)
 
-    def rows(self, number: str, equal: Mapping[str, Any], most: int) -> list[dict[str, Any]]:
+    def read_rows(self, number: str, equal: Mapping[str, Any], most: int) -> list[dict[str, Any]]:
         """The rows with the given values, with the greatest numbers first.
 
         Args:
@@ -185,41 +187,28 @@ class Product:
             equal: by column, its value.
             most: at most so many rows.
         """
-        shown = [number, *(each for each in self.numbers if each != number)] if self.numbers else [number]
+        shown = [number, *(column for column in self.numbers if column != number)] if self.numbers else [number]
         named = [name for code in (*self.place, *self.groups) if (name := _NAMED_BY.get(code, "")) in self.fields]
-        columns = [*shown, *self.place, *self.groups, *(each for each in named if each not in shown)]
+        columns = [*shown, *self.place, *self.groups, *(column for column in named if column not in shown)]
 
-        def ask(session: Any) -> list[dict[str, Any]]:
-            found = session.arrow(
-                "explorer/rows",
-                {"most": most, **_bound(equal)},
-                columns=list(dict.fromkeys(columns)),
-                source=_source(self.file),
-                equal=list(equal),
-                equals=_BOUND,
-            )
-            return list(found.to_pylist())
+        return self._ask("explorer/rows", most, list(dict.fromkeys(columns)), equal)
 
-        return of_files(ask)
-
-    def first(self, most: int) -> list[dict[str, Any]]:
+    def read_first(self, most: int) -> list[dict[str, Any]]:
         """The first rows, as they are."""
-        return of_files(
-            lambda session: list(session.arrow(_FIRST, {"most": most}, source=_source(self.file)).to_pylist())
-        )
+        return self._ask(_FIRST, most, (), {})
 
     def _values(self, columns: Sequence[str], equal: Mapping[str, Any]) -> list[dict[str, Any]]:
-        return of_files(
-            lambda session: list(
-                session.arrow(
-                    "explorer/values",
-                    {"most": MOST_VALUES, **_bound(equal)},
-                    columns=list(columns),
-                    source=_source(self.file),
-                    equal=list(equal),
-                    equals=_BOUND,
-                ).to_pylist()
-            )
+        return self._ask("explorer/values", MOST_VALUES, columns, equal)
+
+    def _ask(
+        self, query: str | SQL, most: int, columns: Sequence[str], equal: Mapping[str, Any]
+    ) -> list[dict[str, Any]]:
+        """The answer of a query: columns of the rows in which others have the given values."""
+        values = {f"{_BOUND}{position}": value for position, value in enumerate(equal.values(), start=1)}
+        names = {"columns": list(columns), "equal": list(equal), "equals": _BOUND}
+        source = Fragment(f"read_parquet({quote_literal(self.file)})")
+        return ask_files(
+            lambda session: list(session.arrow(query, {"most": most, **values}, source=source, **names).to_pylist())
         )
 
 
@@ -240,9 +229,9 @@ class Publication:
     problem: str = ""
 
 
-def catalog() -> list[Publication]:
+def list_publications() -> list[Publication]:
     """Everything that is published, by dataset and release. A folder without a dictionary is left out."""
-    folder = published()
+    folder = find_published()
     found = []
     for dataset, release in publications(folder):
         dictionary = folder / dataset / release / DICTIONARY
@@ -251,7 +240,7 @@ def catalog() -> list[Publication]:
     return found
 
 
-def code_of(row: Mapping[str, Any], product: Product) -> str:
+def join_codes(row: Mapping[str, Any], product: Product) -> str:
     """The code of a row's place, as maps have it: the codes of all its levels, one after the other."""
     return "".join(str(row[column]) for column in product.place)
 
@@ -276,27 +265,27 @@ def _described(release: str, dictionary: Path) -> Publication:
         if resource["path"] != Path(resource["path"]).name:
             raise DictionaryError(f"{DICTIONARY} names a file outside its folder")
         described.setdefault(Path(resource["path"]).stem, []).append(resource)
-    products = [_product(release, dictionary.parent, name, each) for name, each in described.items()]
+    products = [_product(release, dictionary.parent, name, resources) for name, resources in described.items()]
     products.sort(key=lambda product: (not product.has_errors, not product.is_counted))
     return Publication(release, str(package.get("title", release)), tuple(products))
 
 
 def _product(release: str, folder: Path, name: str, resources: Sequence[Mapping[str, Any]]) -> Product:
-    described = next((each for each in resources if "schema" in each), resources[0])
+    described = next((resource for resource in resources if "schema" in resource), resources[0])
     schema = described.get("schema", {})
-    fields = {each.name: each for each in map(_field, schema.get("fields", ()))}
-    files = tuple(folder / each["path"] for each in resources)
-    key = [each for each in schema.get("primaryKey", ()) if each in fields]
+    fields = {field.name: field for field in map(_field, schema.get("fields", ()))}
+    files = tuple(folder / resource["path"] for resource in resources)
+    key = [column for column in schema.get("primaryKey", ()) if column in fields]
     place = tuple(code for code in _LEVELS if code in fields)[:1]
     level = _LEVELS[place[0]] if place and _LEVELS[place[0]] in fields else ""
-    identifying = [each for each in key if fields[each].type != "boolean"]
+    identifying = [column for column in key if fields[column].type != "boolean"]
     if "table_name" in key:
         # A hypercube: its rows have numbers, and its variables are the columns with a mark of totals or with labels.
         identifying = [
-            each for each in fields if f"{each}_total" in fields or (each not in key and fields[each].labels)
+            column for column in fields if f"{column}_total" in fields or (column not in key and fields[column].labels)
         ]
     place = place or _guessed_place(fields, identifying)
-    numbers = tuple(each for each in ERRORS if each in fields) if ESTIMATE in fields else ()
+    numbers = tuple(column for column in ERRORS if column in fields) if ESTIMATE in fields else ()
     numbers = numbers or ((_COUNT,) if _COUNT in fields and len(identifying) <= _MOST_COLUMNS else ())
     wide = () if numbers else tuple(_wide(fields, [*key, "depth"]))
     return Product(
@@ -309,7 +298,7 @@ def _product(release: str, folder: Path, name: str, resources: Sequence[Mapping[
         fields=fields,
         level=level,
         place=place if numbers or level else (),
-        groups=tuple(each for each in identifying if each not in (*place, level)),
+        groups=tuple(column for column in identifying if column not in (*place, level)),
         wide=wide if level else (),
         numbers=numbers,
         interval=str(described.get("interval", {}).get("method", "")),
@@ -319,7 +308,9 @@ def _product(release: str, folder: Path, name: str, resources: Sequence[Mapping[
 def _field(described: Mapping[str, Any]) -> Field:
     values = described.get("constraints", {}).get("enum", ())
     labels = {str(value): str(value) for value in values}
-    labels |= {str(each["value"]): nested(str(each["label"])) for each in described.get("categories", ())}
+    labels |= {
+        str(category["value"]): join_levels(str(category["label"])) for category in described.get("categories", ())
+    }
     return Field(
         described["name"],
         described.get("type", "string"),
@@ -343,16 +334,8 @@ def _guessed_place(fields: Mapping[str, Field], identifying: Sequence[str]) -> t
 
 
 def _wide(fields: Mapping[str, Field], key: Sequence[str]) -> Iterator[str]:
-    yield from (name for name, each in fields.items() if each.type == "integer" and name not in key)
+    yield from (name for name, field in fields.items() if field.type == "integer" and name not in key)
 
 
 _BOUND = Fragment("value_")
 """What the names of bound values begin with."""
-
-
-def _bound(equal: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{_BOUND}{position}": value for position, value in enumerate(equal.values(), start=1)}
-
-
-def _source(file: Path) -> Fragment:
-    return Fragment(f"read_parquet({quote_literal(file)})")

@@ -14,14 +14,14 @@ from typing import TypeVar
 
 import dagster as dg
 
-from assets.ledger.population import Population, populations
+from assets.ledger.population import Population, group_populations
 from assets.publication.asset import edition_problems
 from assets.publication.signature import PUBLIC_KEY, VerificationError, read_public_key
 from assets.release.dataset import DatasetDeclaration
 from orchestration.components.release import ReleaseComponent
 from orchestration.definitions import declarations
 from orchestration.environment import ledger_on_server
-from orchestration.explorer.settings import REPLAYS, settings
+from orchestration.explorer.settings import REPLAYS, read_settings
 from resources import chain
 from resources.chain import Entry
 from resources.ledger import LedgerError, read_stored_entries
@@ -39,32 +39,32 @@ class UnavailableError(Exception):
     """Something cannot be shown now. The message is a sentence that says why, and what to do."""
 
 
-def published() -> Path:
+def find_published() -> Path:
     """The folder of publications."""
-    return Path(settings().published)
+    return Path(read_settings().published)
 
 
-def warehouse() -> Warehouse:
+def find_warehouse() -> Warehouse:
     """The deployment's databases, with a folder of the explorer's own to spill into."""
-    known = settings()
+    known = read_settings()
     folder = Path(known.home) / "warehouse"
     return Warehouse(folder=str(folder), threads=1, spill_folder=str(Path(known.temporary) / "spill"), patience=0.3)
 
 
-def of_files(question: Callable[[Session], Answer]) -> Answer:
+def ask_files(question: Callable[[Session], Answer]) -> Answer:
     """Ask a question about published files, in a session that can open nothing else."""
-    temporary = Path(settings().temporary)
+    temporary = Path(read_settings().temporary)
     own = Warehouse(folder=str(temporary / _OWN), threads=2, spill_folder=str(temporary / "spill"))
-    with own.session(folder=published()) as session:
+    with own.session(folder=find_published()) as session:
         return question(session)
 
 
-def file_problems(release: str) -> Sequence[str]:
+def find_file_problems(release: str) -> Sequence[str]:
     """Why the files of a release, `dataset/release`, are not those that were signed; empty if they are."""
-    folder = published() / release
+    folder = find_published() / release
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return _file_problems(published(), release, tuple(stamps))
+    return _file_problems(find_published(), release, tuple(stamps))
 
 
 @lru_cache(maxsize=64)
@@ -77,7 +77,7 @@ def _file_problems(folder: Path, release: str, stamps: Sequence[tuple[str, int, 
     return tuple(edition_problems(folder, dataset, name, key, None)[1])
 
 
-def entries() -> tuple[Entry, ...]:
+def read_entries() -> tuple[Entry, ...]:
     """All entries of the ledger; none if nothing was charged yet.
 
     Raises:
@@ -87,32 +87,32 @@ def entries() -> tuple[Entry, ...]:
         raise UnavailableError(
             "The ledger is on a server, which this process cannot reach. stirred budget shows what is spent and left."
         )
-    if not warehouse().path(Zone.LEDGER).exists():
+    if not find_warehouse().path(Zone.LEDGER).exists():
         return ()
 
     def ask() -> tuple[Entry, ...]:
-        with warehouse().session(reads=[Zone.LEDGER]) as session:
+        with find_warehouse().session(reads=[Zone.LEDGER]) as session:
             return read_stored_entries(session)
 
     try:
-        return patiently(ask)
+        return ask_patiently(ask)
     except LedgerError as error:
         raise UnavailableError(f"The ledger cannot be read: {error}.") from None
 
 
-def intact_entries() -> tuple[Entry, ...]:
+def read_intact_entries() -> tuple[Entry, ...]:
     """All entries of the ledger, whose chain is intact.
 
     Raises:
-        UnavailableError: as `entries`, and if the chain is not intact.
+        UnavailableError: as `read_entries`, and if the chain is not intact.
     """
-    found = entries()
+    found = read_entries()
     if problems := chain.find_breaks(found):
         raise UnavailableError(f"The ledger is not intact: {problems[0]}. The page Audit lists every problem.")
     return found
 
 
-def patiently(ask: Callable[[], Answer]) -> Answer:
+def ask_patiently(ask: Callable[[], Answer]) -> Answer:
     """The answer of a question to a database, tried again for a moment if a run holds it.
 
     Raises:
@@ -131,7 +131,7 @@ def patiently(ask: Callable[[], Answer]) -> Answer:
     raise UnavailableError("A run is writing the database. Try again when it has ended; publications can be read.")
 
 
-def declared() -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:
+def load_declarations() -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:
     """The declared datasets, and the releases by `dataset/release`, as the files of declarations are now.
 
     Raises:
@@ -152,21 +152,21 @@ def _declared(
     folder: Path, state: tuple[tuple[str, int], ...]
 ) -> tuple[list[DatasetDeclaration], dict[str, ReleaseComponent]]:
     datasets, releases = declarations(dg.ComponentTree.for_project(folder))
-    return datasets, {each.named: each for each in releases}
+    return datasets, {release.named: release for release in releases}
 
 
-def declared_populations() -> tuple[Population, ...]:
-    """The declared populations. Raises UnavailableError as `declared`."""
-    return populations(declared()[0])
+def load_populations() -> tuple[Population, ...]:
+    """The declared populations. Raises UnavailableError as `load_declarations`."""
+    return group_populations(load_declarations()[0])
 
 
-def replays() -> Mapping[str, str]:
+def read_replays() -> Mapping[str, str]:
     """By draw id, when Dagster recorded its last replay, and the result, as the launcher says."""
     with suppress(OSError, ValueError):
-        return dict(json.loads((Path(settings().temporary) / REPLAYS).read_text()))
+        return dict(json.loads((Path(read_settings().temporary) / REPLAYS).read_text()))
     return {}
 
 
-def names(found: Sequence[Entry]) -> list[str]:
+def list_populations(found: Sequence[Entry]) -> list[str]:
     """The populations that a ledger knows, in the order of their first charges."""
     return list(dict.fromkeys(entry.known().population for entry in found if entry.kind == chain.RESERVE))

@@ -44,11 +44,11 @@ class Settings:
         return json.dumps(asdict(self))
 
 
-def settings() -> Settings:
+def read_settings() -> Settings:
     """The settings of this process. Raises KeyError if the launcher did not start it."""
-    return from_text(os.environ[VARIABLE])
+    return parse_settings(os.environ[VARIABLE])
 
 
-def from_text(text: str) -> Settings:
+def parse_settings(text: str) -> Settings:
     found = json.loads(text)
     return Settings(**(found | {"left_out": tuple(found["left_out"])}))

@@ -14,9 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import altair as alt
-import pandas as pd
 import streamlit as st
 
+from orchestration.explorer.display import (
+    COLORS,
+    break_labels,
+    choose,
+    fit_height,
+    make_row_chart,
+    make_title,
+    read_link,
+    show_chart_with_table,
+    show_table,
+)
 from orchestration.explorer.products import (
     ESTIMATE,
     LOWER,
@@ -25,13 +35,12 @@ from orchestration.explorer.products import (
     TOTAL,
     UPPER,
     Product,
-    catalog,
-    code_of,
+    join_codes,
+    list_publications,
 )
-from orchestration.explorer.reading import file_problems
-from orchestration.explorer.settings import settings
-from orchestration.explorer.shown import axis_of, broken, chosen, draw, from_link, height_of, table, title_of
-from orchestration.explorer.words import distinct, figure, nested, plain
+from orchestration.explorer.reading import find_file_problems
+from orchestration.explorer.settings import read_settings
+from orchestration.explorer.words import distinguish, escape, format_figure, join_levels
 
 RANKED, PLACE, TWO, MAP = "Places ranked", "One place", "Two places", "Map"
 VIEWS = (RANKED, PLACE, TWO, MAP)
@@ -40,47 +49,50 @@ _MOST_ROWS = 5000
 _MOST_BYTES = 100_000_000
 """Larger files are named with their path, instead of offered for download: the page would hold them in memory."""
 _UNCERTAIN = "too uncertain"
-_FIRST, _SECOND = "#1f5a8c", "#b35900"
+_ERRORS = (LOWER, UPPER, STANDARD_ERROR)
 
 
 def show() -> None:
     """Draw the page."""
     st.title("Tables")
-    found = catalog()
+    found = list_publications()
     if not found:
         st.info("Nothing is published yet. A release is published by `stirred launch`.")
         return
-    for each in found:
-        if each.problem:
-            st.error(plain(each.problem))
-    publications = {each.release: each for each in found if each.products}
+    for publication in found:
+        if publication.problem:
+            st.error(escape(publication.problem))
+    publications = {publication.release: publication for publication in found if publication.products}
     if not publications:
         return
     link: dict[str, str] = {}
-    release = chosen(
-        "Release", {name: f"{each.title} ({name})" for name, each in publications.items()}, link, "release"
+    release = choose(
+        "Release",
+        {name: f"{publication.title} ({name})" for name, publication in publications.items()},
+        link,
+        "release",
     )
-    for problem in file_problems(release):
-        st.error(plain(f"Do not rely on these files: {problem}."))
-    products = {each.name: each for each in publications[release].products}
+    for problem in find_file_problems(release):
+        st.error(escape(f"Do not rely on these files: {problem}."))
+    products = {product.name: product for product in publications[release].products}
     scope = f"{release}:"
-    name = chosen("Table", {key: each.title for key, each in products.items()}, link, "table", scope)
+    name = choose("Table", {key: product.title for key, product in products.items()}, link, "table", scope)
     product = products[name]
     with st.expander("About this table"):
-        st.write(plain(product.description) or "The dictionary does not describe it.")
+        st.write(escape(product.description) or "The dictionary does not describe it.")
         _errors_in_words(product)
     if product.is_counted:
         _counted(product, f"{scope}{name}:", link)
     else:
         st.write("This is a list, not a table of numbers by place. Its first rows:")
-        table(product.first(_MOST_SHOWN))
+        show_table(product.read_first(_MOST_SHOWN))
         st.query_params.from_dict(link)
     _files(product)
 
 
 def _errors_in_words(product: Product) -> None:
     if product.has_errors:
-        st.write(plain(f"Intervals: 90%. {product.interval}".strip()))
+        st.write(escape(f"Intervals: 90%. {product.interval}".strip()))
     elif product.is_counted:
         st.write("No error is published for these numbers.")
 
@@ -88,12 +100,12 @@ def _errors_in_words(product: Product) -> None:
 def _counted(product: Product, scope: str, link: dict[str, str]) -> None:
     equal: dict[str, Any] = {}
     if product.level:
-        levels = product.options(product.level)
-        level = chosen("Level", levels, link, "level", scope, default=min(1, len(levels) - 1))
-        equal |= product.chosen({product.level: level})
+        levels = product.list_options(product.level)
+        level = choose("Level", levels, link, "level", scope, default=min(1, len(levels) - 1))
+        equal |= product.match({product.level: level})
         scope += f"{level}:"
     view = str(
-        st.segmented_control("View", VIEWS, default=from_link("view", VIEWS, VIEWS[0]), key=f"{scope}view") or VIEWS[0]
+        st.segmented_control("View", VIEWS, default=read_link("view", VIEWS, VIEWS[0]), key=f"{scope}view") or VIEWS[0]
     )
     link["view"] = view
     number, counted = _number(product, scope, link)
@@ -101,14 +113,14 @@ def _counted(product: Product, scope: str, link: dict[str, str]) -> None:
     groups = list(product.groups)
     if view in (PLACE, TWO) and groups:
         words = {group: product.fields[group].words for group in groups}
-        varying = chosen("One row for each", words, link, "by", scope)
+        varying = choose("One row for each", words, link, "by", scope)
     fixed = {}
     for group in groups:
         if group != varying:
             fixed[group] = _group(product, group, equal, scope, link)
-            equal |= product.chosen({group: fixed[group]})
+            equal |= product.match({group: fixed[group]})
     if varying:
-        equal |= product.single([varying])
+        equal |= product.exclude_totals([varying])
     greatest = 30
     if product.has_errors and STANDARD_ERROR in product.numbers:
         greatest = int(
@@ -116,7 +128,7 @@ def _counted(product: Product, scope: str, link: dict[str, str]) -> None:
                 "Call a number too uncertain if its standard error is more than this share of it (%)",
                 1,
                 1000,
-                int(from_link("cv", list(map(str, range(1, 1001))), "30")),
+                int(read_link("cv", list(map(str, range(1, 1001))), "30")),
                 key="cv",
             )
         )
@@ -133,20 +145,20 @@ def _number(product: Product, scope: str, link: dict[str, str]) -> tuple[str, st
     """The column of numbers, and what it counts."""
     if not product.wide:
         return product.numbers[0], product.title
-    options = {column: nested(product.fields[column].description) or column for column in product.wide}
-    column = chosen("What is counted", options, link, "number", scope)
+    options = {column: join_levels(product.fields[column].description) or column for column in product.wide}
+    column = choose("What is counted", options, link, "number", scope)
     return column, f"{product.title}: {options[column]}"
 
 
 def _group(product: Product, group: str, equal: Mapping[str, Any], scope: str, link: dict[str, str]) -> str:
-    options = product.options(group, equal)
-    if product.total_of(group):
+    options = product.list_options(group, equal)
+    if product.find_total_flag(group):
         options = {TOTAL: "All together", **options}
-    return chosen(product.fields[group].words, options or {"": "nothing"}, link, group, scope)
+    return choose(product.fields[group].words, options or {"": "nothing"}, link, group, scope)
 
 
 def _group_label(product: Product, group: str, value: str) -> str:
-    return "all together" if value == TOTAL else product.label(group, value, product.options(group))
+    return "all together" if value == TOTAL else product.label(group, value, product.list_options(group))
 
 
 @dataclass(frozen=True)
@@ -174,100 +186,90 @@ class Choice:
     title: str
 
 
-def _ranked(of: Choice) -> None:
-    most = int(st.number_input("How many places, from the greatest number", 1, 500, _MOST_SHOWN, key=f"{of.scope}most"))
-    rows = of.product.rows(of.number, {**of.equal, **of.product.single(of.product.place)}, most)
-    _shown(of.product, of.link, _of_places(of.product, of.number, rows, of.greatest), "Place", of.title)
-
-
-def _one_place(of: Choice) -> None:
-    place, name = _place(of.product, "Place", of.equal, of.scope, of.link, "place")
-    lines = _of_place(of.product, of.number, place, of.equal, of.varying, of.greatest)
-    _shown(
-        of.product,
-        of.link,
-        lines,
-        of.product.fields[of.varying].words if of.varying else "Place",
-        f"{name}. {of.title}",
+def _show_ranked(choice: Choice) -> None:
+    most = int(
+        st.number_input("How many places, from the greatest number", 1, 500, _MOST_SHOWN, key=f"{choice.scope}most")
     )
+    _show_lines(choice, _list_places(choice, _find_rows(choice, most)), "Place", choice.title)
 
 
-def _two_places(of: Choice) -> None:
+def _show_one_place(choice: Choice) -> None:
+    place, name = _choose_place(choice, "Place", "place")
+    _show_lines(choice, _list_groups(choice, place), _head_groups(choice, "Place"), f"{name}. {choice.title}")
+
+
+def _show_two_places(choice: Choice) -> None:
     first, second = st.columns(2)
     with first:
-        place, name = _place(of.product, "First place", of.equal, of.scope, of.link, "place")
+        place, name = _choose_place(choice, "First place", "place")
     with second:
-        other, other_name = _place(of.product, "Second place", of.equal, of.scope, of.link, "other", default=1)
-    rows, others = (
-        _of_place(of.product, of.number, each, of.equal, of.varying, of.greatest) for each in (place, other)
-    )
-    beside = {line["code"]: line for line in others}
-    both = [(line, beside[line["code"]]) for line in rows if line["code"] in beside]
-    if alone := len(rows) + len(others) - 2 * len(both):
+        other, other_name = _choose_place(choice, "Second place", "other", default=1)
+    lines, other_lines = _list_groups(choice, place), _list_groups(choice, other)
+    by_code = {line["code"]: line for line in other_lines}
+    pairs = [(line, by_code[line["code"]]) for line in lines if line["code"] in by_code]
+    if alone := len(lines) + len(other_lines) - 2 * len(pairs):
         st.info(f"{alone} {'row is' if alone == 1 else 'rows are'} left out: only one of the two places has a number.")
-    if of.product.has_errors and both:
-        alike = sum(overlap(left, right) for left, right in both)
+    has_errors = choice.product.has_errors
+    if has_errors and pairs:
+        alike = sum(overlap(left, right) for left, right in pairs)
         if alike:
-            what = f"{alike} of {len(both)} rows" if of.varying else "this number"
+            what = f"{alike} of {len(pairs)} rows" if choice.varying else "this number"
+            unknown = None in [line[end] for pair in pairs for line in pair for end in (LOWER, UPPER)]
             st.warning(
-                f"The intervals of the two places overlap for {what}, or are not published: there, the difference may "
-                "come from the error alone, and these numbers do not show which place has more."
-                if None in [line[end] for pair in both for line in pair for end in (LOWER, UPPER)]
-                else f"The intervals of the two places overlap for {what}: there, the difference may come from the "
-                "error alone, and these numbers do not show which place has more."
+                f"The intervals of the two places overlap for {what}"
+                f"{', or are not published' if unknown else ''}: there, the difference may come from the error alone, "
+                "and these numbers do not show which place has more."
             )
         else:
             st.success("The intervals of the two places do not overlap in any row.")
-    lines = [
-        {**line, "where": where, **({"overlap": "yes" if overlap(*pair) else "no"} if of.product.has_errors else {})}
-        for pair in both
+    both = [
+        line
+        | {"where": where}
+        | ({"overlap": "yes" if overlap(*pair) else "no"} if has_errors else {})
+        | ({} if choice.varying else {"name": choice.title})
+        for pair in pairs
         for line, where in zip(pair, (name, other_name), strict=True)
     ]
-    if not of.varying:
-        lines = [{**line, "name": of.title} for line in lines]
-    _shown(of.product, of.link, lines, of.product.fields[of.varying].words if of.varying else "Number", of.title)
+    _show_lines(choice, both, _head_groups(choice, "Number"), choice.title)
 
 
-def _map(of: Choice) -> None:
-    features, where = _boundaries()
+def _show_map(choice: Choice) -> None:
+    features, where = _read_boundaries()
     if not features:
         st.info(
             "A map needs boundaries: upload a GeoJSON file whose features have the codes of places as a property, or "
             "start the explorer with --boundaries and a folder of such files."
         )
-        st.query_params.from_dict(of.link)
+        st.query_params.from_dict(choice.link)
         return
-    rows = of.product.rows(of.number, {**of.equal, **of.product.single(of.product.place)}, _MOST_ROWS)
-    by_code = {code_of(row, of.product): row for row in rows}
-    names = sorted({name for each in features for name in each.get("properties") or {}})
-    matches = {
-        name: sum(str((each.get("properties") or {}).get(name)) in by_code for each in features) for name in names
-    }
+    rows = _find_rows(choice, _MOST_ROWS)
+    by_code = {join_codes(row, choice.product): row for row in rows}
+    names = sorted({name for feature in features for name in feature.get("properties") or {}})
+    matches = {name: sum(_read_code(feature, name) in by_code for feature in features) for name in names}
     if not names:
-        st.error(f"{plain(where)}: its features have no properties, so nothing says which place each is.")
+        st.error(f"{escape(where)}: its features have no properties, so nothing says which place each is.")
         return
     best = max(names, key=lambda name: matches[name])
-    code = chosen(
+    code = choose(
         "Property with the place's code",
         {name: f"{name} ({matches[name]} of {len(features)} match)" for name in names},
         {},
         "property",
-        f"{where}:{of.scope}",
+        f"{where}:{choice.scope}",
         default=names.index(best),
     )
     if not matches[code]:
         st.warning(
-            f"No feature's {plain(code)} is a code of a place of this table, such as {plain(next(iter(by_code), ''))}."
+            f"No feature's {escape(code)} is a code of a place of this table, such as "
+            f"{escape(next(iter(by_code), ''))}."
         )
     drawn = [
         {
             "type": "Feature",
-            "geometry": each.get("geometry"),
-            "properties": _properties(
-                of.product, of.number, by_code.get(str((each.get("properties") or {}).get(code))), of.greatest
-            ),
+            "geometry": feature.get("geometry"),
+            "properties": _describe_place(choice, by_code.get(_read_code(feature, code))),
         }
-        for each in features
+        for feature in features
     ]
     legend = alt.Legend(orient="bottom")
     base = alt.Chart(alt.Data(values=drawn)).project(type="mercator")
@@ -275,39 +277,80 @@ def _map(of: Choice) -> None:
         "isValid(datum.properties.number)"
     ).mark_geoshape(strokeWidth=2).encode(
         color=alt.Color("properties.number:Q", title="number", scale=alt.Scale(scheme="blues"), legend=legend),
-        stroke=alt.condition("datum.properties.flag == ''", alt.value("white"), alt.value(_SECOND)),
+        stroke=alt.condition("datum.properties.flag == ''", alt.value("white"), alt.value(COLORS[1])),
         tooltip=[alt.Tooltip("properties.name:N", title="place"), alt.Tooltip("properties.said:N", title="number")],
     )
-    draw(chart.properties(height=420, title=title_of(of.title)), f"A map. {of.title}; the table follows.")
+    lines = _list_places(choice, rows[:500])
+    show_chart_with_table(
+        chart.properties(height=420, title=make_title(choice.title)),
+        f"A map. {choice.title}",
+        [_describe_line(choice.product, line, "Place") for line in lines],
+        of="map",
+    )
     st.caption(
         "Places without a number are gray, and those whose number is too uncertain have an orange border. Numbers are "
         "shown, and not rates: a large place has more of everything."
     )
-    found = _of_places(of.product, of.number, rows[:500], of.greatest)
-    with st.expander("The table behind the map"):
-        table([_worded(of.product, line, "Place") for line in found])
-    _download(of.product, of.link, found, "Place")
+    _offer_download(choice, lines, "Place")
 
 
-_VIEWS: Mapping[str, Callable[[Choice], None]] = {RANKED: _ranked, PLACE: _one_place, TWO: _two_places, MAP: _map}
+_VIEWS: Mapping[str, Callable[[Choice], None]] = {
+    RANKED: _show_ranked,
+    PLACE: _show_one_place,
+    TWO: _show_two_places,
+    MAP: _show_map,
+}
 
 
-def _of_places(product: Product, number: str, rows: Sequence[Mapping[str, Any]], greatest: int) -> list[dict[str, Any]]:
-    """A line for each row, named by its place; places of the same name have their code beside it."""
-    names = distinct({product.place_code(row): product.place_name(row) for row in rows})
-    return [_line(product, number, names[product.place_code(row)], row, greatest) for row in rows]
+def _head_groups(choice: Choice, otherwise: str) -> str:
+    """The heading of the rows' names."""
+    return choice.product.fields[choice.varying].words if choice.varying else otherwise
 
 
-def _properties(product: Product, number: str, row: Mapping[str, Any] | None, greatest: int) -> dict[str, Any]:
+def _find_rows(choice: Choice, most: int) -> list[dict[str, Any]]:
+    """The rows of all places, the greatest number first."""
+    return choice.product.read_rows(
+        choice.number, {**choice.equal, **choice.product.exclude_totals(choice.product.place)}, most
+    )
+
+
+def _list_places(choice: Choice, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A line for each row, named by its place; places of the same name have their code with it."""
+    product = choice.product
+    names = distinguish({product.code_place(row): product.name_place(row) for row in rows})
+    return [_make_line(choice, names[product.code_place(row)], row) for row in rows]
+
+
+def _list_groups(choice: Choice, place: str) -> list[dict[str, Any]]:
+    """A line for each row of a place, named by its group."""
+    product, varying = choice.product, choice.varying
+    codes = dict(zip(product.place, place.split("/", len(product.place) - 1), strict=False))
+    rows = product.read_rows(choice.number, {**choice.equal, **product.match(codes)}, _MOST_ROWS)
+    if not varying:
+        return [_make_line(choice, product.name_place(row), row) | {"code": ""} for row in rows]
+    names = product.list_options(varying)
+    order = {value: position for position, value in enumerate(names)}
+    rows.sort(key=lambda row: order.get(str(row[varying]), 0))
+    return [
+        _make_line(choice, product.label(varying, row[varying], names), row) | {"code": str(row[varying])}
+        for row in rows
+    ]
+
+
+def _describe_place(choice: Choice, row: Mapping[str, Any] | None) -> dict[str, Any]:
     if row is None:
         return {"name": "not in the table", "number": None, "said": "–", "flag": ""}
-    line = _line(product, number, product.place_name(row), row, greatest)
-    return {"name": line["name"], "number": line["number"], "said": _said(line), "flag": line["flag"]}
+    line = _make_line(choice, choice.product.name_place(row), row)
+    return {"name": line["name"], "number": line["number"], "said": _with_interval(line), "flag": line["flag"]}
 
 
-def _boundaries() -> tuple[list[dict[str, Any]], str]:
+def _read_code(feature: Mapping[str, Any], name: str) -> str:
+    return str((feature.get("properties") or {}).get(name))
+
+
+def _read_boundaries() -> tuple[list[dict[str, Any]], str]:
     """The features of a GeoJSON file, uploaded or of the folder that was named, and the name of the file."""
-    folder = settings().boundaries
+    folder = read_settings().boundaries
     files = sorted(Path(folder).glob("*.*json")) if folder else []
     uploaded = st.file_uploader("GeoJSON file with boundaries", type=["geojson", "json"])
     named = (
@@ -321,69 +364,44 @@ def _boundaries() -> tuple[list[dict[str, Any]], str]:
     try:
         text = uploaded.getvalue() if uploaded is not None else named.read_bytes() if named else b""
         features = json.loads(text)["features"]
-        return [each for each in features if isinstance(each, dict) and each.get("geometry")], name
+        return [feature for feature in features if isinstance(feature, dict) and feature.get("geometry")], name
     except (OSError, ValueError, KeyError, TypeError):
-        st.error(f"{plain(name)} is no GeoJSON file with features.")
+        st.error(f"{escape(name)} is no GeoJSON file with features.")
         return [], name
 
 
-def _place(
-    product: Product,
-    words: str,
-    equal: Mapping[str, Any],
-    scope: str,
-    link: dict[str, str],
-    name: str,
-    default: int = 0,
-) -> tuple[str, str]:
-    places = product.places({key: value for key, value in equal.items() if key == product.level})
+def _choose_place(choice: Choice, words: str, name: str, default: int = 0) -> tuple[str, str]:
+    """The codes of a place, and its name."""
+    product = choice.product
+    places = product.list_places({key: value for key, value in choice.equal.items() if key == product.level})
     if len(places) >= MOST_VALUES:
         # A place beyond the first ones is named by its code.
         given = st.query_params.get(name, "")
         typed = st.text_input(
             f"{words}, by the codes of its levels, separated by /; the box below has {MOST_VALUES:,}",
             "" if given in places else given,
-            key=f"{scope}{name}:code",
+            key=f"{choice.scope}{name}:code",
         )
         if len(typed.split("/")) == len(product.place):
-            link[name] = typed
+            choice.link[name] = typed
             return typed, typed
-    code = chosen(words, places or {"": "nothing"}, link, name, scope, default=min(default, max(0, len(places) - 1)))
+    options, position = places or {"": "nothing"}, min(default, max(0, len(places) - 1))
+    code = choose(words, options, choice.link, name, choice.scope, default=position)
     return code, places.get(code, "")
 
 
-def _of_place(
-    product: Product, number: str, place: str, equal: Mapping[str, Any], varying: str, greatest: int
-) -> list[dict[str, Any]]:
-    codes = dict(zip(product.place, place.split("/", len(product.place) - 1), strict=False))
-    rows = product.rows(number, {**equal, **product.chosen(codes)}, _MOST_ROWS)
-    names = product.options(varying) if varying else {}
-    order = {value: position for position, value in enumerate(names)}
-    rows.sort(key=lambda row: order.get(str(row.get(varying)), 0))
-    return [
-        _line(
-            product,
-            number,
-            product.label(varying, row[varying], names) if varying else product.place_name(row),
-            row,
-            greatest,
-        )
-        | {"code": str(row[varying]) if varying else ""}
-        for row in rows
-    ]
-
-
-def _line(product: Product, number: str, name: str, row: Mapping[str, Any], greatest: int) -> dict[str, Any]:
+def _make_line(choice: Choice, name: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """A row as charts and tables show it: numbers as floats for charts, and as published in words."""
-    line: dict[str, Any] = {"name": name, "number": _float(row[number]), "said": figure(row[number]), "flag": ""}
-    if product.has_errors:
-        line |= {each: _float(row.get(each)) for each in (LOWER, UPPER, STANDARD_ERROR)}
-        line |= {f"said_{each}": figure(row.get(each)) for each in (LOWER, UPPER, STANDARD_ERROR)}
-        line["flag"] = _UNCERTAIN if uncertain(line["number"], line[STANDARD_ERROR], greatest) else ""
+    number = row[choice.number]
+    line: dict[str, Any] = {"name": name, "number": _float(number), "said": format_figure(number), "flag": ""}
+    if choice.product.has_errors:
+        line |= {error: _float(row.get(error)) for error in _ERRORS}
+        line |= {f"said_{error}": format_figure(row.get(error)) for error in _ERRORS}
+        line["flag"] = _UNCERTAIN if is_uncertain(line["number"], line[STANDARD_ERROR], choice.greatest) else ""
     return line
 
 
-def uncertain(number: float | None, standard_error: float | None, greatest: float) -> bool:
+def is_uncertain(number: float | None, standard_error: float | None, greatest: float) -> bool:
     """Whether a standard error is more than a share, in percent, of a number: its coefficient of variation."""
     if number is None or standard_error is None or standard_error == 0:
         return False
@@ -402,48 +420,40 @@ def _float(value: Any) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-def _said(line: Mapping[str, Any]) -> str:
+def _with_interval(line: Mapping[str, Any]) -> str:
     interval = f" ({line['said_lower']} to {line['said_upper']})" if "said_lower" in line else ""
     return f"{line['said']}{interval}"
 
 
-def _shown(
-    product: Product, link: dict[str, str], lines: Sequence[Mapping[str, Any]], heading: str, title: str
-) -> None:
+def _show_lines(choice: Choice, lines: Sequence[Mapping[str, Any]], heading: str, title: str) -> None:
     """A chart of the lines, the table behind it, and their download."""
-    st.query_params.from_dict(link)
+    st.query_params.from_dict(choice.link)
     if not lines:
         st.info("The table has no row for this choice.")
         return
-    draw(_chart(product, lines, title), f"{title}; the table follows.")
     doubtful = sum(bool(line["flag"]) for line in lines)
     if doubtful:
         st.warning(
             f"{doubtful} of {len(lines)} numbers are too uncertain. They are drawn hollow and marked in the table."
         )
-    with st.expander("The table behind the chart", expanded=len(lines) <= 20):
-        table([_worded(product, line, heading) for line in lines])
-    _download(product, link, lines, heading)
+    rows = [_describe_line(choice.product, line, heading) for line in lines]
+    show_chart_with_table(_chart(choice.product, lines, title), title, rows, expanded=len(lines) <= 20)
+    _offer_download(choice, lines, heading)
 
 
 def _chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str) -> alt.Chart | alt.LayerChart:
     """The numbers with their intervals, a row for each name; of two places, those of each in a color of its own."""
-    frame = pd.DataFrame([{"where": "", **line, "interval": _said(line)} for line in lines])
-    names, places = list(dict.fromkeys(frame["name"])), list(dict.fromkeys(frame["where"]))
-    beside = len(places) > 1
-    colors = alt.Scale(domain=places, range=[_FIRST, _SECOND][: len(places)])
-    legend = alt.Legend(title=None, orient="bottom", direction="vertical", labelLimit=0, labelExpr=broken(places, 20))
-    color = alt.Color("where:N", scale=colors, legend=legend if beside else None)
-    said = "number, with its 90% interval" if product.has_errors else "number"
-    base = alt.Chart(frame).encode(
-        y=alt.Y("name:N", sort=names, axis=axis_of(names)),
-        tooltip=[
-            alt.Tooltip("name:N", title="row"),
-            *([alt.Tooltip("where:N", title="place")] if beside else []),
-            alt.Tooltip("interval:N", title="number"),
-        ],
+    rows = [{"where": "", **line, "interval": _with_interval(line)} for line in lines]
+    names, places = (list(dict.fromkeys(row[field] for row in rows)) for field in ("name", "where"))
+    two = len(places) > 1
+    colors = alt.Scale(domain=places, range=list(COLORS[: len(places)]))
+    legend = alt.Legend(
+        title=None, orient="bottom", direction="vertical", labelLimit=0, labelExpr=break_labels(places, 20)
     )
-    if beside:
+    color = alt.Color("where:N", scale=colors, legend=legend if two else None)
+    said = "number, with its 90% interval" if product.has_errors else "number"
+    base = make_row_chart(rows, {"name": "row", **({"where": "place"} if two else {}), "interval": "number"})
+    if two:
         base = base.encode(yOffset=alt.YOffset("where:N", sort=places))
     numbers = base.encode(x=alt.X("number:Q", title=said, scale=alt.Scale(zero=not product.has_errors)))
     chart: alt.Chart | alt.LayerChart
@@ -456,11 +466,11 @@ def _chart(product: Product, lines: Sequence[Mapping[str, Any]], title: str) -> 
         chart = rule + sure + unsure
     else:
         chart = numbers.mark_bar().encode(color=color)
-    high = height_of(names, title) + (18 * len(names) + 50 if beside else 0)
-    return chart.properties(height=high, title=title_of(title))
+    high = fit_height(names, title) + (18 * len(names) + 50 if two else 0)
+    return chart.properties(height=high, title=make_title(title))
 
 
-def _worded(product: Product, line: Mapping[str, Any], heading: str) -> dict[str, str]:
+def _describe_line(product: Product, line: Mapping[str, Any], heading: str) -> dict[str, str]:
     row = {heading: line["name"], **({"Place": line["where"]} if "where" in line else {})}
     row |= {"Estimate" if product.has_errors else "Count": line["said"]}
     if product.has_errors:
@@ -474,29 +484,17 @@ def _worded(product: Product, line: Mapping[str, Any], heading: str) -> dict[str
     return row
 
 
-def _download(product: Product, link: Mapping[str, str], lines: Sequence[Mapping[str, Any]], heading: str) -> None:
+def _offer_download(choice: Choice, lines: Sequence[Mapping[str, Any]], heading: str) -> None:
+    errors = choice.product.has_errors
+    columns = [(heading, "name"), *([("Place", "where")] if any("where" in line for line in lines) else [])]
+    columns += [(ESTIMATE if errors else "number", "number"), *((error, error) for error in _ERRORS if errors)]
+    columns += [("flag", "flag")]
     text = io.StringIO()
-    two = any("where" in line for line in lines)
-    names = ["number", *((LOWER, UPPER, STANDARD_ERROR) if product.has_errors else ()), "flag"]
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        [
-            heading,
-            *(["Place"] if two else []),
-            *(ESTIMATE if each == "number" and product.has_errors else each for each in names),
-        ]
-    )
-    writer.writerows(
-        [
-            line["name"],
-            *([line["where"]] if two else []),
-            *("" if line.get(each) is None else line[each] for each in names),
-        ]
-        for line in lines
-    )
-    st.download_button(
-        "Download what is shown (CSV)", text.getvalue(), f"shown-{product.name}.csv", "text/csv", on_click="ignore"
-    )
+    writer.writerow(name for name, _ in columns)
+    writer.writerows(["" if line.get(key) is None else line[key] for _, key in columns] for line in lines)
+    name = f"shown-{choice.product.name}.csv"
+    st.download_button("Download what is shown (CSV)", text.getvalue(), name, "text/csv", on_click="ignore")
     st.caption("The address of this page is a permanent link to this choice.")
 
 
@@ -504,8 +502,8 @@ def _files(product: Product) -> None:
     with st.expander("The published files"):
         for path in product.files:
             size = path.stat().st_size
-            st.write(plain(f"{path}, {size:,} bytes"))
+            st.write(escape(f"{path}, {size:,} bytes"))
             if size <= _MOST_BYTES:
                 st.download_button(
-                    f"Download {plain(path.name)}", path.read_bytes, path.name, key=f"file:{path}", on_click="ignore"
+                    f"Download {escape(path.name)}", path.read_bytes, path.name, key=f"file:{path}", on_click="ignore"
                 )

@@ -13,7 +13,7 @@ _REPLACED = re.compile(r"(?<=:)(?=//|material/|streamlit:)|(?<=www)(?=\.)|(?=@)|
 _JOINER = "\N{WORD JOINER}"
 
 
-def plain(text: Any) -> str:
+def escape(text: Any) -> str:
     """A text that Streamlit shows as it is, although it takes its texts for Markdown.
 
     A publication's text must neither look like the page's own nor make the browser fetch a picture.
@@ -21,20 +21,20 @@ def plain(text: Any) -> str:
     return _MARKS.sub(r"\\\1", _REPLACED.sub(_JOINER, " ".join(str(text).split())))
 
 
-def distinct(labels: Mapping[str, str]) -> dict[str, str]:
+def distinguish(labels: Mapping[str, str]) -> dict[str, str]:
     """Labels by value, with the value beside each label that several values share."""
     times = Counter(labels.values())
     return {value: label if times[label] == 1 else f"{label} ({value})" for value, label in labels.items()}
 
 
-def nested(label: str) -> str:
+def join_levels(label: str) -> str:
     """A label that lists the cells that contain it, in words: `!!Total:!!One race` is `Total: One race`."""
     if "!!" not in label:
         return label
     return ": ".join(part.strip(": ") for part in label.split("!!") if part.strip(": "))
 
 
-def figure(value: Any) -> str:
+def format_figure(value: Any) -> str:
     """A number with commas, and with two decimals if it is not whole; a dash for none or not finite."""
     if isinstance(value, bool | str):
         return str(value)

@@ -25,7 +25,7 @@ import duckdb
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Request, expect, sync_playwright
 
-from orchestration.explorer.confinement import landlock_version
+from orchestration.explorer.confinement import find_landlock_version
 from tests.browser.deployment import CHROMIUM, FLAGS, IN_A_BROWSER, PATIENCE, ROOT
 
 RELEASE = "ma1940/tenure_by_county"
@@ -157,7 +157,7 @@ def test_budgets_show_what_is_left_and_refuse_what_does_not_fit(explored: Explor
     expect(main.get_by_text("ε = 27.5150").first).to_be_visible()
     rows = opened(page, "The table behind the chart").locator("table")
     expect(rows.get_by_text("ma1940 / tenure_by_county, edition")).to_be_visible()
-    expect(main.get_by_text("ε = 26.5150 would remain")).to_be_visible()
+    expect(main.get_by_text("27.5150 remains before this charge and 26.5150 after it")).to_be_visible()
     loss = page.get_by_label("The loss, such as")
     loss.fill("27.5151")
     loss.press("Enter")
@@ -174,7 +174,7 @@ def test_a_plan_answers_at_once_and_ends_in_a_declaration(explored: Explored) ->
     main = page.get_by_test_id("stMain")
     metric = main.get_by_test_id("stMetricValue")
     expect(metric).to_have_text("ε = 12.4850")
-    expect(main.get_by_text("With ma1940/tenure_by_county, ε = 24.9700 of the cap of ε = 40.0000")).to_be_visible()
+    expect(main.get_by_text("27.5150 remains before this charge and 15.0300 after it")).to_be_visible()
     slider = page.get_by_role("slider")
     slider.focus()
     slider.press("ArrowLeft")
@@ -349,15 +349,15 @@ PROBE = """
 import json, os
 from pathlib import Path
 import streamlit as st
-from orchestration.explorer.settings import settings
+from orchestration.explorer.settings import read_settings
 given = json.loads(os.environ["PROBE"])
 exec(given["attempts"])
 st.title("Probe")
-st.text(json.dumps(attempts(given["secrets"], given["allowed"], settings().temporary)))
+st.text(json.dumps(attempts(given["secrets"], given["allowed"], read_settings().temporary)))
 """
 
 
-@pytest.mark.skipif(not landlock_version(), reason="this kernel has no Landlock")
+@pytest.mark.skipif(not find_landlock_version(), reason="this kernel has no Landlock")
 def test_a_page_itself_cannot_open_what_is_not_public(explored: Explored, tmp_path: Path) -> None:
     """A page of our own in the explorer's process, in the threads that Streamlit runs pages in."""
     warehouse = explored.home / "var" / "warehouse"

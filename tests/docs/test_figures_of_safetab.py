@@ -10,10 +10,9 @@ import pytest
 
 from assets.safetab.lists import read_lists
 from docs.pictures.__main__ import FOLDER
-from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.losses import ConcentratedLoss, Loss
 from mechanisms.accounting.specification import DELTA, PERSON, Specification, Total, compose
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.phsafe import design as phsafe
 from mechanisms.safetab.design import Measured, SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.planning import chances, margin_of_error
@@ -85,7 +84,7 @@ def rho(loss: Loss) -> Fraction:
 def stated(of: Fraction) -> list[str]:
     """ρ and its ε as the page of products states them."""
     loss = ConcentratedLoss(of)
-    return [str(loss.rounded_up(4)), str(canonne_kamath_steinke(loss, DELTA, 4))]
+    return [str(loss.round_up(4)), str(canonne_kamath_steinke(loss, DELTA, 4))]
 
 
 def test_the_products_of_2020_are_stated_as_composed_here() -> None:
@@ -122,7 +121,7 @@ def test_the_conversions_beside_the_products_are_right() -> None:
     assert f"55.371 is ε = {canonne_kamath_steinke(published, DELTA, 4)}" in text
     assert f"45.5593 is ε = {bun_steinke(ConcentratedLoss(ours), DELTA, 4)}" in text
     both = ConcentratedLoss(sum((rho(design.bounded) for design in designs()), Fraction()))
-    assert f"together ρ = {both.rounded_up(4)} for one person" in text
+    assert f"together ρ = {both.round_up(4)} for one person" in text
 
 
 @pytest.mark.parametrize("run", ["both runs", "Puerto Rico alone"])

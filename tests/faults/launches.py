@@ -101,7 +101,7 @@ def _found(root: Path) -> dict[str, Any]:
     return {
         "entries": [(entry.kind, entry.release, entry.draw_id) for entry in entries],
         "problems": list(here.context.ledger.verify()),
-        "charged": float(charged.rounded_up(4)),
+        "charged": float(charged.round_up(4)),
         "published": sorted(path.name for path in (root / "published" / "village").iterdir()),
         "spilled": sorted(path.name for path in (root / "warehouse" / "spill").iterdir()),
     }

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from assets.publication.signature import pem, public_key, sign
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.backup import BackupError, back_up, restore
 from resources.custody import Custody

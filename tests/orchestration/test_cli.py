@@ -15,8 +15,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from assets.publication.signature import sign
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import InfiniteLoss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.cli import main, runs
 from orchestration.environment import PROJECT, deployment_resources

@@ -13,7 +13,7 @@ from dagster_shared.yaml_utils import safe_load_yaml
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from orchestration.components import Dataset
 from orchestration.environment import deployment_resources
 from resources.statements import Zone

@@ -21,10 +21,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.plan import Asked, Plan
 from assets.release.release import DeclarationError
 from assets.swapping.plan import swapping_plan
-from mechanisms.accounting.composition import Loss
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.phsafe.runs import RUNS
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.margins import FINEST, MILLION, margin_of_error

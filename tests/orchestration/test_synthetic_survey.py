@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from assets.cef.survey import SurveyParameters, synthetic_survey
 from assets.release.columns import Role
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from orchestration.components import PermutationSwapping, SyntheticSurvey
 from orchestration.proposal import propose_swapping
 

@@ -14,7 +14,7 @@ from assets.cef.synthetic import SyntheticPopulation, synthetic_census
 from assets.release.dataset import DatasetDeclaration
 from assets.release.release import DeclarationError
 from assets.topdown.release import PRODUCTS, Code
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
 from orchestration.components.topdown import build_release
 from orchestration.components.topdown_declaration import TopDownDeclaration, topdown_design, topdown_spine

@@ -36,7 +36,7 @@ from typing import Any
 import pandas  # noqa: F401 - DuckDB imports it at the first result; here, before the forks
 from jinja2 import ChoiceLoader, DictLoader, FileSystemLoader
 
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from resources import custody, database_file, keyfiles, ledger, ledger_server, statements, storage, warehouse
 from resources.custody import Custody, CustodyMode, compute_commitment

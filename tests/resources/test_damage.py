@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from resources.custody import Custody, CustodyMode
 from resources.ledger import Ledger, LedgerError
 from resources.statements import Table, Zone

@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assets.release.release import DeclarationError
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from orchestration.cli import main
 from orchestration.environment import ledger_on_server
 from resources import ledger_server

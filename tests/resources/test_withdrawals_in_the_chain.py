@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from resources.chain import Entry, find_breaks, make_reservation, make_settlement, make_withdrawal
 

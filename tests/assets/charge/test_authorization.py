@@ -11,9 +11,7 @@ import pytest
 from assets.charge.assessment import Assessment, assess
 from assets.charge.asset import reserve
 from assets.swapping.release import SwappingRelease
-from mechanisms.accounting.composition import Loss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ConcentratedLoss, Loss, PureLoss
 from resources.chain import Details
 from resources.ledger import Ledger
 from tests.deployments import Deployment, households, small_dataset, small_deployment, write_csv

@@ -7,13 +7,12 @@ from typing import Any, cast
 import pytest
 
 from assets.charge.assessment import Assessment
-from assets.ledger.asset import cap_problems
+from assets.ledger.asset import find_cap_problems
 from assets.ledger.population import Population
 from assets.release.dataset import DatasetDeclaration
 from assets.release.publisher import UNDECLARED
 from assets.release.release import DeclarationError, Release
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import InfiniteLoss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from resources.chain import Details
 from resources.custody import Custody, CustodyMode
@@ -71,8 +70,8 @@ def test_the_gate_of_the_cap_finds_an_infinite_charge_that_is_allowed_no_longer(
     specification = Specification(flavor, InfiniteLoss())
     cap = PureLoss()
     ledger.reserve("town", "pairs", "0" * 64, specification, "0" * 64, cap, unbounded_releases=True)
-    assert cap_problems("town", cap, True, ledger.read()) == []
-    (problem,) = cap_problems("town", cap, False, ledger.read())
+    assert find_cap_problems("town", cap, True, ledger.read()) == []
+    (problem,) = find_cap_problems("town", cap, False, ledger.read())
     assert problem.startswith("pairs was charged ε = ∞ in entry 1, which no cap bounds")
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from assets.ledger.population import populations
-from mechanisms.accounting.loss import PureLoss
+from assets.ledger.population import group_populations
+from mechanisms.accounting.losses import PureLoss
 from resources.ledger import of_population
 from tests.deployments import households, small_dataset, small_deployment, write_csv
 
@@ -57,7 +57,7 @@ def test_another_selection_of_columns_from_the_same_file_is_refused(tmp_path: Pa
 def test_datasets_of_one_population_share_its_cap(tmp_path: Path) -> None:
     first = charged(tmp_path, {"cap": 6})
     (entry,) = first.ledger
-    assert entry.declared().charge.rounded_up(2) < 6
+    assert entry.declared().charge.round_up(2) < 6
     twin = small_deployment(tmp_path, dataset={"name": "twin", "population": "village", "cap": 6}, swap_rate="1/4")
     twin.run(*BEFORE)
     refusal = twin.refusal("charge")
@@ -98,12 +98,14 @@ def test_populations_are_declared_without_contradiction(tmp_path: Path) -> None:
     def declared(name: str, **changes: Any) -> Any:
         return small_dataset(tmp_path, name=name, **changes)
 
-    first, second = populations([declared("a"), declared("b", population="people"), declared("c", population="people")])
+    first, second = group_populations(
+        [declared("a"), declared("b", population="people"), declared("c", population="people")]
+    )
     assert (first.name, [dataset.name for dataset in first.datasets]) == ("a", ["a"])
     assert (second.name, [dataset.name for dataset in second.datasets]) == ("people", ["b", "c"])
     with pytest.raises(ValueError, match="population people: cap: datasets b and c declare different caps"):
-        populations([declared("b", population="people"), declared("c", population="people", cap=3)])
+        group_populations([declared("b", population="people"), declared("c", population="people", cap=3)])
     with pytest.raises(ValueError, match="population people: charging: datasets b and c disagree"):
-        populations([declared("b", population="people"), declared("c", population="people", charging="ask")])
+        group_populations([declared("b", population="people"), declared("c", population="people", charging="ask")])
     with pytest.raises(ValueError, match="another dataset declares population: a"):
-        populations([declared("a", population="people"), declared("b", population="a")])
+        group_populations([declared("a", population="people"), declared("b", population="a")])

@@ -3,7 +3,6 @@ readable.
 """
 
 import struct
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache, reduce
 from itertools import combinations
@@ -19,19 +18,17 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
+from assets.conventions import join_names
 from assets.ledger import charts
-from assets.ledger.charts import side_by_side
-from assets.ledger.comparison import Comparison, Share, compare, converted, takes_part
-from assets.ledger.sheet import Sheet
-from assets.ledger.tables import releases_table, totals_table
-from assets.ledger.words import invariants_in_markdown, releases_shown, remarks, totals_shown
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import Loss
+from assets.ledger.charts import draw_comparison
+from assets.ledger.comparison import Comparison, Share, compare, find_conversion, takes_part
+from assets.ledger.page import describe_invariants, describe_releases, describe_totals
+from assets.ledger.remarks import write_remarks
+from assets.ledger.tables import make_releases_table, make_totals_table
+from assets.ledger.view import Budget
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.swapping.design import SwappingDesign
 from resources.chain import Entry, make_reservation, make_settlement
 from tests.depth import quick_cases
@@ -96,7 +93,7 @@ AGAIN = compared(("s_dhc", S_DHC), ("swapped", SWAPPED), ("redistricting", TOPDO
 
 
 def test_only_the_last_charge_of_each_release_is_the_latest() -> None:
-    assert [(charge.release, charge.entry, charge.latest) for charge in AGAIN.charges] == [
+    assert [(charge.release, charge.entry.sequence, charge.latest) for charge in AGAIN.charges] == [
         ("s_dhc", 1, False),
         ("swapped", 3, True),
         ("redistricting", 5, True),
@@ -107,16 +104,21 @@ def test_only_the_last_charge_of_each_release_is_the_latest() -> None:
 
 def test_a_charge_without_a_draw_is_marked() -> None:
     open_charge = compare(charged(("s_dhc", S_DHC), settled=False))
-    assert [charge.settled for charge in (*open_charge.charges, *THREE.charges)] == [False, True, True, True]
-    assert "s_dhc (charged, not drawn yet)" in str(rows_of(releases_shown(open_charge)["releases"]))
-    assert "not drawn" not in str(rows_of(releases_shown(THREE)["releases"]))
+    assert [charge.settled is not None for charge in (*open_charge.charges, *THREE.charges)] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert "s_dhc (charged, not drawn yet)" in str(rows_of(describe_releases(open_charge)["releases"]))
+    assert "not drawn" not in str(rows_of(describe_releases(THREE)["releases"]))
 
 
 def test_without_charges_there_is_nothing_to_compare() -> None:
     nothing = compare([])
-    assert (nothing.charges, nothing.totals, nothing.invariants, remarks(nothing)) == ((), (), {}, ())
+    assert (nothing.charges, nothing.totals, nothing.invariants, write_remarks(nothing)) == ((), (), {}, ())
     with pytest.raises(ValueError, match="no charge to draw"):
-        side_by_side(nothing, "A town", CAP)
+        draw_comparison(Budget("town", (), CAP), "A town")
 
 
 def by_kind(comparison: Comparison) -> dict[tuple[str, str], tuple[Share, ...]]:
@@ -199,7 +201,7 @@ def test_for_any_charges_the_shares_add_up_to_the_totals(made: list[tuple[str, S
         }
         losses = [share.loss for share in counted if share.loss is not None]
         if isinstance(total.loss, ApproximateLoss):
-            together = converted(shares, total.loss)
+            together = find_conversion(shares, total.loss)
             assert together
             apart = [loss for loss in losses if not takes_part(loss, together)]
             epsilons = [loss.epsilon if isinstance(loss, ApproximateLoss) else loss for loss in apart]
@@ -215,7 +217,7 @@ def test_for_any_charges_each_release_has_one_latest_charge_and_each_invariant_i
     made: list[tuple[str, Specification]],
 ) -> None:
     comparison = compared(*made)
-    assert {charge.release: charge.entry for charge in comparison.latest} == {
+    assert {charge.release: charge.entry.sequence for charge in comparison.latest} == {
         release: 2 * number + 1 for number, (release, _) in enumerate(made)
     }
     assert len(comparison.latest) == len({release for release, _ in made})
@@ -230,7 +232,7 @@ def test_for_any_charges_each_release_has_one_latest_charge_and_each_invariant_i
 
 
 def test_the_stored_table_has_a_row_for_each_charge_that_reproduces_the_totals() -> None:
-    rows = releases_table(AGAIN.charges).to_pylist()
+    rows = make_releases_table(AGAIN.charges).to_pylist()
     assert [(row["release"], row["entry"], row["latest"], row["unit"]) for row in rows] == [
         ("s_dhc", 1, False, "person"),
         ("swapped", 3, True, "unit"),
@@ -246,15 +248,15 @@ def test_the_stored_table_has_a_row_for_each_charge_that_reproduces_the_totals()
         (2.7, None, "27/10"),
         (3.0, None, "3"),
     ]
-    epsilons = Fraction(rows[1]["rational"]) + Fraction(EPSILON.rounded_up(20))
+    epsilons = Fraction(rows[1]["rational"]) + Fraction(EPSILON.round_up(20))
     again = sum((Fraction(row["rho"]) for row in rows if row["rho"]), epsilons**2 / 2)
-    (stored,) = [row for row in totals_table(AGAIN.totals).to_pylist() if row["output_premetric"] == CONCENTRATED]
+    (stored,) = [row for row in make_totals_table(AGAIN.totals).to_pylist() if row["output_premetric"] == CONCENTRATED]
     assert again == Fraction(stored["rho"])
     assert stored["charges"] == 4
 
 
 def test_the_table_converts_only_zcdp_by_both_bounds() -> None:
-    rows = {row["release"]: row for row in releases_table(THREE.charges).to_pylist()}
+    rows = {row["release"]: row for row in make_releases_table(THREE.charges).to_pylist()}
     assert rows["swapped"]["epsilon"] is rows["swapped"]["conversion_delta"] is None
     assert rows["s_dhc"]["epsilon"] == float(canonne_kamath_steinke(rho("2.514562"), DELTA, 4)) == 16.9802
     assert rows["s_dhc"]["epsilon_bun_steinke"] == float(bun_steinke(rho("2.514562"), DELTA, 4)) == 17.7330
@@ -275,7 +277,7 @@ def rows_of(table: dg.MetadataValue) -> list[dict[str, str]]:
 
 
 def test_the_shown_table_has_one_row_per_release_for_its_latest_charge() -> None:
-    shown = releases_shown(AGAIN)
+    shown = describe_releases(AGAIN)
     releases, guarantees = rows_of(shown["releases"]), rows_of(shown["guarantees"])
     assert [(row["release"], row["loss"], row["charges"]) for row in releases] == [
         ("swapped", "ε = 11.0678", "1"),
@@ -292,7 +294,7 @@ def test_the_shown_table_has_one_row_per_release_for_its_latest_charge() -> None
 
 
 def test_the_shown_totals_name_what_they_count_and_what_they_leave_out() -> None:
-    shown = totals_shown(THREE)
+    shown = describe_totals(THREE)
     totals = {(row["unit"], row["output premetric"]): row["loss"] for row in rows_of(shown["totals"])}
     counts = text_of(shown["what they count"]).replace("\\", "").splitlines()
     together, alone = totals["person (no moves)", CONCENTRATED], totals["unit", PURE]
@@ -301,12 +303,12 @@ def test_the_shown_totals_name_what_they_count_and_what_they_leave_out() -> None
     (of_units,) = [line for line in counts if line.startswith(f"- **{alone} for one unit**")]
     assert " counts swapped, with 2 invariants; " in of_units
     assert "leaves out s_dhc and redistricting: a guarantee for one person" in of_units
-    assert f"- {UNITS} (redistricting)" in text_of(invariants_in_markdown(THREE)).splitlines()
+    assert f"- {UNITS} (redistricting)" in text_of(describe_invariants(THREE)).splitlines()
 
 
 def test_the_text_says_what_adds_up_and_what_does_not() -> None:
     alone, together = (canonne_kamath_steinke(rho(value), DELTA, 4) for value in ("2.70", "5.214562"))
-    said = "\n".join(remarks(THREE))
+    said = "\n".join(write_remarks(THREE))
     for words in (
         "ε = 11.0678 of swapped cannot be added to ρ directly: in zCDP, a pure ε counts as ε²/2, here ρ = 61.2476.",
         f"ε = 16.9802 of s_dhc and ε = {alone} of redistricting at δ = 1e-10 cannot be added directly",
@@ -319,18 +321,18 @@ def test_the_text_says_what_adds_up_and_what_does_not() -> None:
     ):
         assert words in said
     assert "was charged" not in said
-    assert "s_dhc was charged 2 times (ledger entries 1 and 7)" in "\n".join(remarks(AGAIN))
+    assert "s_dhc was charged 2 times (ledger entries 1 and 7)" in "\n".join(write_remarks(AGAIN))
 
 
 def test_the_text_says_only_what_is_true() -> None:
-    alone = "\n".join(remarks(compared(("s_dhc", S_DHC))))
+    alone = "\n".join(write_remarks(compared(("s_dhc", S_DHC))))
     assert alone.startswith("A total compares only data sets that agree")
     assert len(alone.splitlines()) == 1
-    same = "\n".join(remarks(compared(("one", TOPDOWN), ("other", TOPDOWN))))
+    same = "\n".join(write_remarks(compared(("one", TOPDOWN), ("other", TOPDOWN))))
     assert "cannot be added directly" in same
     assert "finer" not in same
     assert "ε²/2" not in same
-    nested = "\n".join(remarks(compared(("one", TOPDOWN), ("other", PAIR))))
+    nested = "\n".join(write_remarks(compared(("one", TOPDOWN), ("other", PAIR))))
     assert "one holds every invariant of other, and more." in nested
     assert "other holds every" not in nested
 
@@ -357,7 +359,9 @@ def figure_of(comparison: Comparison, cap: Loss) -> Figure:
     figures: list[Figure] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(charts, "png", figures.append)
-        side_by_side(comparison, "A synthetic census of Delaware and Rhode Island", cap)
+        draw_comparison(
+            Budget("two_states", comparison.charges, cap), "A synthetic census of Delaware and Rhode Island"
+        )
     figures[0].draw_without_rendering()
     return figures[0]
 
@@ -368,12 +372,23 @@ def drawn(request: pytest.FixtureRequest) -> tuple[str, Figure]:
     return request.param, figure_of(*CASES[request.param])
 
 
+def texts_of(figure: Figure) -> list[Text]:
+    """All labels of a picture that are not empty."""
+    labels = [*figure.texts]
+    for axes in figure.axes:
+        labels += [child for child in axes.get_children() if isinstance(child, Text)]
+        labels += [*axes.get_xticklabels(), *axes.get_yticklabels(), axes.xaxis.label]
+    return [label for label in labels if label.get_text().strip()]
+
+
+def words_of(figure: Figure) -> str:
+    return " ".join(" ".join(label.get_text() for label in texts_of(figure)).split())
+
+
 @quick_cases(2)
 def test_every_label_of_the_picture_is_complete_and_none_overlap(drawn: tuple[str, Figure]) -> None:
     _, figure = drawn
-    ticks = [label for axes in figure.axes if axes.axison for label in axes.get_xticklabels()]
-    texts: list[Text] = [text for text in [*figure.texts, *ticks] if text.get_text().strip()]
-    boxes = [(text.get_text(), text.get_window_extent()) for text in texts]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in texts_of(figure)]
     for words, box in boxes:
         assert box.x0 >= 0, words
         assert box.y0 >= 0, words
@@ -393,16 +408,15 @@ def overlap(one: Bbox, other: Bbox) -> bool:
 def test_no_label_overlaps_a_bar(drawn: tuple[str, Figure]) -> None:
     _, figure = drawn
     bars = [bar.get_window_extent() for axes in figure.axes for bar in axes.patches]
-    for text in figure.texts:
+    for text in texts_of(figure):
         assert not any(overlap(text.get_window_extent(), bar) for bar in bars), text.get_text()
 
 
 def test_the_bars_of_a_panel_add_up_to_its_total(drawn: tuple[str, Figure]) -> None:
     name, figure = drawn
     comparison, cap = CASES[name]
-    panels = [axes for axes in figure.axes if axes.axison]
     lengths = []
-    for axes in panels:
+    for axes in figure.axes:
         bars = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
         whole = [bar for bar in bars if bar.get_facecolor() == to_rgba(charts.INK)]
         others = [bar for bar in bars if bar not in whole]
@@ -413,35 +427,34 @@ def test_the_bars_of_a_panel_add_up_to_its_total(drawn: tuple[str, Figure]) -> N
         assert sum(bar.get_width() for bar in others) == pytest.approx(end), "no bar shows a sum"
         lengths.append(end)
     expected = [float(total.loss) for total in comparison.totals if total.loss != InfiniteLoss()]
-    if len(panels) > len(expected):
-        expected.append(float(comparison.counted(cap)))
+    if len(figure.axes) > len(expected):
+        expected.append(float(comparison.compose_charges(cap)))
     assert sorted(lengths) == pytest.approx(sorted(expected))
 
 
 def test_an_infinite_loss_is_said_beside_every_finite_total() -> None:
     comparison, cap = CASES["beside an infinite one"]
     finite = compared(("swapped", SWAPPED), ("s_dhc", S_DHC))
-    assert comparison.counted(cap) == finite.counted(cap)
+    assert comparison.compose_charges(cap) == finite.compose_charges(cap)
     assert [charge.release for charge in comparison.infinite] == ["pairs"]
-    said = remarks(comparison)[0]
+    said = write_remarks(comparison)[0]
     assert "No finite loss holds for pairs (ε = ∞)" in said
     assert "nothing bounds what all releases disclose together" in said
-    assert not any("∞" in remark for remark in remarks(finite))
-    shown = releases_shown(comparison)
+    assert not any("∞" in remark for remark in write_remarks(finite))
+    shown = describe_releases(comparison)
     (row,) = [row for row in rows_of(shown["releases"]) if row["release"] == "pairs"]
     assert (row["unit"], row["loss"]) == ("person (bounded)", "ε = ∞")
     (row,) = [row for row in rows_of(shown["guarantees"]) if row["release"] == "pairs"]
     assert (row["output premetric"], row["exactly"]) == ("multiplicative distance, with no finite bound", "∞")
-    drawn = " ".join(text.get_text() for text in figure_of(comparison, cap).texts)
-    assert "ε = ∞: without a finite loss" in drawn
-    assert "∞" not in " ".join(text.get_text() for text in figure_of(finite, cap).texts)
-    (row,) = [row for row in totals_table(comparison.totals).to_pylist() if row["loss"] == float("inf")]
+    assert "ε = ∞: without a finite loss, and without a bar: pairs." in words_of(figure_of(comparison, cap))
+    assert "∞" not in words_of(figure_of(finite, cap))
+    (row,) = [row for row in make_totals_table(comparison.totals).to_pylist() if row["loss"] == float("inf")]
     assert (row["unit"], row["charges"], row["rational"], row["rho"]) == ("person", 3, None, None)
 
 
 def test_a_population_with_nothing_but_infinite_losses_has_a_picture() -> None:
     only = compared(("pairs", PAIRS), ("pairs", PAIRS))
-    drawn = " ".join(text.get_text() for text in figure_of(only, PureLoss(Fraction(12))).texts)
+    drawn = words_of(figure_of(only, PureLoss(Fraction(12))))
     assert "12.0000 is left" in drawn
     assert "ε = ∞: without a finite loss" in drawn
 
@@ -450,7 +463,6 @@ def dashed(figure: Figure) -> list[float]:
     return [
         float(line.get_xdata()[0])  # type: ignore[index, arg-type]
         for axes in figure.axes
-        if axes.axison
         for line in axes.lines
         if line.get_color() == charts.VERMILION
     ]
@@ -465,58 +477,48 @@ def test_the_cap_is_drawn_once_in_the_panel_whose_sum_it_limits(drawn: tuple[str
         assert figure.axes[0].lines, "and that panel is the first"
 
 
-def test_every_invariant_has_a_row_with_a_dot_for_each_release_that_holds_it(drawn: tuple[str, Figure]) -> None:
+def test_the_figures_of_all_contributions_and_totals_are_beside_the_bars(drawn: tuple[str, Figure]) -> None:
     name, figure = drawn
     comparison, _ = CASES[name]
-    (matrix,) = [axes for axes in figure.axes if not axes.axison]
-    dots = [line for line in matrix.lines if line.get_marker() == "o"]
-    assert len(dots) == sum(len(releases) for releases in comparison.invariants.values())
-    written = " ".join(text.get_text() for text in figure.texts)
-    for words in comparison.invariants:
-        assert words in written
+    written = words_of(figure)
+    for total in comparison.totals:
+        if total.loss != InfiniteLoss():
+            assert f"{total.loss.symbol} = {total.loss.round_up()}" in written
+    for charge in comparison.latest:
+        if charge.specification.loss != InfiniteLoss():
+            assert f"{charge.specification.loss.symbol} = {charge.specification.loss.round_up()}" in written
 
 
-def test_below_a_total_stands_what_it_does_not_count_and_why(drawn: tuple[str, Figure]) -> None:
-    name, figure = drawn
-    written = " ".join(text.get_text() for text in figure.texts)
-    for total in CASES[name][0].totals:
-        for share in CASES[name][0].shares(total):
-            assert share.reason is None or share.reason in written
+@pytest.mark.parametrize("name", CASES)
+def test_every_invariant_is_named_with_each_release_that_holds_it(name: str) -> None:
+    comparison, _ = CASES[name]
+    assert text_of(describe_invariants(comparison)).splitlines() == [
+        f"- {words} ({join_names(releases)})" for words, releases in comparison.invariants.items()
+    ]
 
 
-def test_an_invariant_held_only_by_an_earlier_charge_is_a_ring() -> None:
-    (matrix,) = [axes for axes in figure_of(AGAIN, CAP).axes if not axes.axison]
-    looks = [line.get_markerfacecolor() for line in matrix.lines if line.get_marker() == "o"]
-    assert looks.count("white") == 1
+@pytest.mark.parametrize("name", CASES)
+def test_with_a_total_stands_what_it_does_not_count_and_why(name: str) -> None:
+    comparison, _ = CASES[name]
+    lines = text_of(describe_totals(comparison)["what they count"]).replace("\\", "").splitlines()
+    for total, line in zip(comparison.totals, lines, strict=True):
+        counted, _, left_out = line.partition("; leaves out ")
+        for share in comparison.shares(total):
+            assert share.charge.release in (left_out if share.reason else counted)
+            assert share.reason is None or share.reason in left_out
+
+
+def test_an_invariant_held_only_by_an_earlier_charge_is_marked() -> None:
+    lines = text_of(describe_invariants(AGAIN)).splitlines()
+    assert [line for line in lines if "earlier" in line] == [f"- {HOUSED} (s_dhc in an earlier charge)"]
 
 
 @pytest.mark.deep
 def test_the_same_comparison_gives_the_same_png_1080_pixels_wide() -> None:
-    picture = side_by_side(THREE, r"A title with $x_{ in it", CAP)
+    three, again = (Budget("two_states", comparison.charges, CAP) for comparison in (THREE, AGAIN))
+    picture = draw_comparison(three, r"A title with $x_{ in it")
     width, height = struct.unpack(">II", picture[16:24])
     assert width == 1080
-    assert 1000 < height < 2600
-    assert picture == side_by_side(THREE, r"A title with $x_{ in it", CAP)
-    assert picture != side_by_side(AGAIN, r"A title with $x_{ in it", CAP)
-
-
-@pytest.mark.parametrize(
-    ("text", "width", "lines"),
-    [
-        ("", 1.0, [""]),
-        ("a b", 0.01, ["a", "b"]),
-        ("release_10_with_a_name", 1.3, ["release_10_with_a_", "name"]),
-        ("one two", 5.0, ["one two"]),
-    ],
-)
-def test_lines_wrap_at_spaces_then_after_underscores(text: str, width: float, lines: Sequence[str]) -> None:
-    assert Sheet().wrapped(text, 9.5, width) == lines
-
-
-def test_wrapping_loses_no_letter() -> None:
-    sheet = Sheet()
-    for width in (0.05, 0.3, 0.9, 2.0):
-        for text in (LONG, *SWAPPED.flavor.multiverse):
-            lines = sheet.wrapped(text, 8.5, width)
-            assert "".join(lines).replace(" ", "") == text.replace(" ", "")
-            assert all(sheet.width(line, 8.5) <= width or len(line) == 1 for line in lines)
+    assert 800 < height < 2600
+    assert picture == draw_comparison(three, r"A title with $x_{ in it")
+    assert picture != draw_comparison(again, r"A title with $x_{ in it")

@@ -12,10 +12,9 @@ import dagster as dg
 import pytest
 
 from assets.phsafe.release import PHSafeRelease
-from mechanisms.accounting.composition import approximate_total, stated
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.composition import compose_approximate
+from mechanisms.accounting.losses import ConcentratedLoss, PureLoss, format_loss
 from mechanisms.accounting.specification import DELTA, Specification
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.phsafe.design import MULTIVERSE
 from orchestration.components import PermutationSwapping
 from orchestration.components.swapping import SwappingDeclaration
@@ -126,8 +125,8 @@ def test_a_release_charged_twice_has_a_row_for_each_charge_and_the_last_is_the_l
     assert both.first.loss != both.second.loss
     assert both.after.shown["charges"] == "3"
     assert "s_dhc was charged 2 times (ledger entries 1 and 5)" in both.after.shown["what adds up"]
-    assert f"'loss': '{stated(both.second.loss, 4)}'" in both.after.shown["releases"]
-    assert stated(both.first.loss, 4) not in both.after.shown["releases"]
+    assert f"'loss': '{format_loss(both.second.loss, 4)}'" in both.after.shown["releases"]
+    assert format_loss(both.first.loss, 4) not in both.after.shown["releases"]
 
 
 def test_every_charge_is_in_exactly_the_totals_with_which_it_composes(both: Town) -> None:
@@ -137,18 +136,18 @@ def test_every_charge_is_in_exactly_the_totals_with_which_it_composes(both: Town
     found = {(row["unit"], row["output_premetric"].rpartition("(")[2]): row for row in both.after.totals}
     assert found["person", "zCDP)"]["rho"] == str(rho)
     assert found["person", "zCDP)"]["charges"] == 3
-    together = approximate_total(losses, DELTA)
-    assert found["person", "approximate DP)"]["loss"] == float(together.rounded_up(4))
+    together = compose_approximate(losses, DELTA)
+    assert found["person", "approximate DP)"]["loss"] == float(together.round_up(4))
     for unit in ("person", "unit"):
         assert found[unit, "pure DP)"]["ln"] == str(epsilon(both).argument)
         assert found[unit, "pure DP)"]["charges"] == 1
         assert [words.partition(":")[0] for words in found[unit, "pure DP)"]["left_out"]] == ["2 releases"]
-    assert both.after.shown["counted against the cap"] == stated(together, 4)
+    assert both.after.shown["counted against the cap"] == format_loss(together, 4)
 
 
 def test_what_is_left_out_is_shown_with_its_name_and_the_reason(both: Town) -> None:
     said = both.before.shown["what they count"].replace("\\", "").splitlines()
-    pure = [line for line in said if line.startswith(f"- **{stated(epsilon(both), 4)} for one ")]
+    pure = [line for line in said if line.startswith(f"- **{format_loss(epsilon(both), 4)} for one ")]
     assert [line.partition("; leaves out ")[2] for line in pure] == [
         "s_dhc: ρ-zCDP lets probabilities differ by any factor, if rarely: no ε holds without a δ",
         "s_dhc: a guarantee for one person bounds no change of a unit",

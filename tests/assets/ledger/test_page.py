@@ -8,13 +8,11 @@ import dagster as dg
 import pytest
 
 from assets.conventions import in_groups
-from assets.ledger.page import LATEST, REPLAY, bar, last_replays, page
+from assets.ledger.page import LATEST, REPLAY, describe_ledger, read_last_replays
 from assets.ledger.population import Population
+from assets.ledger.view import draw_share
 from assets.release.dataset import DatasetDeclaration
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import Loss
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, Loss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from resources.chain import Details, Entry, make_reservation, make_settlement, make_withdrawal
 
@@ -65,7 +63,7 @@ def chain() -> list[Entry]:
 @pytest.fixture(scope="module")
 def shown(chain: list[Entry]) -> dict[str, dg.MetadataValue]:
     population = Population("people", (declared("y2020", "people"), declared("y2021", "people")))
-    return page(chain, [population], {chain[2].draw_id: "2026-01-01 10:00, same output"})
+    return describe_ledger(chain, [population], {chain[2].draw_id: "2026-01-01 10:00, same output"})
 
 
 def test_the_budget_comes_first_for_the_population_and_each_dataset(shown: dict[str, dg.MetadataValue]) -> None:
@@ -110,12 +108,12 @@ def test_full_identifiers_are_one_click_away(chain: list[Entry], shown: dict[str
 
 
 def test_a_population_that_is_no_longer_declared_is_still_shown(chain: list[Entry]) -> None:
-    (row,) = [row for row in rows(page(chain, [], {}), "budget") if row[0] == "people"]
+    (row,) = [row for row in rows(describe_ledger(chain, [], {}), "budget") if row[0] == "people"]
     assert row == ["people", "ε = 7.5000", "–", "no longer declared"]
 
 
 def test_a_new_deployment_shows_its_caps() -> None:
-    assert rows(page([], [Population("people", (declared("people"),))], {}), "budget") == [
+    assert rows(describe_ledger([], [Population("people", (declared("people"),))], {}), "budget") == [
         ["people", "ε = 0.0000", "10.0000", "░░░░░░░░░░ 0 % of 10.0000"]
     ]
 
@@ -124,7 +122,7 @@ def test_a_long_ledger_shows_the_latest_charges_and_says_so() -> None:
     found: list[Entry] = []
     for _ in range(LATEST + 1):
         found.append(charge(found, "people", "counts", "people"))
-    shown = page(found, [Population("people", (declared("people", cap=1000),))], {})
+    shown = describe_ledger(found, [Population("people", (declared("people", cap=1000),))], {})
     listed = rows(shown, f"charges (latest {LATEST} of {LATEST + 1})")
     assert [row[0] for row in listed] == [str(number) for number in range(LATEST + 1, 1, -1)]
 
@@ -134,7 +132,7 @@ def test_an_infinite_charge_is_shown_beside_the_finite_total_from_its_entry_on()
     for dataset, loss in (("y2020", LOSS), ("y2021", InfiniteLoss()), ("y2020", LOSS)):
         found.append(charge(found, dataset, "counts", "people", loss))
     population = Population("people", (declared("y2020", "people"), declared("y2021", "people")))
-    shown = page(found, [population], {})
+    shown = describe_ledger(found, [population], {})
     assert rows(shown, "budget") == [
         ["people", "ε = 5.0000, and ε = ∞", "5.0000", "█████░░░░░ 50 % of 10.0000"],
         ["– dataset y2020", "ε = 5.0000", "–", "–"],
@@ -148,8 +146,8 @@ def test_an_infinite_charge_is_shown_beside_the_finite_total_from_its_entry_on()
     assert "no finite total bounds what all releases of the population disclose together" in str(
         shown["without a finite loss"]
     )
-    assert "without a finite loss" not in page(found[:1], [population], {})
-    assert rows(page(found[1:2], [], {}), "budget")[0] == ["people", "ε = ∞", "–", "no longer declared"]
+    assert "without a finite loss" not in describe_ledger(found[:1], [population], {})
+    assert rows(describe_ledger(found[1:2], [], {}), "budget")[0] == ["people", "ε = ∞", "–", "no longer declared"]
 
 
 @pytest.mark.parametrize(
@@ -164,14 +162,14 @@ def test_an_infinite_charge_is_shown_beside_the_finite_total_from_its_entry_on()
     ],
 )
 def test_only_nothing_is_an_empty_bar_and_only_everything_a_full_one(share: float, words: str) -> None:
-    assert bar(share).replace("\u00a0", " ") == words
+    assert draw_share(share).replace("\u00a0", " ") == words
 
 
 def test_a_charge_is_shown_with_its_delta() -> None:
     """Two p-tables with the same ε may guarantee something, or next to nothing."""
     found = [charge([], "y2020", "counts", "people", loss=ApproximateLoss(LOSS, Fraction(2, 3)))]
     cap = {"epsilon": 10, "delta": "9/10"}
-    shown = page(found, [Population("people", (declared("y2020", "people", cap),))], {})
+    shown = describe_ledger(found, [Population("people", (declared("y2020", "people", cap),))], {})
     assert [row[2] for row in rows(shown, "charges")] == ["ε = 2.5000 at δ = 0.666667"]
 
 
@@ -191,4 +189,4 @@ def test_a_replay_that_a_run_is_about_to_make_is_none_yet() -> None:
         instance.create_run_for_job(made)
         (record,) = [instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(drawn.key, REPLAY))]
         assert record is not None
-        assert last_replays(instance, [drawn.key]) == {}
+        assert read_last_replays(instance, [drawn.key]) == {}

@@ -20,7 +20,7 @@ from assets.pair_swapping.draw import SwappedRecords
 from assets.pair_swapping.gates import pair_problems, rate_problems
 from assets.pair_swapping.release import PairSwappingRelease
 from assets.release.release import DeclarationError, Release
-from mechanisms.accounting.infinite import InfiniteLoss
+from mechanisms.accounting.losses import InfiniteLoss
 from mechanisms.pair_swapping.design import MECHANISM
 from mechanisms.pair_swapping.pairing import NOBODY, Households, Places, Swapped, swap_pairs
 from mechanisms.sampling.stream import RandomStream

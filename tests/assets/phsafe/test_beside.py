@@ -12,8 +12,7 @@ import pytest
 from assets.confidentiality import leaks
 from assets.phsafe.release import PHSafeRelease
 from mechanisms.accounting.conversions import canonne_kamath_steinke
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
 from orchestration.components import PermutationSwapping
 from orchestration.components.swapping import SwappingDeclaration
 from tests.deployments import Deployment
@@ -88,14 +87,14 @@ def test_the_composition_has_both_side_by_side_with_what_is_left_out_and_why(bot
         found = {(unit, premetric.split("(")[1]): values for unit, premetric, *values in rows.fetchall()}
     no_epsilon = "1 release: ρ-zCDP lets probabilities differ by any factor, if rarely: no ε holds without a δ"
     no_unit = "1 release: a guarantee for one person bounds no change of a unit"
-    in_pure_dp = float(epsilon.rounded_up(4))
+    in_pure_dp = float(epsilon.round_up(4))
     converted = [
         Fraction(canonne_kamath_steinke(together, Fraction(1, 10**10), 4)),
         Fraction(canonne_kamath_steinke(ConcentratedLoss(rho), Fraction(1, 10**10), 4)) + Fraction(in_pure_dp),
     ]
     assert found["person", "pure DP)"] == [in_pure_dp, None, 1, [no_epsilon]]
     assert found["unit", "pure DP)"] == [in_pure_dp, None, 1, [no_unit]]
-    assert found["person", "zCDP)"] == [float(together.rounded_up(4)), None, 2, []]
+    assert found["person", "zCDP)"] == [float(together.round_up(4)), None, 2, []]
     assert found["person", "approximate DP)"][1:] == ["1/10000000000", 2, []]
     assert found["person", "approximate DP)"][0] == pytest.approx(float(min(converted)), abs=2e-4)
     assert len(found) == 4
@@ -109,7 +108,7 @@ def test_both_count_under_the_one_cap(both: PHSafeDeployment) -> None:
     shown = {name: str(value.value) for name, value in event.asset_materialization.metadata.items()}
     epsilon = PureLoss(Fraction(0), Fraction(9 * (largest_stratum() + 1)))
     together = ConcentratedLoss(Fraction("0.54") + ConcentratedLoss.of_pure(epsilon).rho)
-    assert shown["counted against the cap"] == f"ρ = {together.rounded_up(4)}"
+    assert shown["counted against the cap"] == f"ρ = {together.round_up(4)}"
     assert shown["cap"] == "ρ = 40.0000"
     assert "whether a block has a housing unit or not" in shown["invariants"]
     assert "the number of units by FINAL_POP × TABBLKST × TABBLKCOU" in shown["invariants"]

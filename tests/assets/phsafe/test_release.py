@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from assets.gates.shared import all_gates
 from assets.phsafe.release import PHSafeRelease
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.phsafe.runs import RUN
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace

@@ -31,11 +31,8 @@ from assets.publication.package import DataFile
 from assets.release.publisher import UNDECLARED, Publisher
 from assets.release.statement import Accuracy, DataVersion, Equivalent, Paper, Parameter, Statement
 from assets.swapping import statement as swapping
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, InfiniteLoss, PureLoss
 from mechanisms.accounting.specification import Line, Specification
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.swapping.design import SwappingDesign
 from mechanisms.swapping.moved import Moved
 from resources.custody import CustodyMode

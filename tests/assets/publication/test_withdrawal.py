@@ -16,7 +16,7 @@ from assets.publication.asset import publication_problems, publish
 from assets.publication.listing import write_listing
 from assets.publication.signature import sign
 from assets.publication.withdrawal import WithdrawalError, withdraw
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from orchestration.jobs import withdraw_job
 from resources.custody import Custody, CustodyMode

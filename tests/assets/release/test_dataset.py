@@ -16,9 +16,7 @@ from pydantic import ValidationError
 from assets.release.columns import Column, whole
 from assets.release.dataset import DatasetDeclaration
 from assets.release.numbers import exact_fraction
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, PureLoss
 
 KEY = {"type": "integer", "role": "key"}
 UNIT = {"type": "integer", "role": "unit"}

@@ -28,8 +28,7 @@ from assets.swapping.release import SwappingRelease
 from assets.swapping.stirs import RatesError, stored_stirring
 from assets.swapping.withheld import STRATA, stage_withheld, swap_loss, withheld_version
 from assets.swapping.withheld import WITHHELD as WITHHELD_RECORDS
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
 from mechanisms.sampling.stream import RandomStream
 from mechanisms.swapping.loss import theorem_1
 from mechanisms.swapping.rates import smallest_rate

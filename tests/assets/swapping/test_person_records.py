@@ -17,8 +17,9 @@ import pytest
 from pydantic import ValidationError
 
 from assets.cef.census import UNIT_COLUMNS, census_persons, census_units
-from assets.ledger.comparison import Charge, Comparison
-from assets.ledger.words import remarks, totals_shown
+from assets.ledger.comparison import Comparison, compare
+from assets.ledger.page import describe_totals
+from assets.ledger.remarks import write_remarks
 from assets.publication.certificate import _building_blocks
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.draw import Draw
@@ -26,10 +27,11 @@ from assets.swapping.draw import SwappingInputs
 from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
 from assets.swapping.unique import UniqueRecords
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification, compose
 from mechanisms.swapping.moved import Moved
 from orchestration.components.swapping import SwappingDeclaration, build_release
+from resources.chain import Entry, make_reservation
 
 PERSONS, HOUSEHOLDS, RACES = 3, 2, "ab"
 Person = tuple[int, str]
@@ -159,7 +161,7 @@ def test_a_swap_of_households_counts_once_for_a_persons_characteristics_and_boun
     assert (stated.flavor.unit, stated.flavor.changes_per_person) == ("household", 1)
     assert farthest(households_file, columns, moves=False) == 1
     assert farthest(households_file, columns, moves=True) == HOUSEHOLDS
-    shown = totals_shown(compared(households=stated))["totals"]
+    shown = describe_totals(compared(households=stated))["totals"]
     assert isinstance(shown, dg.TableMetadataValue)
     units = [record.data["unit"] for record in shown.records]
     assert "person (no moves)" in units
@@ -167,11 +169,10 @@ def test_a_swap_of_households_counts_once_for_a_persons_characteristics_and_boun
 
 
 def compared(**specifications: Specification) -> Comparison:
-    charges = tuple(
-        Charge(entry=number, release=name, specification=each, settled=True, latest=True)
-        for number, (name, each) in enumerate(specifications.items(), 1)
-    )
-    return Comparison(charges, compose(specifications.values()))
+    entries: list[Entry] = []
+    for number, (name, each) in enumerate(specifications.items()):
+        entries.append(make_reservation(entries, "village", name, f"draw {number}", each, "0" * 64))
+    return compare(entries)
 
 
 def test_person_records_are_left_out_of_totals_for_persons_with_the_reason() -> None:
@@ -193,7 +194,7 @@ def test_person_records_are_left_out_of_totals_for_persons_with_the_reason() -> 
         "1 release: a guarantee for one person record bounds no change of a person: a change of one person can change "
         "the records of all persons in the same unit",
     )
-    said = remarks(comparison)
+    said = write_remarks(comparison)
     assert (
         "records: a guarantee for one person record counts in no total for persons: a change of one person can change "
         "the records of all persons in the same unit." in said
@@ -204,7 +205,7 @@ def test_person_records_are_left_out_of_totals_for_persons_with_the_reason() -> 
     )
     alone = compared(records=records)
     assert {total.unit for total in alone.totals} == {"person record"}
-    assert any("counts in no total for persons" in each for each in remarks(alone))
+    assert any("counts in no total for persons" in each for each in write_remarks(alone))
 
 
 def test_everything_that_states_the_guarantee_names_person_records() -> None:

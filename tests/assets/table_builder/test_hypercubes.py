@@ -28,9 +28,7 @@ from assets.table_builder.method import TableBuilderMethod
 from assets.table_builder.plan import planned_tables
 from assets.table_builder.release import HypercubeRelease
 from assets.table_builder.statement import hypercube_statement
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import ApproximateLoss, InfiniteLoss, PureLoss
 from mechanisms.swapping.loss import theorem_1
 from mechanisms.table_builder.judging import judge
 from orchestration import cli

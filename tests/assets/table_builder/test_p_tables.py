@@ -9,7 +9,7 @@ import pytest
 
 from assets.table_builder.p_tables import PTableFileError, load_p_table
 from assets.table_builder.plan import loss_against_epsilon, loss_of_p_table, upwards
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from mechanisms.table_builder.judging import judge
 from mechanisms.table_builder.p_table import PTable, Row
 

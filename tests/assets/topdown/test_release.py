@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from assets.gates.shared import all_gates
 from assets.topdown import estimation
 from assets.topdown.microdata import ATTRIBUTE_WORDS
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.stream import RandomStream
 from tests.assets.topdown.oracle import (

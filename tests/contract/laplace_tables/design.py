@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 

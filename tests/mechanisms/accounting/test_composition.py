@@ -9,20 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import (
     DoesNotCompose,
-    Loss,
-    approximate_total,
-    concentrated_total,
+    compose_approximate,
+    compose_concentrated,
+    compose_like,
+    compose_pure,
     fits,
-    pure_total,
-    stated,
-    total_like,
 )
 from mechanisms.accounting.conversions import canonne_kamath_steinke
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Loss, PureLoss, format_loss
 
 DELTA = Fraction(1, 10**10)
 
@@ -50,37 +46,37 @@ def from_rho(value: Fraction, delta: Fraction = DELTA) -> PureLoss:
 def test_the_order_of_releases_does_not_change_a_total(
     epsilons: list[Loss], rhos: list[Loss], pairs: list[Loss]
 ) -> None:
-    assert {pure_total(order) for order in permutations(epsilons)} == {pure_total(epsilons)}
+    assert {compose_pure(order) for order in permutations(epsilons)} == {compose_pure(epsilons)}
     without_pairs = [*epsilons, *rhos]
-    assert concentrated_total(without_pairs) == concentrated_total(reversed(without_pairs))
+    assert compose_concentrated(without_pairs) == compose_concentrated(reversed(without_pairs))
     every = [*without_pairs, *pairs]
-    assert approximate_total(every, DELTA) == approximate_total(reversed(every), DELTA)
+    assert compose_approximate(every, DELTA) == compose_approximate(reversed(every), DELTA)
 
 
 @given(st.lists(st.one_of(pure, concentrated), max_size=4), st.one_of(pure, concentrated))
 def test_a_further_release_never_lowers_a_total(losses: list[Loss], further: Loss) -> None:
-    assert concentrated_total(losses) <= concentrated_total([*losses, further])
-    assert approximate_total(losses, DELTA) <= approximate_total([*losses, further], DELTA)
+    assert compose_concentrated(losses) <= compose_concentrated([*losses, further])
+    assert compose_approximate(losses, DELTA) <= compose_approximate([*losses, further], DELTA)
 
 
 def test_pure_losses_count_in_concentrated_ones_one_by_one() -> None:
-    assert concentrated_total([epsilon(1), rho("1/3"), epsilon(2)]) == rho("17/6")
+    assert compose_concentrated([epsilon(1), rho("1/3"), epsilon(2)]) == rho("17/6")
 
 
 def test_a_few_large_pure_losses_are_added_and_many_small_ones_converted() -> None:
     """Swapping at ε = 12.5 with ρ = 2.5: ε²/2 alone would give more than 160. 400 times ε = 0.01 is less than 4."""
-    large = approximate_total([epsilon("12.5"), rho("2.5")], DELTA)
+    large = compose_approximate([epsilon("12.5"), rho("2.5")], DELTA)
     assert large.epsilon == epsilon("12.5") + from_rho(Fraction("2.5"))
-    small = approximate_total([epsilon("0.01")] * 400, DELTA)
+    small = compose_approximate([epsilon("0.01")] * 400, DELTA)
     assert small.epsilon == from_rho(400 * Fraction("0.01") ** 2 / 2) <= epsilon(4)
-    assert approximate_total([epsilon("0.1")], DELTA).epsilon == epsilon("0.1")
+    assert compose_approximate([epsilon("0.1")], DELTA).epsilon == epsilon("0.1")
 
 
 def test_the_deltas_of_releases_are_subtracted_from_the_delta_of_the_total() -> None:
     half = DELTA / 2
-    total = approximate_total([rho("1"), ApproximateLoss(epsilon(1), half)], DELTA)
+    total = compose_approximate([rho("1"), ApproximateLoss(epsilon(1), half)], DELTA)
     assert total == ApproximateLoss(epsilon(1) + from_rho(Fraction(1), half), DELTA)
-    assert approximate_total([ApproximateLoss(epsilon(1), half)] * 2, DELTA).epsilon == epsilon(2)
+    assert compose_approximate([ApproximateLoss(epsilon(1), half)] * 2, DELTA).epsilon == epsilon(2)
 
 
 @pytest.mark.parametrize(
@@ -92,32 +88,32 @@ def test_the_deltas_of_releases_are_subtracted_from_the_delta_of_the_total() -> 
 )
 def test_a_delta_that_is_used_up_is_refused(losses: list[Loss]) -> None:
     with pytest.raises(DoesNotCompose, match="own δs add up"):
-        approximate_total(losses, DELTA)
+        compose_approximate(losses, DELTA)
 
 
 def test_the_total_of_no_losses_is_zero() -> None:
-    assert pure_total([]) == PureLoss()
-    assert concentrated_total([]) == ConcentratedLoss()
-    assert approximate_total([], DELTA) == ApproximateLoss(PureLoss(), DELTA)
+    assert compose_pure([]) == PureLoss()
+    assert compose_concentrated([]) == ConcentratedLoss()
+    assert compose_approximate([], DELTA) == ApproximateLoss(PureLoss(), DELTA)
 
 
 @pytest.mark.parametrize("other", [rho("1"), ApproximateLoss(epsilon(1), DELTA)])
 def test_only_pure_losses_have_a_pure_total(other: Loss) -> None:
     with pytest.raises(DoesNotCompose, match="no ε holds without a δ"):
-        pure_total([epsilon(1), other])
+        compose_pure([epsilon(1), other])
 
 
 def test_approximate_losses_have_no_concentrated_total() -> None:
     with pytest.raises(DoesNotCompose, match="which no ρ bounds"):
-        concentrated_total([rho("1"), ApproximateLoss(epsilon(1), DELTA)])
+        compose_concentrated([rho("1"), ApproximateLoss(epsilon(1), DELTA)])
 
 
 @given(st.lists(pure, max_size=3), st.lists(concentrated, max_size=3), st.lists(approximate, max_size=2))
 def test_a_limit_determines_the_kind_of_total(epsilons: list[Loss], rhos: list[Loss], pairs: list[Loss]) -> None:
     every = [*epsilons, *rhos, *pairs]
-    assert total_like(PureLoss(), epsilons) == pure_total(epsilons)
-    assert total_like(ConcentratedLoss(), [*epsilons, *rhos]) == concentrated_total([*epsilons, *rhos])
-    assert total_like(ApproximateLoss(PureLoss(), DELTA), every) == approximate_total(every, DELTA)
+    assert compose_like(PureLoss(), epsilons) == compose_pure(epsilons)
+    assert compose_like(ConcentratedLoss(), [*epsilons, *rhos]) == compose_concentrated([*epsilons, *rhos])
+    assert compose_like(ApproximateLoss(PureLoss(), DELTA), every) == compose_approximate(every, DELTA)
 
 
 @pytest.mark.parametrize(
@@ -130,9 +126,9 @@ def test_a_limit_determines_the_kind_of_total(epsilons: list[Loss], rhos: list[L
 )
 def test_a_limit_can_be_used_up_exactly(limit: Loss, losses: list[Loss]) -> None:
     """A further 10⁻³⁰ of pure loss no longer fits. Under (ε, δ), a loss of 10⁻³ must show in six decimals."""
-    assert fits(total_like(limit, losses), limit)
+    assert fits(compose_like(limit, losses), limit)
     little = PureLoss(Fraction(1, 10**3) if isinstance(limit, ApproximateLoss) else Fraction(1, 10**30))
-    assert not fits(total_like(limit, [*losses, little]), limit)
+    assert not fits(compose_like(limit, [*losses, little]), limit)
 
 
 def test_losses_of_different_kinds_do_not_compare() -> None:
@@ -143,9 +139,9 @@ def test_losses_of_different_kinds_do_not_compare() -> None:
 
 
 def test_a_loss_is_written_rounded_up_and_with_its_symbol() -> None:
-    assert stated(PureLoss.logarithm(2), 3) == "ε = 0.694"
-    assert stated(rho("2.514562")) == "ρ = 2.5146"
-    assert stated(ApproximateLoss(epsilon("3.1"), DELTA)) == "ε = 3.1000 at δ = 1e-10"
+    assert format_loss(PureLoss.logarithm(2), 3) == "ε = 0.694"
+    assert format_loss(rho("2.514562")) == "ρ = 2.5146"
+    assert format_loss(ApproximateLoss(epsilon("3.1"), DELTA)) == "ε = 3.1000 at δ = 1e-10"
 
 
 def test_a_loss_as_text_is_not_rounded() -> None:
@@ -218,4 +214,4 @@ def test_an_approximate_loss_survives_json_without_rounding(loss: ApproximateLos
     ],
 )
 def test_a_delta_that_is_no_short_decimal_is_stated_rounded_up(delta: str, text: str) -> None:
-    assert stated(ApproximateLoss(PureLoss(Fraction(1)), Fraction(delta))) == f"ε = 1.0000 at δ = {text}"
+    assert format_loss(ApproximateLoss(PureLoss(Fraction(1)), Fraction(delta))) == f"ε = 1.0000 at δ = {text}"

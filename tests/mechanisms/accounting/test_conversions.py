@@ -18,8 +18,8 @@ from mechanisms.accounting.conversions import (
     canonne_kamath_steinke,
     canonne_kamath_steinke_above,
 )
-from mechanisms.accounting.rounding import ceiling, exponential_above, logarithm_between, square_root_above
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ConcentratedLoss
+from mechanisms.accounting.rounding import bound_exponential, bound_logarithm, bound_square_root, round_up
 
 DELTA = Fraction(1, 10**10)
 DIGITS = 120
@@ -207,7 +207,7 @@ def series_of_logarithm(number: Fraction) -> tuple[Fraction, Fraction]:
 
 @given(st.fractions(Fraction(1, 3), 3, max_denominator=10**6), st.integers(5, 25))
 def test_a_logarithm_lies_between_its_bounds(number: Fraction, digits: int) -> None:
-    low, high = logarithm_between(number, digits)
+    low, high = bound_logarithm(number, digits)
     series_low, series_high = series_of_logarithm(number)
     assert low <= series_high
     assert series_low <= high
@@ -216,7 +216,7 @@ def test_a_logarithm_lies_between_its_bounds(number: Fraction, digits: int) -> N
 
 @given(st.fractions(0, 10**9, max_denominator=10**9), st.integers(0, 30))
 def test_a_square_root_lies_below_its_bound_by_little(number: Fraction, digits: int) -> None:
-    bound = square_root_above(number, digits)
+    bound = bound_square_root(number, digits)
     assert number < bound**2
     assert bound <= Fraction(1, 10**digits) or (bound - Fraction(1, 10**digits)) ** 2 <= number
 
@@ -224,10 +224,10 @@ def test_a_square_root_lies_below_its_bound_by_little(number: Fraction, digits: 
 @given(st.fractions(0, 50, max_denominator=10**6))
 def test_an_exponential_is_not_above_its_bound(number: Fraction) -> None:
     with localcontext(Context(prec=DIGITS)):
-        excess = decimal(exponential_above(number, 40)) / decimal(number).exp() - 1
+        excess = decimal(bound_exponential(number, 40)) / decimal(number).exp() - 1
     assert 0 <= excess <= Decimal("1e-38")
 
 
 @given(st.fractions(0, 10**30, max_denominator=10**30), st.integers(0, 40))
 def test_a_ceiling_is_exact_at_any_length(number: Fraction, places: int) -> None:
-    assert 0 <= Fraction(ceiling(number, places)) - number < Fraction(1, 10**places)
+    assert 0 <= Fraction(round_up(number, places)) - number < Fraction(1, 10**places)

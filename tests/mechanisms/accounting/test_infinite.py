@@ -5,22 +5,24 @@ from fractions import Fraction
 
 import pytest
 
-from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.composition import (
     NOT_FINITE,
     DoesNotCompose,
-    Loss,
-    beside_finite,
-    finite,
+    compose_like,
+    drop_infinite,
     fits,
-    number,
-    stated,
-    total_like,
+    warn_of_infinite,
 )
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import (
+    ApproximateLoss,
+    ConcentratedLoss,
+    InfiniteLoss,
+    Loss,
+    PureLoss,
+    format_loss,
+    format_number,
+)
 from mechanisms.accounting.specification import UNBOUNDED, Flavor, Specification, compose
-from mechanisms.accounting.zcdp import ConcentratedLoss
 
 LIMITS: list[Loss] = [
     PureLoss(Fraction(10**9)),
@@ -39,14 +41,14 @@ def test_no_total_under_a_limit_counts_an_infinite_loss_silently(limit: Loss, ot
     """A composition that skips what it does not know would give the total of the others."""
     for losses in ([InfiniteLoss(), *others], [*others, InfiniteLoss()]):
         with pytest.raises(DoesNotCompose, match=r"ε = ∞"):
-            total_like(limit, losses)
-        assert finite(losses) == others
+            compose_like(limit, losses)
+        assert drop_infinite(losses) == others
     with pytest.raises(DoesNotCompose):
         fits(InfiniteLoss(), limit)
 
 
 def test_a_total_that_counts_an_infinite_loss_is_infinite() -> None:
-    assert total_like(InfiniteLoss(), [PureLoss(), *LIMITS, InfiniteLoss()]) == InfiniteLoss()
+    assert compose_like(InfiniteLoss(), [PureLoss(), *LIMITS, InfiniteLoss()]) == InfiniteLoss()
     with pytest.raises(DoesNotCompose):
         fits(PureLoss(), InfiniteLoss())
 
@@ -84,8 +86,8 @@ def test_groups_and_records_keep_it(neighbors: str) -> None:
 
 
 def test_it_is_written_as_a_sign_and_never_as_a_word_or_a_number() -> None:
-    assert (stated(InfiniteLoss()), number(InfiniteLoss(), 6), str(InfiniteLoss())) == ("ε = ∞", "∞", "∞")
-    assert number(PureLoss(Fraction(1, 3))) == "0.3334"
-    assert beside_finite(0) == ""
-    assert "one charge has no finite loss" in beside_finite(1)
-    assert "2 charges have no finite loss" in beside_finite(2)
+    assert (format_loss(InfiniteLoss()), format_number(InfiniteLoss(), 6), str(InfiniteLoss())) == ("ε = ∞", "∞", "∞")
+    assert format_number(PureLoss(Fraction(1, 3))) == "0.3334"
+    assert warn_of_infinite(0) == ""
+    assert "one charge has no finite loss" in warn_of_infinite(1)
+    assert "2 charges have no finite loss" in warn_of_infinite(2)

@@ -15,11 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import NOT_CONCENTRATED, NOT_PURE, Loss, approximate_total
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.composition import NOT_CONCENTRATED, NOT_PURE, compose_approximate
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Loss, PureLoss
 from mechanisms.accounting.specification import DELTA, UNBOUNDED, Flavor, Specification, Total, compose
-from mechanisms.accounting.zcdp import ConcentratedLoss
 
 LOG = PureLoss.logarithm
 DIGITS = 150
@@ -76,7 +74,7 @@ def test_losses_closer_than_any_float_are_distinguished(less: PureLoss, more: Pu
 
 @given(pure_losses(), st.integers(0, 12))
 def test_rounding_up_gives_the_smallest_decimal_not_below(loss: PureLoss, places: int) -> None:
-    rounded, unit = loss.rounded_up(places), Decimal(1).scaleb(-places)
+    rounded, unit = loss.round_up(places), Decimal(1).scaleb(-places)
     assert rounded.as_tuple().exponent == -places
     assert rounded >= value(loss)
     assert rounded - unit < value(loss)
@@ -95,7 +93,7 @@ def test_rounding_up_gives_the_smallest_decimal_not_below(loss: PureLoss, places
     ],
 )
 def test_rounding_up_is_decided_at_the_edges(loss: PureLoss, rounded: str) -> None:
-    assert str(loss.rounded_up(2)) == rounded
+    assert str(loss.round_up(2)) == rounded
 
 
 @pytest.mark.parametrize("number", range(1000, 1060))
@@ -104,8 +102,8 @@ def test_rounding_up_is_decided_however_close_a_logarithm_comes_to_a_decimal(num
     argument = Fraction(number, 997)
     with localcontext(Context(prec=DIGITS)):
         below = Fraction((7 - value(LOG(argument))).quantize(Decimal("1e-60"), ROUND_FLOOR))
-    assert str(PureLoss(below, argument).rounded_up(2)) == "7.00"
-    assert str(PureLoss(below + Fraction(1, 10**60), argument).rounded_up(2)) == "7.01"
+    assert str(PureLoss(below, argument).round_up(2)) == "7.00"
+    assert str(PureLoss(below + Fraction(1, 10**60), argument).round_up(2)) == "7.01"
 
 
 @given(st.lists(pure_losses(), min_size=1, max_size=6))
@@ -212,7 +210,7 @@ def test_each_total_includes_what_implies_it_and_lists_what_it_leaves_out() -> N
         ("person", CONCENTRATED): (ConcentratedLoss(Fraction(1)), 2),
     }
     every = rows["person", APPROXIMATE]
-    assert every.loss == approximate_total([PureLoss(Fraction(1)), RHO, PAIR], DELTA + PAIR.delta)
+    assert every.loss == compose_approximate([PureLoss(Fraction(1)), RHO, PAIR], DELTA + PAIR.delta)
     assert (every.releases, every.left_out) == (3, ())
     assert rows["person", CONCENTRATED].left_out == (f"1 release: {NOT_CONCENTRATED}",)
     assert rows["person", PURE].left_out == tuple(f"1 release: {NOT_PURE[type(loss)]}" for loss in (PAIR, RHO))

@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
 
 PHSAFE = (Path(__file__).parents[2] / "data") / "phsafe_production.csv"
 
@@ -36,7 +35,7 @@ def test_a_loss_too_small_for_a_float_counts() -> None:
     whole, tiny = ConcentratedLoss(Fraction(1)), ConcentratedLoss(Fraction(1, 10**50))
     assert whole <= whole + tiny
     assert not whole + tiny <= whole
-    assert (whole + tiny).rounded_up(2) == Decimal("1.01")
+    assert (whole + tiny).round_up(2) == Decimal("1.01")
 
 
 @given(concentrated_losses, st.integers(1, 50))
@@ -91,7 +90,7 @@ def test_a_loss_survives_json_without_rounding(loss: ConcentratedLoss) -> None:
 
 @given(concentrated_losses, st.integers(0, 8))
 def test_rounding_up_gives_the_smallest_decimal_not_below(loss: ConcentratedLoss, places: int) -> None:
-    rounded = loss.rounded_up(places)
+    rounded = loss.round_up(places)
     assert rounded.as_tuple().exponent == -places
     assert 0 <= Fraction(rounded) - loss.rho < Fraction(1, 10**places)
 
@@ -123,4 +122,4 @@ def test_phsafe_loses_2_514562_when_a_person_changes() -> None:
     assert len(lines) == 46
     assert unbounded.rho == Fraction("1.257281")
     assert unbounded.bounded(Fraction(2)).rho == Fraction("2.514562")
-    assert str(unbounded.bounded(Fraction(2)).rounded_up(3)) == "2.515"
+    assert str(unbounded.bounded(Fraction(2)).round_up(3)) == "2.515"

@@ -12,7 +12,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from mechanisms.accounting.infinite import InfiniteLoss
+from mechanisms.accounting.losses import InfiniteLoss
 from mechanisms.pair_swapping.design import PairSwappingDesign
 from mechanisms.pair_swapping.pairing import Households, Places, pairs_of_words, risks
 

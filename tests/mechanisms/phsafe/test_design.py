@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import ConcentratedLoss, PureLoss
 from mechanisms.accounting.specification import DELTA, Specification
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import (
     LARGEST_TRUNCATION,

@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assets.safetab.lists import read_lists
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import GENERAL_FACTOR, ConcentratedLoss, PureLoss
 from mechanisms.accounting.specification import Specification
-from mechanisms.accounting.zcdp import GENERAL_FACTOR, ConcentratedLoss
 from mechanisms.noise import Noise
 from mechanisms.safetab.design import DesignError, Measured, Pair, SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.production import (

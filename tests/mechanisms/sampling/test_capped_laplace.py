@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.rounding import decimal_text
+from mechanisms.accounting.rounding import format_decimal
 from mechanisms.sampling import inversion
 from mechanisms.sampling.capped_laplace import LARGEST_CAP, LEAST_PROBABILITY, CappedLaplace
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
@@ -140,7 +140,7 @@ def test_the_probability_of_the_greatest_values_is_rounded_up_by_little(scale: F
     assert exact - tiny <= above <= exact * (1 + Fraction(3, 10**5)) + tiny
     assert above >= LEAST_PROBABILITY or not values
     assert above <= 1
-    assert "/" not in decimal_text(above), "a δ is written with six digits"
+    assert "/" not in format_decimal(above), "a δ is written with six digits"
 
 
 def test_the_scale_of_the_largest_cap_does_not_matter_to_the_bounds() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from mechanisms.accounting.specification import Specification
 from mechanisms.swapping.design import DesignError, SecondStir, SwappingDesign
 from mechanisms.swapping.loss import theorem_1

@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from mechanisms.swapping.loss import theorem_1
 from mechanisms.swapping.rates import EXEMPT, Stir, loss_of_stir
 from mechanisms.swapping.response import Response, loss_of_responses

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from mechanisms.swapping.loss import evaluated, odds, smallest_attainable, swap_rates_for, theorem_1
 from tests.depth import deep_cases
 from tests.mechanisms.swapping.enumeration import derangement_number

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.losses import PureLoss
 from mechanisms.swapping.loss import odds, theorem_1
 from mechanisms.swapping.moved import moved
 from mechanisms.swapping.rates import (

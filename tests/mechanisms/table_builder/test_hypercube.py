@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.composition import total_like
-from mechanisms.accounting.loss import PureLoss
+from mechanisms.accounting.composition import compose_like
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.sampling.capped_laplace import CappedLaplace
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
@@ -64,7 +62,7 @@ def test_the_inner_table_has_the_whole_budget_if_margins_are_summed() -> None:
 def test_lines_add_up_to_the_loss_and_shares_to_the_budget(cube: Hypercube) -> None:
     assert sum(cube.budget_of(table) for table in cube.tables) == cube.budget
     for total, lines in ((cube.unbounded, cube.unbounded_lines), (cube.bounded, cube.lines)):
-        assert total_like(total, [line.loss for line in lines]) == total
+        assert compose_like(total, [line.loss for line in lines]) == total
         flavor = Flavor("files", (), "person", None, total.output_premetric)
         assert Specification(flavor, total, lines).charge == total
     unbounded = cube.unbounded

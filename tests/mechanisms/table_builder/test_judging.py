@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.rounding import ceiling
+from mechanisms.accounting.losses import PureLoss
+from mechanisms.accounting.rounding import round_up
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace
 from mechanisms.table_builder import judging
 from mechanisms.table_builder.entropy import Parameters, make
@@ -189,13 +189,13 @@ def test_the_figures_of_the_page_are_those_of_a_run() -> None:
     for epsilon in (Fraction(0), Fraction(1, 2), Fraction(1), Fraction(5)):
         judgment = judge(table, PureLoss(epsilon))
         laplace = discrete_laplace_delta(Fraction(3), ratio_below(PureLoss(epsilon)))
-        figures[epsilon] = [ceiling(delta, 4) for delta in (judgment.delta, laplace)]
+        figures[epsilon] = [round_up(delta, 4) for delta in (judgment.delta, laplace)]
     page = PAGE.read_text("utf-8")
     for epsilon, (ours, theirs) in figures.items():
         assert f"| {float(epsilon):g} | {ours} | {theirs if theirs else 0} |" in page
     judgment = judge(table, PureLoss(Fraction(1)))
-    assert f"(2, {ceiling(judgment.changed_delta, 4)})" in page
-    assert f"{ceiling(judgment.changed_exactly, 4)}." in page
-    assert f"ε = {discrete_laplace_epsilon(Fraction(3)).rounded_up(4)} on" in page
+    assert f"(2, {round_up(judgment.changed_delta, 4)})" in page
+    assert f"{round_up(judgment.changed_exactly, 4)}." in page
+    assert f"ε = {discrete_laplace_epsilon(Fraction(3)).round_up(4)} on" in page
     rounding = PTable(tuple(Row((5 * ((n + 2) // 5) - n if n >= 10 else -n,), (1,)) for n in range(15)), 5)
     assert curve(rounding, [Fraction(1), Fraction(10**6)]) == [1, 1]

@@ -19,9 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, PureLoss
 from mechanisms.sampling.capped_laplace import CappedLaplace
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.discrete_laplace import DiscreteLaplace

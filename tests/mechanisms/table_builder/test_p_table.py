@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.accounting.rounding import ceiling
+from mechanisms.accounting.rounding import round_up
 from mechanisms.sampling import reader
 from mechanisms.sampling.goodness import misfits
 from mechanisms.sampling.stream import RandomStream
@@ -237,7 +237,7 @@ def test_impossible_results_are_counted_wherever_they_are() -> None:
 
 def test_the_greatest_variance_and_bias_are_those_of_a_row() -> None:
     assert TABLE.greatest_bias == max(abs(row.mean) for row in TABLE.rows) == Fraction(1, 3)
-    assert TABLE.exact_variance == ceiling(max(row.variance for row in TABLE.rows), 18)
+    assert TABLE.exact_variance == round_up(max(row.variance for row in TABLE.rows), 18)
 
 
 def test_the_record_of_a_table_tells_it_apart() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from mechanisms.accounting.composition import concentrated_total
+from mechanisms.accounting.composition import compose_concentrated
 from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.losses import ConcentratedLoss
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.accounting.specification import compose
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.topdown.design import SCHEMAS, DesignError, TopDownDesign, words
 from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION, allocation
 from mechanisms.topdown.schema import PERSONS, UNITS
@@ -71,7 +71,7 @@ def test_a_move_from_one_unit_to_another_changes_the_units_answers_by_four_at_mo
 def test_the_lines_are_the_measurements_and_add_up_to_the_charge() -> None:
     specification = PRODUCTION.specification("town")
     assert len(specification.lines) == 65 + 6 + 1
-    assert concentrated_total(line.loss for line in specification.lines) == specification.charge == PRODUCTION.loss
+    assert compose_concentrated(line.loss for line in specification.lines) == specification.charge == PRODUCTION.loss
 
 
 def test_the_certificates_eleven_figures_are_reproduced() -> None:

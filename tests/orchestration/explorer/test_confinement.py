@@ -11,9 +11,9 @@ import duckdb
 import pytest
 
 from orchestration.explorer import launcher
-from orchestration.explorer.confinement import landlock_version, without
-from orchestration.explorer.launcher import ExplorerError, environment, explore, free_port, left_out
-from orchestration.explorer.process import flags
+from orchestration.explorer.confinement import exclude, find_landlock_version
+from orchestration.explorer.launcher import ExplorerError, explore, find_port, list_left_out, make_environment
+from orchestration.explorer.process import list_flags
 from orchestration.explorer.settings import Settings
 
 SECRET = "secret, and known to nobody"
@@ -24,14 +24,14 @@ CONFINED = """
 import json, sys
 from pathlib import Path
 from orchestration.explorer import confinement
-from orchestration.explorer.process import readable
-from orchestration.explorer.settings import settings
-known, given = settings(), json.loads(sys.argv[1])
+from orchestration.explorer.process import list_readable
+from orchestration.explorer.settings import read_settings
+known, given = read_settings(), json.loads(sys.argv[1])
 attempts = Path(given["attempts"]).read_text()
 if given["python"]:
-    confinement.landlock_version = lambda: 0
+    confinement.find_landlock_version = lambda: 0
 left_out = [Path(each) for each in known.left_out]
-words = confinement.confine(readable(known), [Path(known.temporary)], left_out, known.port)
+words = confinement.confine(list_readable(known), [Path(known.temporary)], left_out, known.port)
 exec(attempts)
 print(json.dumps([words, attempts(given["secrets"], given["allowed"], known.temporary)]))
 """
@@ -68,7 +68,7 @@ def deployment(tmp_path: Path) -> tuple[Settings, dict[str, str], dict[str, str]
         temporary=str(tmp_path / "temporary"),
         boundaries="",
         left_out=(str(home), str(tmp_path / "dagster"), str(tmp_path / "source.csv")),
-        port=free_port(0),
+        port=find_port(0),
     )
     return (
         known,
@@ -87,7 +87,7 @@ def tried(
         given = json.dumps({"secrets": secrets, "allowed": allowed, "python": python, "attempts": str(ATTEMPTS)})
         done = subprocess.run(
             [sys.executable, "-c", CONFINED, given],
-            env={**environment(known), "PYTHONPATH": str(ROOT)},
+            env={**make_environment(known), "PYTHONPATH": str(ROOT)},
             cwd=known.temporary,
             capture_output=True,
             text=True,
@@ -98,7 +98,7 @@ def tried(
     return words, found
 
 
-@pytest.mark.skipif(not landlock_version(), reason="this kernel has no Landlock")
+@pytest.mark.skipif(not find_landlock_version(), reason="this kernel has no Landlock")
 def test_the_kernel_refuses_every_way_to_what_is_not_public(
     deployment: tuple[Settings, dict[str, str], dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,10 +136,10 @@ def test_what_is_left_out_is_in_no_allowed_folder(tmp_path: Path) -> None:
     (tmp_path / "code" / "a" / "link").symlink_to(tmp_path / "code" / "var")
     (tmp_path / "code" / "shortcut").symlink_to(tmp_path / "code" / "var")
     out = [tmp_path / "code" / "var", tmp_path / "code" / "b" / "deep" / "secret"]
-    found = without([tmp_path / "code", tmp_path / "other"], out)
+    found = exclude([tmp_path / "code", tmp_path / "other"], out)
     assert set(found) == {tmp_path / "code" / "a", tmp_path / "code" / "module.py", tmp_path / "other"}
-    assert without([tmp_path / "code" / "var" / "warehouse"], out) == []
-    assert without([tmp_path / "other"], [tmp_path]) == []
+    assert exclude([tmp_path / "code" / "var" / "warehouse"], out) == []
+    assert exclude([tmp_path / "other"], [tmp_path]) == []
 
 
 def test_the_process_gets_neither_the_master_key_nor_credentials_nor_settings_of_streamlit(
@@ -149,7 +149,7 @@ def test_the_process_gets_neither_the_master_key_nor_credentials_nor_settings_of
     monkeypatch.setenv("STREAMLIT_SERVER_ADDRESS", "0.0.0.0")
     monkeypatch.setenv("PGPASSWORD", "0" * 64)
     known = Settings(str(tmp_path), str(tmp_path), str(tmp_path), "", (), 1)
-    given = environment(known)
+    given = make_environment(known)
     assert "0" * 64 not in given.values()
     assert not any(name.startswith(("STREAMLIT_", "PG")) for name in given)
     assert given["HOME"] == str(tmp_path), "no user's file of settings is found"
@@ -159,7 +159,7 @@ def test_the_process_gets_neither_the_master_key_nor_credentials_nor_settings_of
 def test_deployments_own_folders_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     monkeypatch.setenv("STIRRED_SPILL_FOLDER", str(tmp_path / "spill"))
-    assert left_out(tmp_path / "var", []) == [tmp_path / "var", tmp_path / "dagster", tmp_path / "spill"]
+    assert list_left_out(tmp_path / "var", []) == [tmp_path / "var", tmp_path / "dagster", tmp_path / "spill"]
 
 
 def test_publications_around_the_databases_are_refused(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_publications_around_the_databases_are_refused(tmp_path: Path) -> None:
 
 
 def test_streamlit_listens_to_this_machine_alone_and_reports_nothing() -> None:
-    given = flags(8600)
+    given = list_flags(8600)
     pairs = dict(zip(given[::2], given[1::2], strict=True))
     assert pairs["--server.address"] == "127.0.0.1"
     assert pairs["--server.allowedHosts"] == "127.0.0.1", "another name for this machine is refused"

@@ -15,18 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
+from assets.charge.assessment import would_leave
 from assets.ledger.population import Population
+from assets.ledger.view import list_budgets
 from assets.publication.signature import PUBLIC_KEY, pem, public_key, sign
-from mechanisms.accounting.infinite import InfiniteLoss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.zcdp import ConcentratedLoss
-from orchestration.explorer.budgets import standing, with_charge
-from orchestration.explorer.products import TOTAL, catalog
-from orchestration.explorer.reading import UnavailableError, entries
-from orchestration.explorer.settings import VARIABLE, Settings, settings
-from orchestration.explorer.tables import overlap, uncertain
-from orchestration.explorer.words import figure, nested, plain
+from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss
+from mechanisms.accounting.specification import Flavor, Specification
+from orchestration.explorer.products import TOTAL, list_publications
+from orchestration.explorer.reading import UnavailableError, read_entries
+from orchestration.explorer.settings import VARIABLE, Settings, read_settings
+from orchestration.explorer.tables import is_uncertain, overlap
+from orchestration.explorer.words import escape, format_figure, join_levels
 from resources.custody import Custody
+from resources.ledger import Ledger, Reading
 from resources.ledger_storage import FileStorage
 from resources.warehouse import Warehouse
 from tests.deployments import small_dataset
@@ -88,28 +89,28 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_ledger_that_is_elsewhere_is_not_shown_as_empty(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither with the setting, nor without it where the file was left behind by a move."""
-    database = Path(settings().home) / "warehouse"
-    custody = Custody(folder=str(Path(settings().home) / "custody"), databases=str(database))
+    database = Path(read_settings().home) / "warehouse"
+    custody = Custody(folder=str(Path(read_settings().home) / "custody"), databases=str(database))
     storage = FileStorage(Warehouse(folder=str(database), threads=1))
     custody.establish()
     with storage.open_to_append() as opened:
         opened.mark_moved()
     with pytest.raises(UnavailableError, match="moved to a server"):
-        entries()
+        read_entries()
     monkeypatch.setenv("STIRRED_LEDGER", "postgres")
     with pytest.raises(UnavailableError, match="on a server, which this process cannot reach"):
-        entries()
+        read_entries()
 
 
 def test_a_table_is_understood_from_its_dictionary(published: Path) -> None:
-    ((product,),) = [each.products for each in catalog()]
+    ((product,),) = [each.products for each in list_publications()]
     assert (product.place, product.groups, product.has_errors) == (("county",), ("tenure",), True)
     assert product.interval == "Made by hand."
-    assert product.options("tenure") == {"o": "Owned *home*", "r": "Rented home"}
-    assert product.places({}) == {"01": "01", "02": "02"}
-    ranked = product.rows("estimate", product.chosen({"tenure": "o"}), 10)
+    assert product.list_options("tenure") == {"o": "Owned *home*", "r": "Rented home"}
+    assert product.list_places({}) == {"01": "01", "02": "02"}
+    ranked = product.read_rows("estimate", product.match({"tenure": "o"}), 10)
     assert [(row["county"], row["estimate"]) for row in ranked] == [("02", 300.0), ("01", 100.0)]
-    totals = product.rows("estimate", product.chosen({"tenure": TOTAL}), 1)
+    totals = product.read_rows("estimate", product.match({"tenure": TOTAL}), 1)
     assert [row["estimate"] for row in totals] == [330.0], "a total is not mixed with its parts, and rows are limited"
 
 
@@ -171,23 +172,23 @@ def test_intervals_overlap_if_and_only_if_they_share_a_number(
 
 def test_unknown_ends_may_overlap_and_unknown_errors_are_not_judged() -> None:
     assert overlap({"lower": 1, "upper": None}, {"lower": 5, "upper": 6})
-    assert uncertain(10, 3.1, 30)
-    assert not uncertain(10, 3.0, 30)
-    assert uncertain(0, 1, 30), "an error is infinitely many times as large as nothing"
-    assert uncertain(-4, 1, 30)
-    assert not uncertain(None, 1, 30)
-    assert not uncertain(0, 0, 30), "an exact zero is certain"
+    assert is_uncertain(10, 3.1, 30)
+    assert not is_uncertain(10, 3.0, 30)
+    assert is_uncertain(0, 1, 30), "an error is infinitely many times as large as nothing"
+    assert is_uncertain(-4, 1, 30)
+    assert not is_uncertain(None, 1, 30)
+    assert not is_uncertain(0, 0, 30), "an exact zero is certain"
 
 
 def test_numbers_and_texts_are_shown_as_they_are() -> None:
-    assert [figure(each) for each in (None, 1234, 1234.5, 2.0, "x")] == ["–", "1,234", "1,234.50", "2", "x"]
-    assert [nested(each) for each in ("!!Total:", "!!Total:!!One race", "Owned: all")] == [
+    assert [format_figure(each) for each in (None, 1234, 1234.5, 2.0, "x")] == ["–", "1,234", "1,234.50", "2", "x"]
+    assert [join_levels(each) for each in ("!!Total:", "!!Total:!!One race", "Owned: all")] == [
         "Total",
         "Total: One race",
         "Owned: all",
     ]
-    assert [figure(each) for each in (float("nan"), float("inf"), -float("inf"))] == ["–"] * 3
-    assert plain("![p](a.png) <b> &lt;") == r"\!\[p\]\(a\.png\) \<b\> \&lt;"
+    assert [format_figure(each) for each in (float("nan"), float("inf"), -float("inf"))] == ["–"] * 3
+    assert escape("![p](a.png) <b> &lt;") == r"\!\[p\]\(a\.png\) \<b\> \&lt;"
 
 
 @pytest.mark.parametrize(
@@ -196,8 +197,8 @@ def test_numbers_and_texts_are_shown_as_they_are() -> None:
 )
 def test_what_streamlit_replaces_in_text_without_marks_is_taken_apart(text: str) -> None:
     """Its replacements come after the escapes are gone. A word joiner, which is not seen, keeps them from matching."""
-    assert plain(text).replace("\\", "").count("\N{WORD JOINER}") == 1
-    assert plain(text).replace("\\", "").replace("\N{WORD JOINER}", "") == text
+    assert escape(text).replace("\\", "").count("\N{WORD JOINER}") == 1
+    assert escape(text).replace("\\", "").replace("\N{WORD JOINER}", "") == text
 
 
 @pytest.mark.deep
@@ -274,7 +275,7 @@ def test_a_damaged_dictionary_hides_its_own_tables_only(published: Path, damage:
     other = published.with_name("other")
     shutil.copytree(published, other)
     (other / "datapackage.json").write_text(damage)
-    assert [(each.release, bool(each.products)) for each in catalog()] == [
+    assert [(each.release, bool(each.products)) for each in list_publications()] == [
         ("village/counties", True),
         ("village/other", False),
     ]
@@ -319,13 +320,48 @@ def test_numbers_that_are_not_finite_are_shown_as_none(published: Path) -> None:
 
 def test_an_imagined_charge_is_refused_as_the_ledger_would(tmp_path: Path) -> None:
     population = Population("village", (small_dataset(tmp_path),))
-    found = standing(population, ())
-    assert found.left == "ε = 40.0000"
-    fits, words = with_charge(found, "village/next", PureLoss(Fraction(40)))
-    assert fits
-    assert "ε = 40.0000 of the cap of ε = 40.0000 would be charged, and ε = 0.0000 would remain" in words
-    fits, words = with_charge(found, "village/next", PureLoss(Fraction(40) + Fraction(1, 10**30)))
-    assert not fits
-    assert "does not fit under the cap" in words, "compared exactly, not as rounded"
-    assert not with_charge(found, "village/next", ConcentratedLoss(Fraction(1)))[0], "ρ does not count under a cap on ε"
-    assert not with_charge(found, "village/next", InfiniteLoss())[0]
+    (budget,) = list_budgets((), [population]).values()
+    assert budget.left == "ε = 40.0000"
+
+    def imagine(loss: Loss) -> tuple[str, str]:
+        return would_leave(population.datasets[0], "next", loss, Reading((), ()))
+
+    words, refusal = imagine(PureLoss(Fraction(40)))
+    assert not refusal
+    assert "ε = 40.0000 remains before this charge and 0.0000 after it" in words
+    _, refusal = imagine(PureLoss(Fraction(40) + Fraction(1, 10**30)))
+    assert "does not fit under the cap" in refusal, "compared exactly, not as rounded"
+    assert imagine(ConcentratedLoss(Fraction(1)))[1], "ρ does not count under a cap on ε"
+    assert imagine(InfiniteLoss())[1]
+
+
+def page_of_budgets() -> None:
+    """The page alone, as Streamlit's test runs it."""
+    from orchestration.explorer.budgets import show
+
+    show()
+
+
+def test_the_page_of_budgets_shows_what_is_spent_and_left_and_whether_a_charge_would_fit(published: Path) -> None:
+    database = Path(read_settings().home) / "warehouse"
+    custody = Custody(folder=str(Path(read_settings().home) / "custody"), databases=str(database))
+    ledger = Ledger(warehouse=Warehouse(folder=str(database), threads=1), custody=custody)
+    loss = PureLoss(Fraction(5, 2))
+    specification = Specification(Flavor("homes", ("the number of homes",), "home", None), loss)
+    ledger.reserve("ma1940", "counts", "d" * 64, specification, "c" * 64, None)
+    test = AppTest.from_function(page_of_budgets, default_timeout=60)
+    test.query_params["population"] = "ma1940"
+    test.run()
+    assert not test.exception
+    assert [metric.value.replace("\u00a0", " ") for metric in test.metric] == [
+        "ε = 2.5000",
+        "ε = 37.5000",
+        "ε = 40.0000",
+    ]
+    (charge,) = next(table.value for table in test.table if "Total with it" in table.value).to_dict("records")
+    assert charge["Charged"] == charge["Total with it"] == escape("ε = 2.5000")
+    assert charge["Authorized by"] == "not recorded"
+    assert "36.5000 after it" in test.success[0].value.replace("\\", "")
+    test.text_input[1].set_value("38").run()
+    assert "does not fit under the cap" in test.error[0].value
+    assert any(table.value.iloc[0, 0] == "the number of homes" for table in test.table)

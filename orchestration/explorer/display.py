@@ -8,8 +8,9 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from orchestration.explorer.words import plain
+from orchestration.explorer.words import escape
 
+COLORS = ("#1f5a8c", "#b35900", "#2e7d32", "#7b3f99", "#a61b3c", "#5c5c5c")
 OPENED = "opened"
 """Whether a page of this session was shown before, so that its address is no longer the one that was opened."""
 _INK = "#222222"
@@ -17,40 +18,68 @@ _LABEL, _TITLE, _WHOLE = 28, 44, 48
 """How many letters a line of a label, a line of a chart's title, and a choice in a box have on a phone."""
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> None:
+def show_table(rows: Sequence[Mapping[str, Any]]) -> None:
     """A table in which every label is whole. Its texts are shown as they are."""
-    frame = pd.DataFrame([{plain(key): plain(value) for key, value in row.items()} for row in rows])
+    frame = pd.DataFrame([{escape(key): escape(value) for key, value in row.items()} for row in rows])
     st.table(frame, hide_index=True)
 
 
-def draw(chart: alt.Chart | alt.LayerChart, words: str) -> None:
+def show_chart(chart: alt.Chart | alt.LayerChart, words: str) -> None:
     """Draw a chart as wide as the page, with dark labels; `words` say what it shows to who cannot see it."""
     dark = chart.configure_axis(labelColor=_INK, titleColor=_INK).configure_legend(labelColor=_INK, titleColor=_INK)
     st.altair_chart(dark, width="stretch", alt=words)
 
 
-def axis_of(names: Sequence[str]) -> alt.Axis:
+def show_chart_with_table(
+    chart: alt.Chart | alt.LayerChart,
+    words: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    of: str = "chart",
+    expanded: bool = False,
+) -> None:
+    """Draw a chart, and under it the table with its figures."""
+    show_chart(chart, f"{words}; the table follows.")
+    with st.expander(f"The table behind the {of}", expanded=expanded):
+        show_table(rows)
+
+
+def make_row_chart(rows: Sequence[Mapping[str, Any]], tooltips: Mapping[str, str]) -> alt.Chart:
+    """A chart with a row for each `name` of the rows, in their order.
+
+    Args:
+        rows: the data.
+        tooltips: by the name of a field, its title where a mark is pointed at.
+    """
+    names = list(dict.fromkeys(str(row["name"]) for row in rows))
+    return alt.Chart(pd.DataFrame(rows)).encode(
+        y=alt.Y("name:N", sort=names, axis=make_axis(names)),
+        tooltip=[alt.Tooltip(f"{field}:N", title=title) for field, title in tooltips.items()],
+    )
+
+
+def make_axis(names: Sequence[str]) -> alt.Axis:
     """The axis of a chart's rows: a long name is broken into lines, and never cut."""
-    return alt.Axis(labelLimit=0, labelExpr=broken(names), labelOverlap=False, title=None, ticks=False)
+    return alt.Axis(labelLimit=0, labelExpr=break_labels(names), labelOverlap=False, title=None, ticks=False)
 
 
-def broken(names: Sequence[str], letters: int = _LABEL) -> str:
+def break_labels(names: Sequence[str], letters: int = _LABEL) -> str:
     """The Vega expression that shows names in lines of a length that fits a phone."""
-    return f"({json.dumps({name: wrapped(name, letters) for name in names})})[datum.value]"
+    return f"({json.dumps({name: wrap(name, letters) for name in names})})[datum.value]"
 
 
-def height_of(names: Sequence[str], title: str = "") -> int:
+def fit_height(names: Sequence[str], title: str = "") -> int:
     """The height of a chart with a row for each name, with room for its axis and title."""
-    rows = sum(16 + 12 * len(wrapped(name, _LABEL)) for name in names)
-    return rows + 90 + (20 * len(wrapped(title, _TITLE)) if title else 0)
+    rows = sum(16 + 12 * len(wrap(name, _LABEL)) for name in names)
+    return rows + 90 + (20 * len(wrap(title, _TITLE)) if title else 0)
 
 
-def title_of(text: str) -> alt.TitleParams:
+def make_title(text: str) -> alt.TitleParams:
     """A chart's title, broken into lines."""
-    return alt.TitleParams(wrapped(text, _TITLE), anchor="start", fontSize=13)
+    return alt.TitleParams(wrap(text, _TITLE), anchor="start", fontSize=13)
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap(text: str, width: int) -> list[str]:
     """A text in lines of at most so many letters, if no word is longer."""
     lines, line = [], ""
     for word in text.split():
@@ -62,13 +91,13 @@ def wrapped(text: str, width: int) -> list[str]:
     return [*lines, line]
 
 
-def from_link(name: str, options: Sequence[str], otherwise: str) -> str:
+def read_link(name: str, options: Sequence[str], otherwise: str) -> str:
     """The value of one of the options that the page's address names, or else another one."""
     given = st.query_params.get(name, otherwise)
     return given if given in options else otherwise
 
 
-def chosen(
+def choose(
     words: str, options: Mapping[str, str], link: dict[str, str], name: str, scope: str = "", default: int = 0
 ) -> str:
     """One of the options, by its value; at first that of the page's address. The choice becomes part of `link`.
@@ -84,17 +113,17 @@ def chosen(
     values = list(options)
     asked = st.query_params.get(name)
     if asked is not None and asked not in values and not st.session_state.get(OPENED):
-        st.warning(plain(f"{words}: the link names {asked}, which is not there; {options[values[default]]} is shown."))
-    given = from_link(name, values, values[default])
+        st.warning(escape(f"{words}: the link names {asked}, which is not there; {options[values[default]]} is shown."))
+    given = read_link(name, values, values[default])
     value = st.selectbox(
-        plain(words),
+        escape(words),
         values,
         values.index(given),
-        format_func=lambda each: options.get(each, each),
+        format_func=lambda option: options.get(option, option),
         key=f"{scope}{name}",
     )
     if len(options.get(value, value)) > _WHOLE:
         # On a phone, the box shows only the beginning.
-        st.caption(plain(options[value]))
+        st.caption(escape(options[value]))
     link[name] = value
     return value

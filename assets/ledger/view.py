@@ -1,0 +1,322 @@
+"""The facts of the ledger as plain rows: budgets, charges, entries, releases and totals.
+
+`page` prints them as metadata, and the command and the explorer as tables. `comparison` computes what a charge
+contributes to which total; `remarks` says what adds up and why.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from assets.conventions import join_names, shortened
+from assets.ledger.comparison import Charge, Comparison, Share, list_charges
+from assets.ledger.population import Population
+from mechanisms.accounting.composition import DoesNotCompose, drop_infinite, fits, warn_of_infinite
+from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steinke
+from mechanisms.accounting.losses import ConcentratedLoss, InfiniteLoss, Loss, PureLoss, format_loss, format_number
+from mechanisms.accounting.rounding import DECIMALS
+from mechanisms.accounting.specification import DELTA
+from resources.chain import RESERVE, Entry
+from resources.ledger import Reading, of_population, remaining
+
+AUTOMATIC = "the declaration: the dataset is charged automatically"
+"""The ledger's words for a charge that needed no authorization."""
+NONE = "–"
+_BLOCKS = 10
+_MINUTES = len("2026-01-01T00:00")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The charges to a population, or to one of its datasets, and what they add up to under the cap.
+
+    Attributes:
+        name: the name of the population.
+        charges: the charges, in order.
+        cap: the cap; None if the population is no longer declared.
+        declared: the declared datasets.
+    """
+
+    name: str
+    charges: tuple[Charge, ...]
+    cap: Loss | None = None
+    declared: tuple[str, ...] = ()
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        return Comparison(self.charges)
+
+    @property
+    def datasets(self) -> list[str]:
+        return list(dict.fromkeys([*self.declared, *self.comparison.datasets]))
+
+    @cached_property
+    def _composed(self) -> Loss | DoesNotCompose:
+        limit = self.cap or next(iter(drop_infinite(charge.loss for charge in self.charges)), PureLoss())
+        try:
+            return self.comparison.compose_charges(limit)
+        except DoesNotCompose as error:
+            return error
+
+    @property
+    def total(self) -> Loss | None:
+        """The composition of the finite charges in the cap's output premetric, without a cap in that of the first; None
+        if there is none.
+        """
+        return None if isinstance(self._composed, DoesNotCompose) else self._composed
+
+    @property
+    def problem(self) -> str:
+        """Why there is no total; "" if there is one."""
+        return str(self._composed) if isinstance(self._composed, DoesNotCompose) else ""
+
+    @property
+    def excess(self) -> str:
+        """Why the charges are not known to stay within the cap; "" if they do."""
+        if self.cap is None:
+            return ""
+        if self.total is None:
+            return f"a charge cannot be counted under the cap of {format_loss(self.cap)}: {self.problem}"
+        if fits(self.total, self.cap):
+            return ""
+        return f"charged {format_loss(self.total)} exceeds the cap of {format_loss(self.cap)}"
+
+    @property
+    def spent(self) -> str:
+        """The total without its δ, which the cap states, and ∞ next to it if a charge is infinite."""
+        infinite = len(self.comparison.infinite)
+        parts = []
+        if infinite < len(self.charges) or not self.charges:
+            parts.append(_without_delta(self.total) if self.total else "does not add up")
+        return ", and ".join([*parts, *([_without_delta(InfiniteLoss())] if infinite else [])])
+
+    @property
+    def left(self) -> str:
+        if self.cap is None or self.total is None:
+            return "unknown"
+        return f"{self.cap.symbol} = {remaining(self.total, self.cap)}"
+
+    @property
+    def warning(self) -> str:
+        """A sentence on charges without a finite loss; "" if there are none."""
+        return warn_of_infinite(len(self.comparison.infinite))
+
+    def of_dataset(self, dataset: str) -> "Budget":
+        return replace(self, charges=tuple(charge for charge in self.charges if charge.entry.dataset == dataset))
+
+    def through(self, last: Charge) -> "Budget":
+        """The budget as it was after a charge."""
+        return replace(self, charges=self.charges[: self.charges.index(last) + 1])
+
+
+def list_budgets(entries: Sequence[Entry], populations: Iterable[Population]) -> dict[str, Budget]:
+    """By name, the budgets of the declared populations, and of those that were charged and are no longer declared."""
+    budgets = {
+        population.name: Budget(
+            population.name,
+            list_charges(of_population(entries, population.name)),
+            population.cap,
+            tuple(dataset.name for dataset in population.datasets),
+        )
+        for population in populations
+    }
+    for entry in entries:
+        if entry.kind == RESERVE and (name := entry.known().population) not in budgets:
+            budgets[name] = Budget(name, list_charges(of_population(entries, name)))
+    return budgets
+
+
+def list_budget_records(reading: Reading, populations: Iterable[Population]) -> list[dict[str, Any]]:
+    """For each declared population: its datasets, cap, what was charged, and what remains. For scripts."""
+    populations = tuple(populations)
+    budgets = list_budgets(() if reading.problems else reading.entries, populations)
+    unknown = {"beside": "", "charged": "unknown: the ledger is not intact", "left": "unknown"}
+    return [
+        {
+            "population": population.name,
+            "datasets": list(budget.declared),
+            "cap": format_loss(population.cap),
+            "charging": "asks" if population.datasets[0].asks else "automatic",
+            "beside": budget.warning,
+            "charged": format_loss(budget.total) if budget.total else f"cannot be added up: {budget.problem}",
+            "left": budget.left,
+        }
+        | (unknown if reading.problems else {})
+        for population, budget in zip(populations, budgets.values(), strict=False)
+    ]
+
+
+def list_entry_records(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Every entry of a ledger, for scripts."""
+    return [
+        {
+            "entry": entry.sequence,
+            "kind": entry.kind,
+            "release": f"{entry.dataset}/{entry.release}",
+            "population": entry.known().population,
+            "charged": format_loss(entry.declared().charge) if entry.kind == RESERVE else "",
+            "authorized_by": entry.known().authorization.get("by", ""),
+            "recorded_at": entry.recorded_at,
+            "draw_id": entry.draw_id,
+        }
+        for entry in entries
+    ]
+
+
+def list_budget_rows(budgets: Iterable[Budget]) -> list[dict[str, str]]:
+    """A row for each population, and one for each of its datasets if it has another name."""
+    rows = []
+    for budget in budgets:
+        cap, total = budget.cap, budget.total
+        row = {"of": budget.name, "spent": budget.spent, "left": NONE, "of the cap": "no longer declared"}
+        if cap:
+            at_delta = format_loss(cap).partition(" at ")[2]
+            of_cap = f"of\u00a0{cap.round_up()}" + (f" {keep_together(f'at {at_delta}')}" if at_delta else "")
+            share = f"{draw_share(float(total) / float(cap))} " if total else ""
+            row |= {"left": str(remaining(total, cap)) if total else NONE, "of the cap": f"{share}{of_cap}"}
+        rows.append(row)
+        rows += [
+            {"of": f"– dataset {dataset}", "spent": budget.of_dataset(dataset).spent, "left": NONE, "of the cap": NONE}
+            for dataset in budget.datasets
+            if dataset != budget.name
+        ]
+    return rows
+
+
+def list_charge_rows(
+    budgets: Iterable[Budget], replays: Mapping[str, str] | None = None, most: int | None = None
+) -> list[dict[str, str]]:
+    """A row for each charge, in the order of the ledger.
+
+    Args:
+        budgets: those of the populations whose charges are listed.
+        replays: by draw id, when the draw was last replayed and with which result.
+        most: so many of the latest charges; None for all.
+    """
+    pairs = [(charge, budget) for budget in budgets for charge in budget.charges]
+    pairs.sort(key=lambda pair: pair[0].entry.sequence)
+    return [
+        {
+            "entry": str(charge.entry.sequence),
+            "release": describe_draw(charge),
+            "loss": " at\u00a0".join(keep_together(part) for part in format_loss(charge.loss).split(" at ")),
+            "total": budget.through(charge).spent,
+            "unit": charge.specification.flavor.unit,
+            "draw": shortened(charge.entry.draw_id),
+            "commitment": shortened(charge.entry.commitment),
+            "custody": charge.custody,
+            "authorized by": "automatic" if charge.authorized_by == AUTOMATIC else charge.authorized_by,
+            "settled": f"entry {charge.settled.sequence}, {format_minute(charge.settled.recorded_at)}"
+            if charge.settled
+            else "not drawn",
+            "last replay": "impossible"
+            if charge.custody == "ephemeral"
+            else (replays or {}).get(charge.entry.draw_id, "none seen"),
+        }
+        for charge, budget in (pairs[-most:] if most else pairs)
+    ]
+
+
+def describe_draw(charge: Charge) -> str:
+    """The release of a charge, its edition, and whether it was withdrawn."""
+    edition = f"edition {charge.edition}" if charge.edition else "not drawn"
+    withdrawn = f", withdrawn in entry {charge.withdrawn.sequence}" if charge.withdrawn else ""
+    return f"{charge.entry.dataset} / {charge.entry.release}, {keep_together(edition)}{withdrawn}"
+
+
+def list_release_rows(comparison: Comparison) -> list[dict[str, str]]:
+    """A row for each release, by its latest charge, with its DP specification. Only a ρ has an ε at `DELTA`."""
+    rows = []
+    for charge in comparison.latest:
+        flavor, loss = charge.specification.flavor, charge.specification.loss
+        row = {
+            "release": charge.release if charge.settled else f"{charge.release} (charged, not drawn yet)",
+            "unit": f"{flavor.unit} ({flavor.neighbors})",
+            "loss": format_loss(loss),
+            "charges": str(len(comparison.of(charge.release))),
+            "output premetric": loss.output_premetric,
+            "exactly": str(loss),
+            "invariants": str(len(flavor.multiverse)),
+        }
+        if isinstance(loss, ConcentratedLoss):
+            row |= {
+                "ε": str(canonne_kamath_steinke(loss, DELTA, DECIMALS)),
+                "by Bun and Steinke": str(bun_steinke(loss, DELTA, DECIMALS)),
+            }
+        rows.append(row)
+    return rows
+
+
+def list_total_rows(comparison: Comparison) -> list[dict[str, str]]:
+    """A row for each total; its last column names what it counts, and what it leaves out, with the reasons."""
+    rows = []
+    for total in comparison.totals:
+        shares = comparison.shares(total)
+        left_out = "; ".join(f"{join_names(releases)}: {reason}" for reason, releases in find_reasons(shares).items())
+        rows.append(
+            {
+                "unit": f"{total.unit} (no moves)" if find_moves(shares, total.unit) else total.unit,
+                "output premetric": total.output_premetric,
+                "loss": format_loss(total.loss),
+                "charges": str(total.releases),
+                "counts": f"{join_names(list_counted(shares))}, with {len(total.multiverse)} invariants; leaves out "
+                f"{left_out or 'nothing'}",
+            }
+        )
+    return rows
+
+
+def list_invariant_rows(comparison: Comparison) -> list[dict[str, str]]:
+    """A row for each invariant: the releases that hold it, and those of which only an earlier charge held it."""
+    latest = {charge.release: charge.specification.flavor.multiverse for charge in comparison.latest}
+    return [
+        {
+            "invariant": invariant,
+            "releases": join_names(
+                [f"{name}{'' if invariant in latest[name] else ' in an earlier charge'}" for name in releases]
+            ),
+        }
+        for invariant, releases in comparison.invariants.items()
+    ]
+
+
+def find_reasons(shares: Iterable[Share]) -> dict[str, list[str]]:
+    """The releases that a total leaves out, by reason."""
+    reasons: dict[str, dict[str, None]] = {}
+    for share in shares:
+        if share.reason is not None:
+            reasons.setdefault(share.reason, {})[share.charge.release] = None
+    return {reason: list(releases) for reason, releases in reasons.items()}
+
+
+def find_moves(shares: Iterable[Share], unit: str) -> list[str]:
+    """The units between which a person's move is not bounded by a total for persons; empty for other totals."""
+    flavors = [share.charge.specification.flavor for share in shares if share.loss is not None]
+    return list(dict.fromkeys(flavor.unit for flavor in flavors if unit == "person" != flavor.unit))
+
+
+def list_counted(shares: Iterable[Share]) -> list[str]:
+    """The releases with a charge that a total counts."""
+    return list(dict.fromkeys(share.charge.release for share in shares if share.loss is not None))
+
+
+def draw_share(share: float) -> str:
+    """A share as a bar of ten blocks and a percentage. Only nothing has no block, and only all of it has ten."""
+    blocks = _BLOCKS if share >= 1 else min(_BLOCKS - 1, max(round(_BLOCKS * share), 1 if share > 0 else 0))
+    percent = "under 1" if 0 < share < 0.01 else "over 99" if 0.99 < share < 1 else f"{100 * share:.0f}"
+    return f"{'█' * blocks}{'░' * (_BLOCKS - blocks)} {keep_together(percent)}\u00a0%"
+
+
+def keep_together(text: str) -> str:
+    """A text that is never broken into lines."""
+    return text.replace(" ", "\u00a0")
+
+
+def format_minute(recorded_at: str) -> str:
+    """A time in ISO 8601 to the minute."""
+    return keep_together(recorded_at[:_MINUTES].replace("T", " ").replace("-", "\N{NON-BREAKING HYPHEN}"))
+
+
+def _without_delta(loss: Loss) -> str:
+    return keep_together(f"{loss.symbol} = {format_number(loss)}")

@@ -1,0 +1,324 @@
+"""Protection losses as exact values: pure DP (ε), zCDP (ρ), approximate DP (ε, δ), and none that is finite (ε = ∞).
+
+This module does arithmetic on losses of one kind. `composition` adds losses of several kinds, `conversions` computes an
+ε for a ρ and a δ, and each mechanism's package derives its loss from its parameters.
+
+Swapping's ε is the logarithm of a rational number and a cap is rational, so ε is stored as a rational number plus the
+logarithm of one. Sums are then exact, and every comparison is decided.
+"""
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
+from fractions import Fraction
+from typing import ClassVar, Self
+
+from mechanisms.accounting.rounding import DECIMALS, bound_exponential, format_decimal, format_decimal_above, round_up
+
+GENERAL_FACTOR = Fraction(4)
+"""The largest factor from unbounded to bounded ρ: a change is a removal and an addition, a group of two."""
+_PLACES_OF_EPSILON = 20
+_DIGITS = 40
+INFINITY = "∞"
+
+
+@dataclass(frozen=True)
+class PureLoss:
+    """ε = `rational` + ln(`argument`), a loss in the multiplicative distance (pure ε-DP).
+
+    Attributes:
+        rational: the rational part.
+        argument: the number whose logarithm is added; greater than 0.
+
+    Raises:
+        ValueError: if the argument is not positive, or ε is negative.
+    """
+
+    symbol: ClassVar[str] = "ε"
+    output_premetric: ClassVar[str] = "multiplicative distance (pure DP)"
+
+    rational: Fraction = Fraction(0)
+    argument: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        if self.argument <= 0:
+            raise ValueError("the logarithm's argument must be greater than 0")
+        if _sign(self.rational, self.argument) < 0:
+            raise ValueError("a protection loss is not negative")
+
+    @classmethod
+    def logarithm(cls, argument: Fraction | int) -> Self:
+        """ε = ln(argument)."""
+        return cls(argument=Fraction(argument))
+
+    def __add__(self, other: "PureLoss") -> "PureLoss":
+        return PureLoss(self.rational + other.rational, self.argument * other.argument)
+
+    def of_group(self, size: int) -> "PureLoss":
+        """Group privacy: a group of `size` units loses `size` times ε."""
+        return PureLoss(self.rational * size, self.argument**size)
+
+    def __le__(self, other: "PureLoss") -> bool:
+        return _sign(other.rational - self.rational, other.argument / self.argument) >= 0
+
+    def exceeds(self, limit: Fraction) -> bool:
+        """Whether ε is greater than a rational limit."""
+        return not self <= PureLoss(limit)
+
+    def round_up(self, places: int = DECIMALS) -> Decimal:
+        """The smallest decimal with `places` places that is not below ε."""
+        unit = Decimal(1).scaleb(-places)
+        candidate = _value(self, places + 30).quantize(unit, rounding=ROUND_CEILING, context=Context(prec=200))
+        below = candidate - unit
+        if below >= 0 and self <= PureLoss(Fraction(below)):
+            return below
+        return candidate if self <= PureLoss(Fraction(candidate)) else candidate + unit
+
+    def __float__(self) -> float:
+        return float(_value(self, 30))
+
+    def __str__(self) -> str:
+        """ε without rounding, such as `ln(264332)`, `3/2` or `1 + ln(7/2)`."""
+        parts = [str(self.rational)] if self.rational else []
+        if self.argument != 1:
+            parts.append(f"ln({self.argument})")
+        return " + ".join(parts) or "0"
+
+    def as_record(self) -> dict[str, str]:
+        """The loss as text, without rounding."""
+        return {"rational": str(self.rational), "ln": str(self.argument)}
+
+    @classmethod
+    def from_record(cls, record: dict[str, str]) -> Self:
+        """The inverse of `as_record`."""
+        return cls(Fraction(record["rational"]), Fraction(record["ln"]))
+
+
+@dataclass(frozen=True)
+class ConcentratedLoss:
+    """ρ, a loss in the normalized Rényi metric: D_α(P ‖ Q) <= ρα for every α > 1.
+
+    Bun and Steinke (2016), Definition 1.1. Bailie, Gong and Meng write ρ² for it.
+
+    Attributes:
+        rho: ρ; not negative.
+
+    Raises:
+        ValueError: if ρ is negative.
+    """
+
+    symbol: ClassVar[str] = "ρ"
+    output_premetric: ClassVar[str] = "normalized Rényi metric (zCDP)"
+
+    rho: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if self.rho < 0:
+            raise ValueError("a protection loss is not negative")
+
+    @classmethod
+    def of_pure(cls, loss: PureLoss) -> Self:
+        """ρ = ε²/2 for pure ε-DP (Bun and Steinke, Proposition 1.4).
+
+        Exact if ε is rational. If ε contains a logarithm, it is first rounded up at its 20th decimal.
+        """
+        epsilon = loss.rational if loss.argument == 1 else Fraction(loss.round_up(_PLACES_OF_EPSILON))
+        return cls(epsilon**2 / 2)
+
+    def __add__(self, other: "ConcentratedLoss") -> "ConcentratedLoss":
+        """Composition (Bun and Steinke, Lemma 1.7)."""
+        return ConcentratedLoss(self.rho + other.rho)
+
+    def __le__(self, other: "ConcentratedLoss") -> bool:
+        return self.rho <= other.rho
+
+    def of_group(self, size: int) -> "ConcentratedLoss":
+        """Group privacy: a group of `size` units loses size²ρ (Bun and Steinke, Proposition 1.9)."""
+        return ConcentratedLoss(self.rho * size**2)
+
+    def bounded(self, factor: Fraction = GENERAL_FACTOR) -> "ConcentratedLoss":
+        """The loss of changing one unit (bounded neighbors), where ρ is that of adding or removing one (unbounded).
+
+        Args:
+            factor: 4 in general. A mechanism known to lose less when a unit changes gives a smaller one: PHSafe
+                loses 2ρ (Sexton et al., Theorems 3 and 4).
+
+        Raises:
+            ValueError: if the factor is not between 0 and 4.
+        """
+        if not 0 <= factor <= GENERAL_FACTOR:
+            raise ValueError(f"the factor from unbounded to bounded ρ lies between 0 and {GENERAL_FACTOR}: {factor}")
+        return ConcentratedLoss(self.rho * factor)
+
+    def round_up(self, places: int = DECIMALS) -> Decimal:
+        """The smallest decimal with `places` places that is not below ρ."""
+        return round_up(self.rho, places)
+
+    def __float__(self) -> float:
+        return float(self.rho)
+
+    def __str__(self) -> str:
+        """ρ without rounding, such as `293764/114921`."""
+        return str(self.rho)
+
+    def as_record(self) -> dict[str, str]:
+        """The loss as text, without rounding."""
+        return {"rho": str(self.rho)}
+
+    @classmethod
+    def from_record(cls, record: dict[str, str]) -> Self:
+        """The inverse of `as_record`."""
+        return cls(Fraction(record["rho"]))
+
+
+@dataclass(frozen=True)
+class ApproximateLoss:
+    """(ε, δ): P(S) <= exp(ε) Q(S) + δ for every event S (Dwork et al., 2006).
+
+    Attributes:
+        epsilon: ε, exactly.
+        delta: δ, strictly between 0 and 1. A loss with δ = 0 is a `PureLoss`.
+
+    Raises:
+        ValueError: if δ is not strictly between 0 and 1.
+    """
+
+    symbol: ClassVar[str] = "ε"
+    output_premetric: ClassVar[str] = "multiplicative distance but for δ (approximate DP)"
+
+    epsilon: PureLoss
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        require_delta(self.delta)
+
+    def __add__(self, other: "ApproximateLoss") -> "ApproximateLoss":
+        """Basic composition: both ε and δ add up (Dwork and Roth, 2014, Theorem 3.16).
+
+        Raises:
+            ValueError: if the δs add up to 1 or more, which guarantees nothing.
+        """
+        return ApproximateLoss(self.epsilon + other.epsilon, self.delta + other.delta)
+
+    def __le__(self, other: "ApproximateLoss") -> bool:
+        """Whether neither ε nor δ is greater. Two losses may be incomparable."""
+        return self.epsilon <= other.epsilon and self.delta <= other.delta
+
+    def of_group(self, size: int) -> "ApproximateLoss":
+        """Group privacy: ε becomes kε and δ becomes δ(1 + e^ε + … + e^((k-1)ε)), rounded up, for a size k.
+
+        By induction on the size: each further unit multiplies the δ so far by e^ε and adds δ.
+
+        Raises:
+            ValueError: if the size is below 1, or δ grows to 1 or more, which guarantees nothing.
+        """
+        if size < 1:
+            raise ValueError(f"a group has at least one unit, not {size}")
+        rational, argument = self.epsilon.rational, self.epsilon.argument
+        growth = sum(argument**times * bound_exponential(rational * times, _DIGITS) for times in range(size))
+        return ApproximateLoss(self.epsilon.of_group(size), self.delta * growth)
+
+    def round_up(self, places: int = DECIMALS) -> Decimal:
+        """The smallest decimal with `places` places that is not below ε."""
+        return self.epsilon.round_up(places)
+
+    def __float__(self) -> float:
+        return float(self.epsilon)
+
+    def __str__(self) -> str:
+        """ε and δ without rounding, such as `3/2 at δ = 1/10000000000`."""
+        return f"{self.epsilon} at δ = {format_decimal(self.delta)}"
+
+    def as_record(self) -> dict[str, str]:
+        """The loss as text, without rounding."""
+        return self.epsilon.as_record() | {"delta": str(self.delta)}
+
+    @classmethod
+    def from_record(cls, record: dict[str, str]) -> Self:
+        """The inverse of `as_record`."""
+        return cls(PureLoss.from_record(record), Fraction(record["delta"]))
+
+
+@dataclass(frozen=True)
+class InfiniteLoss:
+    """ε = ∞: for every finite ε, some event is more than exp(ε) times as probable under one of two neighbors."""
+
+    symbol: ClassVar[str] = "ε"
+    output_premetric: ClassVar[str] = "multiplicative distance, with no finite bound"
+
+    def of_group(self, size: int) -> "InfiniteLoss":
+        """Group privacy: a group of units loses ∞ too."""
+        return self
+
+    def round_up(self, places: int = DECIMALS) -> Decimal:
+        """Infinity, in any number of places."""
+        return Decimal("Infinity")
+
+    def __float__(self) -> float:
+        return float("inf")
+
+    def __str__(self) -> str:
+        """`∞`."""
+        return INFINITY
+
+    def as_record(self) -> dict[str, str]:
+        """The loss as text."""
+        return {"epsilon": INFINITY}
+
+    @classmethod
+    def from_record(cls, record: dict[str, str]) -> Self:
+        """The inverse of `as_record`.
+
+        Raises:
+            ValueError: if the record is that of another loss.
+        """
+        if record != cls().as_record():
+            raise ValueError("the record is not that of an infinite loss")
+        return cls()
+
+
+Loss = PureLoss | ConcentratedLoss | ApproximateLoss | InfiniteLoss
+
+
+def format_loss(loss: Loss, places: int = DECIMALS) -> str:
+    """A loss as text for a reader, rounded up: `ε = 0.7000`, `ρ = 2.5146`, `ε = 3.1000 at δ = 1e-10` or `ε = ∞`."""
+    at_delta = f" at δ = {format_decimal_above(loss.delta)}" if isinstance(loss, ApproximateLoss) else ""
+    return f"{loss.symbol} = {format_number(loss, places)}{at_delta}"
+
+
+def format_number(loss: Loss, places: int = DECIMALS) -> str:
+    """The ε or ρ of a loss alone, rounded up, as text for a reader: `0.7000` or `∞`."""
+    return str(loss) if isinstance(loss, InfiniteLoss) else str(loss.round_up(places))
+
+
+def require_delta(delta: Fraction) -> None:
+    """Raise ValueError unless 0 < δ < 1."""
+    if not 0 < delta < 1:
+        raise ValueError(f"δ must lie strictly between 0 and 1 (from 1 on nothing is guaranteed), not {float(delta)}")
+
+
+def _value(loss: PureLoss, precision: int) -> Decimal:
+    with localcontext(Context(prec=precision)):
+        rational = Decimal(loss.rational.numerator) / Decimal(loss.rational.denominator)
+        return rational + Decimal(loss.argument.numerator).ln() - Decimal(loss.argument.denominator).ln()
+
+
+def _sign(rational: Fraction, argument: Fraction) -> int:
+    """The exact sign of rational + ln(argument).
+
+    The logarithm of a positive rational number other than 1 is irrational (Lindemann), so the sum is 0 only if both
+    parts are 0. In all other cases, enough digits decide.
+    """
+    if argument == 1:
+        return (rational > 0) - (rational < 0)
+    precision = 30
+    while True:
+        with localcontext(Context(prec=precision)):
+            # Both logarithms and the division are correctly rounded: five ulps cover all four roundings.
+            first = Decimal(rational.numerator) / Decimal(rational.denominator)
+            second = Decimal(argument.numerator).ln()
+            third = Decimal(argument.denominator).ln()
+            total = first + second - third
+            error = 5 * max(abs(first), abs(second), abs(third)).scaleb(1 - precision)
+            if abs(total) > error:
+                return 1 if total > 0 else -1
+        precision *= 2
