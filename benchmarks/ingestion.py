@@ -57,7 +57,7 @@ def _run_in_own_home(kind: str) -> Run:
 
 def write_source(home: str) -> None:
     """Write the CSV file."""
-    with Warehouse(folder=home).session(writes=Zone.PUBLIC) as session:
+    with Warehouse(folder=home).session(writes=Zone.PUBLIC, folder=Path(home)) as session:
         rows = session.stage("rows", "benchmarks/households", {"households": ROWS})
         session.run(_WRITE_CSV, rows=rows, path=quote_literal(Path(home) / "units.csv"))
 

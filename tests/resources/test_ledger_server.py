@@ -790,7 +790,7 @@ def test_a_run_killed_at_any_return_leaves_no_charge_or_one_and_is_taken_up_agai
 
     names = processes("returns", place("whole"))
     assert {"append", "announce", "set_anchor", "load", "replace"} <= set(names)
-    kinds, effects = set(), {"_connected", "_run", "append", "announce", "link_new", "replace", "load"}
+    kinds, effects = set(), {"_connect", "_run", "append", "announce", "link_new", "replace", "load"}
     for number in (number for number, name in enumerate(names) if name in effects):
         one = processes("kill_at", place(str(number)), number)
         assert (one["ended"], one["resumed"]) == (-9, 0), (names[number], one)

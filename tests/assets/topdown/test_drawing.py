@@ -324,7 +324,7 @@ def test_no_verdict_on_noise_is_kept_of_counts_that_are_not_those_of_the_charge(
 def test_a_key_that_was_replaced_after_the_check_has_no_verdict(drawn: TopDownDeployment, monkeypatch: Any) -> None:
     run = verdicts_of("key")
     assert problems(drawn, "replay", run) == []
-    monkeypatch.setattr(type(drawn.context.custody), "_escrowed", lambda self, draw_id: bytes(32))
+    monkeypatch.setattr(type(drawn.context.custody), "_derive_draw_key", lambda self, draw_id: bytes(32))
     assert compute_commitment(bytes(32)) != drawn.ledger[0].commitment
     (problem,) = problems(drawn, "replay", run)
     assert "not the one that its charge committed to" in problem
