@@ -150,7 +150,6 @@ class ConcentratedLoss:
         return ConcentratedLoss(self.rho * factor)
 
     def round_up(self, places: int = DECIMALS) -> Decimal:
-        """The smallest decimal with `places` places that is not below ρ."""
         return round_up(self.rho, places)
 
     def __float__(self) -> float:
@@ -161,12 +160,10 @@ class ConcentratedLoss:
         return str(self.rho)
 
     def as_record(self) -> dict[str, str]:
-        """The loss as text, without rounding."""
         return {"rho": str(self.rho)}
 
     @classmethod
     def from_record(cls, record: dict[str, str]) -> Self:
-        """The inverse of `as_record`."""
         return cls(Fraction(record["rho"]))
 
 
@@ -229,12 +226,10 @@ class ApproximateLoss:
         return f"{self.epsilon} at δ = {format_decimal(self.delta)}"
 
     def as_record(self) -> dict[str, str]:
-        """The loss as text, without rounding."""
         return self.epsilon.as_record() | {"delta": str(self.delta)}
 
     @classmethod
     def from_record(cls, record: dict[str, str]) -> Self:
-        """The inverse of `as_record`."""
         return cls(PureLoss.from_record(record), Fraction(record["delta"]))
 
 
@@ -246,22 +241,18 @@ class InfiniteLoss:
     output_premetric: ClassVar[str] = "multiplicative distance, with no finite bound"
 
     def of_group(self, size: int) -> "InfiniteLoss":
-        """Group privacy: a group of units loses ∞ too."""
         return self
 
     def round_up(self, places: int = DECIMALS) -> Decimal:
-        """Infinity, in any number of places."""
         return Decimal("Infinity")
 
     def __float__(self) -> float:
         return float("inf")
 
     def __str__(self) -> str:
-        """`∞`."""
         return INFINITY
 
     def as_record(self) -> dict[str, str]:
-        """The loss as text."""
         return {"epsilon": INFINITY}
 
     @classmethod

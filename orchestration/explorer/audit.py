@@ -39,7 +39,6 @@ from resources.statements import Zone
 
 
 def show() -> None:
-    """Draw the page."""
     st.title("Audit")
     st.write("Everything on this page is checked again whenever the page is opened. Nothing is charged or changed.")
     intact = _ledger()

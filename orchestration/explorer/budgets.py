@@ -26,7 +26,6 @@ PLANNED = "planned"
 
 
 def show() -> None:
-    """Draw the page."""
     st.title("Budgets")
     try:
         entries = read_intact_entries()

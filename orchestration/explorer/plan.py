@@ -44,7 +44,6 @@ _MARKED = 6
 
 
 def show() -> None:
-    """Draw the page."""
     st.title("Plan")
     st.write("What a declaration would charge and how exact it would be. No record is read, and nothing is charged.")
     try:

@@ -40,7 +40,6 @@ class UnavailableError(Exception):
 
 
 def find_published() -> Path:
-    """The folder of publications."""
     return Path(read_settings().published)
 
 

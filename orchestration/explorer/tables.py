@@ -53,7 +53,6 @@ _ERRORS = (LOWER, UPPER, STANDARD_ERROR)
 
 
 def show() -> None:
-    """Draw the page."""
     st.title("Tables")
     found = list_publications()
     if not found:
@@ -371,7 +370,6 @@ def _read_boundaries() -> tuple[list[dict[str, Any]], str]:
 
 
 def _choose_place(choice: Choice, words: str, name: str, default: int = 0) -> tuple[str, str]:
-    """The codes of a place, and its name."""
     product = choice.product
     places = product.list_places({key: value for key, value in choice.equal.items() if key == product.level})
     if len(places) >= MOST_VALUES:
