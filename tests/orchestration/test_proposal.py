@@ -33,6 +33,7 @@ from orchestration.proposal import (
 )
 from resources.statements import Zone
 from resources.warehouse import Warehouse
+from tests.depth import examples
 
 HOUSEHOLDS = [
     {
@@ -166,7 +167,7 @@ TEXTS = st.one_of(
 
 
 @pytest.mark.deep
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(rows=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=30))
 def test_whatever_a_file_contains_its_proposal_can_be_read(rows: list[tuple[str, str]], tmp_path_factory: Any) -> None:
     folder = tmp_path_factory.mktemp("proposed")

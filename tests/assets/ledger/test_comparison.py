@@ -31,7 +31,7 @@ from mechanisms.accounting.losses import ApproximateLoss, ConcentratedLoss, Infi
 from mechanisms.accounting.specification import Flavor, Specification
 from mechanisms.swapping.design import SwappingDesign
 from resources.chain import Entry, make_reservation, make_settlement
-from tests.depth import quick_cases
+from tests.depth import examples, quick_cases
 
 DELTA = Fraction(1, 10**10)
 PURE, CONCENTRATED, APPROXIMATE = (kind.output_premetric for kind in (PureLoss, ConcentratedLoss, ApproximateLoss))
@@ -186,7 +186,7 @@ def specifications(draw: st.DrawFn) -> Specification:
 charges = st.lists(st.tuples(st.sampled_from(["x", "y", "z"]), specifications()), min_size=1, max_size=6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(charges)
 def test_for_any_charges_the_shares_add_up_to_the_totals(made: list[tuple[str, Specification]]) -> None:
     comparison = compared(*made)
@@ -211,7 +211,7 @@ def test_for_any_charges_the_shares_add_up_to_the_totals(made: list[tuple[str, S
             assert reduce(add, losses) == total.loss
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(charges)
 def test_for_any_charges_each_release_has_one_latest_charge_and_each_invariant_its_holders(
     made: list[tuple[str, Specification]],

@@ -15,6 +15,7 @@ from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 from tests.assets.phsafe.oracle import (
     ALL_RELEASED,
+from tests.depth import examples
     JOINING,
     THRESHOLDS,
     VACANT,
@@ -75,7 +76,7 @@ PERSONS = st.builds(
 )
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     units=st.lists(UNITS, max_size=8),
     persons=st.lists(PERSONS, max_size=24),

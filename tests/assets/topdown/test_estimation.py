@@ -57,7 +57,7 @@ from tests.assets.topdown.table_oracle import (
     written,
 )
 from tests.deployments import SHOWN
-from tests.depth import quick_cases
+from tests.depth import examples, quick_cases
 from tests.phsafe_deployments import census
 from tests.topdown_deployments import TO_PUBLICATION, topdown_deployment, with_quarters
 
@@ -607,7 +607,7 @@ def limits_in(folder: Path, release: TopDownRelease, country: Country, said: dic
 
 
 @pytest.mark.deep
-@settings(EXACT, max_examples=25)
+@settings(EXACT, max_examples=examples(50))
 @given(countries(most_children=2), st.data())
 def test_what_can_be_met_is_accepted_and_what_cannot_is_refused(country: Country, data: st.DataObject) -> None:
     """Facts are declared at random. Whether persons by type can be found for all blocks is decided by filling them up,

@@ -25,6 +25,7 @@ from mechanisms.pair_swapping.pairing import (
     swap_pairs,
 )
 from mechanisms.sampling.stream import RandomStream
+from tests.depth import examples
 
 CLOSEST = ("block group", "tract", "county", "state")
 
@@ -78,13 +79,13 @@ def brute_risks(table: Households) -> list[int]:
 
 
 @given(tables())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_risk_rises_with_the_place_in_which_a_household_is_unique(table: Households) -> None:
     assert risks(table).tolist() == brute_risks(table)
 
 
 @given(tables(), st.fractions(Fraction(1, 8), 1, max_denominator=8), st.integers(0, 2**32))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_every_rule_of_the_procedure_holds(table: Households, rate: Fraction, seed: int) -> None:
     words = words_of(len(table.block), seed)
     swapped = pairs_of_words(table, rate, words)
@@ -148,7 +149,7 @@ def _round(table: Households, swapped: Swapped, one: int) -> int:
 
 
 @given(tables(), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_only_places_change_and_only_within_groups(table: Households, seed: int) -> None:
     swapped = pairs_of_words(table, Fraction(1, 2), words_of(len(table.block), seed))
     after = swapped.of(table.block)

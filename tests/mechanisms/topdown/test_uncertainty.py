@@ -13,8 +13,9 @@ from mechanisms.topdown.redistricting import REDISTRICTING
 from mechanisms.topdown.replicates import Counts, one_level_up, rolled_up, starts_of
 from mechanisms.topdown.schema import PERSONS
 from mechanisms.topdown.uncertainty import Moments, Sums, intervals
+from tests.depth import examples
 
-SETTINGS = settings(deadline=None, derandomize=True, max_examples=60)
+SETTINGS = settings(deadline=None, derandomize=True, max_examples=examples(60))
 
 
 def sparse(histograms: NDArray[np.int64]) -> Counts:
