@@ -2,7 +2,7 @@
 
 It makes every release of this deployment under a fixed master key, in folders of its own, and writes their draw ids,
 the checksums of their published files and the data versions of their assets. Compare the two files with `diff`. A
-certificate, and what is made from it, has the times of its run, so it is left out.
+certificate, and what is made with it, has the times of its run, so it is left out, as is the version of a publication.
 """
 
 import json
@@ -27,7 +27,7 @@ RELEASES = (
     "detailed/households",
     "survey/tables",
 )
-WITH_TIMES = {"certificate.json", "certificate.html", "checksums.sha256", "signature.json", "index.html"}
+WITH_TIMES = {"certificate.json", "certificate.html", "datapackage.json", "SHA256SUMS", "SHA256SUMS.sig", "index.html"}
 PROJECT = Path(__file__).resolve().parents[1]
 
 
@@ -54,7 +54,7 @@ def make(folder: Path) -> dict[str, Any]:
     with dg.DagsterInstance.get() as instance:
         for key in sorted(instance.all_asset_keys()):
             event = instance.get_latest_materialization_event(key)
-            if event is not None and event.asset_materialization is not None:
+            if key.path[-1] != "publication" and event is not None and event.asset_materialization is not None:
                 tags = event.asset_materialization.tags or {}
                 versions[key.to_user_string()] = tags.get("dagster/data_version")
     return {"randomness": certificates, "files": files, "versions": versions}

@@ -15,7 +15,6 @@ from resources.statements import Zone
 from resources.warehouse import Session, Warehouse
 from tests.assets.phsafe.oracle import (
     ALL_RELEASED,
-from tests.depth import examples
     JOINING,
     THRESHOLDS,
     VACANT,
@@ -27,6 +26,7 @@ from tests.depth import examples
     thresholds,
     truncate_and_join,
 )
+from tests.depth import examples
 
 NATION = Level(Geography.NATION, Iterations.ALL)
 

@@ -23,7 +23,7 @@ from resources.statements import Table, Zone
 from resources.warehouse import Session, Warehouse
 from tests.assets.safetab import examples, oracle
 from tests.assets.safetab.oracle import PAIRS, TYPES, Block, CensusPerson, Configuration, Household, Lists, Person, Unit
-from tests.depth import deep_but, examples
+from tests.depth import deep_but
 from tests.depth import examples as examples_tried
 
 COUNTS = Table(Zone.CONFIDENTIAL, "release", "counts")
@@ -150,7 +150,7 @@ def test_the_production_lists_give_the_iterations_that_the_specification_names(s
 # Against the oracle
 
 FEW = settings(max_examples=examples_tried(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
-MANY = settings(FEW, max_examples=examples(150))
+MANY = settings(FEW, max_examples=examples_tried(150))
 
 
 def check_files(session: Session, data: st.DataObject) -> None:

@@ -37,7 +37,8 @@ from resources.statements import Table, Zone
 from resources.warehouse import Recipe, Session, Warehouse
 from tests.assets.safetab import examples, oracle
 from tests.assets.safetab.oracle import Block, Configuration, Household, Lists, Person
-from tests.depth import deep_but, examples
+from tests.depth import deep_but
+from tests.depth import examples as examples_tried
 
 Row = tuple[str | int, ...]
 
@@ -232,7 +233,7 @@ def test_the_files_of_a_town_without_noise_are_the_oracles_to_the_byte(
 
 @pytest.mark.deep
 @settings(
-    max_examples=examples(60),
+    max_examples=examples_tried(60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
