@@ -15,13 +15,14 @@ from assets.release.contents import counted_from, publish_contents, versions_of_
 from assets.release.dataset import DatasetDeclaration
 from assets.release.seal import seal_stage
 from assets.swapping.cells import SWAPPED
+from assets.swapping.declaration import SwappingDeclaration
 from assets.swapping.invariants import counted_with, invariant_tables, write_invariants
 from assets.swapping.method import Swapping
 from assets.swapping.release import SwappingRelease
 from benchmarks.processes import measured
 from benchmarks.resources import opened
 from benchmarks.result import Result
-from orchestration.components.swapping import SwappingDeclaration, build_release
+from orchestration.components.swapping import PermutationSwapping
 from resources.statements import Table, Zone
 
 HOUSEHOLDS = 20_000_000
@@ -163,4 +164,4 @@ def declared(home: str, name: str, **changes: Any) -> SwappingRelease:
         }
         | changes
     )
-    return build_release(declaration, dataset, Path(home) / "published")
+    return PermutationSwapping(declaration).release(dataset, Path(home) / "published")

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import BaseModel
 
 from assets.charge.asset import build_charge
 from assets.charge.drawing import build_draw
@@ -22,12 +21,10 @@ from assets.gates.asset import build_gates
 from assets.planning.asset import build_plan
 from assets.publication.asset import build_publication
 from assets.release.dataset import DatasetDeclaration
-from assets.release.declaration import Declaration, given_text
 from assets.release.method import PLAN, Method
-from assets.release.names import ReleaseName
 from assets.release.plan import Asked, Plan
 from assets.release.published import require_placeable
-from assets.release.release import DeclarationError, Release
+from assets.release.release import DeclarationError, Release, ReleaseDeclaration
 from assets.release.withheld import WithheldRecords
 from mechanisms.accounting.approximate import ApproximateLoss
 from mechanisms.accounting.loss import PureLoss
@@ -38,47 +35,9 @@ from orchestration.components.publisher import declared_publisher
 from orchestration.components.scaffolding import ExampleScaffolder
 from orchestration.environment import deployment_folders, published_address
 from orchestration.planning import Planned, planned
-from resources.custody import CustodyMode
 
 COMPONENTS = "orchestration.components"
 """The package that files name components by."""
-
-
-class ReleaseDeclaration(Declaration):
-    """The fields that every kind of release declares."""
-
-    declares = "release"
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-
-    name: ReleaseName
-    dataset: str = Field(description="The name of the dataset that the release is made from.")
-    title: str = Field(min_length=1, description="The release's name in words.")
-    description: str = Field("", description="What is published, for readers.")
-    custody: CustodyMode = Field(
-        CustodyMode.ESCROWED,
-        description="escrowed: the draw can be replayed under custody; ephemeral: its key is destroyed.",
-    )
-    schedule: str | SkipJsonSchema[None] = Field(
-        None, description="A cron expression (UTC) for the release's job; on by default."
-    )
-    watch_source: bool = Field(
-        False, description="Whether a changed source file launches the release's job; on by default."
-    )
-
-    @classmethod
-    def named(cls, given: Any) -> str:
-        return f"{given_text(given, 'dataset')}/{given_text(given, 'name')}"
-
-    @field_validator("schedule")
-    @classmethod
-    def _check_schedule(cls, schedule: str | None) -> str | None:
-        if schedule is not None:
-            try:
-                dg.ScheduleDefinition(job_name="any", cron_schedule=schedule)
-            except dg.DagsterInvalidDefinitionError:
-                raise ValueError(f"{schedule!r} is not a cron expression such as '0 6 1 * *'") from None
-        return schedule
 
 
 @dg.scaffold_with(ExampleScaffolder)
@@ -126,21 +85,25 @@ def releases_of(declared: "Sequence[DeclaresReleases]") -> "list[ReleaseComponen
 
 @dataclass
 class ReleaseComponent(DeclaresReleases):
-    """A release declared in YAML.
+    """A release declared in YAML. A subclass for each mechanism names its declaration, its release and its method."""
 
-    A subclass for each mechanism names its declaration and its method, and builds the release from the declaration.
-    """
+    release_type: ClassVar[type[Release]]
+    """The release with its declaration, dataset and design."""
 
     method: ClassVar[type[Method[Any, Any, Any]]]
     """How a release of this kind is charged, drawn, checked and published."""
 
-    @abstractmethod
-    def release(self, dataset: DatasetDeclaration, published: Path) -> Release:
-        """Build the release from the declaration.
+    def release(self, dataset: DatasetDeclaration, published: Path) -> Any:
+        """The declared release of a dataset.
+
+        Args:
+            dataset: the dataset.
+            published: the parent folder of all publications.
 
         Raises:
             DeclarationError: if the declaration contradicts itself or the dataset.
         """
+        return self.release_type.from_declaration(self.declaration, dataset, published, published_address())
 
     def releases(self, beside: Sequence[DeclaresReleases] = ()) -> "Sequence[ReleaseComponent]":
         return [self]
@@ -276,13 +239,10 @@ def release_definitions(component: ReleaseComponent, method: Method[Any, Any, An
 
 
 def declared(declaration: ReleaseDeclaration, dataset: DatasetDeclaration, published: Path) -> dict[str, Any]:
-    """The fields that every release declares, as keyword arguments for `Release`."""
+    """The fields of every release, as keyword arguments for `Release`."""
     return {
+        "declaration": declaration,
         "dataset": dataset,
-        "name": declaration.name,
-        "title": declaration.title,
-        "description": declaration.description,
-        "custody": declaration.custody,
         "published": published,
         "address": published_address(),
     }

@@ -33,6 +33,7 @@ from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Flavor, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.swapping.design import SwappingDesign
+from mechanisms.swapping.rates import Rates
 from resources.chain import Entry, reservation, settlement
 from tests.depth import quick_cases
 
@@ -44,7 +45,7 @@ SWAPPED = SwappingDesign(
     match=("TABBLKST", "RTYPE", "FINAL_POP"),
     swap=("TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK", "PLACEFP", "AIANNHCE"),
     held=("NPF", "HHSPAN", "HHRACE", "TEN", "HHT", "HHT2", "CPLT", "GQTYPE", "REGIONCE", "DIVISIONCE"),
-    swap_rate=Fraction(1, 10),
+    swap_rate=Rates.single(Fraction(1, 10)),
     persons=("PERSON_RTYPE", "QAGE", "CENHISP", "CENRACE", "RELSHIP"),
 ).specification("two_states", 7118)
 HOUSED, STATE, UNITS, QUARTERS = (

@@ -12,13 +12,13 @@ import dagster as dg
 import pytest
 
 from assets.phsafe.release import PHSafeRelease
+from assets.swapping.declaration import SwappingDeclaration
 from mechanisms.accounting.composition import approximate_total, stated
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import DELTA, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.phsafe.design import MULTIVERSE
 from orchestration.components import PermutationSwapping
-from orchestration.components.swapping import SwappingDeclaration
 from tests.deployments import Deployment
 from tests.phsafe_deployments import FEW, TO_DRAW, phsafe_deployment
 
