@@ -13,6 +13,7 @@ from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation
 from assets.cef.synthetic import write as write_census
 from assets.charge.asset import reserve
 from assets.charge.drawing import make_draw
+from assets.phsafe.declaration import PHSafeDeclaration
 from assets.phsafe.joined import write_join
 from assets.phsafe.method import PHSafeMethod
 from assets.release.contents import counted_from, publish_contents, versions_of_cef
@@ -21,8 +22,7 @@ from benchmarks.processes import measured
 from benchmarks.resources import opened
 from benchmarks.result import Result
 from mechanisms.states import PUERTO_RICO, STATES
-from orchestration.components.phsafe import build_release
-from orchestration.components.phsafe_declaration import PHSafeDeclaration
+from orchestration.components.phsafe import PHSafe
 from resources.statements import Zone
 
 SMALL, LARGE = 64_000, 3_900_000
@@ -78,7 +78,7 @@ def stages(home: str, households: int, run: int) -> None:
     declaration = PHSafeDeclaration(
         name=f"run{run}", dataset=dataset.name, title="S-DHC", states=sorted(dataset.generated.states)
     )
-    release = build_release(declaration, dataset, Path(home) / "published")
+    release = PHSafe(declaration).release(dataset, Path(home) / "published")
     method = PHSafeMethod(release)
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
         with session.transaction():

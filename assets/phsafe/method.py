@@ -65,7 +65,7 @@ class PHSafeMethod(GridCounts[PHSafeRelease]):
 
     @property
     def charges(self) -> bool:
-        return self.release.private
+        return self.release.declaration.private
 
     def own_assets(self) -> Sequence[dg.AssetsDefinition]:
         release = self.release

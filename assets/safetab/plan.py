@@ -15,8 +15,8 @@ import pyarrow as pa
 from assets.release.plan import Cells, Curve, Line, Plan
 from assets.safetab.release import PARAMETERS, SafeTabRelease
 from mechanisms.accounting.composition import approximate_total, stated
+from mechanisms.design import LARGEST_BUDGET
 from mechanisms.safetab.design import (
-    LARGEST_BUDGET,
     Measured,
     MeasuredTable,
     SafeTabPDesign,

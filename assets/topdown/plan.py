@@ -15,9 +15,10 @@ from mechanisms.accounting.composition import stated
 from mechanisms.accounting.conversions import canonne_kamath_steinke
 from mechanisms.accounting.rounding import decimal_text
 from mechanisms.accounting.semantics import Allocation
+from mechanisms.design import LARGEST_BUDGET
 from mechanisms.sampling.discrete_gaussian import DiscreteGaussian
 from mechanisms.sampling.margins import LARGEST_DENOMINATOR, least_budget, margin_of_error, rounded_up, unit_of
-from mechanisms.topdown.design import LARGEST_BUDGET, SCHEMAS, Measured, TopDownDesign, words
+from mechanisms.topdown.design import SCHEMAS, Measured, TopDownDesign, words
 
 _PLACES = 4
 _LEAST_MARGIN = 0.5

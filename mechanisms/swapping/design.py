@@ -12,13 +12,10 @@ from typing import Any
 from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import PERSON, PERSON_RECORD, Flavor, Specification
+from mechanisms.design import DesignError
 from mechanisms.swapping.loss import odds, theorem_1
 from mechanisms.swapping.rates import EXEMPT, Case, Rates, StirLoss
 from mechanisms.swapping.response import Response, loss_of_responses
-
-
-class DesignError(ValueError):
-    """A swapping design that cannot be carried out."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ import numpy as np
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.design import LARGEST_BUDGET, LARGEST_DENOMINATOR, DesignError
 from mechanisms.sampling.discrete_gaussian import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
 from mechanisms.topdown.production import variances
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
@@ -38,15 +39,9 @@ STATISTICS: Mapping[str, str] = {
 }
 """The statistics that a release may hold exactly, in words."""
 
-LARGEST_DENOMINATOR = 10**12
-"""The largest denominator of a share or a budget: enough for any written by hand."""
-
 LARGEST_CURVATURE = 10**5
 """The largest ratio of the greatest to the least curvature of the least-squares objective. Above it, the real-valued
 step might not end. Production's greatest ratio is 6,600, in a pass without `total`."""
-
-LARGEST_BUDGET = 1000
-"""A greater ρ would give no protection."""
 
 MOST_PERSONS_OUT_OF_NOISE = 10**7
 """The most persons that noise alone may add to the microdata, where the population is not held. Each becomes a record;
@@ -57,10 +52,6 @@ MECHANISM = "TopDown"
 
 VERSION = 3
 """The mechanism's version. Increase it when the same key would give other noise, as an old draw cannot be replayed."""
-
-
-class DesignError(ValueError):
-    """A TopDown design that cannot be carried out. The message names field, level and rule."""
 
 
 class Measured(NamedTuple):

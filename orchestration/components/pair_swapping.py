@@ -19,7 +19,8 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.numbers import SwapRate
 from assets.release.release import DeclarationError
 from assets.tabulation.declaration import Product
-from mechanisms.pair_swapping.design import DesignError, PairSwappingDesign
+from mechanisms.design import DesignError
+from mechanisms.pair_swapping.design import PairSwappingDesign
 from orchestration.components.release import ReleaseComponent, ReleaseDeclaration, declared
 
 

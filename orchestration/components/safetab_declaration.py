@@ -11,14 +11,16 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from assets.measurement.declaration import Definition, State
 from assets.release.names import ReleaseName, SourcePath
 from assets.release.numbers import Budget, Delta, Margin, Share
 from assets.release.release import DeclarationError
 from assets.safetab.lists import ListsFileError, read_lists
 from assets.safetab.release import SafeTabPRelease
 from mechanisms.accounting.specification import DELTA
+from mechanisms.design import DesignError
 from mechanisms.noise import Noise
-from mechanisms.safetab.design import DesignError, Pair, SafeTabHDesign, SafeTabPDesign
+from mechanisms.safetab.design import Pair, SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.lines import budgets_of, by_family, by_pair, line_of, pair_of
 from mechanisms.safetab.lists import CodeLists
 from mechanisms.safetab.production import (
@@ -32,7 +34,6 @@ from mechanisms.safetab.production import (
     ZERO_SUPPRESSION_CHANCE,
 )
 from mechanisms.states import PUERTO_RICO
-from orchestration.components.noise_declaration import Definition, State
 from orchestration.components.release import ReleaseDeclaration
 from orchestration.environment import PROJECT
 

@@ -16,7 +16,8 @@ from assets.release.release import DeclarationError
 from assets.topdown.release import MOST_REPLICATES, Code
 from mechanisms.accounting.semantics import Allocation, AllocationError
 from mechanisms.accounting.specification import DELTA
-from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, DesignError, TopDownDesign
+from mechanisms.design import DesignError
+from mechanisms.topdown.design import GROUP_QUARTERS, HOUSING_UNITS, POPULATION, SCHEMAS, TopDownDesign
 from mechanisms.topdown.production import PERSON_ALLOCATION, UNIT_ALLOCATION, allocation
 from mechanisms.topdown.schema import PERSONS, TOTAL, UNITS, QueryError
 from orchestration.components.release import ReleaseDeclaration

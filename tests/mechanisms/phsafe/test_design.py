@@ -16,10 +16,10 @@ from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steink
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import DELTA, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
+from mechanisms.design import DesignError
 from mechanisms.noise import Noise
 from mechanisms.phsafe.design import (
     LARGEST_TRUNCATION,
-    DesignError,
     PHSafeDesign,
     RunDesign,
     production,

@@ -18,8 +18,9 @@ from assets.safetab.lists import read_lists
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Specification
 from mechanisms.accounting.zcdp import GENERAL_FACTOR, ConcentratedLoss
+from mechanisms.design import DesignError
 from mechanisms.noise import Noise
-from mechanisms.safetab.design import DesignError, Measured, Pair, SafeTabHDesign, SafeTabPDesign
+from mechanisms.safetab.design import Measured, Pair, SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.production import (
     BUDGETS_H,
     BUDGETS_P,

@@ -8,7 +8,8 @@ import pytest
 
 from mechanisms.accounting.loss import PureLoss
 from mechanisms.accounting.specification import Specification
-from mechanisms.swapping.design import DesignError, SecondStir, SwappingDesign
+from mechanisms.design import DesignError
+from mechanisms.swapping.design import SecondStir, SwappingDesign
 from mechanisms.swapping.loss import theorem_1
 from mechanisms.swapping.rates import Case, Rates, StirLoss
 from mechanisms.swapping.response import Response

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.topdown.design import LARGEST_CURVATURE, DesignError, TopDownDesign
+from mechanisms.design import DesignError
+from mechanisms.topdown.design import LARGEST_CURVATURE, TopDownDesign
 from mechanisms.topdown.estimation import Measurement, estimate
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.least_squares import LARGEST_GAP

@@ -14,7 +14,8 @@ from mechanisms.accounting.conversions import bun_steinke, canonne_kamath_steink
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.accounting.specification import compose
 from mechanisms.accounting.zcdp import ConcentratedLoss
-from mechanisms.topdown.design import SCHEMAS, DesignError, TopDownDesign, words
+from mechanisms.design import DesignError
+from mechanisms.topdown.design import SCHEMAS, TopDownDesign, words
 from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION, allocation
 from mechanisms.topdown.schema import PERSONS, UNITS
 
