@@ -12,11 +12,11 @@ from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation
 from assets.cef.synthetic import write as write_census
 from assets.release.contents import publish_contents, versions_of_cef
 from assets.release.method import PUBLICATION
+from assets.safetab.declaration import SafeTabHDeclaration, SafeTabPDeclaration
 from benchmarks.resources import opened
 from mechanisms.states import PUERTO_RICO, STATES
 from orchestration.components.release import ReleaseComponent, release_definitions
 from orchestration.components.safetab import SafeTabH, SafeTabP
-from orchestration.components.safetab_declaration import SafeTabHDeclaration, SafeTabPDeclaration
 from orchestration.definitions import budget, without_configuration
 from orchestration.environment import deployment_folders, deployment_resources
 from resources.statements import Zone

@@ -66,7 +66,7 @@ def safetab_plan(release: SafeTabRelease) -> Plan:
     if isinstance(design, SafeTabPDesign):
         tables["Chances of detail 1, 2, 3 by true size"] = _chances(design)
     bounded, unbounded = design.bounded, design.unbounded
-    converted = approximate_total([bounded], release.delta)
+    converted = approximate_total([bounded], release.declaration.delta)
     return Plan(
         design.specification(release.dataset.name),
         tuple(_line(release, each) for each in design.measured),

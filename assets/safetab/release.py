@@ -1,18 +1,18 @@
-"""Releases by SafeTab-P and SafeTab-H as values, which all their stages receive.
+"""Releases by SafeTab-P and SafeTab-H as values, which all their stages receive, and the rules of their declarations.
 
-This module defines the fields that these releases declare beyond those of all releases, and checks their rules before
-anything runs. `mechanisms.safetab.design` defines what the budgets mean.
+The rules are checked before anything runs. Those that need no dataset are in `assets.safetab.declaration` and
+`mechanisms.safetab.design`.
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar
 
 from assets.release.release import Release
+from assets.safetab.declaration import SafeTabDeclaration, SafeTabHDeclaration, SafeTabPDeclaration
 from assets.safetab.records import Counted, columns_read, lacks_household_file
 from mechanisms.safetab.design import Pair, SafeTabHDesign, SafeTabPDesign
 from mechanisms.safetab.lists import CodeLists
@@ -25,20 +25,15 @@ follows from the declaration."""
 
 @dataclass(frozen=True)
 class SafeTabRelease(Release):
-    """What releases of both mechanisms declare.
+    """What releases by both mechanisms have in common.
 
     Attributes:
-        design: the states, budgets and thresholds.
         lists: the codes of race and ethnicity, and the iterations that they belong to.
-        delta: the δ at which ρ is stated as (ε, δ) in the certificate.
-
-    Raises:
-        DeclarationError: if the declaration contradicts itself or the dataset.
     """
 
+    declaration: SafeTabDeclaration
     design: SafeTabPDesign | SafeTabHDesign
     lists: CodeLists
-    delta: Fraction
 
     counted: ClassVar[Counted]
 
@@ -58,8 +53,6 @@ class SafeTabRelease(Release):
             if codes and state not in codes:
                 known = ", ".join(str(code) for code in codes)
                 self.refuse(f"states: {state} is not a state of {self.dataset.name}, which has {known}")
-        if not 0 < self.delta < 1:
-            self.refuse(f"delta: {self.delta} is not strictly between 0 and 1")
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
@@ -94,6 +87,7 @@ def _version(lists: CodeLists) -> str:
 class SafeTabPRelease(SafeTabRelease):
     """A declared release by SafeTab-P."""
 
+    declaration: SafeTabPDeclaration
     design: SafeTabPDesign
 
     counted = Counted.PERSONS
@@ -111,6 +105,7 @@ class SafeTabHRelease(SafeTabRelease):
         detail: the release by SafeTab-P whose published totals say which groups there are, and in what detail.
     """
 
+    declaration: SafeTabHDeclaration
     design: SafeTabHDesign
     detail: SafeTabPRelease
 

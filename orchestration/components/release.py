@@ -103,7 +103,16 @@ class ReleaseComponent(DeclaresReleases):
         Raises:
             DeclarationError: if the declaration contradicts itself or the dataset.
         """
-        return self.release_type.from_declaration(self.declaration, dataset, published, published_address())
+        sources = self.sources(dataset, published)
+        return self.release_type.from_declaration(self.declaration, dataset, published, published_address(), **sources)
+
+    def sources(self, dataset: DatasetDeclaration, published: Path) -> Mapping[str, Any]:
+        """The fields of the release that follow from more than its declaration and its dataset; none by default.
+
+        Raises:
+            DeclarationError: if the declaration names something that there is not.
+        """
+        return {}
 
     def releases(self, beside: Sequence[DeclaresReleases] = ()) -> "Sequence[ReleaseComponent]":
         return [self]
