@@ -10,9 +10,9 @@ import dagster as dg
 from assets.cef.asset import build_cef
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
 from assets.release.method import PUBLICATION
+from assets.topdown.declaration import TopDownDeclaration
 from orchestration.components.release import release_definitions
 from orchestration.components.topdown import TopDown
-from orchestration.components.topdown_declaration import TopDownDeclaration
 from orchestration.definitions import budget, without_configuration
 from orchestration.environment import deployment_folders, deployment_resources
 

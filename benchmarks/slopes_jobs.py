@@ -15,6 +15,7 @@ import yaml
 
 from assets.cef.asset import build_cef
 from assets.cef.synthetic import SyntheticCensusDeclaration, SyntheticPopulation, synthetic_census
+from assets.topdown.declaration import PRODUCTION_ALLOCATIONS, PRODUCTION_SPINE
 from mechanisms.accounting.semantics import Allocation
 from mechanisms.safetab.design import Pair
 from mechanisms.safetab.lines import line_of
@@ -22,7 +23,6 @@ from mechanisms.safetab.production import BUDGETS_H, BUDGETS_P
 from mechanisms.safetab.regions import RegionType
 from orchestration import components
 from orchestration.components.release import ReleaseComponent, automated, release_definitions, releases_of
-from orchestration.components.topdown_declaration import PRODUCTION_ALLOCATIONS, PRODUCTION_SPINE
 from orchestration.definitions import budget, without_configuration
 from orchestration.environment import PROJECT, deployment_folders, deployment_resources
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import tempfile
 from collections import defaultdict
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from statistics import mean
@@ -62,8 +61,8 @@ def _release(home: Path) -> TopDownRelease:
     tree = dg.ComponentTree.for_project(Path(__file__).resolve().parents[1])
     datasets = {each.declaration.name: each.declaration for each in tree.get_all_components(Dataset)}
     (component,) = tree.get_all_components(TopDown)
-    release = component.release(datasets[component.declaration.dataset], home / "published")
-    return replace(release, processes=1)
+    declaration = component.declaration.model_copy(update={"processes": 1})
+    return TopDown(declaration).release(datasets[declaration.dataset], home / "published")
 
 
 def _figures(home: str, release: TopDownRelease) -> list[tuple[str, str, str, float]]:

@@ -19,6 +19,7 @@ from assets.charge.drawing import make_draw
 from assets.release.contents import counted_from, publish_contents, versions_of_cef
 from assets.release.draw import publish_version
 from assets.release.seal import seal_stage
+from assets.topdown.declaration import TopDownDeclaration
 from assets.topdown.estimation import estimate_level
 from assets.topdown.histograms import write_invariants
 from assets.topdown.method import TopDownMethod
@@ -27,8 +28,7 @@ from assets.topdown.spine import places_of, write_spine
 from benchmarks.processes import measured, sampled
 from benchmarks.resources import opened
 from benchmarks.result import Result
-from orchestration.components.topdown import build_release
-from orchestration.components.topdown_declaration import TopDownDeclaration
+from orchestration.components.topdown import TopDown
 from resources.statements import Zone
 
 SIZES = (198_500, 397_000, 794_000)
@@ -134,7 +134,7 @@ def bench_release(home: str, households: int) -> TopDownRelease:
     declaration = TopDownDeclaration(
         name="redistricting", dataset=dataset.name, title="Redistricting data", processes=PROCESSES
     )
-    return build_release(declaration, dataset, Path(home) / "published")
+    return TopDown(declaration).release(dataset, Path(home) / "published")
 
 
 def _dataset(households: int) -> SyntheticCensusDeclaration:

@@ -28,7 +28,7 @@ _LEAST_MARGIN = 0.5
 def topdown_plan(release: TopDownRelease) -> Plan:
     """What the release would charge, and how exact its measurements would be."""
     design = release.design
-    epsilon = canonne_kamath_steinke(design.loss, release.delta, _PLACES)
+    epsilon = canonne_kamath_steinke(design.loss, release.declaration.delta, _PLACES)
     return Plan(
         design.specification(release.dataset.name),
         tuple(_line(each) for each in design.measured),
@@ -37,7 +37,7 @@ def topdown_plan(release: TopDownRelease) -> Plan:
             "measurements of persons": f"{stated(design.persons)} (exactly {design.persons})",
             "measurements of units, for one unit": f"{stated(design.units)} (exactly {design.units}); a move "
             "may change two",
-            "charged, as (ε, δ)": f"ε = {epsilon} at δ = {decimal_text(release.delta)}",
+            "charged, as (ε, δ)": f"ε = {epsilon} at δ = {decimal_text(release.declaration.delta)}",
             "errors of the estimates": "launch the same declaration on a SyntheticCensus of like size; its asset "
             "accuracy shows them",
         },

@@ -24,7 +24,6 @@ from mechanisms.accounting.specification import Flavor, Line, Specification
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.design import LARGEST_BUDGET, LARGEST_DENOMINATOR, DesignError
 from mechanisms.sampling.discrete_gaussian import LARGEST_TABULATED_VARIANCE, DiscreteGaussian
-from mechanisms.topdown.production import variances
 from mechanisms.topdown.schema import DETAILED, PERSONS, TOTAL, UNITS, Marginal, Schema
 
 SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (PERSONS, UNITS)}
@@ -52,6 +51,29 @@ MECHANISM = "TopDown"
 
 VERSION = 3
 """The mechanism's version. Increase it when the same key would give other noise, as an old draw cannot be replayed."""
+
+
+def allocation(
+    schema: Schema, rho: Fraction, levels: Mapping[str, Fraction], queries: Mapping[str, Mapping[str, Fraction]]
+) -> Allocation:
+    """ρ, divided over levels and queries of a histogram.
+
+    Raises:
+        QueryError: if the histogram cannot answer a query.
+        AllocationError: if the shares do not add up to 1.
+    """
+    asked = {query for shares in queries.values() for query in shares}
+    involved = {query: schema.marginal(query).involved for query in sorted(asked)}
+    return Allocation(ConcentratedLoss(rho), levels, queries, involved)
+
+
+def variances(divided: Allocation, level: str) -> dict[str, Fraction]:
+    """σ² of each query at a level: 1/ρ of the query.
+
+    Replacing one record takes 1 from one marginal cell and adds 1 to another: a squared L2 distance of 2. So discrete
+    Gaussian noise of variance σ² costs ρ = 2/(2σ²) (Canonne, Kamath and Steinke, 2020, Theorem 4).
+    """
+    return {query: 1 / divided.part(level, query).rho for query, share in divided.queries[level].items() if share}
 
 
 class Measured(NamedTuple):

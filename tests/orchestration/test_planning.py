@@ -22,6 +22,7 @@ from assets.release.dataset import DatasetDeclaration
 from assets.release.plan import Asked, Plan
 from assets.release.release import DeclarationError
 from assets.swapping.plan import swapping_plan
+from assets.topdown.declaration import TopDownDeclaration
 from mechanisms.accounting.composition import Loss
 from mechanisms.accounting.infinite import InfiniteLoss
 from mechanisms.accounting.loss import PureLoss
@@ -37,7 +38,6 @@ from orchestration import components
 from orchestration.components import PHSafe, SafeTabH, SafeTabP, TopDown
 from orchestration.components.pair_swapping import PairSwapping2010, PairSwappingDeclaration
 from orchestration.components.release import DeclaresReleases, ReleaseComponent
-from orchestration.components.topdown_declaration import TopDownDeclaration
 from orchestration.planning import Planned, planned
 from tests.assets.safetab import examples as towns
 from tests.deployments import UNITS, small_dataset, small_release

@@ -31,12 +31,12 @@ from assets.planning.size import expected_size
 from assets.release.method import Method
 from assets.release.size import Size, like_2020
 from assets.safetab.declaration import SafeTabPDeclaration
+from assets.topdown.declaration import TopDownDeclaration
 from benchmarks.slopes import MEASURED_NUMBERS, cases, fitted, peaks
 from benchmarks.slopes_jobs import RELEASES, Case
 from mechanisms.states import PUERTO_RICO, STATES
 from orchestration.components import SafeTabP, TopDown
 from orchestration.components.release import ReleaseComponent, dataset_of
-from orchestration.components.topdown_declaration import TopDownDeclaration
 from orchestration.definitions import declarations
 from resources.statements import Zone
 from resources.warehouse import Warehouse

@@ -7,11 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from mechanisms.design import DesignError
-from mechanisms.topdown.design import LARGEST_CURVATURE, TopDownDesign
+from mechanisms.topdown.design import LARGEST_CURVATURE, TopDownDesign, allocation
 from mechanisms.topdown.estimation import Measurement, estimate
 from mechanisms.topdown.feasibility import FREE, Limits
 from mechanisms.topdown.least_squares import LARGEST_GAP
-from mechanisms.topdown.production import allocation
 from mechanisms.topdown.schema import PERSONS, UNITS
 from tests.depth import quick_cases
 

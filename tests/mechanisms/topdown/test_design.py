@@ -15,8 +15,8 @@ from mechanisms.accounting.semantics import Allocation
 from mechanisms.accounting.specification import compose
 from mechanisms.accounting.zcdp import ConcentratedLoss
 from mechanisms.design import DesignError
-from mechanisms.topdown.design import SCHEMAS, TopDownDesign, words
-from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION, allocation
+from mechanisms.topdown.design import SCHEMAS, TopDownDesign, allocation, words
+from mechanisms.topdown.production import LEVELS, PERSON_ALLOCATION, UNIT_ALLOCATION
 from mechanisms.topdown.schema import PERSONS, UNITS
 
 PUBLISHED = json.loads(((Path(__file__).parents[2] / "data") / "pl94_us_persons_production.json").read_text())
