@@ -15,12 +15,12 @@ from assets.charge.drawing import make_draw
 from assets.release.contents import cef_version, publish_contents, versions_of_cef
 from assets.release.dataset import DatasetDeclaration
 from assets.release.draw import publish_version
+from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.method import TableBuilderMethod
 from benchmarks.processes import measured
 from benchmarks.resources import opened
 from benchmarks.result import Result
-from orchestration.components.table_builder import build_release
-from orchestration.components.table_builder_declaration import TableBuilderDeclaration
+from orchestration.components.table_builder import SingleHypercube
 from resources.statements import Table, Zone
 
 RECORDS = 10_000_000
@@ -89,7 +89,7 @@ def stages(home: str, name: str, noise: dict[str, Any]) -> None:
             "hypercubes": [{"name": "cells", "variables": list(SIZES), "margins": "independent"} | noise],
         }
     )
-    release = build_release(declared.each()[0], _dataset(), Path(home) / "published")
+    release = SingleHypercube(declared.by_hypercube()[0]).release(_dataset(), Path(home) / "published")
     method = TableBuilderMethod(release)
     with warehouse.session(writes=Zone.CONFIDENTIAL) as session:
         with session.transaction():

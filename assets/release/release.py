@@ -117,7 +117,7 @@ class Release:
             design = declaration.design(dataset, **sources)
         except DeclarationError:
             raise
-        except ValueError as error:
+        except (RefusedError, ValueError) as error:
             raise DeclarationError(f"release {declaration.dataset}/{declaration.name}: {error}") from None
         return cls(declaration, dataset, design, published, address=address, **sources)
 

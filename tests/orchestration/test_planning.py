@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from assets.pair_swapping.declaration import PairSwappingDeclaration
 from assets.phsafe.declaration import PHSafeDeclaration
 from assets.release.dataset import DatasetDeclaration
 from assets.release.plan import Asked, Plan
@@ -36,7 +37,7 @@ from mechanisms.table_builder.asking import Question
 from mechanisms.table_builder.hypercube import Margins
 from orchestration import components
 from orchestration.components import PHSafe, SafeTabH, SafeTabP, TopDown
-from orchestration.components.pair_swapping import PairSwapping2010, PairSwappingDeclaration
+from orchestration.components.pair_swapping import PairSwapping2010
 from orchestration.components.release import DeclaresReleases, ReleaseComponent
 from orchestration.planning import Planned, planned
 from tests.assets.safetab import examples as towns

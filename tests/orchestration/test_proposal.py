@@ -19,10 +19,10 @@ from assets.cef.profile import profile
 from assets.release.dataset import DatasetDeclaration, Reader
 from assets.release.release import DeclarationError
 from assets.swapping.declaration import SwappingDeclaration
+from assets.table_builder.declaration import TableBuilderDeclaration
 from assets.table_builder.release import HypercubeRelease
 from orchestration.components import TableBuilder
 from orchestration.components.swapping import PermutationSwapping
-from orchestration.components.table_builder_declaration import TableBuilderDeclaration
 from orchestration.proposal import (
     MOST_PROPOSED,
     Proposal,
