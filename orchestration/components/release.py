@@ -6,7 +6,6 @@ Nothing here depends on the mechanism. Each mechanism declares its own fields in
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,19 +21,16 @@ from assets.planning.asset import build_plan
 from assets.publication.asset import build_publication
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import PLAN, Method
-from assets.release.plan import Asked, Plan
+from assets.release.plan import Asked
 from assets.release.published import require_placeable
 from assets.release.release import DeclarationError, Release, ReleaseDeclaration
 from assets.release.withheld import WithheldRecords
-from mechanisms.accounting.approximate import ApproximateLoss
-from mechanisms.accounting.loss import PureLoss
-from mechanisms.accounting.zcdp import ConcentratedLoss
 from orchestration.automation import PUBLICATION_OF, release_jobs, release_schedule, source_sensor
 from orchestration.components.dataset import Dataset
 from orchestration.components.publisher import declared_publisher
 from orchestration.components.scaffolding import ExampleScaffolder
 from orchestration.environment import deployment_folders, published_address
-from orchestration.planning import Planned, planned
+from orchestration.planning import DeclaredRelease, Planned, planned
 
 COMPONENTS = "orchestration.components"
 """The package that files name components by."""
@@ -84,25 +80,13 @@ def releases_of(declared: "Sequence[DeclaresReleases]") -> "list[ReleaseComponen
 
 
 @dataclass
-class ReleaseComponent(DeclaresReleases):
+class ReleaseComponent(DeclaresReleases, DeclaredRelease):
     """A release declared in YAML. A subclass for each mechanism names its declaration, its release and its method."""
 
     release_type: ClassVar[type[Release]]
     """The release with its declaration, dataset and design."""
 
-    method: ClassVar[type[Method[Any, Any, Any]]]
-    """How a release of this kind is charged, drawn, checked and published."""
-
     def release(self, dataset: DatasetDeclaration, published: Path) -> Any:
-        """The declared release of a dataset.
-
-        Args:
-            dataset: the dataset.
-            published: the parent folder of all publications.
-
-        Raises:
-            DeclarationError: if the declaration contradicts itself or the dataset.
-        """
         sources = self.sources(dataset, published)
         return self.release_type.from_declaration(self.declaration, dataset, published, published_address(), **sources)
 
@@ -133,67 +117,10 @@ class ReleaseComponent(DeclaresReleases):
 
     @property
     def type_name(self) -> str:
-        """The `type` of the file that declares it."""
         return f"{COMPONENTS}.{type(self).__name__}"
 
-    @property
-    def tried(self) -> BaseModel:
-        """The declaration whose fields a plan tries."""
-        found: BaseModel = self.declaration
-        return found
-
-    @property
-    def attributes(self) -> BaseModel:
-        """The attributes of the file that declares it."""
-        return self.tried
-
     def with_fields(self, given: Mapping[str, Any]) -> Self:
-        """The same component, with these fields as those of `tried`.
-
-        Raises:
-            ValidationError: if they are not valid.
-        """
         return replace(self, declaration=self.declared_by.model_validate(given))
-
-    def plan(self, method: Method[Any, Any, Any], asked: Asked) -> Plan:
-        """What the release would charge, and how exact it would be.
-
-        Args:
-            method: how it is made.
-            asked: what the plan asks, of which the fields of the declaration are there already.
-
-        Raises:
-            ValueError: if something is asked that there is not for this kind of release.
-        """
-        if asked.largest_stratum is not None:
-            raise ValueError("largest_stratum: only the loss of swapping depends on it")
-        return method.plan()
-
-    def fields_for_margins(self, method: Method[Any, Any, Any], margins: Mapping[str, Fraction]) -> Mapping[str, Any]:
-        """The fields of the declaration with which lines have at most these 90% margins of error.
-
-        Raises:
-            ValueError: if no declaration has them.
-        """
-        raise ValueError("margins: this kind of release has no budget for each line")
-
-    def fields_for_total(self, method: Method[Any, Any, Any], total: Fraction, asked: Asked) -> Mapping[str, Any]:
-        """The fields of the declaration with which its charge is a total.
-
-        Raises:
-            ValueError: if no declaration has it.
-        """
-        loss = method.plan().loss
-        charged = loss.epsilon if isinstance(loss, ApproximateLoss) else loss
-        if isinstance(charged, PureLoss) and charged.argument == 1 and charged.rational:
-            return self.scaled(method, total / charged.rational)
-        if isinstance(charged, ConcentratedLoss):
-            return self.scaled(method, total / charged.rho)
-        raise ValueError("total: this kind of release has no finite budget that could be scaled")
-
-    def scaled(self, method: Method[Any, Any, Any], factor: Fraction) -> Mapping[str, Any]:
-        """The fields of the declaration with all budgets multiplied by a factor greater than 0."""
-        raise ValueError("total: this kind of release has no budgets that could be scaled")
 
     @property
     def job(self) -> str:
@@ -245,16 +172,6 @@ def release_definitions(component: ReleaseComponent, method: Method[Any, Any, An
         assets += [build_preflight(method), build_charge(method), build_draw(method), publication]
         checks.append(files_check)
     return dg.Definitions(assets=assets, asset_checks=checks)
-
-
-def declared(declaration: ReleaseDeclaration, dataset: DatasetDeclaration, published: Path) -> dict[str, Any]:
-    """The fields of every release, as keyword arguments for `Release`."""
-    return {
-        "declaration": declaration,
-        "dataset": dataset,
-        "published": published,
-        "address": published_address(),
-    }
 
 
 def declared_datasets(context: dg.ComponentLoadContext) -> dict[str, DatasetDeclaration]:
