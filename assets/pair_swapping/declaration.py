@@ -6,23 +6,21 @@ What a design must satisfy is in `mechanisms.pair_swapping.design`; what it must
 
 from typing import Annotated, Any
 
-import dagster as dg
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.cef.census import CensusDeclaration
 from assets.release.columns import Role
 from assets.release.dataset import DatasetDeclaration
+from assets.release.declaration import Part
 from assets.release.numbers import SwapRate
 from assets.release.release import ReleaseDeclaration
 from assets.tabulation.declaration import Product
 from mechanisms.pair_swapping.design import PairSwappingDesign
 
 
-class ImputedDeclaration(dg.Model):
+class ImputedDeclaration(Part):
     """Which households are imputed; they are never swapped."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     column: str = Field(description="A variable of the units.")
     values: Annotated[list[str], Field(min_length=1)] = Field(description="Its values for imputed households, as text.")

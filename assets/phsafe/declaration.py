@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-import dagster as dg
-from pydantic import ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
+from pydantic import Discriminator, Field, Tag, WithJsonSchema, field_validator
 
 from assets.measurement.declaration import Definition, State
 from assets.release.dataset import DatasetDeclaration
+from assets.release.declaration import Part
 from assets.release.numbers import Budget, Delta, Margin
 from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.specification import DELTA
@@ -41,10 +41,8 @@ Truncation = Annotated[
 ]
 
 
-class RunDeclaration(dg.Model):
+class RunDeclaration(Part):
     """One run: its truncation threshold, and a budget or a margin of error for each released level."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     truncation: Truncation = Field(
         None,

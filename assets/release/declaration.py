@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import dagster as dg
-from pydantic import GetCoreSchemaHandler, ValidationError
+from pydantic import ConfigDict, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails
 from pydantic_core.core_schema import no_info_wrap_validator_function
 
@@ -21,7 +21,13 @@ MOST_VALUES = 1_000_000
 _CONTROL, _SURROGATE = "Cc", "Cs"
 
 
-class Declaration(dg.Model):
+class Part(dg.Model):
+    """A part of a declaration with fields of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class Declaration(Part):
     """A declaration whose errors begin with what is declared: `dataset town`, or `release town/tenure`."""
 
     declares: ClassVar[str]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 import dagster as dg
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.dataset import DatasetDeclaration
@@ -29,8 +29,6 @@ class ReleaseDeclaration(Declaration):
     """The fields that every kind of release declares."""
 
     declares = "release"
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     name: ReleaseName
     dataset: str = Field(description="The name of the dataset that the release is made from.")

@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Annotated, Any, Self
 
-import dagster as dg
 from pydantic import (
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainSerializer,
     PlainValidator,
@@ -26,6 +24,7 @@ from pydantic_core import PydanticKnownError
 
 from assets.release.columns import Column
 from assets.release.dataset import DatasetDeclaration
+from assets.release.declaration import Part
 from assets.release.numbers import FRACTION, Epsilon, SwapRate, exact_fraction, exact_swap_rate, shown
 from assets.release.release import ReleaseDeclaration
 from assets.swapping.product import SwappedProduct
@@ -79,10 +78,8 @@ MostUnique = Annotated[
 ]
 
 
-class ExperimentDeclaration(dg.Model):
+class ExperimentDeclaration(Part):
     """Repeated draws that compare several swap rates; allowed on a synthetic dataset only."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     product: str = Field(description="The product whose error is measured.")
     swap_rates: Annotated[list[SwapRate], Field(min_length=1, max_length=100)] = Field(
@@ -126,10 +123,8 @@ Keep = Annotated[
 """The probability that a value stays as it is."""
 
 
-class StratumCase(dg.Model):
+class StratumCase(Part):
     """The swap rate of some strata."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     when: Conditions = Field(
         default_factory=dict,
@@ -154,10 +149,8 @@ class RiskCase(StratumCase):
     )
 
 
-class StratumRates(dg.Model):
+class StratumRates(Part):
     """Swap rates that differ between strata: cases, or one ε for all strata."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     by: Annotated[list[StratumCase], Field(min_length=1, max_length=1000)] | SkipJsonSchema[None] = Field(
         None, description="Cases, of which the first that fits gives a stratum its rate; every stratum needs one."
@@ -185,10 +178,8 @@ class StratumRates(dg.Model):
         return Rates(tuple(case.case() for case in cases), None, self.epsilon)
 
 
-class Risk(dg.Model):
+class Risk(Part):
     """Swap rates that differ between records, by match and holding values or by how rare these are."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     cases: Annotated[list[RiskCase], Field(min_length=1, max_length=1000)] = Field(
         description="Cases, of which the first that fits gives a record its rate; every record needs one."
@@ -205,10 +196,8 @@ class Risk(dg.Model):
         return Rates(tuple(case.case(case.at_most) for case in self.cases), rarity)
 
 
-class SecondStirDeclaration(dg.Model):
+class SecondStirDeclaration(Part):
     """A second swap, within coarser strata."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     match: list[str] = Field(
         description="Some of the match variables: records are swapped again if they agree on these."

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
-import dagster as dg
 from pydantic import (
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     Tag,
@@ -26,6 +24,7 @@ from pydantic.json_schema import SkipJsonSchema
 from assets.conventions import PROJECT
 from assets.release.columns import Column, ColumnType
 from assets.release.dataset import DatasetDeclaration
+from assets.release.declaration import Part
 from assets.release.names import ProductName, ReleaseName, SourcePath
 from assets.release.numbers import FRACTION, LARGEST_NUMBER, Delta, Epsilon, Rho, Share, exact_fraction
 from assets.release.release import ReleaseDeclaration
@@ -74,10 +73,8 @@ Categories = dict[str, Annotated[list[Category], Field(min_length=1)]]
 """By variable, some of its categories."""
 
 
-class AmountDeclaration(dg.Model):
+class AmountDeclaration(Part):
     """What is added up: a weight or a magnitude, rounded to multiples of a grid, within bounds."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     column: str = Field(description="The column of the records; an empty value counts as 0.")
     grid: Number = Field(
@@ -105,19 +102,15 @@ class AmountDeclaration(dg.Model):
         return Amount(self.column, grid)
 
 
-class ShareDeclaration(dg.Model):
+class ShareDeclaration(Part):
     """The share of a table in the budget of its hypercube."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     by: list[str] = Field(min_length=1, description="The variables of the table.")
     share: Share
 
 
-class SubTableDeclaration(dg.Model):
+class SubTableDeclaration(Part):
     """A table to publish that is built from the hypercube."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: ProductName
     title: str = Field("", description="The table's name in words.")
@@ -125,10 +118,8 @@ class SubTableDeclaration(dg.Model):
     where: Categories = Field(default_factory=dict, description="By further variable, the categories that are counted.")
 
 
-class MadePTable(dg.Model):
+class MadePTable(Part):
     """A p-table of greatest entropy."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     largest_change: int = Field(ge=1, le=MOST, strict=True, description="The greatest change of a count, D.")
     variance: Number = Field(description="The greatest variance of a count's change, V.")
@@ -154,10 +145,8 @@ class MadePTable(dg.Model):
             raise ValueError(f"p_table: {error}") from None
 
 
-class GivenPTable(dg.Model):
+class GivenPTable(Part):
     """The file of a p-table that another tool has written."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     path: SourcePath = Field(description="The file: absolute, or relative to the project's root.")
     form: Literal["ons", "sdctools"] = Field(
@@ -184,10 +173,8 @@ PTableDeclaration = Annotated[
 ]
 
 
-class HypercubeAttributes(dg.Model):
+class HypercubeAttributes(Part):
     """One hypercube: a draw, a charge and a publication of its own."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     name: ReleaseName = Field(description="The name; the hypercube's release is called <release>_<name>.")
     title: str = Field("", description="The hypercube's name in words.")

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-import dagster as dg
-from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator
+from pydantic import Discriminator, Field, Tag, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from assets.release.dataset import DatasetDeclaration
+from assets.release.declaration import Part
 from assets.release.numbers import Delta, Rho, Share
 from assets.release.release import ReleaseDeclaration
 from mechanisms.accounting.semantics import Allocation, AllocationError
@@ -73,18 +73,14 @@ MOST_PROCESSES = 256
 """The most estimating processes: each takes memory of its own, and a release that is charged has to be estimated."""
 
 
-class PrefixDeclaration(dg.Model):
+class PrefixDeclaration(Part):
     """A level whose codes are the first characters of the codes of the finest level."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     prefix: int = Field(ge=1, le=LONGEST_CODE, strict=True, description="The number of characters.")
 
 
-class AllocationDeclaration(dg.Model):
+class AllocationDeclaration(Part):
     """ρ and its division over levels and queries."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     rho: Rho = Field(description="ρ of all measurements of the histogram together.")
     levels: dict[Level, Share] = Field(description="By level, from the root to the finest: the level's share of ρ.")
