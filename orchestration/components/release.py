@@ -66,17 +66,22 @@ class DeclaresReleases(dg.Component, dg.Resolvable, ABC):
         return f"{self.declaration.dataset}/{self.declaration.name}"
 
     @abstractmethod
-    def releases(self, beside: "Sequence[DeclaresReleases]" = ()) -> "Sequence[ReleaseComponent]":
+    def releases(self, others: "Sequence[DeclaresReleases]" = ()) -> "Sequence[ReleaseComponent]":
         """The releases that it declares.
 
         Args:
-            beside: all that the deployment declares, of which a release may count withheld records.
+            others: all that the deployment declares, of which a release may be made.
         """
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The assets, checks, jobs, schedules and sensors of all its releases."""
+        others = context.component_tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
+        return dg.Definitions.merge(*(release.release_defs(context) for release in self.releases(others)))
 
 
 def releases_of(declared: "Sequence[DeclaresReleases]") -> "list[ReleaseComponent]":
     """All releases that the components of a deployment declare."""
-    return [release for each in declared for release in each.releases(declared)]
+    return [release for component in declared for release in component.releases(declared)]
 
 
 @dataclass
@@ -98,7 +103,7 @@ class ReleaseComponent(DeclaresReleases, DeclaredRelease):
         """
         return {}
 
-    def releases(self, beside: Sequence[DeclaresReleases] = ()) -> "Sequence[ReleaseComponent]":
+    def releases(self, others: Sequence[DeclaresReleases] = ()) -> "Sequence[ReleaseComponent]":
         return [self]
 
     def withheld_records(self, dataset: DatasetDeclaration, published: Path) -> WithheldRecords | None:
@@ -136,7 +141,7 @@ class ReleaseComponent(DeclaresReleases, DeclaredRelease):
         """The asset key of a stage of the release."""
         return dg.AssetKey([self.declaration.dataset, self.declaration.name, stage])
 
-    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+    def release_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The release's assets, checks and job, and its schedule and sensor if declared."""
         dataset = dataset_of(self.declaration, declared_datasets(context))
         release = self.release(dataset, deployment_folders(context.project_root)[1])

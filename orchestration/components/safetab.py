@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-import dagster as dg
-
 from assets.release.dataset import DatasetDeclaration
 from assets.release.method import Method
 from assets.release.release import DeclarationError
@@ -51,15 +49,16 @@ class SafeTabH(_PlansByLine):
     """Household type and tenure of detailed race and ethnicity groups (Detailed DHC-B), with all its checks."""
 
     persons: SafeTabP | None = field(default=None, compare=False)
-    """The component that the field `detail` names, once it is looked up among those declared beside."""
+    """The component that the field `detail` names, once it is looked up among the others."""
 
     declared_by = SafeTabHDeclaration
     release_type = SafeTabHRelease
     method = SafeTabHMethod
 
-    def releases(self, beside: Sequence[DeclaresReleases] = ()) -> Sequence[ReleaseComponent]:
-        known = {each.named: each for each in beside if isinstance(each, SafeTabP)}
-        return [replace(self, persons=known.get(f"{self.declaration.dataset}/{self.declaration.detail}"))]
+    def releases(self, others: Sequence[DeclaresReleases] = ()) -> Sequence[ReleaseComponent]:
+        known = {component.named: component for component in others if isinstance(component, SafeTabP)}
+        detail = f"{self.declaration.dataset}/{self.declaration.detail}"
+        return [replace(self, persons=known.get(detail, self.persons))]
 
     def sources(self, dataset: DatasetDeclaration, published: Path) -> dict[str, Any]:
         if self.persons is None:
@@ -70,21 +69,13 @@ class SafeTabH(_PlansByLine):
         return {"lists": detail.lists, "detail": detail}
 
     def with_fields(self, given: Mapping[str, Any]) -> Self:
-        found = super().with_fields(given)
-        if found.declaration.detail != self.declaration.detail:
+        changed = super().with_fields(given)
+        if changed.declaration.detail != self.declaration.detail:
             raise DeclarationError(
                 f"release {self.named}: detail: declare the release with the groups of another one first, and plan it "
                 "then"
             )
-        return found
-
-    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The release's assets, checks and job, and its schedule and sensor if declared."""
-        if self.persons is not None:
-            return super().build_defs(context)
-        beside = context.component_tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
-        (found,) = self.releases(beside)
-        return ReleaseComponent.build_defs(found, context)
+        return changed
 
 
 def declared_lists(declaration: SafeTabPDeclaration) -> CodeLists:

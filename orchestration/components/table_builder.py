@@ -101,12 +101,12 @@ class TableBuilder(DeclaresReleases):
 
     declared_by = TableBuilderDeclaration
 
-    def releases(self, beside: Sequence[DeclaresReleases] = ()) -> Sequence[ReleaseComponent]:
-        known = {each.named: each for each in beside if isinstance(each, ReleaseComponent)}
+    def releases(self, others: Sequence[DeclaresReleases] = ()) -> Sequence[ReleaseComponent]:
+        known = {component.named: component for component in others if isinstance(component, ReleaseComponent)}
         dataset = self.declaration.dataset
         return [
-            SingleHypercube(each, known.get(f"{dataset}/{each.hypercube.swapped}"), self.declaration)
-            for each in self.declaration.by_hypercube()
+            SingleHypercube(declared, known.get(f"{dataset}/{declared.hypercube.swapped}"), self.declaration)
+            for declared in self.declaration.by_hypercube()
         ]
 
     @staticmethod
@@ -135,11 +135,9 @@ class TableBuilder(DeclaresReleases):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of every hypercube, and the jobs that make all of them and state their prices."""
-        beside = context.component_tree.get_all_components(DeclaresReleases)  # type: ignore[type-abstract]
-        hypercubes = self.releases(beside)
-        dataset = self.declaration.dataset
-        own = dg.AssetSelection.key_prefixes(*([dataset, each.declaration.name] for each in hypercubes))
-        prices = dg.AssetSelection.assets(*(each.key(PREFLIGHT) for each in hypercubes))
+        hypercubes, dataset = self.releases(), self.declaration.dataset
+        own = dg.AssetSelection.key_prefixes(*([dataset, hypercube.declaration.name] for hypercube in hypercubes))
+        prices = dg.AssetSelection.assets(*(hypercube.key(PREFLIGHT) for hypercube in hypercubes))
         every = dg.define_asset_job(
             f"{dataset}__{self.declaration.name}",
             selection=own.upstream() - prices,
@@ -151,6 +149,4 @@ class TableBuilder(DeclaresReleases):
             selection=prices.upstream(),
             description=f"{self.declaration.title}: what the next charge of every hypercube would be, and why.",
         )
-        return dg.Definitions.merge(
-            *(each.build_defs(context) for each in hypercubes), dg.Definitions(jobs=[every, price])
-        )
+        return dg.Definitions.merge(super().build_defs(context), dg.Definitions(jobs=[every, price]))
