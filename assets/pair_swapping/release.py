@@ -61,7 +61,7 @@ class PairSwappingRelease(Release):
 
     def _require_held(self, field: str, name: str) -> None:
         if name not in self.variables or name in self.design.place:
-            known = ", ".join(each for each in self.variables if each not in self.design.place)
+            known = ", ".join(variable for variable in self.variables if variable not in self.design.place)
             self.refuse(f"{field}: {name} is no variable that a unit keeps; those are {known}")
 
     @property

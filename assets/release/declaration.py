@@ -46,11 +46,11 @@ class Declaration(Part):
         try:
             return validate(given)
         except ValidationError as error:
-            found = error.errors(include_url=False)
+            errors = error.errors(include_url=False)
             # A field that may be left out accepts None, so that pydantic adds to any other error that it is not None.
-            found = [each for each in found if each["type"] != "none_required"] or found
+            errors = [detail for detail in errors if detail["type"] != "none_required"] or errors
             raise ValidationError.from_exception_data(
-                error.title, [_named_error(named, given, each) for each in found]
+                error.title, [_named_error(named, given, detail) for detail in errors]
             ) from None
 
     @classmethod

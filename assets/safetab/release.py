@@ -57,7 +57,7 @@ class SafeTabRelease(Release):
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """The measured region types and levels, in the order of the draw."""
-        return tuple(dict.fromkeys((each.region_type, each.level) for each in self.design.measured))
+        return tuple(dict.fromkeys((line.region_type, line.level) for line in self.design.measured))
 
     @cached_property
     def counted_with(self) -> Mapping[str, Any]:
@@ -78,7 +78,8 @@ class SafeTabRelease(Release):
 def _version(lists: CodeLists) -> str:
     """A hash of everything in the lists but names: lists that count the same have the same."""
     iterations = sorted(
-        [each.code, each.level, each.alone, each.detailed_only, each.coarse_only] for each in lists.iteration.values()
+        [listed.code, listed.level, listed.alone, listed.detailed_only, listed.coarse_only]
+        for listed in lists.iteration.values()
     )
     return sha256(canonical([iterations, sorted(lists.names), sorted(map(list, lists.pairs))])).hexdigest()
 
@@ -94,7 +95,7 @@ class SafeTabPRelease(SafeTabRelease):
 
     @property
     def _counted_lines(self) -> list[str]:
-        return [each.label for each in self.design.measured]
+        return [line.label for line in self.design.measured]
 
 
 @dataclass(frozen=True)
@@ -114,4 +115,4 @@ class SafeTabHRelease(SafeTabRelease):
     @property
     def _counted_lines(self) -> dict[str, list[int]]:
         """With the thresholds, because they say in what detail the groups are."""
-        return {each.label: list(each.thresholds) for each in self.design.measured}
+        return {line.label: list(line.thresholds) for line in self.design.measured}

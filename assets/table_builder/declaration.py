@@ -372,7 +372,7 @@ class TableBuilderDeclaration(ReleaseDeclaration):
     @field_validator("hypercubes")
     @classmethod
     def _check_names(cls, hypercubes: list[HypercubeAttributes]) -> list[HypercubeAttributes]:
-        for name, times in Counter(each.name for each in hypercubes).items():
+        for name, times in Counter(cube.name for cube in hypercubes).items():
             if times > 1:
                 raise ValueError(f"{name} is declared {times} times")
         return hypercubes

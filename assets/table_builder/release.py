@@ -164,9 +164,9 @@ class HypercubeRelease(Release):
     @property
     def counted(self) -> RecordTable:
         """The declaration of the records that are counted."""
-        found = self.dataset.units if self.cube.of == UNITS else self.dataset.persons
-        assert found is not None
-        return found
+        records = self.dataset.units if self.cube.of == UNITS else self.dataset.persons
+        assert records is not None
+        return records
 
     @property
     def has_finite_loss(self) -> bool:
@@ -229,7 +229,7 @@ class HypercubeRelease(Release):
         return {
             "of": self.cube.of,
             "categories": sha256(
-                canonical({name: list(map(repr, each)) for name, each in self.domains.items()})
+                canonical({name: list(map(repr, domain)) for name, domain in self.domains.items()})
             ).hexdigest(),
             "tables": [list(table) for table in self.design.tables],
             "amount": [amount.column, *map(str, astuple(amount.grid))] if amount else None,
@@ -268,8 +268,9 @@ class HypercubeRelease(Release):
     def specification(self) -> Specification:
         """The DP specification: the loss for one record changed, with a line for each measured table."""
         if self.withheld:
-            found = self.withheld.specification(self.design.bounded)
-            return replace(found, flavor=replace(found.flavor, domain=found.flavor.domain + self._excluded))
+            specification = self.withheld.specification(self.design.bounded)
+            flavor = specification.flavor
+            return replace(specification, flavor=replace(flavor, domain=flavor.domain + self._excluded))
         return Specification(self.flavor(self.columns_read), self.design.bounded, self.design.lines)
 
     @property

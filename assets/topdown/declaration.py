@@ -108,7 +108,7 @@ Spine = Annotated[
     | Annotated[dict[Level, PlaceCode], Field(min_length=2, max_length=MOST_LEVELS), Tag("levels")],
     _production_or("levels"),
 ]
-Held = Annotated[
+InvariantLevels = Annotated[
     Annotated[Literal["production"], Tag("production")]
     | Annotated[dict[Literal["population", "housing_units", "group_quarters"], Level], Tag("held")],
     _production_or("held"),
@@ -124,7 +124,7 @@ class TopDownDeclaration(ReleaseDeclaration):
         "root to the finest: the columns of units whose joined codes identify a place (none at the root), or "
         "{prefix: n} for the first n characters of the finest level's code.",
     )
-    invariants: Held = Field(
+    invariants: InvariantLevels = Field(
         "production",
         description="production: {population: State, housing_units: Block, group_quarters: Block}. Otherwise, for each "
         "statistic, the level at which it is exact; the DP specification names them all.",
@@ -184,15 +184,15 @@ class TopDownDeclaration(ReleaseDeclaration):
         """The queries with their budgets, the invariants, and the levels where totals are determined first."""
         levels = tuple(self.codes)
         allocations = {histogram: self._allocation(histogram, levels) for histogram in SCHEMAS}
-        held: Mapping[Any, str] = PRODUCTION_INVARIANTS if isinstance(self.invariants, str) else self.invariants
+        exact: Mapping[Any, str] = PRODUCTION_INVARIANTS if isinstance(self.invariants, str) else self.invariants
         total_first = self.total_first
         if total_first is None:
-            asked = allocations[PERSONS.name].queries
-            total_first = [level for level in levels[:-1] if asked.get(level, {}).get(TOTAL)]
+            queries = allocations[PERSONS.name].queries
+            total_first = [level for level in levels[:-1] if queries.get(level, {}).get(TOTAL)]
         return TopDownDesign(
             levels,
             allocations,
-            {statistic: held[statistic] for statistic in PRODUCTION_INVARIANTS if statistic in held},
+            {statistic: exact[statistic] for statistic in PRODUCTION_INVARIANTS if statistic in exact},
             tuple(total_first),
         )
 

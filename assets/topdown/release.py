@@ -132,7 +132,9 @@ class TopDownRelease(Release):
             for column in code.columns:
                 declared = self.dataset.units.stored.get(column)
                 if declared is None or declared.role is not Role.GEOGRAPHY:
-                    places = [name for name, each in self.dataset.units.columns.items() if each.role is Role.GEOGRAPHY]
+                    places = [
+                        name for name, known in self.dataset.units.columns.items() if known.role is Role.GEOGRAPHY
+                    ]
                     self.refuse(
                         f"spine: {level}: {column} is not a geographic column of {self.dataset.name}, which has "
                         f"{', '.join(places)}"

@@ -192,7 +192,7 @@ class PHSafeDesign(LinesDesign):
                     "truncation": self.truncation(run),
                     "budgets": {level.name: str(budget) for other, level, budget in self.released if other is run},
                 }
-                for run in dict.fromkeys(each.run for each in self.released)
+                for run in dict.fromkeys(measurement.run for measurement in self.released)
             },
         }
 
@@ -254,16 +254,16 @@ def run_design(
         raise DesignError(f"runs: there is no run {name}; runs are {', '.join(RUN)}")
     run = RUN[name]
     require_truncation(run, truncation)
-    found = dict(budgets)
+    completed = dict(budgets)
     for level, margin in margins.items():
         level_of(run, "moe", level)
         if level in budgets:
             raise DesignError(f"runs: {name}: {level}: a level has a budget or an moe target, not both")
         try:
-            found[level] = budget_for_margin(noise, run.stability(truncation), margin)
+            completed[level] = budget_for_margin(noise, run.stability(truncation), margin)
         except ValueError as error:
             raise DesignError(f"runs: {name}: moe: {level}: {error}") from None
-    return RunDesign(truncation, found)
+    return RunDesign(truncation, completed)
 
 
 PRODUCTION_TRUNCATION = {"PH1_num": 10, "PH2": 10, "PH3": 6, "PH4": 10, "PH6": 6, "PH7": 10}

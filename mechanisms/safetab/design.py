@@ -219,7 +219,7 @@ class _Design(LinesDesign):
 
     @property
     def _region_types(self) -> list[RegionType]:
-        return [each for each in RegionType if each.run in self.runs]
+        return [region_type for region_type in RegionType if region_type.run in self.runs]
 
     @property
     @abstractmethod
@@ -257,12 +257,12 @@ class _Design(LinesDesign):
 
     def _measured_record(self) -> dict[str, Any]:
         return {
-            each.label: {
-                "budget": str(each.budget),
-                "stability": each.stability,
-                "thresholds": list(each.thresholds),
+            measured.label: {
+                "budget": str(measured.budget),
+                "stability": measured.stability,
+                "thresholds": list(measured.thresholds),
             }
-            for each in self._measured
+            for measured in self._measured
         }
 
 

@@ -62,8 +62,8 @@ def allocation(
         QueryError: if the histogram cannot answer a query.
         AllocationError: if the shares do not add up to 1.
     """
-    asked = {query for shares in queries.values() for query in shares}
-    involved = {query: schema.marginal(query).involved for query in sorted(asked)}
+    names = {query for shares in queries.values() for query in shares}
+    involved = {query: schema.marginal(query).involved for query in sorted(names)}
     return Allocation(ConcentratedLoss(rho), levels, queries, involved)
 
 
@@ -161,11 +161,11 @@ class TopDownDesign:
         if POPULATION in self.invariants:
             return
         root, allocation = self.levels[0], self.allocations[PERSONS.name]
-        found = variances(allocation, root)
-        deviation = float(found[DETAILED]) ** 0.5
+        of_root = variances(allocation, root)
+        deviation = float(of_root[DETAILED]) ** 0.5
         added = PERSONS.size * deviation / (2 * np.pi) ** 0.5
-        if TOTAL in found:
-            added = min(added, 4 * float(found[TOTAL]) / deviation)
+        if TOTAL in of_root:
+            added = min(added, 4 * float(of_root[TOTAL]) / deviation)
         if added > MOST_PERSONS_OUT_OF_NOISE:
             raise DesignError(
                 f"{PERSONS.name}: {root}: noise of σ = {deviation:,.0f} in {DETAILED} would add about {added:,.0f} "
@@ -194,33 +194,33 @@ class TopDownDesign:
                     f"{histogram}: {level}: {DETAILED} has so small a share beside the coarser queries that estimation "
                     f"could not be relied on to end; give it {curvature / LARGEST_CURVATURE:.3g} times as much or more"
                 )
-        for query, variance in ((each.label, each.variance) for each in _measured(histogram, allocation)):
+        for label, variance in ((query.label, query.variance) for query in _measured(histogram, allocation)):
             if variance.numerator > LARGEST_DENOMINATOR**3:
-                raise DesignError(f"{query}: shares and rho are fractions with denominators up to a trillion")
+                raise DesignError(f"{label}: shares and rho are fractions with denominators up to a trillion")
             if variance > LARGEST_TABULATED_VARIANCE:
-                raise DesignError(f"{query}: σ² = {float(variance):.3g} drowns any count; give it more or no share")
+                raise DesignError(f"{label}: σ² = {float(variance):.3g} drowns any count; give it more or no share")
 
     def _curvature(self, histogram: str, allocation: Allocation, level: str) -> float:
         """A bound on the ratio of the objective's greatest to its least curvature, with all queries in one pass."""
         own = allocation.part(level, DETAILED).rho
-        together = Fraction()
+        curvature = Fraction()
         for query, share in allocation.queries[level].items():
             apart = query == TOTAL and histogram == PERSONS.name and level in self.total_first
             if share and not apart:
                 most = int(np.bincount(SCHEMAS[histogram].marginal(query).cells).max())
-                together += most * allocation.part(level, query).rho / own
-        return float(together)
+                curvature += most * allocation.part(level, query).rho / own
+        return float(curvature)
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:
         """All measurements by histogram, level and query, those with fewer cells first."""
         return tuple(
-            each for histogram, allocation in self.allocations.items() for each in _measured(histogram, allocation)
+            query for histogram, allocation in self.allocations.items() for query in _measured(histogram, allocation)
         )
 
     def measured_at(self, histogram: str, level: str) -> tuple[Measured, ...]:
         """The queries of a histogram at a level."""
-        return tuple(each for each in self.measured if (each.histogram, each.level) == (histogram, level))
+        return tuple(query for query in self.measured if (query.histogram, query.level) == (histogram, level))
 
     @property
     def persons(self) -> ConcentratedLoss:
@@ -246,13 +246,13 @@ class TopDownDesign:
     def lines(self) -> tuple[Line, ...]:
         """ρ of every measurement, and of the second unit whose occupancy a move can change."""
         return (
-            *(Line(each.label, each.loss) for each in self.measured),
+            *(Line(query.label, query.loss) for query in self.measured),
             Line("units, the second one of a move: all levels and queries", self.units),
         )
 
     @property
-    def held(self) -> tuple[str, ...]:
-        """The declared invariants in words."""
+    def invariants_in_words(self) -> tuple[str, ...]:
+        """The declared invariants."""
         return tuple(STATISTICS[name].format(level=words(level)) for name, level in self.invariants.items())
 
     @property
@@ -264,7 +264,7 @@ class TopDownDesign:
         stock = STATISTICS[HOUSING_UNITS].format(level=finest)
         return (
             f"which {finest}s have a housing unit or group quarters, and the places they lie in",
-            *self.held,
+            *self.invariants_in_words,
             *([] if HOUSING_UNITS in self.invariants else [f"{stock}, though it is not published exactly"]),
         )
 
@@ -292,7 +292,7 @@ class TopDownDesign:
         return {
             "levels": list(self.levels),
             "invariants": dict(sorted(self.invariants.items())),
-            "measured": [[each.histogram, each.level, each.query, str(each.loss.rho)] for each in self.measured],
+            "measured": [[part.histogram, part.level, part.query, str(part.loss.rho)] for part in self.measured],
         }
 
 
@@ -304,7 +304,7 @@ def _measured(histogram: str, allocation: Allocation) -> list[Measured]:
         for query, variance in variances(allocation, level).items()
     ]
     place = {level: number for number, level in enumerate(allocation.levels)}
-    return sorted(measured, key=lambda each: (place[each.level], each.marginal.size, each.query))
+    return sorted(measured, key=lambda part: (place[part.level], part.marginal.size, part.query))
 
 
 def words(level: str) -> str:

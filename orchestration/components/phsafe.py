@@ -31,14 +31,16 @@ class PHSafe(ReleaseComponent):
 
     def scaled(self, method: Method[Any, Any, Any], factor: Fraction) -> Mapping[str, Any]:
         budgets = budgets_for(method.release.design, {})
-        scaled = {run: {level: factor * each for level, each in of.items()} for run, of in budgets.items()}
+        scaled = {
+            run: {level: factor * budget for level, budget in by_level.items()} for run, by_level in budgets.items()
+        }
         return _runs(method.release.design, scaled)
 
 
 def _runs(design: PHSafeDesign, budgets: Mapping[str, Mapping[str, Fraction]]) -> dict[str, Any]:
     """The field `runs` with these budgets; no budget follows from a margin then."""
     runs = {
-        run: {"truncation": design.runs[run].truncation, "budget": of_levels, "moe": None}
-        for run, of_levels in budgets.items()
+        run: {"truncation": design.runs[run].truncation, "budget": by_level, "moe": None}
+        for run, by_level in budgets.items()
     }
     return {"runs": runs}

@@ -64,9 +64,9 @@ class SingleHypercube(ReleaseComponent):
                 f"release {self.named}: swapped: declare the hypercube with other records first, and plan it then"
             )
         changed = among.model_copy(
-            update={"hypercubes": [cube if each.name == cube.name else each for each in among.hypercubes]}
+            update={"hypercubes": [cube if other.name == cube.name else other for other in among.hypercubes]}
         )
-        (declaration,) = (each for each in changed.by_hypercube() if each.hypercube is cube)
+        (declaration,) = (single for single in changed.by_hypercube() if single.hypercube is cube)
         return replace(self, declaration=declaration, among=changed)
 
     @property
@@ -84,7 +84,7 @@ class SingleHypercube(ReleaseComponent):
         total = sum(budgets.values(), Fraction())
         fields: dict[str, Any] = {self._symbol: total}
         if self._cube.margins is not Margins.SUMMED:
-            fields["shares"] = [{"by": list(table), "share": each / total} for table, each in budgets.items()]
+            fields["shares"] = [{"by": list(table), "share": budget / total} for table, budget in budgets.items()]
         return fields
 
     def scaled(self, method: Method[Any, Any, Any], factor: Fraction) -> Mapping[str, Any]:
@@ -124,11 +124,11 @@ class TableBuilder(DeclaresReleases):
             QuestionError: if none can answer.
         """
         answering = []
-        for each in folders:
-            published = {name: read_publication(folder) for name, folder in each.items()}
+        for by_name in folders:
+            published = {name: read_publication(folder) for name, folder in by_name.items()}
             name = least_variance(published, by, where)
             answering.append((name, published[name]))
-        names, (first, *rest) = [name for name, _ in answering], [each for _, each in answering]
+        names, (first, *rest) = [name for name, _ in answering], [publication for _, publication in answering]
         if len({name.partition("/")[0] for name in names}) > 1:
             raise QuestionError(f"means are taken of hypercubes of one dataset, not of {' and '.join(names)}")
         return names, first.means(rest[0], by, where) if rest else first.ask(by, where)
