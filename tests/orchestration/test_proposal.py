@@ -121,8 +121,8 @@ def test_a_proposal_is_read_as_it_is_and_names_what_to_look_at(warehouse: Wareho
         for each in TableBuilder(TableBuilderDeclaration.model_validate(hypercube)).releases()
     )
     assert isinstance(built, HypercubeRelease)
-    assert (built.of, built.variables) == ("persons", ("county", "person_size", "size"))
-    assert all(built.columns[name].domain_size <= MOST_PROPOSED for name in built.variables)
+    assert (built.cube.of, built.cube.variables) == ("persons", ["county", "person_size", "size"])
+    assert all(built.columns[name].domain_size <= MOST_PROPOSED for name in built.cube.variables)
 
 
 def test_a_column_named_like_one_of_our_own_is_marked_and_no_release_is_proposed_with_it(
